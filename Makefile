@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start hundreds of processes, which share compiled bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test coverage test-ui test-compose lint docs bench believe honesty generate wheels lock clean
+.PHONY: help setup demo up test coverage test-ui test-compose lint docs bench believe generate wheels lock clean
 
 help:
 	@echo "make demo          run the main job on real data; leaves pictures in out/"
@@ -23,7 +23,6 @@ help:
 	@echo "make docs          build the documentation site in out/site/"
 	@echo "make bench         measure speed beside goals and peers (a quarter of an hour)"
 	@echo "make believe       compare audits with other samples and with peers (an hour)"
-	@echo "make honesty       measure the spread against the truth (ten minutes)"
 	@echo "make generate      write openapi.json, the client's types and the generated pages"
 	@echo "make wheels        build the wheels in out/wheels; the engine's carries compiled code"
 	@echo "make lock          resolve requirements/*.lock again"
@@ -103,9 +102,6 @@ bench: setup $(VENV)/.bench
 
 believe: setup
 	$(BIN)/python -m docs.figures.believe
-
-honesty: setup
-	$(BIN)/python -m docs.figures.honesty
 
 generate: setup
 	$(BIN)/python -m openapi.contract

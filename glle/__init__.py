@@ -16,8 +16,8 @@
 posterior. `glle.frame`, `glle.to_xarray` and `glle.widget` show results in other ways. `dir(glle)` lists all public
 names, with `AsyncClient`, the errors and the other classes of `glle.client`.
 
-A name is loaded at its first use: the client loads no engine, the engine no httpx. Of this package, only `library`
-imports the engine. Read `library` and `client` first.
+A name is loaded at its first use: the client loads no engine, the engine no httpx. Of this package, `library`,
+`arguments` and `reading` import the engine. Read `library` and `client` first.
 """
 
 from importlib import import_module
@@ -97,7 +97,7 @@ _MODULES |= dict.fromkeys(("GLLE", "Embedding"), "glle_engine.estimator")
 _MODULES |= {"GlleError": "glle_engine.base.errors", "__version__": "glle_engine.base.version"}
 _MODULES |= {"plot": f"{_PICTURES}.plotting", "widget": f"{_PICTURES}.widget"}
 _MODULES |= dict.fromkeys(("frame", "to_xarray"), f"{_PICTURES}.points")
-_OPTIONAL = {"glle_engine.estimator": "sklearn", "glle.client": "httpx"}
+_OPTIONAL = {"glle_engine.estimator": ("sklearn", "sklearn"), "glle.client": ("httpx", "client")}  # package and extra
 
 
 if not TYPE_CHECKING:  # type checkers should report unknown names
@@ -105,6 +105,9 @@ if not TYPE_CHECKING:  # type checkers should report unknown names
     def __getattr__(name: str) -> Any:
         """Import a public name at its first use."""
         if name in _MODULES:
+            package, extra = _OPTIONAL.get(_MODULES[name], ("", ""))
+            if package and find_spec(package) is None:
+                raise ImportError(f"glle.{name} needs {package}: pip install 'glle[{extra}]'.")
             globals()[name] = value = getattr(import_module(_MODULES[name]), name)
             return value
         raise AttributeError(f"module 'glle' has no attribute {name!r}")
@@ -112,5 +115,5 @@ if not TYPE_CHECKING:  # type checkers should report unknown names
 
 def __dir__() -> list[str]:
     """Return the public names whose optional packages are installed, for `help` and completion."""
-    absent = [module for module, package in _OPTIONAL.items() if not find_spec(package)]
+    absent = [module for module, (package, _) in _OPTIONAL.items() if not find_spec(package)]
     return [name for name in __all__ if _MODULES[name] not in absent]

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         InfoOut,
         JobsOptions,
         ListedEmbeddingOut,
-        PosteriorEstimateOut,
         PosteriorsOptions,
         SyntheticOptions,
         UsageOut,
@@ -68,7 +67,6 @@ __all__ = [
 
 URL = "http://127.0.0.1:8000"
 TIMEOUT = 120.0  # seconds
-ESTIMATE_WAIT = 10.0  # seconds that the service waits for an estimate
 
 DatasetT = TypeVar("DatasetT")
 PosteriorT = TypeVar("PosteriorT")
@@ -200,20 +198,6 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
             job = await self._session.follow(reply.json(), timeout)
             reply = await self._session.send(Call("GET", path_of("posteriors", str(job["posterior"]))))
         return self._session.build("posterior", reply.json(), index, tuple(notices))
-
-    @operation
-    async def estimate_fit(
-        self, data: Any, *, timeout: float | None = None, **options: Unpack[FitDataOptions]
-    ) -> PosteriorEstimateOut:
-        """Return the expected seconds and bytes of a fit and of its draws, and a `problem` with remedies, or None.
-
-        Parameters as for `fit`.
-        """
-        of_data, spec = data_options(options, FitDataOptions)
-        dataset = await dataset_id(self._session, data, of_data)
-        query = {} if timeout is None else {"wait": min(timeout, ESTIMATE_WAIT)}
-        call = Call.post("/v1/posteriors/estimate", {"dataset": dataset, **spec}, query)
-        return (await self._session.fetch(call, timeout)).json()
 
     @operation
     async def posterior(self, id: str) -> PosteriorT:  # noqa: A002 # the name in the API

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -17,11 +16,12 @@ from numpy.lib import format as npy
 from glle.transport.calls import JSON, NPY, NPZ, Body
 from glle.transport.errors import in_words, keyword
 from glle.types import AuditOptions, CompareOptions, FitOptions, TransformOptions, UploadOptions
+from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import GlleError, InvalidParameterError
-from glle_engine.base.pictures.points import align_rows
 from glle_engine.tables.anndata import cells_of, obs_column
-from glle_engine.tables.columns import WholeTable, number_column, objects_column
+from glle_engine.tables.foreign import HEAD, foreign_file
 from glle_engine.tables.frames import frame_columns, is_anndata, is_frame, require_here
+from glle_engine.tables.given import given_arrays, is_column, with_given
 from glle_engine.tables.packed import pack
 from glle_engine.tables.roles import SINGLE, ColumnRoles, column_option
 from glle_engine.tables.row_texts import label_array
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from glle.transport.calls import Array
-    from glle_engine.tables.columns import Column
 
 _PIECE_BYTES = 2**20
 _ALIKE = 0.72  # similarity of a misspelled name; no parameter of a method is this similar to an option of the data
@@ -152,11 +151,6 @@ class DatasetUpload:
     index: Any = None
 
 
-def is_column(value: Any) -> bool:
-    """Return whether labels or colors are given as the name or number of a column, not as one value for each row."""
-    return value is not None and (isinstance(value, str) or np.ndim(value) == 0)
-
-
 def upload_of(data: Any, options: DataOptions | None = None) -> DatasetUpload:
     """Return the upload of an array, a sparse matrix, a table, an AnnData, nested lists, or the path of a file.
 
@@ -180,15 +174,16 @@ def upload_of(data: Any, options: DataOptions | None = None) -> DatasetUpload:
             return _frame_upload(data, query, values)
         if named := ", ".join(f"{name}={value!r}" for name, value in query.items() if name != "missing"):
             raise ValueError(f"{named} needs named columns: give a frame of pandas or polars, or a CSV file.")
-        array = data if hasattr(data, "tocsr") else as_array(data, "The data")
-        return DatasetUpload(_array_body(array, _vectors(array.shape[0] if array.ndim else 0, values)), query)
+        array = data if hasattr(data, "tocsr") else array_of(data)
+        rows = array.shape[0] if array.ndim else 0
+        return DatasetUpload(_array_body(array, given_arrays(values, rows)), query)
 
 
 def _cells_upload(data: Any, query: dict[str, Any], values: dict[str, Any], obsm: str | None) -> DatasetUpload:
     """Return the points of an AnnData as npz, with its names, ids, labels and colors."""
     cells = cells_of(data, ColumnRoles.from_options(query), obsm)
     members = {"ids": cells.ids, "labels": cells.labels, "colors": cells.colors}
-    members |= _vectors(len(cells.ids), values, data.obs_names)
+    members |= given_arrays(values, len(cells.ids), data.obs_names)
     members["names"] = None if cells.names is None else np.array(cells.names, np.str_)
     given = {name: array for name, array in members.items() if array is not None}
     query = {name: value for name, value in query.items() if name == "missing"}
@@ -203,64 +198,16 @@ def _frame_upload(frame: Any, query: dict[str, Any], values: dict[str, Any]) -> 
     return DatasetUpload(Body.of_writer(NPZ, partial(np.savez, **members)), {**query, **roles}, index)
 
 
-def with_given(table: WholeTable, values: Mapping[str, Any], index: Any) -> tuple[WholeTable, dict[str, str]]:
-    """Return a table with given labels and colors as further columns, and the names of these columns by role."""
-    names, columns, roles = list(table.names or ()), list(table.head), {}
-    for role, vector in values.items():
-        roles[role] = next(name for at in range(len(names) + 1) if (name := role + "_" * at) not in names)
-        names.append(roles[role])
-        columns.append(_given_column(role, vector, len(table), index))
-    return WholeTable(names, columns, index=table.index), roles
-
-
-def as_array(values: Any, name: str) -> Array:
-    """Return values as an array; raise ValueError if numpy.ma masks some of them, because an upload has no mask."""
-    parts = values if isinstance(values, (list, tuple)) else [values]
-    masked = sum(np.count_nonzero(part.mask) for part in parts if isinstance(part, np.ma.MaskedArray))
-    if masked:
-        raise ValueError(
-            f"{name}: {masked:,} values are masked. Remove or impute rows with masked values, as by "
-            "X.data[~numpy.ma.getmaskarray(X).any(axis=1)] or X.filled(value); nothing is dropped silently."
-        )
-    if not (isinstance(values, Sequence) or hasattr(values, "__array__") or _is_buffer(values)):
-        # numpy would take any object that has a length for a sequence, and read each item.
-        raise ValueError(f"{name} are of type {type(values).__module__}.{type(values).__qualname__}: give an array.")
-    return np.asarray(values)
-
-
-def _is_buffer(values: Any) -> bool:
-    try:
-        memoryview(values)
-    except TypeError:
-        return np.isscalar(values) or not hasattr(values, "__len__")
-    return True
-
-
-def _given_column(name: str, values: Any, rows: int, index: Any = None) -> Column:
-    """Return labels or colors, one for each row, as a column; values of pandas are put in the order of the index."""
-    vector = as_array(align_rows(values, index), name)
-    if vector.shape != (rows,):
-        raise ValueError(f"{name} has shape {vector.shape}; the data have {rows} rows: give one value a row.")
-    is_number = vector.dtype.kind in "fiub"
-    column = number_column(vector) if is_number else objects_column(vector.tolist(), str(vector.dtype))
-    if column.kind not in ({"number"} if name == "colors" else {"number", "text", "date"}):
-        raise ValueError(f"{name} is of dtype {vector.dtype}: convert it with .astype(float).")
-    return column
-
-
-def _vectors(rows: int, values: Mapping[str, Any], index: Any = None) -> dict[str, Array]:
-    """Return the given labels and colors as arrays with one value for each of the rows."""
-    columns = {name: _given_column(name, vector, rows, index) for name, vector in values.items()}
-    return {
-        name: label_array(column.objects(), 0) if name == "labels" else np.asarray(column.numbers, np.float64)
-        for name, column in columns.items()
-    }
-
-
 def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> DatasetUpload:
     if values:
         raise ValueError(f"{', '.join(values)}: name a column of the file, or read it and give an array or a frame.")
     media = MEDIA_TYPES.get(path.suffix.lower())
+    if media is None and path.is_file():
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+            kind = foreign_file(head, file)
+        if kind is not None:
+            raise InvalidParameterError(f"{path} is {kind.noun}.", remedy=kind.remedy)
     if media is None:
         raise ValueError(f"{path} is none of {', '.join(MEDIA_TYPES)}: read it, and give the array.")
     if not path.is_file():

@@ -10,16 +10,27 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from glle.arguments import (
+    is_maker,
+    looks_like_distances,
+    method_parameters,
+    require_features,
+    with_keywords,
+)
 from glle.inputs import set_blocks_apart
 from glle.reading import ColumnOptions, DataPoints, TableOptions, read_features, read_points, table_options
 from glle.table import score_table
 from glle_engine import GlleError
 from glle_engine import manifolds as datasets
 from glle_engine.audit.audit import audit as engine_audit
+from glle_engine.audit.audit import require_groups
+from glle_engine.audit.chance import NEIGHBORS
 from glle_engine.audit.result import Audit
 from glle_engine.audit.sources import checked_coordinates
-from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.parameters import accepts_random_state, require_known_names, with_seed
 from glle_engine.base.progress import silent
+from glle_engine.base.results import Note
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.methods import Embedding
 from glle_engine.methods import method as method_of
@@ -28,25 +39,34 @@ from glle_engine.posterior import fit as engine_fit
 from glle_engine.posterior import posterior as engine_posterior
 from glle_engine.posterior.npz import inconsistent
 from glle_engine.reliability.calibration import Calibration, calibrate
-from glle_engine.reliability.ensemble import DRAWS, RESAMPLES, Ensemble, ensemble
 from glle_engine.reliability.resamples import resampling_obstacle
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Executor
     from typing import Unpack
 
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.base.results import Note
-    from glle_engine.base.spec import Align, Source
+    from glle_engine.base.spec import Align, Metric, NeighborCount, Source, Standardize
     from glle_engine.graph.given import GivenNeighbors
     from glle_engine.posterior.placement import Extension
     from glle_engine.posterior.sampler import Draw
     from glle_engine.posterior.summary import Summary
 
 _OF_TABLE = ("labels", "colors", "ids")  # arrays of the table in a saved posterior
+_GIVE_PRECOMPUTED = "If it is such a matrix, give metric='precomputed'."
+_GIVE_SCALING = (
+    "An audit needs features. If it is such a matrix, audit coordinates with these distances: "
+    "glle.embed(X, 'mds', dissimilarity='precomputed', n_components=10).Y."
+)
+_AS_FEATURES = Note(
+    "looks-like-distances",
+    "The data look like the distances between points, and their columns were read as features. For coordinates with "
+    "these distances, use glle.embed(X, 'mds', dissimilarity='precomputed').",
+)
 
 __all__ = ["audit", "compare", "datasets", "embed", "fit", "load"]
 
@@ -103,7 +123,9 @@ class TableEmbedding(TableResult, Embedding):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TableAudit(TableResult, Audit):
-    """Audit of `glle.audit`."""
+    """Audit of `glle.audit`; `print` shows its verdict and its notes."""
+
+    __str__ = Audit.__str__
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -121,12 +143,14 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     data: Any = field(default=None, repr=False)
 
+    @accepts_random_state
     def weights(
         self, index: int, *, seed: int = 0, scale: float | Literal["auto"] = 1.0, source: Source = "posterior"
     ) -> NDArray[np.float64]:
         """Draw reconstruction weights (n, k) as `Posterior.weights`; "auto" is the scale of `calibration`."""
         return super().weights(index, seed=seed, scale=self._scale_of(scale, source), source=source)
 
+    @accepts_random_state
     def draw(
         self,
         index: int,
@@ -139,6 +163,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         """Draw one embedding as `Posterior.draw`; "auto" is the scale of `calibration`."""
         return super().draw(index, seed=seed, scale=self._scale_of(scale, source), source=source, align=align)
 
+    @accepts_random_state
     def draws(
         self,
         n_draws: int,
@@ -153,45 +178,39 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         number = self._scale_of(scale, source)
         return super().draws(n_draws, first=first, seed=seed, scale=number, source=source, align=align)
 
-    def summary(  # type: ignore[override] # the ensemble has all arrays of a summary of draws but the eigenvalues
+    @accepts_random_state
+    def summary(
         self,
-        n_draws: int = DRAWS,
+        n_draws: int = 100,
         *,
-        n_resamples: int = RESAMPLES,
         first: int = 0,
         seed: int = 0,
         scale: float | Literal["auto"] | None = None,
         source: Source = "posterior",
-    ) -> Ensemble | Summary:
-        """Return how far points move over new samples of the data, as the client's `summary`.
+    ) -> Summary:
+        """Return how far points move from draw to draw, as the client's `summary`.
 
         Parameters
         ----------
         n_draws
             Number of draws.
-        n_resamples
-            Number of embeddings of parts of the data, for each of three kinds of parts; only for the ensemble.
         first, seed
-            First draw, and seed of the draws; `seed` also determines the resamples.
+            First draw, and seed of the draws.
         scale
-            "auto" for the ensemble of calibrated draws and resamples (`glle_engine.reliability.ensemble`), which is the
-            default if the posterior can be resampled. A number, otherwise 1 by default, for the spread of the draws
-            alone, with this factor on the covariance (`glle_engine.posterior.summary`).
+            Factor on the covariance of the draws; "auto" for the scale of `calibration`, which is the default if the
+            posterior has its data and can be calibrated. Otherwise the default is 1.
         source : {"posterior", "prior"}
 
         Raises
         ------
         InvalidParameterError
-            For "auto", if the posterior cannot be resampled, or does not have its data.
+            For "auto", if the posterior cannot be calibrated, or does not have its data.
 
         """
         if scale is None:
-            scale = "auto" if self._obstacle(source) is None else 1.0
-        if scale != "auto":
-            return super().summary(n_draws, first=first, seed=seed, scale=scale, source=source)
-        if obstacle := self._obstacle(source):
-            raise obstacle
-        return ensemble(self, self._data(), n_draws=n_draws, n_resamples=n_resamples, first=first, seed=seed)
+            scale = "auto" if self.data is not None and self._obstacle(source) is None else 1.0
+        number = self._scale_of(scale, source)
+        return super().summary(n_draws, first=first, seed=seed, scale=number, source=source)
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -216,8 +235,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         if self.data is None:
             raise InvalidParameterError(
                 "A posterior of a file has no data, which scale='auto' needs.",
-                remedy="Use posterior.ensemble(X) or posterior.calibrate(X).scale with the data X of the fit, or give "
-                "the scale as a number.",
+                remedy="Use posterior.calibrate(X).scale with the data X of the fit, or give the scale as a number.",
             )
         return self.data
 
@@ -249,6 +267,8 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
             raise inconsistent("its table has no list of names or no options")
         return replace(super().from_parts(head, arrays), **beside, **table)
 
+    @accepts_random_state
+    @with_keywords(calibrate)
     def calibrate(self, X: ArrayLike, **options: Any) -> Calibration:
         """Return the `scale` at which draws spread as much as half-samples of the data X (n, d) of the fit.
 
@@ -256,18 +276,12 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         """
         return calibrate(self, self._features(X), **options)
 
-    def ensemble(self, X: ArrayLike, **options: Any) -> Ensemble:
-        """Return the spread of points over draws and resamples of the data X (n, d) of the fit, and its reliability.
-
-        Options and errors as for `glle_engine.reliability.ensemble.ensemble`.
-        """
-        return ensemble(self, self._features(X), **options)
-
 
 class TableFitParameters(FitParameters, TableOptions):
     """Keyword arguments of `fit`."""
 
 
+@with_keywords(FitSpec, TableOptions)
 def fit(
     X: Any,
     spec: FitSpec | None = None,
@@ -292,7 +306,17 @@ def fit(
     (1000, 2)
 
     """
+    if is_maker(spec) and not isinstance(spec, type):
+        raise InvalidParameterError(
+            f"{spec!r:.60} is not a FitSpec: `fit` fits the posterior of LLE.",
+            remedy=f"Embed by another method with glle.embed(X, {spec!r:.60}).",
+        )
+    if "random_state" in parameters or "seed" in parameters:
+        raise InvalidParameterError(
+            "A fit is not random: it has no seed.", remedy="Give the seed to the draws: glle.fit(X).draws(100, seed=0)."
+        )
     options, rest = table_options(parameters, FitSpec.parameters())
+    require_features(X, rest.get("metric", getattr(spec, "metric", None)), _GIVE_PRECOMPUTED)
     points = read_points(X, options)
     if neighbors is not None and points.kept is not None:
         raise InvalidParameterError("Given neighbors count all rows.", remedy="Drop rows with missing values before.")
@@ -307,14 +331,26 @@ def load(path: str | os.PathLike[str]) -> FittedPosterior:
     return FittedPosterior.load(path)
 
 
+@with_keywords(ColumnOptions, Any)
 def audit(
     X: Any,
     Y: Any = None,
     *,
-    method: str | Callable[[NDArray[np.float64]], ArrayLike] | None = None,
-    parameters: dict[str, Any] | None = None,
+    method: str | Callable[[NDArray[np.float64]], ArrayLike] | Any | None = None,
+    parameters: Mapping[str, Any] | None = None,
     labels: ArrayLike | str | None = None,
     blocks: ArrayLike | str | None = None,
+    n_neighbors: NeighborCount | None = None,
+    standardize: Standardize | None = None,
+    metric: Metric | None = None,
+    is_own_map: bool = False,
+    score_neighbors: int = NEIGHBORS,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+    random_state: Any = None,
+    executor: Executor | None = None,
+    threads: int | None = None,
+    on_progress: OnProgress = silent,
     **options: Any,
 ) -> TableAudit:
     """Audit an embedding: whether to believe it, and which parts of it.
@@ -324,18 +360,35 @@ def audit(
     X
         The data (n, d), or any data of `fit`.
     Y
-        Coordinates (n, p) from anywhere, or a posterior of the data.
-    method, parameters
-        How the coordinates are made: a method by name with its parameters, or a function of points (m, d) to
-        coordinates (m, p). Without a method, the audit can judge only fidelity, tears and islands.
+        Coordinates (n, p) from anywhere, or a posterior of the data. Or a method, as in `embed`.
+    method
+        How the coordinates are made: a method by name, a function of points (m, d) to coordinates (m, p), or an
+        estimator. Without a method, the audit can judge only fidelity, tears and islands.
+    parameters
+        Parameters of a method by name, which may also be keywords: ``glle.audit(X, "umap", min_dist=0.3)``.
     labels
         Groups of the points (n,), or the name of a column; a missing label is the empty text.
     blocks
         Subject, series or replicate of each point (n,), or the name of a column, which is then not a feature. Halves of
         the data are halves of the blocks.
+    n_neighbors
+        Number of neighbors of a method by name that has them.
+    standardize, metric
+        How features are standardized, and the metric of the data, as in `fit`.
+    is_own_map
+        Whether the method itself made the coordinates. The audit then does not compare them with the method's maps.
+    score_neighbors
+        Number of neighbors to compare.
+    names
+        Names of the features of an array, for the verdict.
+    seed, random_state
+        Seed of permutations and halves, by either name. The seed of a method is one of its `parameters`.
+    executor, threads
+        Compute the maps of halves in parallel, with the same bits. By default there are as many threads as processors.
+    on_progress
+        Called with (done, total, stage).
     options
-        Options of a table, as for `fit` (`missing`, `ignore` and others), and `standardize`, `metric`, `n_neighbors`,
-        `seed`, `executor` and `on_progress` of `glle_engine.audit.audit.audit`.
+        Options of a table, as for `fit` (`missing`, `ignore` and others), and parameters of the method.
 
     Raises
     ------
@@ -343,21 +396,65 @@ def audit(
         If something cannot be audited; the message has a remedy.
 
     """
-    of_table, rest = table_options(options, _keywords(engine_audit))
+    if method is None and is_maker(Y):
+        Y, method = None, Y
+    if getattr(Y, "ndim", None) == 1:
+        raise InvalidShapeError(
+            f"Y has shape {Y.shape}, and coordinates have shape (n, p).",
+            remedy="Give labels by name: glle.audit(X, method, labels=y); and a single coordinate as Y[:, None].",
+        )
+    of_method = {} if n_neighbors is None else {"n_neighbors": n_neighbors}
+    of_table = {name: value for name, value in options.items() if name in TableOptions.__annotations__}
+    of_method |= {name: value for name, value in options.items() if name not in of_table}
+    if isinstance(method, str):
+        _require_own_names(method, of_method)
+        given = method_parameters(method, {**(parameters or {}), **of_method}, ())
+    else:
+        require_known_names(options, _keywords(audit))
+        _require_no_neighbors(n_neighbors)
+        given = dict(parameters or {})
+    require_features(X, metric or given.get("metric"), _GIVE_SCALING)
     blocks, of_table = set_blocks_apart(X, blocks, {**of_table, "labels": labels})
     points = read_points(X, of_table)
+    if points.labels is not None:
+        require_groups(*np.unique(points.labels, return_inverse=True))
     found = engine_audit(
         points.X,
-        points.rows(Y),
+        points.rows(Y, "the coordinates"),
         method=method,
-        parameters=parameters,
+        parameters=given,
+        standardize=standardize,
+        metric=metric,
         labels=points.labels,
-        blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks),
-        **{"names": points.names, **rest},
+        blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks, "the blocks"),
+        is_own_map=is_own_map,
+        n_neighbors=score_neighbors,
+        names=points.names if names is None else names,
+        executor=executor,
+        threads=threads,
+        on_progress=on_progress,
+        **with_seed({"random_state": random_state, **({"seed": seed} if seed or random_state is None else {})}),
     )
     return TableAudit.from_result(replace(found, notes=points.all_notes(found.notes)), points)
 
 
+def _require_own_names(method: str, given: Mapping[str, Any]) -> None:
+    """Raise `InvalidParameterError` for keywords that neither an audit nor its method has."""
+    chosen = method_of(method)
+    if "n_neighbors" in given and "n_neighbors" not in chosen.spec.parameters():
+        _require_no_neighbors(given["n_neighbors"], chosen.title)
+    require_known_names(given, [*chosen.spec.parameters(), *_keywords(audit)])
+
+
+def _require_no_neighbors(n_neighbors: Any, title: str = "Without a method by name, an audit") -> None:
+    if n_neighbors is not None:
+        raise InvalidParameterError(
+            f"{title} has no n_neighbors={n_neighbors!r:.60}.",
+            remedy=f"Give score_neighbors={n_neighbors!r:.60} to compare this number of neighbors.",
+        )
+
+
+@with_keywords(ColumnOptions, Any)
 def embed(
     X: Any,
     method: str | None = None,
@@ -401,9 +498,23 @@ def embed(
         For an unknown method or parameter, or for data that the method refuses; the message has a remedy.
 
     """
-    chosen = method_of(str(parameters.pop("method", None)) if method is None else method)
-    options, parameters = table_options(parameters, chosen.spec.parameters())
+    name = parameters.pop("method", None) if method is None else method
+    if not isinstance(name, str):
+        raise InvalidParameterError(
+            "There is no method to embed by." if name is None else f"{name!r:.60} is not the name of a method.",
+            remedy='Give a name such as "umap". Coordinates by a function or an estimator need no `embed`: audit them '
+            "by glle.audit(X, method=...).",
+        )
+    chosen = method_of(name)
+    known = [*chosen.spec.parameters(), *TableOptions.__annotations__]
+    options, parameters = table_options(method_parameters(name, parameters, known), known)
+    says_space = next((each for each in ("metric", "dissimilarity") if each in chosen.spec.parameters()), None)
+    if says_space is not None:
+        remedy = f"If it is such a matrix, give {says_space}='precomputed'."
+        require_features(X, parameters.get(says_space), remedy, says_space)
     points = read_points(X, {**options, "labels": labels})
+    if says_space is None and "precomputed" not in parameters.values() and looks_like_distances(X):
+        points = replace(points, notes=(*points.notes, _AS_FEATURES))
     if isinstance(init, str):
         parameters["init"], init = init, None
     found = chosen.embed(
@@ -411,9 +522,9 @@ def embed(
         chosen.spec.from_dict(parameters),
         on_progress,
         labels=_classes(points.labels) if chosen.labels else None,
-        init=points.rows(init),
+        init=points.rows(init, "init"),
     )
-    given = _Scored(points.X, points.labels, points.rows(truth), score_neighbors)
+    given = _Scored(points.X, points.labels, points.rows(truth, "the truth"), score_neighbors)
     names = given.names(scores)
     result = TableEmbedding.from_result(replace(found, notes=points.all_notes(found.notes)), points)
     return replace(result, scores=score(points.X, found.Y, names, **given.options()) if names else {})
@@ -509,7 +620,7 @@ def compare(
 
     """
     found = read_points(X, {**table_options(options, _keywords(compare))[0], "labels": labels})
-    X, truth, labels = found.X, found.rows(truth), found.labels
+    X, truth, labels = found.X, found.rows(truth, "the truth"), found.labels
     given = _Scored(X, labels, truth, n_neighbors)
     names, of_scores = given.names(scores), given.options()
     compared = Comparison()

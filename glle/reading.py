@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import numpy as np
 
-from glle.inputs import in_keywords, is_column, with_given
+from glle.inputs import in_keywords
 from glle.transport.errors import COLUMN_LISTS, in_words, keyword
+from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import GlleError, InvalidParameterError, InvalidShapeError, NotFiniteError
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.pictures.points import align_rows, texts_of_labels
 from glle_engine.base.results import Note
-from glle_engine.base.validation import Missing, array_of, is_sparse, require_unmasked, rows_of_sparse
+from glle_engine.base.validation import Missing, is_sparse, rows_of_sparse
 from glle_engine.tables.anndata import cells_of
 from glle_engine.tables.columns import WholeTable, number_column
-from glle_engine.tables.frames import frame_columns, is_anndata, is_frame, require_here
+from glle_engine.tables.frames import frame_columns, is_anndata, is_frame, is_series, require_here
+from glle_engine.tables.given import given_column, is_column, with_given
 from glle_engine.tables.roles import SINGLE, ColumnRoles, array_of_column, column_order
 from glle_engine.tables.table import CHOICE, is_of_missing, read_table
 
@@ -86,15 +88,16 @@ class DataPoints:
         """Return the notes on the data, followed by `notes` with the names of the features filled in."""
         return (*self.notes, *(note.with_names(self.names) for note in notes))
 
-    def rows(self, values: Any) -> Any:
+    def rows(self, values: Any, name: str) -> Any:
         """Return values that have one for each row of the data without the values of dropped rows.
 
-        Other values are returned unchanged. Values of pandas are put in the order of the frame's index.
+        Other values are returned unchanged. Values of pandas are put in the order of the frame's index. `name` says in
+        messages what the values are, such as "the labels".
         """
         if values is None or not hasattr(values, "__len__"):
             return values
         is_whole = self.kept is not None and len(values) == len(self.kept)
-        values = align_rows(values, self.index if is_whole or self.index is None else self.kept_index)
+        values = align_rows(values, self.index if is_whole or self.index is None else self.kept_index, name)
         return np.asarray(values)[self.kept] if is_whole else values
 
     @property
@@ -159,8 +162,10 @@ def read_points(data: Any, options: Mapping[str, Any]) -> DataPoints:
 
 def _given_values(points: DataPoints, name: str, vector: Any) -> NDArray[Any]:
     """Return given labels or colors of the points; raise `InvalidShapeError` unless there is one for each."""
-    found = points.rows(vector)
-    found = np.asarray(texts_of_labels(found)) if name == "labels" else np.asarray(found, np.float64)
+    found = points.rows(vector, f"the {name}")
+    if name == "colors":
+        return np.asarray(given_column(name, found, np.shape(points.X)[0]).numbers, np.float64)
+    found = np.asarray(texts_of_labels(found))
     if np.shape(found) != (np.shape(points.X)[0],):
         raise InvalidShapeError(
             f"The {name} have shape {np.shape(found)}.", remedy=f"Give one for each of the {len(points.X)} points."
@@ -226,8 +231,8 @@ def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | N
 
 def _column_names(data: Any) -> list[str] | None:
     """Return the names of the columns of a frame, or of the variables of an AnnData, or None."""
-    found = getattr(data, "column_names", getattr(data, "columns", None)) if is_frame(data) else None
-    names = found if is_frame(data) else getattr(data, "var_names", None)
+    names = getattr(data, "column_names", getattr(data, "columns", None)) if is_frame(data) else None
+    names = getattr(data, "var_names", [getattr(data, "name", None) or "0"] if is_series(data) else names)
     return None if names is None else [str(name) for name in names]
 
 
@@ -235,7 +240,6 @@ def _array_points(data: Any, missing: Missing | None) -> DataPoints:
     """Return the points of an array or a sparse matrix."""
     if is_sparse(data):
         return _sparse_points(data, missing)
-    require_unmasked(data, "the data")
     values = array_of(data)
     if values.ndim != 2 or values.dtype.kind != "f" or not np.isnan(values).any():
         return DataPoints(data)
@@ -264,7 +268,9 @@ def _anndata_points(data: Any, roles: ColumnRoles, obsm: str | None) -> DataPoin
     """Return the points of an AnnData, with columns of its `obs`."""
     cells = cells_of(data, roles, obsm)
     found = replace(_array_points(cells.values, roles.missing), names=cells.names, index=data.obs_names)
-    return replace(found, labels=found.rows(cells.labels), colors=found.rows(cells.colors), ids=found.rows(cells.ids))
+    return replace(
+        found, **{name: found.rows(getattr(cells, name), f"the {name}") for name in ("labels", "colors", "ids")}
+    )
 
 
 def _table_points(columns: WholeTable, roles: ColumnRoles) -> DataPoints:

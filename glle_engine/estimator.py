@@ -19,10 +19,10 @@ try:
 except ImportError as error:
     raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
 
+from glle_engine.base.arrays import require_lossless, require_unmasked
 from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.spec import FitSpec, SpaceSpec
-from glle_engine.base.validation import require_unmasked
 from glle_engine.graph.sparse import require_possible as require_possible_if_sparse
 from glle_engine.methods import method as method_of
 from glle_engine.methods.maps import no_inverse
@@ -58,7 +58,8 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _check_data(self, X: ArrayLike, *, reset: bool = False, is_sparse: bool = True, **options: Any) -> Any:
         """Return finite data (n, d) of float64 or float32, of as many features as the fit had."""
-        require_unmasked(X, "the data")
+        require_lossless(X, "the data")
+        require_unmasked(options.get("y"), "the labels")
         options = {"dtype": [np.float64, np.float32], **options}
         data = validate_data(self, X, accept_sparse="csr" if is_sparse else False, reset=reset, **options)
         if self._precomputed - {"kernel"}:
@@ -286,7 +287,8 @@ def _warn(notes: tuple[Note, ...]) -> None:
 def _takes_sparse(specification: type[SpaceSpec], parameters: dict[str, Any]) -> bool:
     """Return whether sparse data can be fitted with these parameters; False for parameters that `fit` refuses."""
     try:
-        require_possible_if_sparse(specification.from_dict(parameters))
+        given = {name: value for name, value in parameters.items() if name != "random_state"}
+        require_possible_if_sparse(specification.from_dict(given))
     except GlleError:
         return False
     return True
@@ -311,7 +313,8 @@ class Embedding(_Embedder):
     name : str
         Name of the method, such as "isomap" or "umap".
     parameters
-        Parameters of the method, as for `glle.embed`; `method` is a parameter of "glle".
+        Parameters of the method, as for `glle.embed`; `random_state` is another name of `seed`, and `method` is a
+        parameter of "glle".
 
     Attributes
     ----------
@@ -391,6 +394,7 @@ class Embedding(_Embedder):
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return points (m, d) at places X (m, p): of PCA, PPCA, factor analysis, kernel PCA and NPE."""
         check_is_fitted(self)
+        require_lossless(X, "the places")
         places = check_array(X, dtype=[np.float64, np.float32])
         return self.result_.inverse_transform(places).astype(places.dtype)
 
@@ -421,7 +425,7 @@ class Embedding(_Embedder):
                 f"{chosen.title} has no parameter method={given!r}.",
                 remedy=f"Give the name of the method first: glle.Embedding({given!r}).",
             )
-        spec = chosen.spec.from_dict(self._parameters)
+        spec = chosen.spec.from_dict(chosen.named_parameters(self._parameters))
         most = {
             "n_components": d,
             **({"n_neighbors": spec.most_neighbors(n)} if self._has_default_neighbors(spec) else {}),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.parameters import check_integer, check_positive
+from glle_engine.base.parameters import accepts_random_state, check_integer, check_positive
 from glle_engine.base.results import brief
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Manifold:
     __repr__ = brief
 
 
+@accepts_random_state
 def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
     """Sample a sheet.
 

@@ -31,7 +31,6 @@ BODIES = {
     "ReconstructionsOptions": ("ReconstructionsIn", {"n_draws"}),
     "CalibrationOptions": ("CalibrationIn", set[str]()),
     "AuditOptions": ("AuditIn", {"dataset", "coordinates", "embedding", "posterior", "method", "parameters", "labels"}),
-    "SpreadOptions": ("SpreadIn", {"labels"}),
     "CompareOptions": ("ComparisonIn", {"dataset", "methods", "labels", "truth"}),
 }
 QUERIES = {

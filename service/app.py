@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI
 
@@ -26,6 +27,7 @@ from service.routes import (
 )
 from service.routes.draws import RecentPosteriors
 from service.routes.params import require_known_query
+from service.routes.system import Documents
 from service.schemas import problems
 from service.schemas.openapi import complete
 from service.server.metrics import Metrics
@@ -35,9 +37,13 @@ from service.uploads.sandbox.processes import ReaderProcesses
 from worker.observability.logging import has_access_log
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from worker.stores import Stores
 
 MAX_TENANT_VIEWS = 256  # tenants' views of the stores that are kept; creating one takes microseconds
+
+MAX_PREFIXES = 4  # paths below which proxies serve the API, whose contracts are kept
 
 # Draws come first, because each route before them costs time to match.
 ROUTERS = (
@@ -70,8 +76,10 @@ def create_app(stores: Stores) -> FastAPI:
         title="glle",
         version=glle_engine.__version__,
         description=DESCRIPTION,
+        openapi_url=None,  # `service.routes.system` sends the same bytes to each client
         docs_url=None,  # FastAPI's page loads scripts from another host
         redoc_url=None,
+        redirect_slashes=False,  # the address would have the scheme and the host that the client has sent
         separate_input_output_schemas=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         dependencies=[Depends(require_known_query)],
@@ -84,7 +92,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.state.answer_cache = AnswerCache(MAX_CACHE_BYTES, app.state.recent_posteriors.state)
     app.state.readers = ReaderProcesses(settings, share=stores.shares.readers)
     app.state.metrics = Metrics(stores, app.state.answer_cache)
-    app.state.access_policy = AccessPolicy(settings, stores.keys)
+    app.state.access_policy = AccessPolicy(settings, stores.keys, stores.mark)
     for module in ROUTERS:
         app.include_router(module.router)
     problems.install(app)
@@ -101,5 +109,17 @@ def create_app(stores: Stores) -> FastAPI:
         has_access_log=has_access_log(settings),
     )
     generate = app.openapi
-    app.openapi = lambda: complete(generate(), required_scope)  # type: ignore[method-assign] # FastAPI documents this
+    app.openapi = _make_once(lambda: complete(generate(), required_scope))  # type: ignore[method-assign] # documented
+    app.state.documents = _make_once(lambda prefix: Documents.of(app.openapi(), prefix))
     return app
+
+
+def _make_once(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that makes each value once, however many threads call it; the contract takes over a second."""
+    lock, made = Lock(), lru_cache(MAX_PREFIXES)(make)
+
+    def get(*arguments: str) -> Any:
+        with lock:
+            return made(*arguments)
+
+    return get

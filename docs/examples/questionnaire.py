@@ -29,11 +29,10 @@ for note in posterior.notes:
     print(note.message)
 
 # %% [markdown]
-# How far would each person move if another 400 people had answered? Read the level first.
+# How far does each person move from draw to draw? Faint people change their neighbors.
 
 # %%
-summary = posterior.summary(40, n_resamples=10)
-print(summary.reliability.level, summary.reliability.reason)
+summary = posterior.summary(40)
 axes = glle.plot(summary, labels=traits[:, 0])
 
 # %% [markdown]

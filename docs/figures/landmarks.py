@@ -1,4 +1,4 @@
-"""Landmarks against all points: tables of docs/explanation/landmarks.md. The argument `million` measures a million."""
+"""Landmarks against all points: tables of docs/explanation/spread.md. The argument `million` measures a million."""
 
 from __future__ import annotations
 

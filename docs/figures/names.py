@@ -21,8 +21,8 @@ from glle_engine.audit.audit import audits
 from glle_engine.base.spec import FitSpec
 from glle_engine.estimator import GLLE
 from glle_engine.reliability.calibration import calibrate
+from service.routes.params import SummaryQuery
 from service.schemas import analyses, resources
-from service.submission.fit_planning import SummaryQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,14 +63,12 @@ OWN = {
 DIFFERENT = {
     ("draw", "n_draws"): "a command and an estimator draw a few without being asked",
     ("draw", "scale"): "left out on a service, it is 1 unless scales are given",
-    ("summary", "n_resamples"): "left out on a service, it is 40 for an ensemble",
     ("draw", "seed"): "the estimator takes `random_state`",
     ("embed", "method"): "the library takes it by position or by name",
     ("embed", "scores"): "a service computes the fast scores unless told otherwise, the library none",
     ("embed", "init"): "only the library takes coordinates; a name of a start is a parameter of the method",
     ("embed", "parameters"): "keywords of a function are members of one object elsewhere",
     ("compare", "align"): "only a service returns aligned embeddings",
-    ("compare", "n_resamples"): "only a service refits",
 }
 
 

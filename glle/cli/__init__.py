@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[
     parser, commands = command_parser(_installed_extensions() if extensions is None else extensions)
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0] in SERVER_COMMANDS - commands.choices.keys():
-        return fail(f"`glle {words[0]}` is a command of the server.", "Install it: pip install glle-server.", MISUSED)
+        remedy = "Install it: pip install ./deploy/server in the checkout of glle, or pip install glle-server."
+        return fail(f"`glle {words[0]}` is a command of the server.", remedy, MISUSED)
     chosen = parser.parse_args(words)
     start: Callable[[argparse.Namespace], int] = getattr(chosen, "start", chosen.run)
     try:

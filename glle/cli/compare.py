@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from glle.cli import output
 from glle.cli.connection import add_command, argument, report, report_all, report_made, select_options
 from glle.cli.resources import DATA, dataset_of, file_or_id
-from glle.types import AuditOptions, CompareOptions, MethodsOptions, SpreadOptions, UploadOptions
+from glle.types import AuditOptions, CompareOptions, MethodsOptions, UploadOptions
 
 if TYPE_CHECKING:
     from glle.cli.connection import Commands
     from glle.client import Client
     from glle.types import MethodOut
 
-SPREAD = ("pairs_kept", "separated")  # numbers of a spread that the table of a comparison shows
 _RESERVED = {"truth", "scores", "score_neighbors", "timeout"}  # arguments of Client.embed that are not parameters
 
 
@@ -40,9 +39,6 @@ def add(commands: Commands) -> None:
     )
     arguments = (DATA, method, parameters, out, scores, near, labels, truth)
     add_command(commands, _embed, *arguments, options=[UploadOptions], timeout=True)
-
-    embedding = argument("embedding", metavar="EMBEDDING", help="id, as printed by `glle embed`")
-    add_command(commands, _spread, embedding, labels, out, options=[SpreadOptions], timeout=True)
 
     of = argument("data", metavar="FILE_OR_ID", help="the data, or the id of a posterior or an embedding")
     places = argument("coordinates", metavar="COORDINATES", nargs="?", help="file or id: coordinates from anywhere")
@@ -128,30 +124,6 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     return report_made(args, result.metadata, result.id, *lines, notes=result.notes)
 
 
-def _spread(args: argparse.Namespace, client: Client) -> int:
-    """Measure how far an embedding moves when it is refitted to halves of its data."""
-    embedding = client.embedding(args.embedding, timeout=args.timeout)
-    labels = _labels(args, client, is_stored=True)
-    result = embedding.spread(labels=labels, timeout=args.timeout, **select_options(args, SpreadOptions))
-    if args.out is not None:
-        output.save_rows(client, embedding.dataset, args.out, output.point_columns(result), result.movement)
-    found, stated = result.figures, result.metadata.get("reliability")
-    share = found.get("share") or 0.5
-    samples = "half-samples" if share == 0.5 else f"samples of {share:.0%} of the points"  # of a half
-    lines = [
-        f"{embedding.id}  {embedding.n:,} points by {result.method}, {found['n_resamples']} {samples}",
-        *([f"How far to rely on it: {stated['level']}. {stated['reason']}"] if stated else []),
-        f"{found['pairs_kept']:.0%} of the neighbor pairs stay neighbors ({found['pairs_by_chance']:.0%} by chance).",
-        f"The median point moves by {found['relative_movement']:.2g} of the picture's radius; this is no interval.",
-        f"The {found['n_classes']} {found['classes']} keep an adjusted Rand index of {found['cluster_stability']:.2f}.",
-    ]
-    if found["separated"] is not None:
-        lines += [f"{found['separated']:.0%} of the points stay nearer to their place than to the next class."]
-    if found["n_refits"]:
-        lines += [f"{found['seed_share']:.0%} of the variance comes from the seed."]
-    return report(args, result.metadata, *lines, notes=result.notes)
-
-
 def _audit(args: argparse.Namespace, client: Client) -> int:
     """Audit a map: whether it is more than chance, how much of it remains, which points are stable."""
     from glle.inputs import set_blocks_apart  # noqa: PLC0415 # as in `_embed`
@@ -198,7 +170,6 @@ def _score_row(row: dict[str, Any], names: list[str]) -> dict[str, object]:
     return {
         "method": row["label"],
         **{name: _number(scores.get(name)) for name in names},
-        **{name: _number((row["spread"] or {}).get(name)) for name in SPREAD if "spread" in row},
         "seconds": _number(sum(row["seconds"].values()) if row["seconds"] else None),
         "notes": f"{problem['detail']} {problem['remedy']}"
         if problem

@@ -1,4 +1,4 @@
-"""Commands on posteriors: `glle estimate`, `fit`, `draw`, `weights`, `summary`, `export`, `transform`."""
+"""Commands on posteriors: `glle fit`, `draw`, `weights`, `summary`, `export`, `transform`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from glle.cli import output
 from glle.cli.connection import add_command, argument, report, report_made, select_options
 from glle.cli.resources import DATA, dataset_of, file_or_id
-from glle.transport.errors import flag, in_words
 from glle.types import DrawsOptions, FitOptions, SummaryOptions, TransformOptions, UploadOptions, WeightsOptions
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ def add(commands: Commands) -> None:
     """Add the commands."""
     text = "neighbors in place of a search: a file of row numbers from 0, (n, k), or the id of a data set"
     neighbors = argument("--neighbors", metavar="FILE_OR_ID", help=text)
-    add_command(commands, _estimate, DATA, options=[UploadOptions, FitOptions], timeout=True)
     add_command(commands, _fit, DATA, neighbors, options=[UploadOptions, FitOptions], timeout=True)
 
     posterior = argument("posterior", metavar="POSTERIOR", help="id, as printed by `glle fit`")
@@ -51,34 +49,6 @@ def add(commands: Commands) -> None:
 
 def _number_of_draws(text: str, default: int) -> Argument:
     return argument("--n-draws", type=int, default=default, metavar="N", help=f"{text} (%(default)s)")
-
-
-def _estimate(args: argparse.Namespace, client: Client) -> int:
-    """Estimate seconds and memory of a fit and of its draws."""
-    dataset = dataset_of(client, args.data, args)
-    expected = client.estimate_fit(dataset, timeout=args.timeout, **select_options(args, FitOptions))
-    fit, draw, problem = expected["fit"], expected["draw"], expected["problem"]
-    draws = f"{duration(draw['seconds'])} of many, {duration(expected['single_draw_seconds'])} alone"
-    lines = [
-        f"{expected['n']:,} points of intrinsic dimension {expected['intrinsic_dimension']:.1f}",
-        f"fit     {duration(fit['seconds'])}, {size(fit['bytes'])}",
-        f"a draw  {draws}, {size(draw['bytes'])}",
-    ]
-    if problem is not None:
-        lines += [problem["detail"], in_words(problem["remedy"], flag)]
-    return report(args, expected, *lines)
-
-
-def duration(seconds: float) -> str:
-    """Format an estimate with two digits."""
-    if seconds < 1:
-        return f"{max(1000 * seconds, 1):.0f} ms" if seconds < 0.1 else f"{10 * round(100 * seconds)} ms"
-    return f"{seconds:.1f} s" if seconds < 10 else f"{float(f'{seconds:.2g}'):,.0f} s"
-
-
-def size(nbytes: float) -> str:
-    """Format an estimate with two digits."""
-    return f"{float(f'{nbytes / 1e6:.2g}'):,.0f} MB"
 
 
 def _fit(args: argparse.Namespace, client: Client) -> int:
@@ -130,7 +100,7 @@ def _export(args: argparse.Namespace, client: Client) -> int:
 
 
 def _summary(args: argparse.Namespace, client: Client) -> int:
-    """Measure how far points move, and how sure that is."""
+    """Measure how far points move from draw to draw."""
     posterior, options = client.posterior(args.posterior), select_options(args, SummaryOptions)
     result = posterior.summary(args.n_draws, timeout=args.timeout, **options)
     if args.out is not None:
@@ -139,17 +109,12 @@ def _summary(args: argparse.Namespace, client: Client) -> int:
     middle = result.quantiles["levels"].index(0.5)
     spread, stability = (result.quantiles[name][middle] for name in ("spread", "stability"))
     head = f"{posterior.id}  {posterior.n:,} points, {result.n_draws:,} draws at scale {result.scale:.3g}"
-    stated, notes = result.metadata.get("reliability"), result.notes
-    if stated is not None:
-        head += f", 3 x {result.n_resamples:,} resamples"
-        notes = [note for note in notes if note["message"] != stated["reason"]]
     lines = [
         head,
-        *([] if stated is None else [f"Reliability of the spread: {stated['level']}. {stated['reason']}"]),
         f"The median point keeps {100 * stability:.0f} % of its neighbors in a draw.",
         f"Its spread is {spread:.2g}; each axis has standard deviation 1.",
     ]
-    return report(args, result.metadata, *lines, notes=notes)
+    return report(args, result.metadata, *lines, notes=result.notes)
 
 
 def _transform(args: argparse.Namespace, client: Client) -> int:

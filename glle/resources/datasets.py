@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle.inputs import is_column, upload_of
+from glle.inputs import upload_of
 from glle.resources.results import Resource
 from glle.transport.calls import Call, path_of
 from glle.transport.errors import COLUMN_LISTS, in_words, keyword
 from glle.transport.session import Async, Blocking, operation
+from glle_engine.tables.given import is_column
 
 if TYPE_CHECKING:
     from glle.inputs import DataOptions

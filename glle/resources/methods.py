@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from glle.inputs import DataOptions
     from glle.transport.calls import Array
     from glle.transport.session import Session
-    from glle.types import MethodOut, MethodsOptions, ScoreOut, SpreadOptions
+    from glle.types import MethodOut, MethodsOptions, ScoreOut
 
 EmbeddingT = TypeVar("EmbeddingT")
 
@@ -51,36 +51,6 @@ class BaseEmbedding(Result):
         """
         dataset = await new_points(self._session, data, options, self.metadata["dataset"])
         return await run_on(self._session, path_of("embeddings", self.id, "transform"), dataset, {}, timeout)
-
-    @operation
-    async def spread(
-        self, *, labels: Any = None, timeout: float | None = None, **options: Unpack[SpreadOptions]
-    ) -> Result:
-        """Return how far the embedding moves when its method is refitted to random halves of the data.
-
-        Parameters
-        ----------
-        labels
-            Class of each point: a vector of integers or words, or a data set. By default the labels of the data set, or
-            the clusters of the embedding if it has none.
-        timeout
-            Seconds; None for no limit.
-        options
-            `n_resamples` (40), `n_refits` with other seeds (8), `seed` of the halves, `share` of the points in each
-            sample (0.5 or 0.632), and `n_neighbors`, of which the share that stays is measured (10).
-
-        Returns
-        -------
-        Result
-            `reliability` (`level` and `reason`): read it before you rank points. `figures`, such as `pairs_kept`,
-            `cluster_stability` and `separated`; `notes`; and arrays with a row for each point: `movement`, which is not
-            an interval, its parts `sampling_movement` and `seed_movement`, `neighbor_stability`, `radius`, `margin`,
-            `consensus`, `covariance`, `baseline` and `classes`.
-
-        """
-        body = {"labels": await labels_id(self._session, labels), **options}
-        result = await run_job(self._session, path_of("embeddings", self.id, "spread"), body, timeout)
-        return result_of(self, result)
 
     @operation
     async def map_arrays(self, *, timeout: float | None = None) -> dict[str, Array]:
@@ -206,8 +176,7 @@ class MethodOperations(Generic[EmbeddingT]):
             Names, or dictionaries with `method`, `parameters` and `label`.
         options
             Options of `dataset` for data to upload; `labels` and `scores` as for `embed`; `n_neighbors` for the scores;
-            `align`, so that the result has the embeddings; and `n_resamples`, the number of half-samples by which the
-            movement of each embedding is measured.
+            and `align`, so that the result has the embeddings.
 
         Returns
         -------

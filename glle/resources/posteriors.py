@@ -142,12 +142,10 @@ class BasePosterior(Resource, Generic[JobT]):
     async def summary(
         self, n_draws: int = 100, *, timeout: float | None = None, **options: Unpack[SummaryOptions]
     ) -> Result:
-        """Return how far points move over new samples of the data: `spread`, `covariance`, `half_axes` and more.
+        """Return how far points move from draw to draw: `spread`, `covariance`, `stability` and more.
 
-        `reliability` says in one word, with the reason, whether points can be ranked by the spread. By default the
-        spread is measured over an ensemble: `n_draws` calibrated draws, and `n_resamples` embeddings of each of three
-        kinds of parts of the data. With a number as `scale`, the spread is measured over the draws alone. Options:
-        `n_resamples`, `scale`, `seed`, `first`, `source`, `points`.
+        By default, and with `scale="auto"`, the draws have the scale at which they spread as halves of the data do; a
+        posterior that cannot be calibrated has draws of scale 1. Options: `scale`, `seed`, `first`, `source`, `points`.
         """
         call = Call("GET", self._path("summary"), {**options, "n_draws": n_draws})
         return result_of(self, Result.of_json((await self._session.fetch(call, timeout)).json()))

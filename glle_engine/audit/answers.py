@@ -35,7 +35,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from glle_engine.audit.fidelity import far_neighbors, shared, spaces_of
-from glle_engine.audit.islands import contact, find_islands, isolated
+from glle_engine.audit.islands import MIN_SHARE, contact, find_islands, isolated, numbered
 from glle_engine.base.progress import silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
@@ -102,7 +102,7 @@ class Islands:
         Mean share of the halves in which the islands are isolated, with its standard error; None if only coordinates
         are given, and for a single island.
     of_points : (n,) int64
-        Island of each point: 0 is the largest one.
+        Island of each point: 0 is the largest one, and -1 is none, for clumps that are too small to judge.
     in_data : (m,) bool
         Whether the points of the island are isolated in the data, too; False for a single island.
     in_samples : (m,) float64 or None
@@ -142,6 +142,11 @@ class Islands:
         return len(self.in_data) if len(self.in_data) > 1 else 0
 
     @property
+    def outside(self) -> int:
+        """Number of points in clumps that are too small to judge, which are in no island."""
+        return int((self.of_points < 0).sum())
+
+    @property
     def names(self) -> list[str]:
         """Names of the islands: A for the largest one, and so on; A1 follows Z."""
         letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -153,7 +158,8 @@ class Islands:
             "share": self.share,
             "error": self.error,
             "names": self.names,
-            "sizes": np.bincount(self.of_points, minlength=len(self.in_data)).tolist(),
+            "sizes": np.bincount(self.of_points[self.of_points >= 0], minlength=len(self.in_data)).tolist(),
+            "outside": self.outside,
             "in_data": self.in_data.tolist(),
             "in_samples": None if self.in_samples is None else self.in_samples.tolist(),
             "stays": self.stays.tolist(),
@@ -171,7 +177,7 @@ class Seam:
     sides : pair of (s,) int64
         The points on both sides, the larger side first.
     islands : (int, int)
-        The island to which most points of each side belong.
+        The island to which most points of each side belong, or -1.
     score : float
         Mean `stretch` of a tear's points, or `squeeze` of a fold's.
 
@@ -225,9 +231,17 @@ class Disturbed:
 
 
 def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64], *, is_linear: bool = False) -> Islands:
-    """Return the islands of an embedding (n, p) of points (n, d); nothing is known of other samples."""
+    """Return the islands of an embedding (n, p) of points (n, d); nothing is known of other samples.
+
+    A small island that is not isolated in the data is none: a method may tear off a few points anywhere.
+    """
     of_points = find_islands(Y)
     in_data = np.ones(int(of_points.max()) + 1, bool) if is_linear else _isolated_in_data(points, of_points)
+    is_small = np.bincount(of_points[of_points >= 0]) < MIN_SHARE * len(Y)
+    if (is_torn_off := is_small & ~in_data).any():
+        of_points[(of_points >= 0) & is_torn_off[of_points]] = -1  # the islands before them keep their numbers
+        of_points = numbered(of_points)
+        in_data = _isolated_in_data(points, of_points)
     if len(in_data) == 2:  # either both are isolated from each other, or none
         in_data[:] = in_data.all()
     return Islands(None, None, of_points, in_data & (len(in_data) > 1))
@@ -241,7 +255,7 @@ def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -
     """
     holds = isolated(points, islands)
     most = min(COMPONENTS[0], len(points) - 1, points.shape[1] - 1)
-    if not islands.any() or holds.all() or most < 1:
+    if len(holds) == 1 or holds.all() or most < 1:
         return holds
     scores = principal_axes(np.ascontiguousarray(points), most, silent).scores
     for count in sorted({min(count, most) for count in COMPONENTS}):
@@ -285,9 +299,12 @@ def islands_of_samples(found: Islands, holds: NDArray[np.bool_], own: NDArray[np
 def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return whether each island (m,) is isolated among some `rows`; an island without any of them is not.
 
+    Rows of no island (-1) count as none.
+
     To judge the embedding of a half, pass the points that are not in the half: an embedding of few points in many
     dimensions shows the points that it was made from farther apart than it would show points of a new sample.
     """
+    rows = rows & (islands >= 0)
     present, of_rows = np.unique(islands[rows], return_inverse=True)
     holds = np.zeros(int(islands.max()) + 1, bool)
     holds[present] = isolated(Y[rows], of_rows) & (len(present) > 1)
@@ -332,12 +349,13 @@ def neighborhoods(
     """
     k, rows = near.shape[2], np.arange(len(islands)) if rows is None else rows
     pairs = np.array([shared(a, b) for a, b in zip(near[::2], near[1::2], strict=True)])
-    sizes = np.bincount(islands[rows], minlength=int(islands.max()) + 1)
+    count, is_inside = int(islands.max()) + 1, islands >= 0
+    sizes = np.append(np.bincount(islands[rows][is_inside[rows]], minlength=count), len(rows))  # the last one is of -1
     by_chance = np.minimum(k / np.maximum(sizes - 1, 1), 1.0)[islands]
     beyond = np.divide(pairs - by_chance, 1 - by_chance, out=np.zeros_like(pairs), where=by_chance < 1)
     of_points = np.clip(beyond.mean(axis=0), 0, 1)
     shares = beyond[:, rows].mean(axis=1)
-    of_islands = np.bincount(islands, beyond.mean(axis=0)) / np.bincount(islands)
+    of_islands = np.bincount(islands[is_inside], beyond.mean(axis=0)[is_inside]) / np.bincount(islands[is_inside])
     answer = Answer(float(np.clip(shares.mean(), 0, 1)), standard_error(shares), np.clip(of_islands, 0, 1))
     return answer, of_points
 
@@ -351,7 +369,7 @@ def shape(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
             for a, b in zip(pictures[::2], pictures[1::2], strict=True)
         ]
     )
-    of_pairs = shares @ np.bincount(islands) / len(islands)
+    of_pairs = shares @ np.array([len(rows) for rows in members]) / sum(len(rows) for rows in members)
     return Answer(float(np.clip(of_pairs.mean(), 0, 1)), standard_error(of_pairs), np.clip(shares.mean(axis=0), 0, 1))
 
 
@@ -455,7 +473,7 @@ def _seams(
         points = [np.unique(crossing[side[crossing] == one]) for one in (first, second)]
         if min(len(each) for each in points) >= least:
             points.sort(key=len, reverse=True)
-            at = tuple(int(np.bincount(islands[each]).argmax()) for each in points)
+            at = tuple(int(np.bincount(islands[each] + 1).argmax()) - 1 for each in points)
             found.append(
                 Seam(kind, (points[0], points[1]), (at[0], at[1]), float(score[np.concatenate(points)].mean()))
             )

@@ -76,6 +76,7 @@ from glle_engine.audit.sources import (
     source_of_posterior,
 )
 from glle_engine.audit.statement import Facts, Statement, state
+from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import GlleError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
@@ -131,6 +132,7 @@ MEASURED_POINTS = 60  # audits of fewer points were not measured
 MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of 4,000
 MIN_BLOCKS = 4
 KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
+MAX_NUMBERS = 20  # labels with decimals are groups up to this number of different values
 SHARED = 0.5  # two samples share a coordinate from this squared canonical correlation on
 
 
@@ -163,7 +165,7 @@ def audits(
     copies = find_copies(source.data, seed)
     _require_picture(embedding, k, distinct=int((~copies).sum()))
     n, points = len(embedding), source.place(source.data)
-    classes = None if labels is None else _labels(labels, n)
+    classes, no_groups = _groups(labels, n)
     of_blocks = None if blocks is None else _labels(blocks, n, "blocks")[1]
     relations = find_relations(source.data[~copies], seed, None if of_blocks is None else of_blocks[~copies])
     fidelity = measure_fidelity(points, embedding, k, seed)
@@ -179,7 +181,7 @@ def audits(
         dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),
     )
     reason = unknown_reason(points, embedding.shape[1])
-    notes = [*source.notes, *_notes(embedding, k, relations, classes, reason, int(copies.sum()))]
+    notes = [*source.notes, *no_groups, *_notes(embedding, k, relations, classes, reason, int(copies.sum()))]
     if of_blocks is None:
         found_notes, dependent = find_dependence(points, seed)
         notes += found_notes
@@ -342,7 +344,8 @@ class _Found:
     def answered(self) -> NDArray[np.intp]:
         """Points that the answers are about: the rows, or all points if an island has fewer than two of the rows."""
         islands = self.facts.islands.of_points
-        has_all = (np.bincount(islands[self.rows], minlength=int(islands.max()) + 1) > 1).all()
+        of_rows = islands[self.rows]
+        has_all = (np.bincount(of_rows[of_rows >= 0], minlength=int(islands.max()) + 1) > 1).all()
         return self.rows if has_all else np.arange(len(islands))
 
     def read(self, places: NDArray[np.float64], executor: Executor | None) -> None:
@@ -373,10 +376,10 @@ def _read(
     near = nearest_among(Y, rows, k)[0]
     is_own = np.isin(np.arange(len(islands)), chosen)
     held = own = np.zeros(1, bool)
-    others = Y
-    if points is not None and (islands.any() or classes is not None):
+    others, has_several = Y, islands.max() > 0
+    if points is not None and (has_several or classes is not None):
         others = island_places(points, is_other, chosen, Y)
-    if islands.any():
+    if has_several:
         own = isolated_among(Y, islands, is_own)
         held = isolated_among(others, islands, is_other)
     return _Reading(Y, near, held, own, None if classes is None else groups_apart(others, classes, is_other))
@@ -533,12 +536,36 @@ def _source(
 
 
 def _labels(labels: ArrayLike, n: int, name: str = "labels") -> tuple[NDArray[Any], NDArray[np.int64]]:
-    names, classes = np.unique(np.asarray(labels), return_inverse=True)
+    names, classes = np.unique(array_of(labels, f"the {name}", are_labels=True), return_inverse=True)
     if classes.shape != (n,):
         raise InvalidParameterError(
             f"The {name} have shape {classes.shape}.", remedy=f"Give {n} {name}, one for each point."
         )
     return names, classes.astype(np.int64)
+
+
+def _groups(labels: ArrayLike | None, n: int) -> tuple[tuple[NDArray[Any], NDArray[np.int64]] | None, tuple[Note, ...]]:
+    """Return the groups of labels as `_labels`; None for none, and with a note if the labels name no groups."""
+    if labels is None:
+        return None, ()
+    found = _labels(labels, n)
+    try:
+        require_groups(*found)
+    except InvalidParameterError as error:
+        return None, (Note("labels-are-no-groups", str(error)),)
+    return found, ()
+
+
+def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
+    """Raise `InvalidParameterError` if labels are measured numbers, or most points have a label of their own."""
+    sizes, n = np.bincount(classes), len(classes)
+    is_measured = names.dtype.kind == "f" and len(names) > MAX_NUMBERS and bool((names != np.round(names)).any())
+    if is_measured or 2 * int(sizes[sizes > 1].sum()) < n:
+        raise InvalidParameterError(
+            f"The labels have {len(names):,} different values for {n:,} points, so that they name no groups.",
+            remedy="Give groups: of numbers, for example, labels=pandas.qcut(values, 4). Numbers color the picture of "
+            "an audit without labels by glle.plot(audit, labels=values).",
+        )
 
 
 def _dimension(
@@ -594,9 +621,10 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     if len(readings) < 2 * MIN_PAIRS:
         count, problems = len(halves.places), halves.problems
         raise InvalidParameterError(
-            f"{count - len(readings)} of {count} halves of the data could not be embedded."
-            + (f" The first problem: {problems[0]}" if problems else ""),
-            remedy="Audit an embedding with other parameters, such as a larger n_neighbors.",
+            f"{count - len(readings)} of {count} halves of the data could not be embedded.",
+            remedy=problems[0]  # it has its own remedy
+            if problems
+            else "Audit an embedding with other parameters, such as a larger n_neighbors.",
         )
     pictures, near = (np.array([reading[at] for reading in readings]) for at in (0, 1))
     own = nearest_among(embedding, rows, found.k)[0]
@@ -608,7 +636,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     read = pictures[:, answered]
     shares, (_, _, size) = common_share(read), normalize(embedding)
     with_shown = np.array([1 - disparity(embedding[answered], Y) for Y in read])
-    aligned = Alignment.from_maps([normalize_all(pictures)], normalize(embedding)[0])
+    aligned = Alignment.from_maps(normalize_all(pictures), normalize(embedding)[0])
     regions = _regions(aligned, embedding, size)
     graph, at = _neighbor_probability(near), np.repeat(np.arange(len(own)), found.k)
     islands = islands_of_samples(
@@ -656,7 +684,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
 
 def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) -> dict[str, Regions]:
     """Return the regions around the points of an embedding; none if too few pairs of halves were embedded."""
-    pairs, p = len(aligned.kinds[0]) // 2, embedding.shape[1]
+    pairs, p = len(aligned.embeddings) // 2, embedding.shape[1]
     if pairs < max(REGION_PAIRS, p + 1):  # without a fold of one pair, p pairs are left to span the region
         return {}
     around = calibrated_regions(aligned, together=2)

@@ -156,7 +156,7 @@ class Audit(PointResult):
     __repr__ = brief
 
     def __str__(self) -> str:
-        return self.verdict
+        return "\n".join([self.verdict, *(note.message for note in self.notes)])
 
     @property
     def p_value(self) -> NDArray[np.float64] | None:

@@ -135,6 +135,11 @@ def source_of_function(
 
     The function embeds points in the space of `spec`.
     """
+    if isinstance(function, type) and hasattr(function, "fit_transform"):
+        name = function.__name__
+        raise InvalidParameterError(
+            f"method={name} is a class.", remedy=f"Give an object of the class: method={name}(n_components=2)."
+        )
     if not (callable(function) or hasattr(function, "fit_transform")):
         raise InvalidParameterError(
             f"method={function!r:.60} is no method.", remedy='Give a name such as "umap", a function, or an estimator.'
@@ -144,11 +149,18 @@ def source_of_function(
 
     def embed(part: NDArray[np.float64], _: int = 0) -> NDArray[np.float64]:
         embed_part = copy(function).fit_transform if hasattr(function, "fit_transform") else function
-        return checked_coordinates(embed_part(part), len(part))
+        found = coordinates(embed_part(part))
+        if len(found) != len(part) < len(points):
+            raise InvalidShapeError(
+                f"{name} returned {len(found)} rows of coordinates for {len(part)} points.",
+                remedy="An audit embeds parts of the data: give a function that embeds the points that it is called "
+                "with. Coordinates that exist already are the second argument: glle.audit(X, Y).",
+            )
+        return checked_coordinates(found, len(part))
 
+    name = getattr(function, "__name__", type(function).__name__).strip("<>")
     found = embed(points) if Y is None else checked_coordinates(Y, len(data))
     embedder = FunctionEmbedder(embed, points, found.shape[1])
-    name = getattr(function, "__name__", type(function).__name__).strip("<>")
     place = partial(_points, spec=spec)
     again = lambda part, number: embed(place(part), number)  # noqa: E731 # permuted data, placed as the data are
     return Source(name, data, place, again, embedder, notes=_scale_notes(data, spec)), found
@@ -233,5 +245,6 @@ def _require_columns(spec: SpaceSpec) -> None:
     if name := spec.precomputed:
         raise InvalidParameterError(
             f"An audit permutes the columns of the data, which a matrix of all pairs ({name}='precomputed') has not.",
-            remedy="Give coordinates, such as by classical scaling of the distances.",
+            remedy="Give coordinates with these distances: embed them by mds with dissimilarity='precomputed' and "
+            "n_components=10.",
         )

@@ -135,7 +135,7 @@ def state(facts: Facts) -> Statement:
     if facts.dominant is not None:
         name, share = facts.dominant
         return Statement(
-            "partly",
+            "unknown",
             f"Standardize the features before you read this map, such as by standardize='zscore': {name} has "
             f"{share:.0%} of the variance, and the map shows little else.{_sentence(_reasons(facts)[:1])}",
         )

@@ -62,6 +62,12 @@ class NotFiniteError(GlleError):
     code = "not-finite"
 
 
+class InexactIntegerError(GlleError):
+    """Integers beyond 2^53, which float64 cannot tell apart; `details` has the first row and column."""
+
+    code = "inexact-integer"
+
+
 class OutOfRangeError(GlleError):
     """Numbers whose squared differences leave the floating-point range."""
 

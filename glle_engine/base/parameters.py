@@ -10,20 +10,37 @@ import math
 import operator
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, Self
+from functools import wraps
+from inspect import Parameter as Argument
+from inspect import signature
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Kind = Literal["integer", "number", "boolean", "word"]
 
 _TYPES: dict[Kind, str] = {"integer": "integer", "number": "number", "boolean": "boolean"}
 _KEY = "parameter"
+_OTHER_NAMES = {
+    "y": "labels",
+    "target": "labels",
+    "classes": "labels",
+    "k": "n_neighbors",
+    "dim": "n_components",
+    "ndim": "n_components",
+    "n_dims": "n_components",
+    "n_jobs": "threads",
+    "n_iter": "max_iter",
+    "n_epochs": "max_iter",
+}  # of parameters in other libraries
 LARGEST_COUNTER = 2**64 - 1  # seeds and indices key a counter-based generator
 
 
@@ -261,12 +278,58 @@ def require_known_names(names: Iterable[str], known: Iterable[str]) -> None:
         close = [
             match
             for name in unknown
-            for match in get_close_matches(name, valid, 1) or [each for each in valid if each.startswith(name)][:1]
+            for match in ([_OTHER_NAMES[name]] if _OTHER_NAMES.get(name) in valid else [])
+            or get_close_matches(name, valid, 1)
+            or [each for each in valid if each.startswith(name)][:1]
         ]
         raise InvalidParameterError(
             f"Unknown parameters: {', '.join(unknown)}.",
             remedy=(f"Did you mean {', '.join(close)}? " if close else "") + f"The parameters are {', '.join(valid)}.",
         )
+
+
+def accepts_random_state(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function take `random_state`, the name of scikit-learn, in place of its `seed`."""
+
+    @wraps(function)
+    def call(*arguments: Any, random_state: Any = None, **keywords: Any) -> R:
+        return function(*arguments, **with_seed({**keywords, "random_state": random_state}))
+
+    shown = signature(function)
+    rest = [each for each in shown.parameters.values() if each.kind is Argument.VAR_KEYWORD]
+    own = [each for each in shown.parameters.values() if each.kind is not Argument.VAR_KEYWORD]
+    name = Argument("random_state", Argument.KEYWORD_ONLY, default=None, annotation="Any")
+    call.__signature__ = shown.replace(parameters=[*own, name, *rest])  # type: ignore[attr-defined]
+    return call
+
+
+def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with a `random_state` as the `seed`; None leaves the seed as it is.
+
+    Raises
+    ------
+    InvalidParameterError
+        If both are given, or the `random_state` is neither an integer nor a generator of numpy.
+
+    """
+    found = dict(options)
+    given = found.pop("random_state", None)
+    if given is None:
+        return found
+    if "seed" in found:
+        raise InvalidParameterError(
+            "Both seed and random_state are given.", remedy="Give one: they are two names of one number."
+        )
+    if isinstance(given, np.random.Generator):
+        given = given.integers(2**31)
+    elif isinstance(given, np.random.RandomState):
+        given = given.randint(2**31)
+    if isinstance(given, bool) or not isinstance(given, Integral) or not 0 <= int(given) <= LARGEST_COUNTER:
+        raise InvalidParameterError(
+            f"random_state={given!r:.60} is not an integer of at least 0.",
+            remedy="Give an integer, a numpy.random.Generator, or leave it away for the default seed.",
+        )
+    return {**found, "seed": int(given)}
 
 
 def check_integer(name: str, value: object, least: int, *, counter: bool = False) -> int:

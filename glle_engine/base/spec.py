@@ -28,7 +28,7 @@ LandmarkCount = int | Literal["auto", "all"]
 MIN_NEIGHBORS, MAX_NEIGHBORS = 10, 30  # of the default k: fewer tear a sheet, and the time of a fit grows with k^2
 NEIGHBORS_OF_ROOT = 0.35  # default k over the square root of the number of points (docs/explanation/neighbors.md)
 
-# For landmarks="auto" (docs/explanation/landmarks.md). They are constants, so that every machine decides alike.
+# For landmarks="auto" (docs/explanation/spread.md). They are constants, so that every machine decides alike.
 MAX_EXACT_POINTS = 50_000  # beyond about 60,000, even a draw of a sheet with 30 neighbors takes a second
 MAX_EXACT_FLOPS = 5 * 10**9  # operations of a factorization, at which a single draw takes about a second
 AUTO_LANDMARKS = (4000, 2000)  # a draw of 2,000 points takes less than a second, whatever their graph

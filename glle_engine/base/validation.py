@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 
+from glle_engine.base.arrays import array_of, require_lossless
 from glle_engine.base.errors import (
     DataMismatchError,
     InvalidParameterError,
@@ -19,7 +20,7 @@ from glle_engine.base.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
+    from collections.abc import Sequence, Sized
 
     from numpy.typing import ArrayLike, NDArray
     from scipy.sparse import csr_array
@@ -199,6 +200,7 @@ def finite_data(X: ArrayLike, name: str = "X") -> NDArray[np.float64] | csr_arra
 
     given: Any = X
     _require_matrix(given)
+    require_lossless(given, "the data" if name == "X" else name)
     rows = csr_array(rows_of_sparse(given), dtype=np.float64, copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()
@@ -215,49 +217,11 @@ def finite_matrix(X: ArrayLike, name: str = "X") -> NDArray[np.float64]:
         raise InvalidShapeError(
             f"The data are a sparse matrix of shape {getattr(X, 'shape', ())}, and dense rows are needed.", remedy=DENSE
         )
-    require_unmasked(X, "the data")
-    raw = array_of(X)
+    raw = array_of(X, "the data" if name == "X" else name)
     _require_matrix(raw)
     data = float64_of(raw)
     require_finite(data, name)
     return data
-
-
-def array_of(X: Any) -> NDArray[Any]:
-    """Return X as an array of any type, or raise `InvalidShapeError`.
-
-    Rows of different lengths are refused. So are objects that have items but are neither sequence nor array, such as an
-    AnnData: numpy would take them for sequences and read them item by item, which may take forever.
-    """
-    try:
-        if not (isinstance(X, Sequence) or not hasattr(X, "__getitem__") or hasattr(X, "__array__")):
-            memoryview(X)  # raises TypeError if X is not a buffer
-        return np.asarray(X)
-    except ValueError as error:
-        raise InvalidShapeError(
-            "The rows of the data have different lengths.",
-            remedy="Give a matrix, one point a row, one feature a column.",
-        ) from error
-    except TypeError:
-        kind = f"{type(X).__module__}.{type(X).__qualname__}"
-        remedy = f"Give {'pandas.DataFrame(X)' if isinstance(X, Mapping) else 'an array of numbers, such as X.X'}."
-        raise InvalidShapeError(f"The data are of type {kind}.", remedy=remedy) from None
-
-
-def require_unmasked(values: object, name: str) -> None:
-    """Raise `NotFiniteError` if an array of numpy.ma, or a list of such rows, has masked values.
-
-    Conversion to an array would drop the mask and use the masked numbers as data.
-    """
-    parts = values if isinstance(values, (list, tuple)) else [values]
-    masked = sum(np.count_nonzero(part.mask) for part in parts if isinstance(part, np.ma.MaskedArray))
-    if masked:
-        raise NotFiniteError(
-            f"{masked:,} values of {name} are masked.",
-            remedy="Remove or impute rows with masked values, as by X.data[~numpy.ma.getmaskarray(X).any(axis=1)] or "
-            "X.filled(value); nothing is dropped silently.",
-            details={"masked": masked},
-        )
 
 
 def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None = None) -> tuple[Any, str]:
@@ -304,7 +268,7 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
 
 def numbers_of(values: Any, name: str) -> NDArray[np.float64]:
     """Return real numbers of any shape as a C-contiguous array, or raise `InvalidShapeError`."""
-    raw = array_of(values)
+    raw = array_of(values, name)
     _require_real(raw, name)
     return float64_of(raw)
 
@@ -319,8 +283,16 @@ def _require_real(raw: Any, name: str) -> None:
     if raw.dtype.kind not in "fiub":
         raise InvalidShapeError(
             f"{name[0].upper()}{name[1:]} are of type {raw.dtype}, not numbers.",
-            remedy="Give real numbers, such as float64.",
+            remedy=_remedy_of_objects(raw) or "Give real numbers, such as float64.",
         )
+
+
+def _remedy_of_objects(raw: NDArray[Any]) -> str:
+    """Return how to make a matrix of a list of records or vectors, or an empty text."""
+    first = raw.ravel()[0] if raw.dtype.kind == "O" and raw.ndim == 1 and raw.size else None
+    if isinstance(first, Mapping):
+        return "Give pandas.DataFrame(X)."
+    return "Give numpy.stack(X), a matrix of numbers." if isinstance(first, (np.ndarray, list, tuple)) else ""
 
 
 def _require_matrix(raw: Any) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from scipy.sparse import issparse
 
+from glle_engine.base.arrays import require_unmasked
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
-from glle_engine.base.validation import require_unmasked, rows_of_sparse
+from glle_engine.base.validation import rows_of_sparse
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.radius import NeighborGraph, distances_to
 from glle_engine.linalg.distances import ranks_of

@@ -1,6 +1,4 @@
-"""The k nearest neighbors of every point, exactly or approximately, the diagnostics of the search, and its cost.
-
-The time of an exact search is predicted from the work counted on a sample and the measured time of each operation.
+"""The k nearest neighbors of every point, exactly or approximately, and the diagnostics of the search.
 
 The approximate search, search="approximate" (extra `ann`), uses a hierarchical navigable small world (Malkov and
 Yashunin 2018). Such a graph links each point to about M points near it, on levels with ever fewer points. A search
@@ -18,7 +16,7 @@ Duplicates and the points beside them are searched exactly, too.
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,7 +28,6 @@ from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.distances import nearest_rows, ranks_of, unit_of
-from glle_engine.linalg.nearest.leaves import Leaves
 from glle_engine.linalg.threads import faiss_has_threads
 
 if TYPE_CHECKING:
@@ -48,15 +45,10 @@ PROBES = 500  # points that are also searched exactly, for the recall
 _SLACK = 4
 _ROUNDING = 2.0**-21  # eight times the rounding error of float32 in a difference of coordinates below 1
 _BLOCK = 2048
-SAMPLE = 20_000  # at most this many rows are searched to count the work
 # Seconds on one core of an AMD EPYC of 2024 with AVX-512, by least squares over 38 searches of 2 to 784 features. Those
 # named FEATURE are added for each feature.
 PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # for a pair of points in a tile
-_DISTANCE, _DISTANCE_FEATURE = 5.5e-8, 4e-10  # for a computed distance
-_ENTRY, _LEVEL = 2.2e-8, 1.1e-7  # filling the leaves: for each number of a row, and for each row and level of the tree
-_START = 1e-3  # for a search
 _WALK, _WALK_FEATURE = 8e-5, 4e-7  # for a point of the approximate search by faiss
-_GROUPS, _COUNTED = 16, 1e10  # the work is counted in this many groups of points, with at most this many products
 LOW_RECALL = 0.99
 MINUTE = 60.0  # a note suggests the approximate search if an exact search of all pairs takes more seconds
 FEW_FEATURES = 15  # with at most this many features, a tree compares few pairs
@@ -329,47 +321,6 @@ def _one_thread(faiss: Any) -> Iterator[None]:
         faiss.omp_set_num_threads(before)
 
 
-class SearchCost(NamedTuple):
-    """Predicted cost of an exact search on one core.
-
-    `pairs` is the number of pairs of points that are compared, n^2 if the tree leaves out none.
-    """
-
-    seconds: float
-    pairs: float
-
-
-def search_cost(sample: NDArray[np.float64], n_neighbors: int, n_points: int | None = None) -> SearchCost:
-    """Predict the cost of an exact `kneighbors` from the work counted on a sample.
-
-    The work depends on the data and not on the clock, so that the same sample gives the same prediction. For n larger
-    than the sample, the work per point is extrapolated as a power of n, from the work on the sample and on a quarter of
-    the sample: it stays the same if the data have few intrinsic dimensions, and grows with n if they have many.
-
-    Parameters
-    ----------
-    sample : (m, d) float64
-        All points, or two or more of them in random order. If there are more than 20,000, evenly spaced rows are used.
-    n_neighbors : int
-        k < n.
-    n_points : int, optional
-        n >= m; by default m.
-
-    """
-    n, d = n_points or len(sample), sample.shape[1]
-    sample = sample[:: -(-len(sample) // SAMPLE)]
-    sample = sample / unit_of(sample)
-    work = _count_work(sample, min(n_neighbors, len(sample) - 1))
-    if n > len(sample) and len(sample) // 4 > n_neighbors:
-        less = _count_work(sample[::4], n_neighbors)
-        growth = np.clip(np.log(work / less) / np.log(4), 0.0, 1.0)
-        work = work * (n / len(sample)) ** growth
-    pairs, distances = work.tolist()
-    search = (PAIR + PAIR_FEATURE * d) * pairs + (_DISTANCE + _DISTANCE_FEATURE * d) * distances
-    each = search + _ENTRY * d + _LEVEL * np.log2(n)
-    return SearchCost(_START + n * float(each), n * pairs)
-
-
 def approximate_seconds(n: int, d: int) -> float:
     """Return the predicted seconds of the approximate search of n points in d features on one core."""
     return n * (_WALK + _WALK_FEATURE * d)
@@ -378,10 +329,3 @@ def approximate_seconds(n: int, d: int) -> float:
 def all_pairs_seconds(n: int, d: int) -> float:
     """Return the predicted seconds on one core of an exact search that leaves out no pair."""
     return n * n * (PAIR + PAIR_FEATURE * d)
-
-
-def _count_work(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """Return the numbers of pairs in tiles and of computed distances per point, averaged over some groups of points."""
-    leaves = Leaves(X)
-    groups = max(2, min(_GROUPS, int(_COUNTED // (leaves.size * X.size))))
-    return leaves.work(k, groups) / len(X)

@@ -443,11 +443,16 @@ def diagonalise(diagonal: NDArray[np.float64], off: NDArray[np.float64], rows: N
     """
     m = len(diagonal)
     off[m - 1] = 0.0
+    norm = 0.0
+    for i in range(m):
+        norm = max(norm, abs(diagonal[i]) + abs(off[i]))
     for first in range(m):
         for sweep in range(_QL_SWEEPS + 1):
+            # Of a matrix of low rank, a block of rounding errors may not converge in its own unit.
+            floor = _EPSILON * norm if sweep > _QL_SWEEPS // 2 else 0.0
             last = first
             while last < m - 1:
-                if not abs(off[last]) > _EPSILON * (abs(diagonal[last]) + abs(diagonal[last + 1])):
+                if not abs(off[last]) > max(floor, _EPSILON * (abs(diagonal[last]) + abs(diagonal[last + 1]))):
                     break
                 last += 1
             if last == first:

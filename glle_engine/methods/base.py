@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 
+from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import (
     DegenerateDataError,
     InvalidParameterError,
@@ -15,13 +16,12 @@ from glle_engine.base.errors import (
     MissingLibraryError,
     TooFewPointsError,
 )
-from glle_engine.base.parameters import check_positive
+from glle_engine.base.parameters import check_positive, with_seed
 from glle_engine.base.progress import OnProgress, StageClock, silent
 from glle_engine.base.results import Note, PointResult, brief, dimension_notes
 from glle_engine.base.space import Space
 from glle_engine.base.validation import (
     DENSE,
-    array_of,
     checked_matrix,
     finite_data,
     finite_matrix,
@@ -29,7 +29,6 @@ from glle_engine.base.validation import (
     is_sparse,
     require_finite,
     require_range,
-    require_unmasked,
 )
 from glle_engine.graph.connectivity import distinct_points
 from glle_engine.graph.relations import Distances, coordinates, require_differing, require_square
@@ -40,7 +39,7 @@ from glle_engine.methods.parameters import MethodSpec, of_pairs
 from glle_engine.posterior.findings import bridge_notes, scale_figures, scale_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import ArrayLike, NDArray
     from scipy.sparse import csr_array
@@ -245,6 +244,14 @@ class Method(Generic[S]):
         """Whether the embedding depends on a seed."""
         return "seed" in self.spec.parameters()
 
+    def named_parameters(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options with a `random_state` as the `seed`; raise `InvalidParameterError` without randomness."""
+        if not self.random and (given := [name for name in ("seed", "random_state") if options.get(name) is not None]):
+            raise InvalidParameterError(
+                f"{self.title} has no {given[0]}: it is not random.", remedy=f"Leave {given[0]} away."
+            )
+        return with_seed(options)
+
     def require_available(self) -> None:
         """Raise `MissingLibraryError` unless the libraries are installed."""
         require_libraries(self.title, self.libraries, self.extra)
@@ -361,8 +368,7 @@ class Method(Generic[S]):
             raise InvalidParameterError(
                 f"Both init={word!r} and initial coordinates are given.", remedy="Give one of them."
             )
-        require_unmasked(init, "init")
-        raw = array_of(init)
+        raw = array_of(init, "init")
         if raw.shape != (n, spec.n_components) or raw.dtype.kind not in "fiub":
             raise InvalidShapeError(
                 f"init has shape {raw.shape} and type {raw.dtype}.",
@@ -416,8 +422,7 @@ def _of_data(affine: AffineMap, data: NDArray[np.float64], spec: MethodSpec) -> 
 
 
 def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
-    require_unmasked(labels, "the labels")
-    raw = np.asarray(labels)
+    raw = array_of(labels, "the labels", are_labels=True)
     if raw.shape == (n, 1):
         raw = raw[:, 0]
     is_integer = raw.dtype.kind in "iubf" and bool(((raw == np.round(raw)) & (np.abs(raw) < 2.0**63)).all())

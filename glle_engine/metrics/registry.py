@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.validation import checked_matrix, require_unmasked
+from glle_engine.base.validation import checked_matrix
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics.gplvm import MAX_POINTS, fit_likelihood
 from glle_engine.metrics.ranks import affine_r_squared, continuity, disparity, residual_variance, trustworthiness
@@ -166,8 +167,7 @@ def score(
 def _checked_labels(labels: ArrayLike | None, n: int) -> NDArray[np.generic] | None:
     if labels is None:
         return None
-    require_unmasked(labels, "the labels")
-    classes = np.asarray(labels)
+    classes = array_of(labels, "the labels", are_labels=True)
     if classes.shape != (n,) or classes.dtype.kind not in "iubU":
         raise InvalidShapeError(
             f"The labels are of shape {classes.shape} and type {classes.dtype}.",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.eigen.eigenproblem import warm
-from glle_engine.posterior.cost.estimate import draw_cost
+from glle_engine.posterior.draw_cost import draw_cost
 from glle_engine.posterior.fit import fit
 from glle_engine.posterior.sampler import DrawKey
 

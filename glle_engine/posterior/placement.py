@@ -31,7 +31,6 @@ from glle_engine.base.validation import (
     require_finite,
     require_near,
     require_training_data,
-    require_unmasked,
     restore_distances,
     rows_of_sparse,
     too_far,
@@ -127,8 +126,6 @@ def extend(
         When a new point is too far from the training data to have nearest neighbors, or distances overflow.
 
     """
-    require_unmasked(X, "the training data")
-    require_unmasked(new, "the new points")
     if is_sparse(X):
         return _among_sparse(X, new, spec, n_points, data_sha256)
     given: Any = new

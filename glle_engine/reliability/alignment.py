@@ -1,7 +1,4 @@
-r"""Align embeddings of the same points: measure their spread, how reliable it is, and regions around the points.
-
-The embeddings are split into random halves. If the spreads over the two halves have the rank correlation r, the spread
-over f times as many embeddings as a half has the reliability :math:`f r / (1 + (f - 1) r)` (Spearman and Brown, 1910).
+r"""Align embeddings of the same points: measure their spread, and regions around the points.
 
 The coverage of regions is calibrated on held-out resamples. The region of point i at level q is :math:`\{y : (y -
 c_i)^T C_i^{-1} (y - c_i) \le r_q^2\}`, an ellipse in two dimensions; :math:`c_i` is its place in the reference
@@ -30,18 +27,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
-from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-MIN_EMBEDDINGS = 4  # embeddings of each kind, for covariances of two halves
-SPLITS = 6
+MIN_EMBEDDINGS = 4  # without a fourth of them, enough are left for a covariance
 LEVELS = (0.5, 0.9)
 FOLDS = 4
 CALIBRATED = 20_000  # points at most, evenly spaced: their distances are in memory for all resamples at once
@@ -51,87 +44,47 @@ FLAT = 1e-12  # smaller eigenvalues (relative to the largest) are directions wit
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Kinds of embeddings of the same points, all rotated to their consensus, which is rotated to an original.
+    """Embeddings of the same points, all rotated to their consensus, which is rotated to an original.
 
     Attributes
     ----------
     original : (n, p) float64
-    kinds : tuple of (m, n, p) float64
-        At least 4 embeddings of each kind.
-    factors : tuple of float
-        Factor on the covariance of each kind, so that all of them estimate the covariance over new samples.
+    embeddings : (m, n, p) float64
+        At least 4.
 
     """
 
     original: NDArray[np.float64]
-    kinds: tuple[NDArray[np.float64], ...]
-    factors: tuple[float, ...]
+    embeddings: NDArray[np.float64]
 
     __repr__ = brief
 
     @classmethod
-    def from_maps(
-        cls,
-        kinds: Sequence[NDArray[np.float64]],
-        original: NDArray[np.float64],
-        factors: Sequence[float] = (1.0,),
-        *,
-        start: NDArray[np.float64] | None = None,
-        on_progress: OnProgress = silent,
-    ) -> Self:
-        """Align kinds of embeddings (m, n, p); `start` is passed to `generalized_procrustes`.
+    def from_maps(cls, embeddings: NDArray[np.float64], original: NDArray[np.float64]) -> Self:
+        """Align embeddings (m, n, p).
 
         Raises
         ------
         InvalidShapeError
-            For fewer than 4 embeddings of a kind, or of another shape than the original.
+            For fewer than 4 embeddings, or of another shape than the original.
 
         """
-        for number, kind in enumerate(kinds):
-            if kind.shape[1:] != original.shape or len(kind) < MIN_EMBEDDINGS:
-                raise InvalidShapeError(
-                    f"Embeddings of kind {number} have shape {kind.shape}; the original has {original.shape}.",
-                    remedy=f"Give at least {MIN_EMBEDDINGS} embeddings of that shape, stacked.",
-                )
-        aligned = generalized_procrustes(np.concatenate(kinds), original, on_progress, start=start)
-        parts = np.split(aligned, np.cumsum([len(kind) for kind in kinds])[:-1])
-        return cls(original, tuple(parts), tuple(factors))
-
-    @cached_property
-    def moments(self) -> tuple[tuple[NDArray[np.float64], NDArray[np.float64]], ...]:
-        """Mean (n, p) and covariance (n, p, p) of each point over each kind, without its factor."""
-        return tuple(moments(kind) for kind in self.kinds)
-
-    @property
-    def covariances(self) -> list[NDArray[np.float64]]:
-        """Covariance (n, p, p) of each point over each kind, without its factor."""
-        return [covariance for _, covariance in self.moments]
+        if embeddings.shape[1:] != original.shape or len(embeddings) < MIN_EMBEDDINGS:
+            raise InvalidShapeError(
+                f"The embeddings have shape {embeddings.shape}; the original has {original.shape}.",
+                remedy=f"Give at least {MIN_EMBEDDINGS} embeddings of that shape, stacked.",
+            )
+        return cls(original, generalized_procrustes(embeddings, original))
 
     @cached_property
     def covariance(self) -> NDArray[np.float64]:
-        """Mean of the covariances (n, p, p), each times its factor."""
-        return mean_covariance(self.covariances, self.factors)
+        """Covariance (n, p, p) of each point's position."""
+        return moments(self.embeddings)[1]
 
     @property
     def spread(self) -> NDArray[np.float64]:
         """Root of the trace of each point's covariance (n,)."""
         return root_trace(self.covariance)
-
-    def split_half_correlations(self, on_progress: OnProgress = silent) -> list[float]:
-        """Return rank correlations of the spreads over random halves: of all kinds together, then of each kind.
-
-        `on_progress` is called with (splits done, splits, "reliability").
-        """
-        pairs: list[list[float]] = []
-        for split in range(SPLITS):
-            halves = [_halves(kind, split) for kind in self.kinds]
-            first, second = ([moments(half[side])[1] for half in halves] for side in (0, 1))
-            whole = [mean_covariance(side, self.factors) for side in (first, second)]
-            pairs.append(
-                [spread_correlation(a, b) for a, b in zip((whole[0], *first), (whole[1], *second), strict=True)]
-            )
-            on_progress(split + 1, SPLITS, "reliability")
-        return [sum(column) / SPLITS for column in zip(*pairs, strict=True)]
 
 
 def normalize(Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
@@ -144,19 +97,6 @@ def normalize(Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.f
 def normalize_all(embeddings: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return embeddings (m, n, p), each with mean 0 and mean square radius 1."""
     return np.array([normalize(Y)[0] for Y in embeddings]).reshape(embeddings.shape)
-
-
-def mean_covariance(covariances: Sequence[NDArray[np.float64]], factors: Sequence[float]) -> NDArray[np.float64]:
-    """Return the mean of covariances (n, p, p), each times its factor."""
-    total = np.zeros(covariances[0].shape)
-    for covariance, factor in zip(covariances, factors, strict=True):
-        total += factor * covariance
-    return total / len(covariances)
-
-
-def spread_correlation(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Return the rank correlation of the spreads of two covariances (n, p, p)."""
-    return rank_correlation(root_trace(first), root_trace(second))
 
 
 def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
@@ -174,18 +114,6 @@ def doubled_centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     ordered = np.sort(values)  # scipy.stats has the ranks, too, but takes half a second to import
     below, above = np.searchsorted(ordered, values, "left"), len(values) - np.searchsorted(ordered, values, "right")
     return (below - above).astype(np.float64)
-
-
-def spearman_brown(r: float, times: float) -> float:
-    """Predict the reliability of `times` as many embeddings, given that two sets correlate with r; 0 for r below 0."""
-    return times * r / (1 + (times - 1) * r) if r > 0 else 0.0
-
-
-def _halves(stack: NDArray[np.float64], split: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return two random halves of a stack, the same for the same length and split."""
-    rng = np.random.Generator(np.random.Philox(key=np.array([split, len(stack)], np.uint64)))
-    order, half = rng.permutation(len(stack)), len(stack) // 2
-    return stack[np.sort(order[:half])], stack[np.sort(order[half:])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,24 +172,20 @@ class Regions:
         return {"levels": list(self.levels), "radii": list(self.radii)}
 
 
-def calibrated_regions(aligned: Alignment, on_progress: OnProgress = silent, *, together: int = 1) -> Regions:
+def calibrated_regions(aligned: Alignment, *, together: int = 1) -> Regions:
     """Return regions around the original of aligned embeddings.
 
     Each `together` consecutive resamples are in one fold: 2 for pairs of separate halves, which deviate from the mean
-    in opposite directions, so that one half of a pair would tell the deviation of the other. `on_progress` is called
-    with (folds done, folds, "regions").
+    in opposite directions, so that one half of a pair would tell the deviation of the other.
     """
-    n, factors = len(aligned.original), aligned.factors
+    n, embeddings = len(aligned.original), aligned.embeddings
     rows = np.arange(0, n, -(-n // CALIBRATED))
     distances = []
     for fold in range(FOLDS):
-        # A fold is every fourth resample, or every fourth pair, so that each fold has some of every kind.
-        held = [np.arange(len(kind)) // together % FOLDS == fold for kind in aligned.kinds]
-        fitted = [moments(kind[~is_held][:, rows]) for kind, is_held in zip(aligned.kinds, held, strict=True)]
-        half_axes = _half_axes(mean_covariance([covariance for _, covariance in fitted], factors))
-        for kind, is_held, factor, (mean, _) in zip(aligned.kinds, held, factors, fitted, strict=True):
-            distances += [math.sqrt(factor) * _distances(place[rows] - mean, half_axes) for place in kind[is_held]]
-        on_progress(fold + 1, FOLDS, "regions")
+        is_held = np.arange(len(embeddings)) // together % FOLDS == fold
+        mean, covariance = moments(embeddings[~is_held][:, rows])
+        half_axes = _half_axes(covariance)
+        distances += [_distances(place[rows] - mean, half_axes) for place in embeddings[is_held]]
     ordered = np.sort(np.concatenate(distances))
     radii = tuple(float(ordered[min(math.ceil((len(ordered) + 1) * level), len(ordered)) - 1]) for level in LEVELS)
     return Regions(aligned.original, _half_axes(aligned.covariance), LEVELS, radii)

@@ -202,7 +202,7 @@ def calibrate(
 
 def _spread(kind: str, embeddings: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return each point's spread (n,) over embeddings (m, n, p); raise an error if most points do not move."""
-    spread = Alignment.from_maps((embeddings,), reference).spread
+    spread = Alignment.from_maps(embeddings, reference).spread
     if not np.median(spread):
         raise InvalidParameterError(
             f"The median spread of {kind} is 0, so that no scale compares with it.",

@@ -1,12 +1,9 @@
-r"""Refits of a method to random parts of the data, and to the whole data with other seeds.
+"""Refits of a method to random halves of the data.
 
-The method is refitted to a sample with counts of neighbors that shrink with it (`shrunk`), and the held-out points are
-placed: by the method's own map if it has one or is linear, otherwise by their LLE weights on the points of the sample.
-Weights are a poor map of a linear method: they inflate the movement of PCA 1.6 to 2.8 times.
-
-Where half of the points are too few, samples of .632 of the points keep neighborhoods and graphs closer to the whole
-data. A method with a seed has another seed in each refit: the seed of its parameters plus 1 + j. Refits of the whole
-data (`SEEDS`) measure what the seeds alone change.
+The method is refitted to a half with counts of neighbors that shrink with it (`shrunk`), and the held-out points are
+placed: by the method's own map if it has one or is linear, otherwise by their LLE weights on the points of the half.
+Weights are a poor map of a linear method: they inflate the spread of PCA 1.6 to 2.8 times. A method with a seed has
+another seed in each refit: the seed of its parameters plus 1 + j.
 """
 
 from __future__ import annotations
@@ -27,15 +24,7 @@ from glle_engine.graph.relations import Distances
 from glle_engine.methods.maps import AffineMap, NeighborMap
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.methods.registry import method as method_of
-from glle_engine.reliability.resamples import (
-    HALF,
-    HALVES,
-    SEEDS,
-    Embedder,
-    placed_by_weights,
-    require_enough_for_halves,
-    stream_of,
-)
+from glle_engine.reliability.resamples import Embedder, placed_by_weights, require_enough_for_halves
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,8 +34,7 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Sample, Stream
 
 S = TypeVar("S", bound=MethodSpec)
-HALF_SAMPLES = 40
-REFITS = 8  # refits to the whole data with other seeds
+HALF = 0.5
 _MIN_COUNT = 5  # with fewer neighbors the graph of a plane is often disconnected
 _SEEDS = 2**63
 
@@ -93,13 +81,10 @@ class MethodEmbedder(Embedder, Generic[S]):
         unit = Unit.from_data(points)
         return unit.scale(points), unit.exponent
 
-    def require_possible(self, stream: Stream) -> None:
-        """Raise the `GlleError` of a sample that the method refuses, or of other seeds for a method without one."""
+    def require_possible(self, stream: Stream) -> None:  # noqa: ARG002 # all streams have halves
+        """Raise the `GlleError` of a half that the method refuses."""
         n, d = self.data.shape
-        if stream != SEEDS:
-            _require_part(n, d, self.method, self.spec, labels=self.labels is not None, share=stream.share)
-        elif not self.method.random:
-            raise InvalidParameterError(f"{self.method.title} has no seed.", remedy="Refit it to half-samples alone.")
+        require_resamplable(n, d, self.method, self.spec, labels=self.labels is not None)
 
     def of_rows(self, rows: NDArray[np.intp]) -> Self:
         """Return the embedder of some rows of the data."""
@@ -109,8 +94,6 @@ class MethodEmbedder(Embedder, Generic[S]):
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
         """Return an embedding (n, p) of all points by a sample."""
         embedding = self._refit(sample, on_progress)
-        if not len(sample.others):
-            return embedding.Y
         points, _ = self.located
         place, rest = embedding.map, self.data[sample.others]
         place = None if isinstance(place, NeighborMap) else place
@@ -127,8 +110,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         chosen = sample.chosen
         part = self.data[np.ix_(chosen, chosen)] if self.spec.precomputed else self.data[chosen]
         labels = None if self.labels is None else self.labels[chosen]
-        share, number = sample.stream.share, sample.number
-        return embed_again(self.method, self.spec, part, number, share, on_progress, labels=labels)
+        return embed_again(self.method, self.spec, part, sample.number, HALF, on_progress, labels=labels)
 
 
 def embed_again(
@@ -173,43 +155,28 @@ def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
     return changes
 
 
-def require_resamplable(
-    n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool = False, share: float = HALF
-) -> None:
-    """Raise the `GlleError` of a method that cannot be refitted to a share of n points, from the sizes alone.
-
-    The share of the points in a sample is the method's (`stream_of`).
-    """
-    _require_part(n, d, method, spec, labels=labels, share=stream_of(share).share)
-
-
-def _require_part(n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool, share: float) -> None:
+def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool = False) -> None:
+    """Raise the `GlleError` of a method that cannot be refitted to half of n points, from the sizes alone."""
     if (name := spec.precomputed) in {"kernel", "weights"}:
         raise InvalidParameterError(
-            f"The movement of an embedding compares distances of points, which {name}='precomputed' does not give.",
+            f"An embedding of halves compares distances of points, which {name}='precomputed' does not give.",
             remedy="Embed the points, or their distances.",
         )
-    half, features = _size_of_sample(n, d, spec, share)
+    half = n // 2
+    features = half if spec.precomputed else d
     method.require_possible(n, d, spec, labels=labels)
     require_enough_for_halves(n)
     with suppress(GlleError):
-        method.require_possible(half, features, replace(spec, **shrunk(spec, share)), labels=labels)
+        method.require_possible(half, features, replace(spec, **shrunk(spec)), labels=labels)
         return
     try:
         method.require_possible(half, features, spec, labels=labels)
     except GlleError as refusal:
-        part = "half" if share == HALF else f"{share:.0%}"
         raise InvalidParameterError(
-            f"{method.title} cannot be refitted to {part} of the {n} points. {refusal.message}",
+            f"{method.title} cannot be refitted to half of the {n} points. {refusal.message}",
             remedy=refusal.remedy,
             details=refusal.details,
         ) from refusal
-
-
-def _size_of_sample(n: int, d: int, spec: MethodSpec, share: float) -> tuple[int, int]:
-    """Return the points and features of a sample."""
-    half = replace(HALVES, share=share).size(n)
-    return half, half if spec.precomputed else d
 
 
 def affine_map(points: NDArray[np.float64], Y: NDArray[np.float64]) -> AffineMap:

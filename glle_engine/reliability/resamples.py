@@ -1,15 +1,12 @@
-r"""Embed random parts of the data, which shows how an embedding varies over samples of the data.
+r"""Embed random halves of the data, which show how an embedding varies over samples of the data.
 
-Resample j of a stream embeds a random share :math:`\varphi` of the points, and places the other points in that
-embedding. It is a pure function of (embedder, stream, seed, j): any process can compute any range of a stream, and gets
-the same bits.
+Resample j of a stream embeds a random half of the points, and places the other points in that embedding. It is a pure
+function of (embedder, stream, seed, j): any process can compute any range of a stream, and gets the same bits.
 
-For a smooth function of the sample, :math:`\varphi / (1 - \varphi)` times the covariance over resamples estimates the
-covariance over samples (the delete-d jackknife: Shao and Wu, "A general theory for jackknife variance estimation",
-Annals of Statistics 17, 1989). PCA follows it. LLE does not: a neighborhood of ten points seldom survives in two
-resamples, so that resamples share little noise. Over 18 distributions the standard deviation over resamples, without a
-factor, was .99 of the true one for halves, .93 for .8 n and .91 for quarters (docs/explanation/believe.md). So halves
-have no factor, and the factor of other shares is for linear methods alone.
+For a smooth function of the sample, the covariance over halves estimates the covariance over samples (the delete-d
+jackknife: Shao and Wu, "A general theory for jackknife variance estimation", Annals of Statistics 17, 1989). PCA
+follows it. No theory covers LLE, whose neighborhoods seldom survive in two halves. Over 18 distributions the standard
+deviation over halves was .99 of the true one (docs/explanation/believe.md).
 
 Posteriors and functions can be embedded again on a part of their data; methods: `glle_engine.reliability.refits`.
 """
@@ -32,7 +29,6 @@ from glle_engine.base.validation import checked_matrix, finite_data, require_tra
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances, locate
 from glle_engine.graph.sparse import SparsePoints
-from glle_engine.linalg import dense
 from glle_engine.linalg.distances import nearest_rows
 from glle_engine.linalg.procrustes import procrustes_rotation, rotate
 from glle_engine.posterior.fit import reference_embedding
@@ -50,9 +46,6 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
 
 _RESAMPLES = 1 << 32  # resamples in a stream; the upper bits of the counter are the number of the stream
-HALF = 0.5
-SHARES = (HALF, 0.632)  # shares of the points in a sample of a method
-SMALLEST_K, LARGEST_K = 0.7, 1.5  # range of a random n_neighbors, relative to the n_neighbors of the fit
 MIN_POINTS = 20
 _WIDTH = 3  # times as many neighbors among all points as in a sample
 PLACING = 10  # neighbors in the sample of a point that is placed
@@ -67,45 +60,20 @@ class Stream:
     ----------
     name : str
         Also the stage of the progress reports.
-    share : float
-        Of the points, or of the landmarks, that are embedded; 1 for refits with other seeds.
     number : int
         Streams of one seed with different numbers are independent.
-    random_neighbors : bool
-        Whether n_neighbors is log-uniform on [.7 k, 1.5 k] for each resample of a posterior, or k.
     paired : bool
         Whether resamples 2 j and 2 j + 1 have no point in common.
+
     """
 
     name: str
-    share: float
     number: int
-    random_neighbors: bool = False
     paired: bool = False
 
-    @property
-    def factor(self) -> float:
-        """Factor on the covariance of a smooth function of the sample over resamples: share / (1 - share)."""
-        return self.share / (1 - self.share)
 
-    def size(self, n: int) -> int:
-        """Return the number of embedded points of n, rounded down for halves."""
-        return n // 2 if self.share == 0.5 else round(self.share * n)
-
-
-HALVES = Stream("half-samples", 0.5, number=0)
-RANDOM_K = Stream("half-samples, random k", 0.5, number=1, random_neighbors=True)
-LARGER = Stream("larger samples", 0.632, number=2)
-SEPARATE = Stream("separate halves", 0.5, number=3, paired=True)
-STREAMS = (HALVES, RANDOM_K, LARGER)  # the resamples of an ensemble
-SEEDS = Stream("other seeds", 1.0, number=0)  # the whole data, for methods with a seed
-
-
-def stream_of(share: float) -> Stream:
-    """Return the stream of a method's samples of a share; raises `InvalidParameterError` unless it is .5 or .632."""
-    if share not in SHARES:
-        raise InvalidParameterError(f"share={share} is not a share of samples.", remedy="Use share=0.5 or share=0.632.")
-    return replace(HALVES, share=share)
+HALVES = Stream("half-samples", number=0)
+SEPARATE = Stream("separate halves", number=3, paired=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,16 +87,12 @@ class Sample:
         Of the resample in its stream.
     chosen, others : (m,), (n - m,) int
         Rows of the embedded points, and rows of the points to place; both ascending.
-    uniform : float, optional
-        Random number in [0, 1), for a parameter that varies.
-
     """
 
     stream: Stream
     number: int
     chosen: NDArray[np.intp]
     others: NDArray[np.intp]
-    uniform: float | None = None
 
 
 class Embedder(ABC):
@@ -261,7 +225,7 @@ def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Samp
     counter = stream.number * _RESAMPLES + (number // 2 if stream.paired else number)
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, counter], np.uint64)))
     is_second = stream.paired and number % 2 == 1
-    size = stream.size(len(embed.rows))
+    size = len(embed.rows) // 2
     if embed.blocks is None:
         order = rng.permutation(len(embed.rows))
         chosen = np.sort(embed.rows[order[-size:] if is_second else order[:size]])
@@ -273,7 +237,7 @@ def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Samp
         in_first = np.isin(block, order[:count])
         chosen = np.sort(embed.rows[~in_first if is_second else in_first])
     others = np.setdiff1d(np.arange(embed.shape[0]), chosen, assume_unique=True)
-    return Sample(stream, number, chosen, others, rng.random() if stream.random_neighbors else None)
+    return Sample(stream, number, chosen, others)
 
 
 def _embed(embed: Embedder, sample: Sample, on_progress: OnProgress = silent) -> NDArray[np.float64] | GlleError:
@@ -377,9 +341,7 @@ class PosteriorEmbedder(Embedder):
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
         """Return an embedding (n, p) of all points by a sample."""
         k = self.spec.n_neighbors
-        if sample.uniform is not None:
-            k = _random_neighbors(sample.uniform, k, self.spec.n_components + 1, len(sample.chosen) - 1)
-        spec = replace(self.spec, n_neighbors=k, disconnected="bridge", landmarks="all")
+        spec = replace(self.spec, disconnected="bridge", landmarks="all")
         known, rest = parts_of(self.points, sample)
         near = self._nearest_chosen(sample.chosen, k)
         nearest = kneighbors(known, k, on_progress, spec.search)[0] if near is None else near[sample.chosen]
@@ -532,9 +494,3 @@ def parts_of(points: Data, sample: Sample) -> tuple[Data, Data]:
     if isinstance(points, SparsePoints):
         return points[sample.chosen], points[sample.others]
     return np.ascontiguousarray(points[sample.chosen]), points[sample.others]
-
-
-def _random_neighbors(uniform: float, k: int, least: int, most: int) -> int:
-    """Return n_neighbors, log-uniform on [.7 k, 1.5 k] within the bounds; `uniform` is in [0, 1)."""
-    low, high = dense.log(SMALLEST_K * k), dense.log(LARGEST_K * k)
-    return min(max(int(dense.exp(low + (high - low) * uniform) + 0.5), min(least, k)), most)

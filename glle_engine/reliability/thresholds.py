@@ -1,4 +1,4 @@
-"""Thresholds behind every statement on certainty: of audits, of summaries of draws, and of movements.
+"""Thresholds behind every statement on certainty: of audits.
 
 A share is an R^2 or a share of neighbors in [0, 1], and a correlation is a rank correlation over points.
 """
@@ -38,7 +38,3 @@ GLUED = 0.35  # share of a point's neighbors in the map that are far in the data
 FEW_DISTURBED, MANY_DISTURBED = 0.01, 0.5  # share of marked points: fewer are not mentioned, more are no local fault
 FOREIGN = 0.5  # coordinates are no map of a method if they share fewer neighbors with its maps than times this share
 FOREIGN_GAP = 0.1  # and at least this share fewer
-
-# Rank correlations of the spread of draws and of movements.
-HIGH_CORRELATION = 0.8
-MODERATE_CORRELATION = 0.65

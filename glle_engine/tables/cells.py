@@ -14,7 +14,6 @@ TextKind = Literal["number", "bool", "date", "text"]
 
 SAMPLE_ROWS = 100  # the cells of the first rows decide the kind of a column
 MAX_CELL = 1000  # characters of a number
-EXACT = 2**53  # the largest integer up to which float64 is exact
 MISSING = frozenset({"", "na", "n/a", "nan", "nat", "null", "none", "?", "-", "#n/a", "<na>"})
 """Cells that are missing values in columns of numbers and dates, in lower case."""
 BOOLEANS = {"true": True, "false": False}
@@ -27,12 +26,22 @@ _UNITS = (
     rf"{_CURRENCIES}|[kcmµμn]?m|km/h|m/s|[kmµμ]?g|lbs?|oz|[mµμn]?s|min|h|[kMG]?Hz|[mkM][VAWJN]|[kM]?Pa|bar"
     r"|[mµμ]?[lL]|[mµμn]?mol|dB|ppm|°[CF]?|%|‰"
 )
-# Numbers with a typographic minus, a currency, a unit, a decimal comma or thousands separators.
+_SIGN = r"[-+\u2212\u2013]?"
+_GROUPED = r"\d{1,3}([.,'\u2019\s\u00a0\u2009\u202f]\d{3})+([.,]\d+)?"  # with thousands separators
+_FRACTION = rf"({_GROUPED}|\d*[.,]\d+)"
+_EXPONENT = r"([eEdDqQ][-+\u2212]?\d+|\s?[x\u00d7*\u00b7]\s?10\^?[-+\u2212]?\d+|[-+]\d{2,3})"
+# What laboratories, accountants and statisticians write beside a number: limits of detection, brackets, footnotes.
+_BEFORE = r"(<=?|>=?|[=~\u2248\u2264\u2265\u00b1'\u2019(\[*]|(ca|approx|about|circa)\.?)"
+_BEHIND = r"([-+*!?'^)\]\u00b0\u2020\u2021\u00b9\u00b2\u00b3\u00a7]|\/-|[(\[][\w*?]{1,4}[)\]])"
+_FLAG = r"[A-Za-z]{1,4}\.?"
+_SPREAD = rf"\s?(\u00b1|\+\/?-|-|\u2013)\s?{_FRACTION}"  # of a number with an uncertainty, and of a range
+# Numbers with a typographic minus, a currency, a unit, a decimal comma, thousands separators or other marks.
 _MARKED = re.compile(
-    rf"\s*[-+\u2212\u2013]?\s?({_CURRENCIES})?\s?[-+\u2212\u2013]?"
-    r"(\d{1,3}([.,'\u2019\s\u00a0\u2009\u202f]\d{3})+([.,]\d+)?|\d+[.,]?\d*|[.,]\d+)([eE][-+\u2212]?\d+)?"
-    rf"\s?({_UNITS})?\s*",
+    rf"\s*({_BEFORE}\s?)*{_SIGN}\s?({_CURRENCIES})?\s?{_SIGN}"
+    rf"({_FRACTION}({_EXPONENT}|{_SPREAD})?(\s?{_FLAG})?|({_GROUPED}|\d+[.,]?)([eE][-+\u2212]?\d+)?)"
+    rf"\s?({_UNITS})?(\s?{_BEHIND})*\s*",
 )
+_FLAGGED = re.compile(rf"\s*{_SIGN}\d+\s?{_FLAG}\s*")
 
 
 def number_of(cell: str) -> float | None:
@@ -64,8 +73,13 @@ def is_missing(cell: str) -> bool:
 
 
 def has_marks(cell: str) -> bool:
-    """Return whether a cell is a number, with or without a currency, a unit or thousands separators."""
+    """Return whether a cell is a number, with or without a currency, a unit, a limit of detection or other marks."""
     return _MARKED.fullmatch(cell) is not None
+
+
+def has_flag(cell: str) -> bool:
+    """Return whether a cell is a whole number with some letters, which may be a flag or the end of a name."""
+    return _FLAGGED.fullmatch(cell) is not None
 
 
 def value_of(cell: str, decimal: str = ".") -> str | float:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from glle_engine.base.arrays import EXACT, require_lossless
 from glle_engine.tables.cells import (
     BOOLEANS,
-    EXACT,
     MAX_CELL,
     SAMPLE_ROWS,
     date_text,
@@ -61,6 +61,9 @@ class Column:
         Problem code by row, for cells with a problem other than a missing value.
     decimal
         Decimal mark of the cells.
+    rounded
+        (n,) mask of the integers that the file itself has rounded, so that they cannot be labels or ids; None if there
+        are none.
 
     """
 
@@ -72,6 +75,7 @@ class Column:
     cells: Sequence[str] | None = None
     faults: Mapping[int, str] = field(default_factory=dict)
     decimal: str = "."
+    rounded: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -85,6 +89,7 @@ class Column:
             values=self.values[start:stop],
             missing=self.missing[start:stop],
             cells=None if self.cells is None else self.cells[start:stop],
+            rounded=None if self.rounded is None else self.rounded[start:stop],
             faults={row - start: code for row, code in self.faults.items() if start <= row < stop},
         )
 
@@ -135,8 +140,8 @@ class Column:
         if values.dtype.kind in "iu" and values.itemsize > 4:
             found["inexact-integer"] = (values > EXACT) | (values < -EXACT)
         elif values.dtype.kind == "f":
-            infinite = np.isinf(values)
-            found["not-finite"] = infinite.any(axis=1) if values.ndim > 1 else infinite
+            found["not-finite"] = np.isinf(values)
+        found = {code: np.asarray(mask.any(axis=1)) if mask.ndim > 1 else mask for code, mask in found.items()}
         for row, code in self.faults.items():
             found.setdefault(code, np.zeros(len(values), bool))[row] = True
         return {code: mask & ~self.missing if code != "missing-value" else mask for code, mask in found.items()}
@@ -155,6 +160,8 @@ class Columns(ABC):
         Number of the first row in messages: 1 for files, 0 for data of a program.
     index
         Positions of the columns that are the index of a frame.
+    rounds_integers
+        Whether the file may have rounded integers beyond 2^53 (`Column.rounded`), as workbooks do.
 
     """
 
@@ -162,6 +169,7 @@ class Columns(ABC):
     head: list[Column]
     base: int = 0
     index: tuple[int, ...] = ()
+    rounds_integers: bool = False
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
@@ -221,7 +229,7 @@ class _Rows(Block):
 
 def number_column(values: NDArray[Any], missing: NDArray[np.bool_] | None = None, type_: str = "number") -> Column:
     """Return a column of numbers or vectors; NaN counts as missing, too."""
-    gaps: NDArray[np.bool_] = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+    gaps: NDArray[np.bool_] = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
     gaps = np.asarray(gaps.any(axis=1)) if gaps.ndim > 1 else gaps
     return Column("vector" if values.ndim > 1 else "number", type_, values, gaps if missing is None else gaps | missing)
 
@@ -289,10 +297,10 @@ def text_column(texts: Sequence[str | None], *, is_category: bool = False, kind:
 
 
 def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = False) -> Column:
-    """Return a column of Python values, of kind "other" unless all are numbers, texts, dates or vectors.
+    """Return a column of Python values, of kind "other" unless all are numbers, texts, dates, vectors or categories.
 
-    None and NaN are missing. Numbers become texts if there are integers that int64 cannot hold, or if there are both
-    integers beyond 2^53 and fractions.
+    None and NaN are missing. Categories of any other type become texts. Numbers become texts if there are integers that
+    int64 cannot hold, or if there are both integers beyond 2^53 and fractions.
     """
     gaps = np.array([value is None or (np.isscalar(value) and value != value) for value in values], bool)  # noqa: PLR0124 # NaN
     gaps |= np.array([type(value).__name__ in {"NAType", "NaTType"} for value in values], bool)
@@ -307,11 +315,16 @@ def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = Fal
         return text_column(texts, is_category=is_category)
     widths = {np.shape(value) if isinstance(value, (list, tuple, np.ndarray)) else () for value in found}
     if found and len(widths) == 1 and len(shape := widths.pop()) == 1 and shape[0]:
-        gap = np.full(shape, np.nan)
-        vectors = [gap if gone else value for value, gone in zip(values, gaps.tolist(), strict=True)]
-        matrix = np.array([[np.nan if each is None else each for each in vector] for vector in vectors])
+        vectors = [np.zeros(shape, np.int8) if gone else value for value, gone in zip(values, gaps, strict=True)]
+        lists = [[np.nan if each is None else each for each in vector] for vector in vectors]
+        matrix = np.array(lists)
         if matrix.dtype.kind in "fiub":
+            if matrix.dtype.kind == "f":  # integers beside gaps; others are compared with all other problems
+                require_lossless(lists, "a column of vectors", matrix)
             return number_column(matrix, gaps, type_)
+    if is_category:  # such as the intervals of pandas.cut
+        texts = [None if gone else str(value) for value, gone in zip(values, gaps.tolist(), strict=True)]
+        return text_column(texts, is_category=True)
     odd = next((f"{value!r:.40}" for value in found if not isinstance(value, (Real, Decimal))), "")
     return Column("other", f"{type_}, such as {odd}" if odd else type_, object_array(values), gaps)
 

@@ -21,6 +21,8 @@ from glle_engine.tables.columns import (
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from glle_engine.tables.cells import TextKind
 
 _MICROSECONDS = 1e6
@@ -32,10 +34,10 @@ def is_anndata(data: Any) -> bool:
 
 
 def is_frame(data: Any) -> bool:
-    """Return whether data are a frame with named columns."""
-    return (hasattr(data, "iloc") and hasattr(data, "columns")) or (
-        hasattr(data, "__arrow_c_stream__") and not _is_series(data)
-    )
+    """Return whether data are a frame with named columns, or a series of vectors; a series of numbers is an array."""
+    if is_series(data):
+        return np.asarray(data[:1]).dtype.kind not in "fiub"
+    return hasattr(data, "iloc") or hasattr(data, "__arrow_c_stream__")
 
 
 def require_here(data: Any) -> None:
@@ -45,6 +47,10 @@ def require_here(data: Any) -> None:
         raise InvalidParameterError(f"{kind} is a query without values.", remedy="Give data.collect().")
     if hasattr(data, "to_adata") and hasattr(data, "var_names"):
         raise InvalidParameterError(f"{kind} is a part of an AnnData.", remedy="Give adata.raw.to_adata().")
+    if hasattr(data, "__dask_graph__") and hasattr(data, "columns"):
+        raise InvalidParameterError(f"{kind} is a query without values.", remedy="Give data.compute().")
+    if hasattr(data, "toPandas"):
+        raise InvalidParameterError(f"{kind} is a query without values.", remedy="Give data.toPandas().")
     is_away = hasattr(data, "__cuda_array_interface__") or bool(getattr(data, "is_cuda", False)) or "cudf" in kind
     if is_away:
         calls = {"to_pandas": "data.to_pandas()", "get": "data.get()", "cpu": "data.cpu().numpy()"}
@@ -65,6 +71,8 @@ def frame_columns(frame: Any, *, with_index: bool = False) -> WholeTable:
 
     """
     require_here(frame)
+    if is_series(frame):
+        frame = _frame_of_series(frame)
     if hasattr(frame, "iloc"):
         names = [str(name) for name in frame.columns]
         series = [frame.iloc[:, at] for at in range(len(names))]
@@ -91,32 +99,37 @@ def series_column(series: Any, kind: TextKind | None = None, *, is_category: boo
         series, is_category = _plain_arrow(series)
     found = nw.from_native(series, series_only=True)
     dtype = found.dtype
-    is_category = is_category or dtype in {nw.Categorical, nw.Enum}
+    is_category = is_category or isinstance(dtype, (nw.Categorical, nw.Enum))
     type_ = "category" if is_category else str(dtype).partition("(")[0].lower()
-    if dtype.is_decimal():
-        return objects_column(found.to_list(), type_)
-    if dtype.is_numeric() or dtype == nw.Boolean:
-        missing = found.is_null().to_numpy().astype(bool)
+    missing = found.is_null().to_numpy().astype(bool)
+    if (dtype.is_numeric() or dtype == nw.Boolean) and not dtype.is_decimal() and not type_.endswith("int128"):
         filled = found.fill_null(value=False if dtype == nw.Boolean else 0) if missing.any() else found
         values = np.asarray(filled.to_numpy())
-        if values.dtype.kind not in "fiub":  # nullable types of pandas
-            values = values.astype({"float": np.float64, "bool": bool}.get(type_.rstrip("0123456789"), np.int64))
-        return replace(number_column(values, missing, type_), is_category=is_category)
+        if values.dtype.kind in "fiub":
+            return replace(number_column(values, missing, type_), is_category=is_category)
+        dtype = nw.Object()  # a nullable type of pandas
     if dtype == nw.Datetime:
-        if dtype.time_zone is not None:
-            found = found.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        missing = found.is_null().to_numpy().astype(bool)
-        ticks = np.array([0 if tick is None or tick != tick else tick for tick in found.dt.timestamp("us").to_list()])  # noqa: PLR0124 # NaN
-        seconds = ticks.astype(np.float64) / _MICROSECONDS
-        seconds[missing] = np.nan
-        return date_column(seconds, "date")
-    if is_category or isinstance(dtype, (nw.Date, nw.Object, nw.List, nw.Array)):
+        return _time_column(found, missing)
+    if str(getattr(series, "dtype", "")).startswith(("interval", "period")):  # types of pandas
+        dtype, texts = nw.String(), list(map(str, found.to_list()))
+    elif dtype == nw.String and not is_category:
+        texts = found.to_list()
+    if dtype == nw.String and not is_category:
+        present = [None if gone else text for text, gone in zip(texts, missing.tolist(), strict=True)]
+        return text_column(present, kind=kind)
+    if is_category or dtype.is_numeric() or isinstance(dtype, (nw.Date, nw.Object, nw.List, nw.Array)):
         return objects_column(found.to_list(), type_, is_category=is_category)
-    if dtype == nw.String:
-        missing = found.is_null().to_numpy().astype(bool)
-        texts = [None if gone else text for text, gone in zip(found.to_list(), missing.tolist(), strict=True)]
-        return text_column(texts, kind=kind)
-    return Column("other", type_, object_array([None] * len(found)), found.is_null().to_numpy().astype(bool))
+    return Column("other", type_, object_array([None] * len(found)), missing)
+
+
+def _time_column(found: Any, missing: NDArray[np.bool_]) -> Column:
+    """Return the column of a series of times; times with a zone become UTC."""
+    if found.dtype.time_zone is not None:
+        found = found.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    ticks = np.array([0 if tick is None or tick != tick else tick for tick in found.dt.timestamp("us").to_list()])  # noqa: PLR0124 # NaN
+    seconds = ticks.astype(np.float64) / _MICROSECONDS
+    seconds[missing] = np.nan
+    return date_column(seconds, "date")
 
 
 def _numpy_column(series: Any) -> Column | None:
@@ -128,8 +141,20 @@ def _numpy_column(series: Any) -> Column | None:
     return number_column(series.to_numpy(), type_=str(series.dtype)) if is_number else None
 
 
-def _is_series(data: Any) -> bool:
-    return not hasattr(data, "column_names") and not hasattr(data, "columns") and hasattr(data, "__len__")
+def is_series(data: Any) -> bool:
+    """Return whether data are one column: a series of pandas or polars, or an array of pyarrow."""
+    is_column = not hasattr(data, "column_names") and not hasattr(data, "columns") and hasattr(data, "__len__")
+    return is_column and (
+        hasattr(data, "iloc") or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+    )
+
+
+def _frame_of_series(series: Any) -> Any:
+    """Return the frame of one column; a column without a name is named 0."""
+    name = getattr(series, "name", None)
+    if hasattr(series, "to_frame"):
+        return series.to_frame("0" if name in {None, ""} else name)
+    return import_module("pyarrow").table({"0": series})
 
 
 def _levels(index: Any, *, with_index: bool) -> dict[str, Any]:

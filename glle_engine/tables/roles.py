@@ -18,10 +18,11 @@ from urllib.parse import quote
 
 import numpy as np
 
+from glle_engine.base.arrays import EXACT
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, TableError
 from glle_engine.base.parameters import check_choice
 from glle_engine.base.validation import Missing
-from glle_engine.tables.cells import EXACT, has_marks, number_of
+from glle_engine.tables.cells import has_flag, has_marks, is_missing, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,6 +117,8 @@ class Layout:
         A sentence on each guessed role.
     written
         Columns of numbers that are texts, because some have units or are words: an example cell by position.
+    units
+        Columns of `written` in which only the first cell is no number.
     index
         Positions of the columns from the index of a frame. They are the ids if no other column is.
 
@@ -127,6 +130,7 @@ class Layout:
     roles: dict[str, list[int]]
     guesses: tuple[str, ...] = ()
     written: Mapping[int, str] = field(default_factory=dict)
+    units: tuple[int, ...] = ()
     index: tuple[int, ...] = ()
 
     @classmethod
@@ -186,12 +190,13 @@ class Layout:
         """
         texts = [at for at, profile in profiles.items() if kinds[at] == "text" and profile.has_numbers]
         written = {at: profiles[at].odd or profiles[at].first for at in texts}
+        units = tuple(at for at in texts if profiles[at].has_units)
         found = {at: _guess_role(kinds[at], profile, _is_id_name(self.names, at)) for at, profile in profiles.items()}
         if set(self.features) <= found.keys() - {at for at, role in found.items() if not role}:
             # At least one column must stay a feature: first give up the guesses on columns of numbers.
             found = {at: role for at, role in found.items() if kinds[at] != "number"}
             if set(self.features) <= found.keys():
-                return replace(self, written=written)
+                return replace(self, written=written, units=units)
         roles = {role: [*columns] for role, columns in self.roles.items()}
         sentences = []
         for at, role in found.items():
@@ -205,7 +210,7 @@ class Layout:
                 sentences.append(self._no_id_sentence(at))
         features = [at for at in self.features if not found.get(at)]
         roles = {role: sorted(at) for role, at in roles.items()}
-        return replace(self, features=features, roles=roles, guesses=tuple(sentences), written=written)
+        return replace(self, features=features, roles=roles, guesses=tuple(sentences), written=written, units=units)
 
     def _sentence(self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool) -> str:
         """Return the notice of a guessed role; `taken` lists the column, if any, that has this role already."""
@@ -235,12 +240,13 @@ class Layout:
             f" {option('one_hot', [name])}, without it {option('ignore', [name])}."
         )
 
-    def with_index(self) -> Layout:
-        """Return the layout with the index as ids, unless other columns are the ids."""
-        if not self.index or self.roles["id"]:
+    def with_index(self, possible: Sequence[int]) -> Layout:
+        """Return the layout with the `possible` columns of the index as ids, unless other columns are the ids."""
+        index = [at for at in self.index if at in possible]
+        if not index or self.roles["id"]:
             return self
-        ignored = [at for at in self.roles["ignore"] if at not in self.index]
-        return replace(self, roles={**self.roles, "id": list(self.index), "ignore": ignored})
+        ignored = [at for at in self.roles["ignore"] if at not in index]
+        return replace(self, roles={**self.roles, "id": index, "ignore": ignored})
 
     @property
     def labels(self) -> int | None:
@@ -303,7 +309,7 @@ class ColumnProfile:
     """
 
     def __init__(self, *, is_category: bool = False) -> None:
-        self.count = self.missing = self._plain = self._marked = self._count_of_texts = 0
+        self.count = self.missing = self._plain = self._marked = self._flagged = self._gaps = self._count_of_texts = 0
         self.odd = self.first = ""
         self._is_category = is_category
         self._numbers: list[float] = []  # the last number, to compare with the first one of the next block
@@ -325,7 +331,9 @@ class ColumnProfile:
         counts = Counter(texts)
         plain = {text for text in counts if number_of(text) is not None}
         self._plain += sum(counts[text] for text in plain)
-        self._marked += sum(count for text, count in counts.items() if has_marks(text))
+        self._marked += sum(count for text, count in counts.items() if text in plain or has_marks(text))
+        self._flagged += sum(count for text, count in counts.items() if not has_marks(text) and has_flag(text))
+        self._gaps += sum(count for text, count in counts.items() if is_missing(text))
         self.odd = self.odd or next((text for text in counts if text not in plain), "")
         self.first = self.first or next(iter(texts), "")
         self._steps.update((value > last) - (value < last) for last, value in pairwise(numbers))
@@ -357,10 +365,18 @@ class ColumnProfile:
     def has_numbers(self) -> bool:
         """Whether the texts are numbers: at least half of them are plain numbers, or nearly all have units or the like.
 
-        The texts of a categorical column never are.
+        Words for missing values do not count. Whole numbers with letters count beside plain numbers; alone, they may be
+        names such as 12B. The texts of a categorical column never are numbers.
         """
-        is_plain, is_marked = 2 * self._plain >= self._count_of_texts, self._marked >= _DISTINCT * self._count_of_texts
+        words = self._count_of_texts - self._gaps
+        marked = self._marked + (self._flagged if self._plain else 0)
+        is_plain, is_marked = 2 * self._plain >= self._count_of_texts, words > 0 and marked >= _DISTINCT * words
         return self.is_text and not self._is_category and (is_plain or is_marked)
+
+    @property
+    def has_units(self) -> bool:
+        """Whether only the first text is no number, so that it may be the unit of the numbers below."""
+        return self.odd != "" and self.odd == self.first and self._plain == self._count_of_texts - 1
 
     @property
     def is_nearly_distinct(self) -> bool:
@@ -462,7 +478,11 @@ def no_features(
     for at in [at for at in texts if at in layout.written][:MAX_LISTED]:
         such_as = f", such as {cell[:50]!r}" if (cell := layout.written[at]) else ""
         detail += f" {layout.name(at)!r} has numbers as texts{such_as}."
-    if any(at in layout.written for at in texts):
+    if texts and set(texts) <= set(layout.units):
+        cells = ", ".join(repr(layout.written[at][:50]) for at in texts[:MAX_LISTED])
+        detail += f" Only the first row is no number, {cells}; it may have the units."
+        offers = ["Remove that row and convert the others to numbers", f"leave {offers[0][len('Leave ') :]}"]
+    elif any(at in layout.written for at in texts):
         offers.append(f"convert {it} to plain numbers")
     if texts:
         options["one_hot"] = words

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.arrays import EXACT
 from glle_engine.base.errors import TableError
-from glle_engine.tables.cells import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -30,6 +30,13 @@ _BLOCK = 2**22  # values of a block: 32 MB
 _COUNTED = 10  # a column that counts the rows is noticed if there are at least this many rows
 _LISTED = 20  # columns or rows of a problem
 _SHOWN = 50  # characters of a value in a problem
+_KINDS = {
+    "colors": ("the colors", ("number", "date")),
+    "labels": ("the labels", ("text", "number", "date")),
+    "id": ("ids", ("text", "number", "date")),
+    "one_hot": ("categories", ("text", "number", "date")),
+}
+"""What messages call a role, and the kinds that its columns can have."""
 CHOICE = "Drop such rows with ?missing=drop, or take the medians of their columns with ?missing=median"
 """Remedy of missing values."""
 # What messages say about values with a problem, and the remedy.
@@ -41,6 +48,7 @@ _PROBLEMS = {
         "Integers beyond 2^53, between which float64 cannot tell neighbors apart, are",
         "Set ids apart with {id}, or subtract an offset",
     ),
+    "rounded-integer": ("Integers that the file has rounded, because they are beyond 2^53, are", "Write them as texts"),
 }
 
 
@@ -131,7 +139,7 @@ def read_table(
             for at, profile in profiles.items():
                 profile.add(block.column(at))
         layout = layout.guess(kinds, profiles)
-    layout = layout.with_index()
+    layout = layout.with_index([at for at, kind in enumerate(kinds) if kind in _KINDS["id"][1]])
     return _Pass(columns, layout, bounds, roles.missing).read(out)
 
 
@@ -265,13 +273,13 @@ class _Pass:
 
     def _require_roles(self) -> None:
         """Raise `TableError` if the type of a column does not suit its role."""
-        for at, role, kinds, values in (
-            (self._layout.colors, "colors", {"number", "date"}, "numbers or dates"),
-            (self._layout.labels, "labels", {"number", "date", "text"}, "texts, numbers or dates"),
-        ):
-            if at is not None and (column := self._columns.head[at]).kind not in kinds:
+        for role, (noun, kinds) in _KINDS.items():
+            for at in self._layout.roles[role]:
+                if (column := self._columns.head[at]).kind in kinds:
+                    continue
                 name = self._layout.name(at)
-                detail = f"The column {name!r} of type {column.type} cannot be the {role}, which are {values}."
+                values = " or ".join(", ".join(f"{kind}s" for kind in kinds).rsplit(", ", 1))
+                detail = f"The column {name!r} of type {column.type} cannot be {noun}, which are {values}."
                 remedy, details = "Name another column, or cast this one.", {"name": name, "type": column.type}
                 raise TableError("unsupported-column", detail, remedy=remedy, details=details)
 
@@ -331,34 +339,51 @@ class _Pass:
         parts: list[Array] = []
         colors = None
         masks: dict[str, Array] = {}
-        for at in [*self._layout.features, *([] if self._layout.colors is None else [self._layout.colors])]:
+        words = [at for role in ("labels", "id") for at in self._layout.roles[role][:MAX_IDS]]
+        words = words if self._columns.rounds_integers else []
+        for at in [*self._layout.features, *self._layout.roles["colors"], *words]:
             if at in self._refused:
                 continue
             column = block.column(at)
             if at in self._one_hot:
-                found = {"missing-value": column.missing}
                 parts.append(self._zeros_and_ones(column, at))
-            else:
+            elif at not in words:
                 self._require_kind(column, at)
-                found = column.problems()
                 if at == self._layout.colors:
                     colors = np.asarray(column.numbers, np.float64)
                 else:
                     parts.append(column.numbers)
-            for code, mask in found.items():
-                if (code == "missing-value" and self._missing is not None) or not mask.any():
-                    continue
-                row = int(mask.argmax())
-                fault = self._faults.setdefault(code, _Fault(start + row, at, column.shown(row)))
-                if start + row < fault.row:
-                    fault.row, fault.column, fault.shown = start + row, at, column.shown(row)
-                fault.by_column[at] += int(mask.sum())
+            for code, mask in self._problems(column, at).items():
                 masks[code] = masks[code] | mask if code in masks else mask
+                self._add_fault(code, column, at, start, mask)
         for code, mask in masks.items():
             self._faults[code].rows.add(start + np.flatnonzero(mask))
         if self._faults or not parts:
             return np.zeros((0, 0)), None
         return np.ascontiguousarray(np.column_stack(parts), self._dtype), colors
+
+    def _add_fault(self, code: str, column: Column, at: int, start: int, mask: Array) -> None:
+        """Record the bad values in a block of a column, whose first row is `start`."""
+        row = int(mask.argmax())
+        fault = self._faults.setdefault(code, _Fault(start + row, at, column.shown(row)))
+        if start + row < fault.row:
+            fault.row, fault.column, fault.shown = start + row, at, column.shown(row)
+        fault.by_column[at] += int(mask.sum())
+
+    def _problems(self, column: Column, at: int) -> dict[str, Array]:
+        """Return masks of the bad values of a column by problem code, without codes that have none.
+
+        Labels and ids can only be rounded. Missing values are no problem if `missing` says what to do with them.
+        """
+        roles = self._layout.roles
+        is_number = at not in self._one_hot and at not in roles["labels"] and at not in roles["id"]
+        found = column.problems() if is_number else {}
+        if at in self._one_hot:
+            found["missing-value"] = column.missing
+        if column.rounded is not None and not is_number:
+            found["rounded-integer"] = column.rounded
+        is_dropped = {"missing-value"} if self._missing is not None else set()
+        return {code: mask for code, mask in found.items() if code not in is_dropped and mask.any()}
 
     def _require_kind(self, column: Column, at: int) -> None:
         """Raise `TableError` if these rows have another type, or vectors of another length, than the first rows."""
@@ -396,6 +421,8 @@ class _Pass:
             names = {layout.name(at): number for at, number in sorted(fault.by_column.items())}
             name = layout.name(fault.column)
             what, remedy = _PROBLEMS[code]
+            if code == "bad-cell" and fault.rows.count == 1 and fault.row == 0:
+                remedy = "If the first row has units, remove it"
             listed = [f"{each} ({number:,})" for each, number in list(names.items())[:_LISTED]]
             more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
             shown = fault.shown[:_SHOWN]
@@ -420,7 +447,8 @@ class _Pass:
                 details.pop("options")
                 remedy = remedy.partition(", or leave")[0] + "."
             details |= {"bad_columns": names} if len(names) > 1 else {}
-            problems.append(TableError(code, detail, remedy=remedy, details=details))
+            kind = "inexact-integer" if code == "rounded-integer" else code
+            problems.append(TableError(kind, detail, remedy=remedy, details=details))
         first = problems[0]
         detail, remedy = (" ".join(getattr(each, part) for each in problems) for part in ("message", "remedy"))
         return TableError(first.code, detail, remedy=remedy, details=first.details)

@@ -20,7 +20,7 @@ bends the embedding. The covariance keeps the tangential noise, whose scale is `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Search
     from glle_engine.graph.relations import Data
 
+Ridge = Literal["relative", "absolute"]
 _BLOCK_ENTRIES = 1 << 20
 POOLED = 3  # a frame is fitted to this multiple of k neighbors
 NORMAL_NOISE = 10.0  # variance off the sheet, in units of the variance along the sheet
@@ -149,6 +150,7 @@ def lle_weights(
     on_progress: OnProgress = silent,
     kept: NDArray[np.bool_] | None = None,
     points: Data | None = None,
+    ridge: Ridge = "relative",
 ) -> NDArray[np.float64]:
     """Return LLE's regularised reconstruction weights (GLLE Eq. 9).
 
@@ -159,11 +161,13 @@ def lle_weights(
     X : (n, d) float64
     neighbors : (n, k) int32
     reg : float
-        The ridge relative to tr(G_i).
+        The ridge, relative to tr(G_i) or in the squared unit of the data.
     on_progress
         Called with (points done, n, "weights").
     kept, points
         As for `neighborhoods`.
+    ridge : {"relative", "absolute"}
+        What `reg` is. With an absolute ridge the weights depend on the unit of the data.
 
     Returns
     -------
@@ -172,7 +176,8 @@ def lle_weights(
     """
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress, kept, points):
-        root = ridge_factor(normalised_precision(block.gram, block.trace, reg)[0])
+        own = reg if ridge == "relative" else reg / np.where(block.trace > 0, block.trace, 1.0)[:, None]
+        root = ridge_factor(normalised_precision(block.gram, block.trace, own)[0])
         weights[block.rows] = dense.affine_solution(root, None if kept is None else block.kept)[0]
     return weights
 

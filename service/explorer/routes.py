@@ -1,12 +1,5 @@
-"""The explorer page and its files, read and compressed once, each with a strong ETag.
+"""The explorer page and its files. Their Content-Security-Policy keeps the browser from requests to other hosts."""
 
-Starlette's StaticFiles is not used: its ETags depend on the modification time, and it neither compresses nor sets a
-Content-Security-Policy. The policy keeps the browser from requests to other hosts.
-"""
-
-import gzip
-import hashlib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -16,8 +9,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 import glle_engine
-from service.encoding.representations import accepts_gzip
-from service.encoding.result import is_not_modified
+from service.encoding.static import REVALIDATE, StaticBody
 from service.schemas.problems import failures
 from worker.base.problems import refuse
 
@@ -40,51 +32,27 @@ POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-eval'; img-src 'self' blob: data:; object-src 'none'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_REVALIDATE = "no-cache"
 _YEAR = "public, max-age=31536000, immutable"  # for files whose name contains the version
 _JSON = "application/json"
 _HTML = "text/html"
 
 
-@dataclass(frozen=True)
-class PageFile:
-    """File of the page, both plain and compressed by gzip, with its headers."""
-
-    body: bytes
-    compressed: bytes
-    headers: dict[str, str]
-
-    @classmethod
-    def read(cls, path: Path) -> "PageFile":
-        """Read a file, and compress it."""
-        body = path.read_bytes()
-        return cls(
-            body,
-            gzip.compress(body, 9, mtime=0),
-            {
-                "Content-Type": MEDIA[path.suffix],
-                "ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"',
-                "Cache-Control": _YEAR if path.parent.name == "vendor" else _REVALIDATE,
-                "Vary": "Accept, Accept-Encoding",
-                "Content-Security-Policy": POLICY,
-                "Referrer-Policy": "no-referrer",
-            },
-        )
-
-    def response(self, request: Request) -> Response:
-        """Return the file, compressed if the client accepts it, or 304 if the client has it."""
-        if is_not_modified(request, self.headers):
-            return Response(status_code=304, headers=self.headers)
-        if accepts_gzip(request.headers.get("accept-encoding", "").encode()):
-            return Response(self.compressed, headers={**self.headers, "Content-Encoding": "gzip"})
-        return Response(self.body, headers=self.headers)
-
-
 @cache
-def files() -> dict[str, PageFile]:
+def files() -> dict[str, StaticBody]:
     """Return every file of the page by its path below the folder."""
     paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA)
-    return {path.relative_to(FOLDER).as_posix(): PageFile.read(path) for path in paths}
+    return {path.relative_to(FOLDER).as_posix(): _read(path) for path in paths}
+
+
+def _read(path: Path) -> StaticBody:
+    """Return a file of the page."""
+    headers = {
+        "Content-Type": MEDIA[path.suffix],
+        "Cache-Control": _YEAR if path.parent.name == "vendor" else REVALIDATE,
+        "Content-Security-Policy": POLICY,
+        "Referrer-Policy": "no-referrer",
+    }
+    return StaticBody.of(path.read_bytes(), headers)
 
 
 class StartOut(BaseModel):
@@ -115,7 +83,7 @@ def root(request: Request) -> Response:
     if _JSON in accepted and _HTML not in accepted:
         links = {"explorer": "/", "docs": "/docs", "contract": "/openapi.json", "info": "/v1/info"}
         body = StartOut(name="glle", version=glle_engine.__version__, links=links).model_dump_json()
-        return Response(body, headers={"Vary": "Accept", "Cache-Control": "no-cache"}, media_type=_JSON)
+        return Response(body, headers={"Vary": "Accept", "Cache-Control": REVALIDATE}, media_type=_JSON)
     return files()[INDEX].response(request)
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
+from service.encoding.media_types import MediaType
 from service.schemas.problems import plain_problem
 from service.schemas.resources import MERGE_PATCH
 from worker.base.problems import ProblemError, refuse
@@ -118,14 +120,21 @@ class RequestLimits:
 
 
 def _require_command(scope: Scope) -> None:
-    """Raise a problem if the body of a command is announced as too long, or has the wrong media type."""
+    """Raise a problem if the body of a command is announced as too long, or has the wrong media type.
+
+    If no route takes the request, the router refuses it, by 404 or 405.
+    """
     headers = Headers(scope=scope)
     length = int(headers.get("content-length", "0"))  # the server has validated it
+    media = MediaType.parse(headers.get("content-type", "")).kind
     if length > COMMAND_BYTES:
-        raise ProblemError(plain_problem(413, f"The body has {length:,} bytes; {COMMAND_BYTES:,} are allowed."))
-    media = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media != "application/json" and (media, scope["method"]) != (MERGE_PATCH, "PATCH"):
-        raise ProblemError(plain_problem(415, f"The media type of the body is {media or 'missing'}."))
+        problem = plain_problem(413, f"The body has {length:,} bytes; {COMMAND_BYTES:,} are allowed.")
+    elif media != "application/json" and (media, scope["method"]) != (MERGE_PATCH, "PATCH"):
+        problem = plain_problem(415, f"The media type of the body is {media or 'missing'}.")
+    else:
+        return
+    if any(route.matches(scope)[0] is Match.FULL for route in scope["app"].routes):
+        raise ProblemError(problem)
 
 
 class _Body:

@@ -21,6 +21,7 @@ from service.encoding.representations import compress_json
 from service.middleware import access_policy
 from service.middleware.access_policy import required_scope
 from service.middleware.answer_cache import AnswerCache, send_answer
+from service.middleware.turns import Turns
 from service.schemas.problems import internal_error, problem_response
 from worker.base.problems import ProblemError
 from worker.connections.failures import redis_problem
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # paths that are requested every few seconds
 NOT_FOUND_STEP_SECONDS = 0.02
 TENANT = "glle.tenant"  # key of the ASGI scope of an authenticated request
+_NO_TENANT = ""  # requests to open paths, and those that are refused, take their turns together
 _STARTED = "glle.started"  # key of the ASGI scope: whether the response has started
 _REALM = 'Bearer realm="glle"'
 _CHALLENGES = {  # RFC 6750
@@ -80,6 +82,7 @@ class RequestMiddleware:
 
     def __post_init__(self) -> None:
         self._resource_policy = b"cross-origin" if self.origins.strip() else b"same-origin"
+        self._turns = Turns()
         self._respond = access_policy.with_cors(self._respond_safely, self.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,8 +145,15 @@ class RequestMiddleware:
         """Authenticate a request, and answer it from memory or by a route."""
         method: str = scope["method"]
         scope[TENANT] = DEFAULT
-        if required_scope(scope["path"], method) is not None:
-            scope[TENANT], is_alone = await self.policy.admit(scope)
+        if required_scope(scope["path"], method) is None:
+            await self._take_turn(scope, _NO_TENANT)
+        else:
+            try:
+                scope[TENANT], is_alone = await self.policy.admit(scope)
+            except ProblemError:
+                await self._take_turn(scope, _NO_TENANT)
+                raise
+            await self._take_turn(scope, scope[TENANT])
             if not is_alone:
                 send = pad_not_found(send)
         send = compress_json(scope, send)
@@ -157,6 +167,11 @@ class RequestMiddleware:
         finally:
             if method == "DELETE":
                 self.on_deletion()
+
+    async def _take_turn(self, scope: Scope, tenant: str) -> None:
+        """Wait for the turn of a tenant on the event loop; probes do not wait."""
+        if scope["path"] not in PROBES:
+            await self._turns.begin(tenant)
 
 
 def pad_not_found(

@@ -1,6 +1,6 @@
 """Analyses of a posterior or a data set: summary, new points, generated data, calibration, audit."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.space import require_restorable
 from glle_engine.base.validation import require_neighbors
 from glle_engine.methods import method
+from glle_engine.reliability.calibration import HALF_SAMPLES
 from glle_engine.reliability.refits import require_resamplable
 from service.encoding.arrays import CSV, JSON, NPZ
 from service.encoding.arrow import ARROW
@@ -20,12 +21,12 @@ from service.routes import params
 from service.routes.params import ON_POSTERIOR, Id, TenantStores, Wait, creates_job
 from service.schemas.analyses import AuditIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.results import SummaryOut
-from service.submission.fit_planning import require_affordable_summary, summary_spec
-from service.submission.jobs import analysis_job, job_response, load_or_compute
-from service.submission.planning import Plan, blocks_for_audit, classes_for_spread
+from service.submission.jobs import analysis_job, job_response, load_or_compute, shards_of
+from service.submission.planning import Plan, blocks_for_audit, classes_for_audit
 from service.submission.validation import (
     coordinates_beside,
     new_points,
+    obstacle_to_resampling,
     require_calibratable,
     require_drawable,
     require_not_all_equal,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["analyses"])
 
+REFIT_SHARE = 0.8  # time of an embedding of half of the points, relative to the fit
 _SUMMARY_MEDIA = (JSON, NPZ, ARROW, CSV)
 
 
@@ -77,32 +79,24 @@ async def summary(
     points: Points = None,
     wait: params.Wait = params.ANSWER_SECONDS,
 ) -> Response:
-    """Return how far each point moves over new samples of the data: immutable, with a strong ETag.
+    """Return how far each point moves from draw to draw: immutable, with a strong ETag.
 
-    By default, and with `scale=auto`, it is the ensemble of the calibrated draws first, ..., first + n_draws - 1 and of
-    `n_resamples` embeddings of parts of the data, of each of three kinds. `arrays`: `covariance` (n, p, p) of each
-    point's position, the mean over the four; `spread` (n,), the root of its trace; `consensus` (n, p), the mean place;
-    `draw_spread`, `half_sample_spread`, `random_k_spread` and `larger_sample_spread` (n,) of the parts. `regions` has
-    `levels` and `radii`: the region of a point is the ellipse around its `center` whose half-axes are a radius times
-    the rows of its `half_axes` (p, p). `reliability`: in one word, `level`, whether points can be ranked by the spread,
-    with the `reason`; read it before regions and ranks. `calibration`: the scale of the draws, as
-    POST .../calibration finds it with its defaults.
-
-    With a number as `scale`, consensus, covariance and spread describe the draws alone, at this scale. Without
-    `scale`, a published posterior, the prior and too few points have draws of scale 1 alone; a note says so.
-
-    All have `stability` (n,), the share of a point's neighbors in the consensus of the draws that stay its neighbors;
-    `local_trust` (n,), each point's trustworthiness in the reference embedding; and `quantiles` of these two and of the
-    spread. `spectrum`, one row for each draw: `eigenvalues`, `relative_gaps` (null if the solver did not estimate the
-    next eigenvalue), `agreement` of its span with the reference's span. `notes`: a low reliability first, then
-    findings of the fit, of the calibration and of the draws. npz has the arrays and the spectrum, with NaN for null;
-    CSV and Arrow have one row for each point, with its `id` if it has one. No spread shows LLE's bias where the bias
-    exceeds it.
+    The draws are first, ..., first + n_draws - 1 at `scale`. With `scale=auto` it is the scale at which draws spread as
+    random halves of the data do, as POST .../calibration finds it with its defaults; `calibration` has its result. This
+    is the default where halves can measure the posterior; for others, and by default for these, the scale is 1.
+    `arrays`: `covariance` (n, p, p) of each point's position; `spread` (n,), the root of its trace; `consensus` (n, p),
+    the mean place; `stability` (n,), the share of a point's neighbors in the consensus that stay its neighbors in a
+    draw; `local_trust` (n,), each point's trustworthiness in the reference embedding; with a calibrated scale
+    `half_sample_spread` (n,). `quantiles` are of spread, stability and local trust. `spectrum`, one row for each draw:
+    `eigenvalues`, `relative_gaps` (null if the solver did not estimate the next eigenvalue), `agreement` of its span
+    with the reference's span. `notes`: findings of the fit, of the calibration and of the draws. npz has the arrays and
+    the spectrum, with NaN for null; CSV and Arrow have one row for each point, with its `id` if it has one. No spread
+    shows LLE's bias; an audit of the posterior says what another sample of the data would show.
     """
     negotiate(request, _SUMMARY_MEDIA)
     record = await run_in_threadpool(require_posterior, stores, id_)
     await run_in_threadpool(require_sample, stores, record, query.source, first=query.first, n_draws=query.n_draws)
-    spec = summary_spec(record, query)
+    spec = _summary_spec(record, query)
     entry = await load_or_compute(stores, spec, id_, partial(_summary_job, stores, record, spec), wait)
     wanted = ResultQuery(request, dtype, points, ids=ids_of(stores, id_, spec))
     return await run_in_threadpool(result_response, spec, entry, wanted)
@@ -183,12 +177,31 @@ async def audit(body: AuditIn, stores: TenantStores, wait: Wait = 0.0) -> Respon
     return await job_response(stores, partial(_audit, stores, body), wait)
 
 
+def _summary_spec(record: PosteriorRecord, query: params.SummaryQuery) -> SummarySpec:
+    """Return the summary of a request; without a scale it is calibrated, or 1 if it cannot be calibrated.
+
+    Raises
+    ------
+    InvalidParameterError
+        For "auto", if the posterior cannot be calibrated.
+
+    """
+    scale, obstacle = query.scale, obstacle_to_resampling(record, query.source)
+    sample = SummarySpec(n_draws=query.n_draws, first=query.first, seed=query.seed, scale=1.0, source=query.source)
+    if scale == "auto" and obstacle is not None:
+        raise obstacle
+    if scale == "auto" or (scale is None and obstacle is None):
+        return replace(sample, calibrated=True)
+    return replace(sample, scale=1.0 if scale is None else float(scale))
+
+
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
-    """Return the job of a summary, or raise a problem if one job cannot make it."""
-    parts = require_affordable_summary(stores, record, spec)
-    is_quick = not spec.n_resamples and _is_quick(record, spec.n_draws)
-    priority: Priority = "interactive" if is_quick else "batch"
-    return analysis_job(stores, spec, posterior=record.id, priority=priority, parts=parts)
+    """Return the job of a summary; all live workers make the half-samples that a missing calibration needs."""
+    if spec.calibrated and stores.posteriors.calibration(record.id) is None:
+        parts = shards_of(spec, "half-samples", REFIT_SHARE * record.seconds * HALF_SAMPLES)
+        return analysis_job(stores, spec, posterior=record.id, parts=parts)
+    priority: Priority = "interactive" if _is_quick(record, spec.n_draws) else "batch"
+    return analysis_job(stores, spec, posterior=record.id, priority=priority)
 
 
 def _is_quick(record: PosteriorRecord, n_draws: int) -> bool:
@@ -267,7 +280,7 @@ def _audit(stores: Stores, body: AuditIn) -> Job:
         dataset=source,
         **map_,
         **space,
-        labels=classes_for_spread(stores, dataset, body.labels),
+        labels=classes_for_audit(stores, dataset, body.labels),
         blocks=blocks_for_audit(stores, dataset, body.blocks),
         n_neighbors=body.n_neighbors,
         seed=body.seed,

@@ -9,10 +9,9 @@ from fastapi import APIRouter, Response
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from service.routes.params import ON_DATASET, TenantStores, Wait, creates_job
 from service.schemas.analyses import ComparisonIn
-from service.submission.jobs import analysis_job, job_response, shards_of
+from service.submission.jobs import analysis_job, job_response
 from service.submission.planning import (
     Plan,
-    classes_for_spread,
     judgement,
 )
 from service.submission.validation import require_not_all_equal, require_storage
@@ -38,8 +37,7 @@ async def compare(body: ComparisonIn, stores: TenantStores, wait: Wait = 0.0) ->
     The result has `rows`, one for each method in their order: `label`, `method`, `parameters`, `embedding` (its id)
     and `links`, `seconds`, `figures`, `eigenvalues`, `notes`, `scores`, and `problem`: the reason if the method cannot
     embed the data, has no room, or failed. The other methods continue. An existing embedding is not computed
-    again. With `align` also the embeddings, by their labels, rotated and scaled for display. With `n_resamples` each
-    row has the figures of its movement over half-samples, such as `pairs_kept` and `separated`, or null and a note.
+    again. With `align` also the embeddings, by their labels, rotated and scaled for display.
     """
     return await job_response(stores, partial(_compare, stores, body), wait)
 
@@ -55,11 +53,9 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
         shapes = [(dataset.n, plan.spec.n_components) for plan in plans]
         require_storage(stores, file_bytes(*shapes), f"The embeddings of {dataset.n:,} points")
 
-    spread_labels = None if body.n_resamples is None else classes_for_spread(stores, dataset, body.labels)
     require_not_all_equal(stores, dataset)
-    spec = _comparison(stores, dataset, body, plans, judged, spread_labels)
-    parts = shards_of(spec, "refits")
-    return analysis_job(stores, spec, posterior=None, parts=parts)
+    spec = _comparison(stores, dataset, body, plans, judged)
+    return analysis_job(stores, spec, posterior=None)
 
 
 def _plan(number: int, row: Any) -> Plan:
@@ -93,7 +89,6 @@ def _comparison(
     body: ComparisonIn,
     plans: list[Plan],
     judged: ScoreSpec,
-    spread_labels: str | None,
 ) -> ComparisonSpec:
     """Return the comparison; rows that cannot be computed have their problem."""
     rows = [
@@ -104,8 +99,6 @@ def _comparison(
         dataset=dataset.id,
         methods=tuple(rows),
         align=body.align,
-        n_resamples=body.n_resamples,
-        spread_labels=spread_labels,
         **asdict(judged),
     )
     for row, plan in zip(rows, plans, strict=True):

@@ -7,10 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine.base.validation import require_neighbors
 from glle_engine.methods import method as method_of
 from glle_engine.methods.registry import no_map
-from glle_engine.reliability.refits import require_resamplable
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Dtype
 from service.encoding.arrow import ARROW
 from service.encoding.result import ArraysResult, Points, immutable_headers, mutable_response, negotiate, unless_current
@@ -23,21 +21,18 @@ from service.schemas.analyses import (
     EmbeddingPage,
     ListedEmbeddingOut,
     PointsIn,
-    SpreadIn,
 )
 from service.schemas.derived import ArrayOut
 from service.schemas.problems import failures
 from service.schemas.results import CoordinatesOut
-from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute, shards_of
+from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute
 from service.submission.planning import (
     Plan,
-    classes_for_spread,
     judgement,
 )
 from service.submission.validation import new_points, require_not_all_equal, require_storage
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
-from worker.analyses.resamples import PART, SpreadSpec
 from worker.base.problems import refuse
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry, file_bytes
@@ -175,29 +170,6 @@ async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, wai
     return await job_response(stores, partial(_place, stores, id_, body), wait)
 
 
-@router.post(
-    "/{id}/spread",
-    summary="Refit an embedding to halves of its data",
-    **creates_job(
-        _404="No such embedding, or data set.",
-        **params.CANCELLED,
-        **params.COMMAND,
-        _422="A half is too small for the method; or labels.",
-    ),
-)
-async def spread(id_: Id, body: SpreadIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """Refit the method of an embedding to random halves of its data, and see how far the embedding moves.
-
-    Perplexity and numbers of neighbors are divided by the root of two; held-out points are placed by the method's own
-    projection if it is linear or has a map, else by their LLE weights; all refits are aligned by generalised
-    Procrustes. The result has `figures` such as `pairs_kept`, the share of neighbor pairs that stay neighbors, and
-    `separated`, the share of points whose disc of half the refits ends before the next class; and `arrays` with a row
-    for each point, such as `movement` (n,), which is no interval. `notes` say where a method is known to fail this
-    test. Refits are kept: a longer request makes the missing ones only.
-    """
-    return await job_response(stores, partial(_spread, stores, id_, body), wait)
-
-
 async def _record_and_entry(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingRecord, Entry]:
     """Return the record of an embedding, and the embedding."""
     record = await run_in_threadpool(stores.embeddings.fetch, id_)
@@ -240,24 +212,6 @@ def _place(stores: Stores, id_: str, body: PointsIn) -> Job:
     require_storage(stores, file_bytes((m, parameters.n_components)), f"The places of {m:,} points")
     spec = PlacementSpec(dataset=dataset, embedding=recipe.id, recipe=asdict(recipe), engine=recipe.engine)
     return analysis_job(stores, spec, posterior=None, priority="interactive", points=points)
-
-
-def _spread(stores: Stores, id_: str, body: SpreadIn) -> Job:
-    """Return the job that refits an embedding."""
-    recipe = stores.embeddings.fetch(id_).recipe
-    embedder = method_of(recipe.method)
-    plan = Plan(embedder, embedder.spec.from_dict(recipe.parameters))
-    dataset = stores.datasets.fetch(recipe.dataset)
-    n, d, p = dataset.n, dataset.d, plan.spec.n_components
-    require_resamplable(n, d, embedder, plan.spec, labels=recipe.labels is not None, share=body.share)
-    require_neighbors(body.n_neighbors, n)
-    require_storage(stores, file_bytes((n, p * p + p + 8), (PART, n, p)), f"The spread of {n:,} points")
-    fields = body.model_dump() | {"labels": classes_for_spread(stores, dataset, body.labels)}
-    fields |= {} if embedder.random else {"n_refits": 0}
-    spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), **fields, engine=recipe.engine)
-    priority = plan.priority(int(body.share * n))
-    parts = None if priority == "interactive" else shards_of(spec, "refits")
-    return analysis_job(stores, spec, posterior=None, priority=priority, parts=parts)
 
 
 def _embed(stores: Stores, body: EmbeddingIn) -> Job:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -17,9 +18,19 @@ from service.encoding.arrays import JSON, NPY, Dtype
 from service.encoding.result import NOTES_HEADER, SCALE_HEADER
 from service.middleware.requests import TENANT
 from service.schemas.problems import failures
-from service.schemas.resources import MAX_COUNTER, JobOut, NameFilter, NamingIn, Page, TagFilter
-from service.submission.fit_planning import SummaryQuery
+from service.schemas.resources import (
+    MAX_COUNTER,
+    First,
+    JobOut,
+    NameFilter,
+    NamingIn,
+    Page,
+    Seed,
+    SourceQuery,
+    TagFilter,
+)
 from service.submission.pagination import Cursor, Limit, page_response, position
+from worker.analyses.posterior_analyses import MAX_SUMMARIZED
 from worker.base.problems import ProblemError, refuse
 from worker.observability.logging import redact_keys
 from worker.stores import Stores
@@ -151,6 +162,25 @@ ScaleQuery = Annotated[
     Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"],
     Query(description="Factor on the covariance; auto: the scale that half-sampling suggests."),
 ]
+
+
+@dataclass(frozen=True)
+class SummaryQuery:
+    """Query of a summary: its draws."""
+
+    n_draws: Annotated[
+        int, Query(ge=2, le=MAX_SUMMARIZED, description="Draws; a hundred or more rank points by their spread.")
+    ] = 100
+    first: First = 0
+    seed: Seed = 0
+    scale: Annotated[
+        Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"] | None,
+        Query(
+            description="Factor on the covariance of the draws. auto: the scale at which draws spread as halves of the "
+            "data do, the default where halves can measure the posterior; for others it is 1."
+        ),
+    ] = None
+    source: SourceQuery = "posterior"
 
 
 Summary = Annotated[SummaryQuery, Depends()]

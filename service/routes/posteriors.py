@@ -1,13 +1,12 @@
-"""`/v1/posteriors`: fit, estimate, list, read, export, name, delete."""
+"""`/v1/posteriors`: fit, list, read, export, name, delete."""
 
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
-from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.given import checked_neighbors, stored_indices
 from glle_engine.posterior.npz import saved_arrays
@@ -18,25 +17,17 @@ from service.routes.params import ACCEPTED, Id, TenantStores, Wait
 from service.schemas.derived import ArrayOut
 from service.schemas.problems import failures
 from service.schemas.resources import PosteriorIn, PosteriorOut, PosteriorPage
-from service.schemas.results import PosteriorEstimateOut
-from service.submission.fit_planning import (
-    estimate_job,
-    estimate_spec,
-    posterior_estimate,
-    require_possible_fit,
-    require_storable,
-)
 from service.submission.jobs import (
     UnfinishedJobError,
     delete_posterior_of,
     finish,
-    load_or_compute,
     submit_job,
     wait_until_ended,
 )
 from service.submission.validation import (
     require_not_all_equal,
     require_posterior,
+    require_storable,
     require_within,
 )
 from worker.base.problems import refuse
@@ -90,35 +81,6 @@ async def fit(body: PosteriorIn, stores: TenantStores, wait: params.Wait = 0.0) 
         return _posterior_response(result, 200)
     job = await finish(stores, result, wait)
     return _posterior_response(await run_in_threadpool(stores.posteriors.fetch, job.subject), 201)
-
-
-@router.post(
-    "/estimate",
-    summary="Estimate the cost of a posterior",
-    response_model=PosteriorEstimateOut,
-    responses={
-        **ACCEPTED,
-        **failures(**params.ON_DATASET, _422="Parameters, k >= n, all points equal."),
-    },
-)
-async def estimate_fit(body: PosteriorIn, stores: TenantStores, wait: Wait = params.ANSWER_SECONDS) -> Response:
-    """Estimate the seconds and bytes of a fit and of its draws, and whether the limits allow them.
-
-    A worker analyses the graph of a few thousand points, or of subsamples, in about a second. The estimate is kept,
-    and equal requests share one job. Seconds refer to one core of a typical machine. `problem` has the reason why
-    the limits do not allow the fit, with the remedies: fewer points, fewer neighbors, PCA first.
-    """
-    if body.neighbors is not None:
-        raise InvalidParameterError(
-            "An estimate searches the neighbors of a sample, and takes no given ones.",
-            remedy="Give n_neighbors, their number, in place of neighbors: but for the search the cost is similar.",
-        )
-    dataset, spec = await run_in_threadpool(_check, stores, body)
-    analysis = estimate_spec(dataset, spec)
-    submit = partial(estimate_job, stores, dataset, analysis)
-    entry = await load_or_compute(stores, analysis, dataset.id, submit, wait)
-    answer = await run_in_threadpool(posterior_estimate, stores, dataset, entry)
-    return Response(answer.model_dump_json(), 200, media_type="application/json")
 
 
 params.add_list(router, "posteriors", "List posteriors", "posteriors", PosteriorPage)
@@ -235,7 +197,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Jo
     if (record := stores.posteriors.get(id_)) is not None:
         return record
     stores.posteriors.require_room()
-    require_possible_fit(stores, dataset, spec)
+    require_storable(stores, dataset.n, spec)
     require_not_all_equal(stores, dataset)
     return _fit(stores, id_, dataset.id, parameters, priority)
 

@@ -1,9 +1,10 @@
 """Info, health, metrics and the documentation page."""
 
+import json
 import platform
 from contextlib import suppress
-from dataclasses import asdict
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
 
 import fastapi
 import numpy as np
@@ -15,8 +16,10 @@ from starlette.concurrency import run_in_threadpool
 
 import glle_engine
 from glle_engine import NUMBERS, FitSpec, manifolds
+from service.encoding.static import StaticBody
 from service.routes.params import TenantStores
 from service.schemas import openapi
+from service.schemas.addresses import prefix
 from service.schemas.problems import failures
 from service.schemas.resources import (
     CheckOut,
@@ -27,7 +30,6 @@ from service.schemas.resources import (
     ReadyOut,
     UsageOut,
 )
-from service.submission.fit_planning import COST_MARGIN
 from service.submission.validation import MAX_COMPONENTS, MAX_DRAWS, MAX_NEIGHBORS
 from service.submission.waiting import MAX_WAIT_SECONDS
 from service.uploads.limits import INFLATION, MAX_FEATURES
@@ -41,6 +43,11 @@ from worker.stores import Stores
 
 router = APIRouter(tags=["service"])
 
+_PAGE_HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": openapi.POLICY,
+    "Referrer-Policy": "no-referrer",
+}
 _LIMITS = (
     "max_body", "max_points", "cache_bytes", "job_timeout", "job_ttl", "method_bytes")  # fmt: skip
 
@@ -67,7 +74,6 @@ async def info(stores: TenantStores) -> InfoOut:
             "max_draws": MAX_DRAWS,
             "max_jobs": MAX_JOBS,
             "max_wait": MAX_WAIT_SECONDS,
-            "cost_margin": COST_MARGIN,
             **{f"quota_{name}": limit for name, limit in asdict(stores.quotas.default).items() if limit is not None},
         },
         manifolds=list(manifolds.NAMES),
@@ -162,8 +168,35 @@ async def metrics(request: Request) -> Response:
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
+@dataclass(frozen=True)
+class Documents:
+    """The contract and its page as bytes, because making them for each request would take 20 ms of the event loop."""
+
+    contract: StaticBody
+    page: StaticBody
+
+    @classmethod
+    def of(cls, contract: dict[str, Any], prefix: str) -> Self:
+        """Return the documents of a service whose addresses are below a prefix, such as ``/glle``; it may be empty."""
+        servers = {"servers": [{"url": prefix}]} if prefix else {}
+        return cls(
+            StaticBody.of(json.dumps(contract | servers).encode(), {"Content-Type": "application/json"}),
+            StaticBody.of(openapi.page(contract).encode(), _PAGE_HEADERS),
+        )
+
+
+async def _documents(request: Request) -> Documents:
+    documents: Documents = await run_in_threadpool(request.app.state.documents, prefix())
+    return documents
+
+
 @router.get("/docs", summary="This documentation", response_class=HTMLResponse, responses=failures())
-async def documentation(request: Request) -> HTMLResponse:
+async def documentation(request: Request) -> Response:
     """Return a page with every route and model that loads nothing from other hosts."""
-    headers = {"Content-Security-Policy": openapi.POLICY, "Referrer-Policy": "no-referrer"}
-    return HTMLResponse(openapi.page(request.app.openapi()), headers=headers)
+    return (await _documents(request)).page.response(request)
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def contract(request: Request) -> Response:
+    """Return the contract of the API."""
+    return (await _documents(request)).contract.response(request)

@@ -10,14 +10,10 @@ from glle_engine.base.results import Note
 from glle_engine.base.spec import Metric, Source, Standardize
 from glle_engine.methods.registry import canonical
 from glle_engine.metrics.registry import Score
-from glle_engine.reliability.alignment import MIN_EMBEDDINGS
-from glle_engine.reliability.calibration import DRAWS
-from glle_engine.reliability.calibration import HALF_SAMPLES as CALIBRATION_HALVES
-from glle_engine.reliability.refits import HALF_SAMPLES, REFITS
+from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES
 from service.schemas.derived import fields_of
 from service.schemas.resources import (
     LINKS,
-    MAX_COUNTER,
     CommandIn,
     DatasetCommandIn,
     First,
@@ -32,7 +28,6 @@ from worker.records.cache_entry import Entry
 _LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"  # names npz members and columns
 
 MAX_METHODS = 32
-MAX_REFITS = 400
 
 Parameters = Annotated[
     dict[str, Any],
@@ -107,13 +102,6 @@ class ComparisonIn(ScoredIn):
         default=None,
         description="Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth.",
     )
-    n_resamples: int | None = Field(
-        default=None,
-        ge=MIN_EMBEDDINGS,
-        le=MAX_REFITS,
-        description="Refit each method to this number of random halves of the data, forty for a start, and return how "
-        "much of its picture remains, as POST /v1/embeddings/{id}/spread does. By default none.",
-    )
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -136,37 +124,6 @@ class ComparisonIn(ScoredIn):
             taken.add(name)
             labels.append(name)
         return labels
-
-
-class SpreadIn(CommandIn):
-    """Refits that show how far an embedding moves."""
-
-    n_resamples: int = Field(
-        default=HALF_SAMPLES,
-        ge=MIN_EMBEDDINGS,
-        le=MAX_REFITS,
-        description="Random halves of the data to which the method is refitted; forty or more rank points.",
-    )
-    n_refits: int = Field(
-        default=REFITS,
-        ge=0,
-        le=MAX_REFITS,
-        description="Refits of all points with other seeds, of a method that has a seed.",
-    )
-    seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="Of the choice of the halves.")
-    share: float = Field(
-        default=0.5,
-        ge=0.5,
-        le=0.632,
-        description="Share of the points in each sample: 0.5, or 0.632 where half of the points are too few. The "
-        "movement is corrected for it.",
-    )
-    labels: str | None = Field(
-        default=None,
-        description="Id of a data set with the class of each point: its labels, else its only column. By default the "
-        "labels of the embedding's data set, or clusters of the embedding if there are none.",
-    )
-    n_neighbors: int = Field(default=10, ge=1, description="Neighbors in the embedding that may stay neighbors.")
 
 
 @fields_of(Note)
@@ -245,7 +202,7 @@ class ScoreList(BaseModel):
 def embedding_links(id_: str, dataset: str) -> dict[str, str]:
     """Return the links of an embedding."""
     url = f"/v1/embeddings/{id_}"
-    below = {part: f"{url}/{part}" for part in ("coordinates", "arrays", "spread")}
+    below = {part: f"{url}/{part}" for part in ("coordinates", "arrays")}
     return {"self": url, **below, "dataset": f"/v1/datasets/{dataset}"}
 
 
@@ -303,7 +260,7 @@ class ReconstructionsIn(SampleIn):
 class CalibrationIn(CommandIn):
     """Effort of the calibration of the scale."""
 
-    n_resamples: int = Field(default=CALIBRATION_HALVES, ge=4, le=1000, description="Random halves of the data.")
+    n_resamples: int = Field(default=HALF_SAMPLES, ge=4, le=1000, description="Random halves of the data.")
     n_draws: int = Field(default=DRAWS, ge=4, le=1000, description="Draws at each trial scale.")
     seed: Seed = 0
 

@@ -25,7 +25,6 @@ _NAMING = {"name": "roll", "tags": ["demo"]}
 EXAMPLES: dict[str, dict[str, Any]] = {
     "synthetic": {"name": "swiss_roll", "n": 500, "seed": 0},
     "fit": {"dataset": _DATASET, "n_neighbors": 10, "n_components": 2},
-    "estimate_fit": {"dataset": _DATASET, "n_neighbors": 10, "n_components": 2},
     "draw_many": {"n_draws": 8, "seed": 0, "scales": [0.5, 1.0]},
     "transform": {"data": [[0.1, 2.0, 0.3], [0.2, 1.0, 0.4]], "n_draws": 8},
     "reconstructions": {"n_draws": 4, "seed": 0},
@@ -33,7 +32,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "audit": {"dataset": _DATASET, "method": "pca"},
     "embed": {"dataset": _DATASET, "method": "pca", "parameters": {"n_components": 2}},
     "transform_embedding": {"data": [[0.1, 2.0, 0.3], [0.2, 1.0, 0.4]]},
-    "spread": {"n_resamples": 40, "n_refits": 8},
     "compare": {"dataset": _DATASET, "methods": [{"method": "pca"}, {"method": "lle"}]},
     "rename_dataset": _NAMING,
     "rename_posterior": _NAMING,
@@ -65,7 +63,6 @@ _OF_EMBEDDING: Links = {
     "read_coordinates": ("get_coordinates", {}),
     "read_embedding_arrays": ("get_embedding_arrays", {}),
     "place_points": ("transform_embedding", {}),
-    "measure_spread": ("spread", {}),
 }
 _OF_JOB: Links = {
     "follow": ("get_job", {}),
@@ -232,7 +229,7 @@ def page(openapi: dict[str, Any]) -> str:
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(info['title'])}</title>"
         f"<style>{_STYLE}</style><h1>{escape(info['title'])} {escape(info['version'])}</h1>"
-        f"<p>{escape(info['description'])}</p><p>Machine-readable: <a href=/openapi.json>/openapi.json</a></p>"
+        f"<p>{escape(info['description'])}</p><p>Machine-readable: <a href=openapi.json>/openapi.json</a></p>"
         + "".join(sections)
         + f"<h2>models</h2>{models}</html>"
     )

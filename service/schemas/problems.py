@@ -14,6 +14,7 @@ import redis
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
@@ -25,7 +26,7 @@ from worker.connections.failures import redis_problem
 from worker.observability.logging import redact_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 MEDIA_TYPE = "application/problem+json"
 CLIENT_GONE = 499  # appears in logs and metrics only, as in nginx
@@ -35,7 +36,6 @@ log = logging.getLogger(__name__)
 # Errors raised by Starlette: status -> (code, remedy).
 _PLAIN = {
     400: ("malformed-request", "Send a complete, well-formed request."),
-    404: ("no-such-route", "See /docs for the routes."),
     405: ("method-not-allowed", "See /docs for the methods of this route, or the Allow header."),
     408: ("request-timeout", "Send it over a faster line, compressed, or in smaller parts."),
     413: ("body-too-large", "Send a smaller body; upload data to POST /v1/datasets, and name them by their id."),
@@ -116,8 +116,12 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
-        detail = f"{request.method} {request.url.path}: {error.detail}."
-        headers = error.headers if error.status_code != http.HTTPStatus.METHOD_NOT_ALLOWED else _allow(request)
+        if error.status_code == http.HTTPStatus.NOT_FOUND:
+            return problem_response(_no_route(request, await run_in_threadpool(request.app.openapi)))
+        detail = f"{request.method} {request.scope['path']}: {error.detail}."
+        headers = error.headers
+        if error.status_code == http.HTTPStatus.METHOD_NOT_ALLOWED:
+            headers = _allow(request, await run_in_threadpool(request.app.openapi))
         return problem_response(plain_problem(error.status_code, detail), headers)
 
     @app.exception_handler(OSError)
@@ -128,13 +132,40 @@ def install(app: FastAPI) -> None:
         return problem_response(Problem(code="storage-full", status=507, detail=detail, remedy=DISK_REMEDY))
 
 
-def _allow(request: Request) -> dict[str, str]:
+def _allow(request: Request, contract: dict[str, Any]) -> dict[str, str]:
     """Return the Allow header of a path: the methods of its most literal template, with HEAD wherever there is GET."""
-    paths, path = request.app.openapi()["paths"], request.url.path
-    templates = [each for each in paths if compile_path(each)[0].fullmatch(path)]
-    template = max(templates, key=lambda each: len(_PARAMETER.sub("", each)), default="")
-    allowed = {method.upper() for method in paths.get(template, ())}
+    paths = contract["paths"]
+    allowed = {method.upper() for method in paths.get(_template(paths, request.scope["path"]), ())}
     return {"Allow": ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))}
+
+
+def _template(paths: Iterable[str], path: str) -> str:
+    """Return the most literal template that a path matches, or an empty text."""
+    templates = [each for each in paths if compile_path(each)[0].fullmatch(path)]
+    return max(templates, key=lambda each: len(_PARAMETER.sub("", each)), default="")
+
+
+def _no_route(request: Request, contract: dict[str, Any]) -> Problem:
+    """Return the problem of an address that is none; it names the address that was perhaps meant.
+
+    There is no redirect to it: the redirect would have the scheme and the host that the client has sent, which are not
+    always the ones of the service behind a proxy.
+    """
+    paths, path = contract["paths"], request.scope["path"]
+    parts = [part for part in path.split("/") if part]
+    plain = "/" + "/".join(parts)
+    resource, *below = [part for part in parts if part.lower() != "v1"] or [""]
+    versioned = ("/".join(["/v1", name, *below]) for name in (resource, resource.lower(), f"{resource.lower()}s"))
+    near = next((each for each in (plain, *versioned) if each != path and _template(paths, each)), "")
+    if not near:
+        literal = [each for each in paths if "{" not in each]
+        near = next(iter(get_close_matches(plain, literal, 1, 0.8)), "")
+    hint = f"Use {near}. " if near else ""
+    details = {"suggestion": near} if near else {}
+    detail = f"{request.method} {path}: there is no such address."
+    return Problem(
+        code="no-such-route", status=404, detail=detail, remedy=f"{hint}See /docs for all addresses.", details=details
+    )
 
 
 def internal_error(error: Exception) -> Response:

@@ -20,6 +20,7 @@ from worker.storage.datasets import Dataset, Table
 from worker.storage.posteriors import PosteriorRecord
 
 PREVIEW_ROWS = 5
+PREVIEW_BYTES, PREVIEW_ROW_BYTES = 2**22, 64  # most bytes of the points of a preview; bytes of a list
 MAX_COUNTER = 2**64 - 1  # seeds and indices key a counter-based generator
 
 Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is LLE.")]
@@ -204,7 +205,10 @@ class DatasetPreviewOut(BaseModel):
 
     @classmethod
     def from_table(cls, table: Table, id_: str, count: int) -> Self:
-        """Return the preview of a table, with its first points."""
+        """Return the preview of a table, with its first points: at most `count`, and at most `PREVIEW_BYTES`."""
+        arrays = [table.values, *table.extras.values()]
+        row_bytes = PREVIEW_ROW_BYTES + sum(array[:1].nbytes for array in arrays)
+        count = min(count, max(1, PREVIEW_BYTES // row_bytes))
         rows = np.asarray(table.values[:count], np.float64).tolist()
         extras = {"labels": table.labels, "colors": table.colors, "ids": table.ids}
         return cls(
@@ -311,7 +315,7 @@ class JobOut(BaseModel):
             links["dataset"] = f"/v1/datasets/{job.dataset}"
         if job.kind == "embedding":
             links["embedding"] = f"/v1/embeddings/{EmbeddingSpec.from_dict(job.spec).recipe.id}"
-        if job.kind in {"placement", "spread", "audit"} and job.spec["embedding"]:
+        if job.kind in {"placement", "audit"} and job.spec["embedding"]:
             links["embedding"] = f"/v1/embeddings/{job.spec['embedding']}"
         if job.status == "succeeded":
             links["result"] = f"{url}/result"

@@ -7,11 +7,8 @@ from pydantic import BaseModel, Field, RootModel
 from glle_engine.audit.answers import Answer
 from glle_engine.audit.result import Audit, Groups
 from glle_engine.base.spec import Align, Metric, Source, Standardize
-from glle_engine.posterior.cost.estimate import Cost
 from glle_engine.reliability.alignment import Regions
 from glle_engine.reliability.calibration import Calibration
-from glle_engine.reliability.movement import Movement, MovementFigures
-from glle_engine.reliability.statements import Reliability, SpreadReliability
 from service.schemas.analyses import EmbeddingOut, NoteOut
 from service.schemas.derived import (
     CubeOut,
@@ -105,16 +102,11 @@ class SummaryArraysOut(BaseModel):
     """Arrays of a summary."""
 
     consensus: MatrixOut = Field(description="(n, p), the mean place, after generalised Procrustes alignment.")
-    covariance: CubeOut = Field(description="(n, p, p) of the position of each point: the ensemble's, or over draws.")
+    covariance: CubeOut = Field(description="(n, p, p) of the position of each point over the draws.")
     spread: VectorOut = Field(description="(n,), the root of the trace of the covariance.")
     stability: VectorOut = Field(description="(n,), the share of neighbors that stay neighbors.")
     local_trust: VectorOut = Field(description="(n,), trustworthiness in the reference embedding.")
-    draw_spread: VectorOut | None = absent("(n,), of the calibrated draws; this and all below of an ensemble only.")
-    half_sample_spread: VectorOut | None = absent("(n,), of random halves of the data.")
-    random_k_spread: VectorOut | None = absent("(n,), of random halves with random n_neighbors.")
-    larger_sample_spread: VectorOut | None = absent("(n,), of random samples of 63.2 % of the data.")
-    center: MatrixOut | None = absent("(n, p), of the regions: the reference embedding.")
-    half_axes: CubeOut | None = absent("(n, p, p), half-axes of the regions of radius 1 in rows, longest first.")
+    half_sample_spread: VectorOut | None = absent("(n,), of random halves of the data, with a calibrated scale.")
 
 
 @fields_of(Calibration)
@@ -129,23 +121,13 @@ class RegionsOut(BaseModel):
     """Regions around the points: their half-axes are a radius times the half-axes of radius 1."""
 
 
-@fields_of(SpreadReliability)
-class ReliabilityOut(BaseModel):
-    """Whether points can be ranked by their spread."""
-
-    ceiling: float = Field(description="Root of the reliability.")
-
-
 class SummaryOut(SampleOut):
-    """Spread of points over draws and resamples, or over draws alone."""
+    """Spread of points over draws."""
 
     n_draws: int = Field(description="Number of draws.")
     calibrated: bool = Field(description="Whether the scale is the calibrated one.")
-    n_resamples: int | None = absent("Number of each of three kinds; this and the three below of an ensemble only.")
-    regions: RegionsOut | None = absent("Around the centers, calibrated on held-out resamples.")
-    reliability: ReliabilityOut | None = absent("Read it before regions and ranks.")
     quantiles: QuantilesOut
-    notes: list[NoteOut] = Field(description="A low reliability first; then findings of the fit and of the draws.")
+    notes: list[NoteOut] = Field(description="Findings of the fit, of the calibration and of the draws.")
     calibration: CalibrationFactsOut | None = absent("Of the scale of the draws.")
     spectrum: SpectrumOut
     arrays: SummaryArraysOut
@@ -211,63 +193,6 @@ class CalibrationOut(CalibrationFactsOut):
     arrays: CalibrationArraysOut
 
 
-@fields_of(Cost)
-class CostOut(BaseModel):
-    """Expected cost on one core."""
-
-
-class PosteriorEstimateOut(BaseModel):
-    """Expected cost of a posterior and of its draws, and whether the limits allow it."""
-
-    dataset: str = Field(description="Id of its data set.")
-    spec: dict[str, Any] = Field(description="Every parameter with its value.")
-    n: int = Field(description="Points.")
-    n_features: int = Field(description="Features that vary.")
-    intrinsic_dimension: float = Field(
-        description="Maximum-likelihood estimate from neighbor distances. The cost of factors grows with it."
-    )
-    fit: CostOut = Field(description="The fit.")
-    stages: dict[str, float] = Field(description="Seconds of the fit by stage.")
-    draw: CostOut = Field(description="One of many draws, and the memory of the process that draws.")
-    single_draw_seconds: float = Field(description="A draw alone, whose lanes have no other draws.")
-    posterior_bytes: float = Field(description="The posterior's arrays in the cache.")
-    factor_entries: float = Field(description="Stored entries of L and U of one draw.")
-    factor_flops: float = Field(description="Floating-point operations of one factorization.")
-    analysed_points: list[int] = Field(
-        description="Sizes of the analysed graphs: all points, or subsamples, from which the cost is extrapolated."
-    )
-    allowed_seconds: float = Field(description="Limit on the expected time: half of GLLE_JOB_TIMEOUT.")
-    allowed_bytes: int = Field(description="Limit on the expected memory, GLLE_METHOD_BYTES.")
-    most_points: int | None = Field(
-        description="Largest number of such points within the limits, at most n; null if there is none."
-    )
-    problem: ProblemOut | None = Field(
-        description="Reason why the limits do not allow it, with remedies; null if they do. POST /v1/posteriors "
-        "refuses only a fit that cannot finish even on a machine of twice the speed."
-    )
-
-
-@fields_of(
-    PosteriorEstimateOut,
-    "n",
-    "n_features",
-    "spec",
-    "fit",
-    "stages",
-    "draw",
-    "single_draw_seconds",
-    "posterior_bytes",
-    "factor_entries",
-    "factor_flops",
-    "intrinsic_dimension",
-)
-class EstimatedOut(BaseModel):
-    """Expected cost of a fit, without the limits: POST /v1/posteriors/estimate adds them."""
-
-    search: list[float]
-    factorization: dict[str, Any]
-
-
 class EmbeddingArraysOut(BaseModel):
     """Arrays of an embedding."""
 
@@ -292,39 +217,6 @@ class PlacedOut(BaseModel):
     arrays: EmbeddingArraysOut
 
 
-@fields_of(MovementFigures)
-class SpreadFiguresOut(BaseModel):
-    """Figures of the movement of an embedding."""
-
-
-@arrays_of(Movement)
-class SpreadArraysOut(BaseModel):
-    """Arrays of the movement of an embedding, a row for each point."""
-
-    margin: VectorOut | None = absent("Distance to the nearest point of another class, if there are several.")
-
-
-@fields_of(Reliability)
-class MovementReliabilityOut(BaseModel):
-    """Whether half-samples rank points alike by their movement."""
-
-    ceiling: float = Field(description="Root of the reliability.")
-
-
-@fields_of(Movement)
-class SpreadOut(BaseModel):
-    """Movement of an embedding over refits of its method."""
-
-    dataset: str = Field(description="Id of the data set of the embedding.")
-    embedding: str = Field(description="Id of the embedding.")
-    method: str
-    engine: str = Field(description="Version of the engine's numbers.")
-    seed: Index = Field(description="Of the choice of the halves.")
-    labels: str | None = Field(description="Data set with the classes; null for clusters of the embedding.")
-    n_neighbors: int = Field(description="Neighbors that may be kept.")
-    arrays: SpreadArraysOut
-
-
 @fields_of(Answer, "share", "error")
 class AnswerOut(BaseModel):
     """Share of a map that another sample would show."""
@@ -342,6 +234,7 @@ class IslandsOut(BaseModel):
     error: float | None = Field(description="Standard error of the share over pairs of halves.")
     names: list[str] = Field(description="A, B, and so on.")
     sizes: list[int] = Field(description="Points of each island.")
+    outside: int = Field(description="Points in no island, in clumps too small to judge: -1 in the array `island`.")
     in_data: list[bool] = Field(description="Whether its points are isolated in the data, too.")
     in_samples: list[float] | None = Field(description="Share of halves in which it is isolated; null alone.")
     stays: list[bool] = Field(description="Whether to trust it: isolated in seven of eight halves, and in the data.")
@@ -369,7 +262,7 @@ class AuditArraysOut(BaseModel):
     """Arrays of an audit, a row for each point. npz also has the sparse matrix of neighbors."""
 
     embedding: MatrixOut = Field(description="(n, p), the audited coordinates.")
-    island: VectorOut = Field(description="(n,), index of the island of each point.")
+    island: VectorOut = Field(description="(n,), index of each point's island; -1: a clump too small to judge.")
     neighborhood: VectorOut | None = absent("(n,), share of its neighbors that remain, beyond chance in its island.")
     stretch: VectorOut = Field(description="(n,), distance in the map to its neighbors in other samples; 1 is usual.")
     squeeze: VectorOut = Field(description="(n,), distance in other samples to its neighbors in the map; 1 is usual.")
@@ -425,10 +318,6 @@ class ComparedOut(BaseModel):
     eigenvalues: Row | None
     figures: dict[str, Any] | None
     scores: dict[str, float] | None
-    spread: SpreadFiguresOut | None = Field(
-        default=None,
-        description="With n_resamples: how much of its picture remains over halves; null if it could not be refitted.",
-    )
     problem: ProblemOut | None = Field(description="Why the method has no embedding; null if it has one.")
     notes: list[NoteOut]
     links: dict[str, str] = Field(description=LINKS)
@@ -444,10 +333,6 @@ class ComparisonOut(BaseModel):
     engine: str
     align: Literal["first", "truth"] | None
     aligned_to: str | None = Field(description="Label of the row, or truth.")
-    n_resamples: int | None = absent("Half-samples of each method, if any.")
-    spread_labels: str | None = Field(
-        default=None, description="With n_resamples: data set of the classes; null for the clusters of each embedding."
-    )
     rows: list[ComparedOut]
     arrays: dict[str, MatrixOut] | None = absent("With align: the embeddings by label.")
 
@@ -461,10 +346,8 @@ class JobResultOut(
         | ReconstructionsOut
         | WeightsOut
         | CalibrationOut
-        | EstimatedOut
         | CoordinatesOut
         | PlacedOut
-        | SpreadOut
         | AuditOut
         | ComparisonOut
     ]

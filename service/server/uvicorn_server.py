@@ -18,6 +18,7 @@ import redis
 import uvicorn
 from starlette.concurrency import run_in_threadpool
 
+from service.server.http_protocol import HttpProtocol
 from service.server.listening import ACCEPTED, STOP_SECONDS
 from worker.base.problems import ProblemError, refuse
 from worker.observability.live_workers import prolong
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from worker.base.settings import Settings
+    from worker.storage.mark import RecordsMark
     from worker.stores import Stores
 
-HEAD_BYTES = 64 * 2**10  # largest request line and headers of a request
 KEEP_ALIVE_SECONDS = 75  # longer than in most clients and proxies, so that these close idle connections first
 LAST_TURNS = 16  # turns of the event loop before the close; they accept connections that the kernel would reset
 SETTLE_SECONDS = 0.5  # time for connections that were accepted just before the shutdown
@@ -90,8 +91,7 @@ class ApiServer(uvicorn.Server):
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 server_header=False,
                 proxy_headers=False,  # would trust any loopback client, unlike `service.middleware.access_policy`
-                http="h11",  # h11 refuses all but HTTP/1.1 and 1.0; httptools has no limit on the head
-                h11_max_incomplete_event_size=HEAD_BYTES,
+                http=HttpProtocol,
                 # No limit_concurrency: unlike `RequestLimits`, it counts idle connections, and also refuses probes.
                 ws="none",
             )
@@ -114,19 +114,13 @@ class ApiServer(uvicorn.Server):
             if self._publication is None or self._publication.done():
                 self._publication = asyncio.create_task(run_in_threadpool(self._publish_shares))
         if counter % (TICKS * RENEW_SECONDS) == 0 and (self._renewal is None or self._renewal.done()):
-            self._renewal = asyncio.create_task(run_in_threadpool(self._renew_mark))
+            self._renewal = asyncio.create_task(run_in_threadpool(renew_mark, self._app.state.stores.mark))
         return await super().on_tick(counter)
 
     def _publish_shares(self) -> None:
         stores = self._app.state.stores
         with suppress(redis.RedisError):  # the cache's server does not answer
             stores.shares.publish(stores.cache.client)
-
-    def _renew_mark(self) -> None:
-        try:
-            self._app.state.stores.mark.renew()
-        except (ProblemError, redis.RedisError) as error:
-            log.warning("The mark beside the files could not be renewed yet: %s", error)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down in the order that the docstring of the module describes."""
@@ -148,3 +142,11 @@ class ApiServer(uvicorn.Server):
             await self.on_tick(ticks)  # updates uvicorn's default headers
             ticks += 1
             await asyncio.sleep(TICK_SECONDS)
+
+
+def renew_mark(mark: RecordsMark, *, is_last: bool = False) -> None:
+    """Renew the mark beside the files; if a server does not answer, log a warning."""
+    try:
+        mark.renew(is_last=is_last)
+    except (ProblemError, redis.RedisError) as error:
+        log.warning("The mark beside the files could not be renewed yet: %s", error)

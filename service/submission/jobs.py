@@ -14,7 +14,6 @@ from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.registry import recipes_of
-from worker.analyses.resamples import SpreadSpec
 from worker.base.problems import ProblemError, refuse
 from worker.jobs.store import Job, Status
 from worker.records import sharding
@@ -139,9 +138,8 @@ def analysis_job(
     long analysis, which all live workers make.
     """
     subject = posterior or spec.to_dict()["dataset"]
-    if not isinstance(spec, SpreadSpec):  # a spread refits an embedding, which has a record
-        for recipe in recipes_of(spec):
-            stores.embeddings.request(recipe, spec.key(subject))
+    for recipe in recipes_of(spec):
+        stores.embeddings.request(recipe, spec.key(subject))
     return submit_job(
         stores,
         priority,

@@ -11,8 +11,6 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.methods import method
 from glle_engine.metrics.registry import SCORES
-from glle_engine.posterior.cost.estimate import largest
-from glle_engine.reliability.movement import MAX_CLASSES
 from glle_engine.tables.roles import option
 from service.schemas.resources import MAX_COUNTER
 from service.submission.validation import require_storage
@@ -23,7 +21,7 @@ from worker.base.problems import refuse
 from worker.records.cache_entry import file_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from glle_engine.methods import Method, MethodSpec
     from service.schemas.analyses import ScoredIn
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
 
 NEIGHBORS = 10
 MEMORY_MARGIN = 3  # expected memory of an embedding, relative to the arrays that it must hold
+MAX_CLASSES = 100  # groups that an audit compares
 QUICK_SHARE = 1 / 10  # up to this share of its most points a score takes about a second, and is a default
 
 
@@ -140,8 +139,8 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
     )
 
 
-def classes_for_spread(stores: Stores, dataset: Dataset, labels: str | None) -> str | None:
-    """Return the data set that has the classes for a spread: the given one, or the data set itself, or None.
+def classes_for_audit(stores: Stores, dataset: Dataset, labels: str | None) -> str | None:
+    """Return the data set that has the groups for an audit: the given one, or the data set itself, or None.
 
     Raises
     ------
@@ -167,6 +166,18 @@ def classes_for_spread(stores: Stores, dataset: Dataset, labels: str | None) -> 
         remedy="Use labels of fewer classes, or leave labels out.",
         details={"classes": count, "most": MAX_CLASSES},
     )
+
+
+def largest(least: int, most: int, is_affordable: Callable[[int], bool]) -> int | None:
+    """Return the largest affordable size from `least` to `most`, or None if none is; the cost must grow with size."""
+    if is_affordable(most):
+        return most
+    if not is_affordable(least):
+        return None
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if is_affordable(middle) else (least, middle)
+    return least
 
 
 def _require_score(name: str, inputs: set[str], n: int) -> None:

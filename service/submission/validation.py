@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from worker.storage.datasets import all_points_equal
 from worker.storage.posteriors import neighbors_of, spec_of
 
 if TYPE_CHECKING:
-    from glle_engine.base.spec import Source
+    from glle_engine.base.spec import FitSpec, Source
     from service.schemas.analyses import PointsIn
     from worker.jobs.store import Job
     from worker.records.dataset import Array
@@ -160,6 +161,16 @@ def require_storage(stores: Stores, nbytes: int, what: str) -> None:
     if stores.files.bucket.is_local and nbytes > (free := free_bytes(Path(stores.settings.data_dir))):
         detail = f"{what} would need {nbytes:,} bytes; {free:,} are free on the disk of the data folder."
         raise refuse("storage-full", 507, detail, DISK_REMEDY, free=free, needed=nbytes)
+
+
+def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
+    """Raise ``quota-exceeded`` or ``storage-full`` if there is no room even for the covariance factors (n, k, k)."""
+    k = spec.n_neighbors
+    try:
+        require_storage(stores, 8 * n * k * k, f"The posterior of {n:,} points with n_neighbors={k}")
+    except ProblemError as error:
+        remedy = f"Fit fewer points, or use fewer neighbors; or: {error.problem.remedy}"
+        raise ProblemError(replace(error.problem, remedy=remedy)) from error
 
 
 def require_quick(spec: DrawsSpec, seconds: float) -> None:

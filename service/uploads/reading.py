@@ -12,18 +12,20 @@ import os
 import zlib
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from email.message import Message
 from email.parser import BytesHeaderParser
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import GlleError
+from glle_engine.tables.foreign import HEAD as FOREIGN_HEAD
+from glle_engine.tables.foreign import WORKBOOK, ForeignFile, foreign_file
 from glle_engine.tables.roles import ColumnRoles
+from service.encoding.media_types import MediaType
 from service.uploads.limits import Limits, check_inflated
-from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX, format_of
+from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX, XLSX, format_of
 from worker.base.disk import disk_reserve, free_bytes, require_room, temporary_file
 from worker.base.files import make_folder
 from worker.base.problems import Problem, ProblemError, refuse
@@ -32,6 +34,7 @@ from worker.records.shares import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
+    from email.message import Message
 
     from fastapi import Request
 
@@ -178,6 +181,8 @@ class Upload:
     limits: Limits
     folder: str
 
+    source: ClassVar[str] = "upload"
+
     @classmethod
     def from_headers(cls, content_type: str, encoding: str, options: dict[str, Any], settings: Settings) -> Self:
         """Return the upload that headers describe; raises ``unsupported-media-type`` before the body is read."""
@@ -195,6 +200,11 @@ class Upload:
     def cap(self) -> int:
         """The most bytes that the body may have."""
         return self.limits.body if self._is_packed else format_of(self.content_type).max_bytes(self.limits.body)
+
+    @property
+    def label(self) -> str:
+        """Media type of the body, for messages."""
+        return self.media.kind
 
     def is_safe(self, file: IO[bytes]) -> bool:
         """Return whether the API process may read the body, because it is small and simple."""
@@ -219,13 +229,14 @@ class Upload:
             if misplaced := [name for name in chosen if name == "sheet" or not found.is_text]:
                 name = misplaced[0]
                 wanted, sent = ("workbook", "a workbook") if name == "sheet" else ("text", "a table of text")
-                detail = f"?{name}= cannot be used: {self._kind} is no {wanted}."
+                detail = f"?{name}= cannot be used: {self.media.kind} is no {wanted}."
                 raise refuse(f"{name}-not-here", 422, detail, f"Leave it out, or send {sent}.")
             check_size(os.fstat(file.fileno()).st_size, found.max_bytes(self.limits.body))
             try:
                 return found.read(file, out, self.limits, ColumnRoles.from_options(self.options))
-            except GlleError as error:
-                raise ProblemError(Problem.from_engine(error)) from None
+            except (GlleError, ProblemError) as error:
+                problem = error if isinstance(error, ProblemError) else ProblemError(Problem.from_engine(error))
+                raise _foreign_problem(file, problem, found.media) from None
         if not layers:
             detail = f"The body is packed more than {MAX_LAYERS} times."
             raise refuse("unsupported-media-type", 415, detail, "Send it compressed once, by gzip.")
@@ -252,7 +263,7 @@ class Upload:
                 return replace(self, encoding=", ".join(self._codings[:-1]))
             return replace(self, content_type=_media_of(head))
         body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        start, end, part, fields = _file_of(body, _boundary(self.content_type))
+        start, end, part, fields = _file_of(body, _boundary(self.media))
         pieces = (body[at : min(end, at + _PIECE)] for at in range(start, end, _PIECE))
         head = _write(pieces, out, self.limits.body)
         content_type, encoding = _packing_of(part)
@@ -261,9 +272,9 @@ class Upload:
         return replace(self, content_type=content_type or _media_of(head), encoding=encoding, options=options)
 
     @property
-    def _kind(self) -> str:
-        """Media type without its parameters."""
-        return self.content_type.partition(";")[0].strip().lower()
+    def media(self) -> MediaType:
+        """Media type of the body."""
+        return MediaType.parse(self.content_type)
 
     @property
     def _codings(self) -> list[str]:
@@ -276,12 +287,12 @@ class Upload:
         """Coding of the outermost layer, or an empty string."""
         if self._codings:
             return self._codings[-1]
-        return "gzip" if self._kind in _GZIP_TYPES else ""
+        return "gzip" if self.media.kind in _GZIP_TYPES else ""
 
     @property
     def _is_packed(self) -> bool:
         """Return whether a layer is left to unpack."""
-        return bool(self._coding) or self._kind == MULTIPART
+        return bool(self._coding) or self.media.kind == MULTIPART
 
     def _check(self) -> None:
         """Raise ``unsupported-media-type`` for an unknown coding or format, or one without its library."""
@@ -317,12 +328,10 @@ def _inflate(file: IO[bytes]) -> Iterator[bytes]:
         raise refuse("malformed-gzip", 422, detail, "Write it again with gzip, and send the whole file.") from None
 
 
-def _boundary(content_type: str) -> bytes:
+def _boundary(form: MediaType) -> bytes:
     """Return the boundary between the parts of a form."""
-    head = Message()
-    head["content-type"] = content_type
-    boundary = head.get_param("boundary")
-    if not isinstance(boundary, str) or not 0 < len(boundary) <= 70 or not boundary.isascii():
+    boundary = form.parameters.get("boundary", "")
+    if not 0 < len(boundary) <= 70 or not boundary.isascii():
         raise _malformed_form("its Content-Type has no boundary")
     return b"--" + boundary.encode()
 
@@ -356,9 +365,9 @@ def _packing_of(head: Message) -> tuple[str, str]:
     """Return Content-Type and Content-Encoding of a form's file; without a type, its bytes decide."""
     path = PurePath(_parameter(head, "filename").lower())
     encoding = "gzip" if path.suffix == ".gz" else ""
-    kind = head.get_content_type() if head["content-type"] else ""
-    if not encoding and kind not in _VAGUE:
-        return head["content-type"], ""
+    content_type = str(head["content-type"] or "")  # the parser returns no text if it has bytes above 127
+    if not encoding and MediaType.parse(content_type).kind not in _VAGUE:
+        return content_type, ""
     found = MEDIA_OF_SUFFIX.get((path.with_suffix("") if encoding else path).suffix, "")
     return (found, encoding) if found or not encoding else (f"application/{encoding}", "")
 
@@ -397,6 +406,22 @@ def _media_of(head: bytes) -> str:
         if head.startswith(magic):
             return kind
     return "application/json" if head.lstrip()[:1] in {b"[", b"{"} else "text/csv"
+
+
+def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, ...]) -> ProblemError:
+    """Return the problem of a body that could not be read; if it is a file of another program, the problem says so."""
+    if problem.problem.status != 422:  # such as a limit
+        return problem
+    head = os.pread(file.fileno(), FOREIGN_HEAD, 0)
+    kind = foreign_file(head, file)
+    if kind == WORKBOOK and XLSX in media:
+        return problem
+    if kind is None:
+        own = next((own for magic, own in MEDIA_OF_MAGIC.items() if head.startswith(magic)), None)
+        if own is None or own in media or media[0] == XLSX:
+            return problem
+        kind = ForeignFile(f"a file of the type {own}", "Send it with this Content-Type.")
+    return ProblemError(replace(problem.problem, detail=f"The body is {kind.noun}.", remedy=kind.remedy))
 
 
 def _malformed_form(reason: str) -> ProblemError:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET, REMEDY, has_arrow
+from service.encoding.media_types import MediaType
 from service.uploads.formats.csv_table import read_csv
 from service.uploads.formats.dialect import Declared
 from service.uploads.formats.json_table import read_json
@@ -105,7 +106,8 @@ def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({
         ``unsupported-media-type``, also for Arrow without pyarrow.
 
     """
-    kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    media = MediaType.parse(content_type)
+    kind = media.kind
     found = _BY_MEDIA.get(kind)
     if found is None:
         detail = (
@@ -126,8 +128,6 @@ def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({
         raise refuse("unsupported-media-type", 415, detail, remedy)
     if not found.is_text:
         return found
-    pairs = (parameter.partition("=") for parameter in parameters)
-    declared = Declared.from_parameters(
-        {**{name.strip(): value.strip().strip('"') for name, _, value in pairs}, **dialect}
-    )
+    parameters = {name: value.lower() for name, value in media.parameters.items()}
+    declared = Declared.from_parameters({**parameters, **dialect})
     return replace(found, read=partial(read_csv, declared=declared))

@@ -303,16 +303,6 @@ def test_truth_and_labels_are_vectors_columns_or_files(form: Any, tmp_path: Path
         )
 
 
-def test_an_estimate_is_fetched_after_its_job() -> None:
-    """202 with a job, the job's end, the same POST again."""
-    expected = {"fit": {"seconds": 3.0, "bytes": 1e8}, "problem": None}
-    service = Service(job("queued"), job("succeeded"), httpx.Response(200, json=expected))
-    assert dict(service.client().estimate_fit("ds_1", n_neighbors=7)) == expected
-    asked, _, again = service.requests
-    assert (asked.method, asked.url.path) == ("POST", "/v1/posteriors/estimate")
-    assert json.loads(asked.content) == json.loads(again.content) == {"dataset": "ds_1", "n_neighbors": 7}
-
-
 def test_lists_iterate_over_all_pages() -> None:
     """Pages are requested on demand, each with the filter."""
     items = [job("succeeded").json() | {"id": f"job_{i}"} for i in range(3)]

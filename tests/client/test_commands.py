@@ -20,15 +20,12 @@ import pytest
 
 from glle import Client, cli
 from glle.cli.connection import UNREAD, add_options, select_options
-from glle.cli.posteriors import duration, size
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
 from glle_engine import load, manifolds
 from glle_engine.methods import METHODS
-from glle_engine.posterior.cost import rates
 from service.cli import main
 from tests.service.routes.posteriors.conftest import finish, fit_posterior
 from tests.system.conftest import ROOT
-from worker.execution import tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,37 +90,6 @@ def test_jobs_are_listed_shown_and_cancelled(glle: Glle) -> None:
     code, out, err = glle("jobs", "wait", listed["id"])
     assert (code, out) == (1, "")
     assert "was cancelled" in err
-
-
-def test_estimates_are_printed(glle: Glle, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time and memory of a fit and of its draws; with a limit below them also the problem and its remedy."""
-    dataset = json.loads(glle("datasets", "synthetic", "s_curve", "-n", "60", "--json")[1])["id"]
-    code, _, err = glle("estimate", dataset, "-k", "7", "--timeout", "0")
-    assert (code, "had not ended after 0 s" in err) == (4, True)
-    (job,) = json.loads(glle("jobs", "list", "--kind", "estimate", "--json")[1])
-    tasks.analyse(job["id"])
-    expected = json.loads(glle("estimate", dataset, "-k", "7", "--json")[1])
-    assert expected["spec"]["n_neighbors"] == 7
-    code, out, err = glle("estimate", dataset, "-k", "7")
-    assert (code, err) == (0, "")
-    head, fit, draw = out.splitlines()
-    assert head.startswith("60 points of intrinsic dimension ")
-    assert fit.split()[0] == "fit"
-    assert fit.endswith(" MB")
-    assert "of many" in draw
-    monkeypatch.setattr(rates, "weights_seconds", lambda *_: 1e4)
-    lines = glle("estimate", dataset, "-k", "7")[1].splitlines()
-    assert lines[1].startswith("  fit     10,000 s")
-    assert "n_neighbors=7" in lines[3]
-    assert "GLLE_JOB_TIMEOUT" in lines[4]
-
-
-def test_estimates_have_two_digits() -> None:
-    """In milliseconds below a second, at least one; tenths of a second below ten."""
-    seconds = (0.0, 0.0456, 0.0994, 0.1, 0.456, 0.96, 1.0, 9.94, 10.0, 1234.0)
-    spoken = ["1 ms", "46 ms", "99 ms", "100 ms", "460 ms", "960 ms", "1.0 s", "9.9 s", "10 s", "1,200 s"]
-    assert [duration(each) for each in seconds] == spoken
-    assert [size(nbytes) for nbytes in (1.26e6, 12.6e6, 1.264e9)] == ["1 MB", "13 MB", "1,300 MB"]
 
 
 def test_errors_have_a_remedy(glle: Glle, client: httpx.Client) -> None:
@@ -320,7 +286,7 @@ def test_results_as_tables(client: httpx.Client, run: Callable[..., str], sheet:
         posterior = service.posterior(id_)
         draws, summary, placed = (
             posterior.draws(2, scales=[0.5, 1]),
-            posterior.summary(6, n_resamples=4),
+            posterior.summary(6),
             posterior.transform(X[:4]),
         )
         weights, near = posterior.weights(3, seed=1), posterior.arrays()["neighbors"]
@@ -334,13 +300,11 @@ def test_results_as_tables(client: httpx.Client, run: Callable[..., str], sheet:
     found = np.zeros((N, N))
     found[triples["row"], triples["column"]] = triples["value"]
     np.testing.assert_array_equal(np.take_along_axis(found, near, axis=1), weights)
-    out = run("summary", id_, "--n-draws", "6", "--n-resamples", "4", "-o", str(tmp_path / "s.parquet"))
+    out = run("summary", id_, "--n-draws", "6", "-o", str(tmp_path / "s.parquet"))
     table = pd.read_parquet(tmp_path / "s.parquet")
     np.testing.assert_array_equal(table["spread"], summary.spread)
-    np.testing.assert_array_equal(table["random_k_spread"], summary.random_k_spread)
+    np.testing.assert_array_equal(table["half_sample_spread"], summary.half_sample_spread)
     np.testing.assert_array_equal(table["covariance12"], summary.covariance[:, 0, 1])
-    word, reason = summary.reliability["level"], summary.reliability["reason"]
-    assert out.index(f"Reliability of the spread: {word}. {reason}") < out.index("The median point keeps")
     assert f"The median point keeps {100 * np.median(summary.stability):.0f} % of its neighbors" in out
     np.save(tmp_path / "new.npy", X[:4])
     run("transform", id_, str(tmp_path / "new.npy"), "-o", str(tmp_path / "P.NPY"))
@@ -374,7 +338,7 @@ def test_ids_are_the_first_column_of_every_table(
     drawn = table("draw", id_, "--n-draws", "2", "--scales", "0.5", "1")
     assert drawn["id"].tolist() == names * 4
     assert drawn["point"].tolist() == [*range(N)] * 4
-    assert table("summary", id_, "--n-draws", "4", "--n-resamples", "4")["id"].tolist() == names
+    assert table("summary", id_, "--n-draws", "4")["id"].tolist() == names
     assert table("transform", id_, str(new))["id"].tolist() == ["7", "12"]
     assert table("embed", str(sheet), "--method", "pca", "--scores", "none")["id"].tolist() == names
     code, out_, err = glle("embed", str(sheet), "--method", "pca", "--scores", "none")
@@ -402,31 +366,19 @@ def test_ids_are_the_first_column_of_every_table(
 
 
 def test_tables_and_lines_of_methods(glle: Glle, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
-    """A comparison has the problem of an impossible row; a spread and an audit say how far to rely on a map."""
-    data, moved, audited = (str(sheet), "--labels", "side"), tmp_path / "m.csv", tmp_path / "a.csv"
-    methods = ("--methods", "pca", "mds:n_components=300", "--scores", "continuity", "--n-resamples", "4")
+    """A comparison has the problem of an impossible row; an audit says how far to rely on a map."""
+    data, audited = (str(sheet), "--labels", "side"), tmp_path / "a.csv"
+    methods = ("--methods", "pca", "mds:n_components=300", "--scores", "continuity")
     head, pca, mds = run("compare", *data, *methods).splitlines()
-    assert head.split() == ["method", "continuity", "pairs_kept", "separated", "seconds", "notes"]
+    assert head.split() == ["method", "continuity", "seconds", "notes"]
     name, *numbers = pca.split()
-    assert (name, all(0 < float(number) < 1 for number in numbers), len(numbers)) == ("pca", True, 4)
+    assert (name, all(0 < float(number) < 1 for number in numbers), len(numbers)) == ("pca", True, 2)
     assert mds.split(maxsplit=1)[1].startswith("n_components=300 is more than the 3 dimensions")
     assert mds.endswith("of at most 3.")
     isomap = ("--method", "isomap", "--parameters", "n_neighbors=9", "--scores", "trustworthiness")
     _, out, err = glle("embed", *data, *isomap)
     assert re.fullmatch(rf"{N} points by isomap in \d+\.\d\d s\n  trustworthiness 0\.9\d+\n", err)
     id_ = out.strip()
-    lines = run("spread", id_, "--n-resamples", "4", "--share", "0.632", "-o", str(moved)).splitlines()
-    assert lines[0] == f"{id_}  {N} points by isomap, 4 samples of 63% of the points"
-    assert re.match("  How far to rely on it: (high|moderate|low)[.] ", lines[1])
-    assert lines[2].endswith("% of the neighbor pairs stay neighbors (3% by chance).")
-    assert "no interval" in lines[3]
-    assert lines[4].startswith("  The 2 labels keep an adjusted Rand index of 0.9")
-    assert lines[5].endswith("% of the points stay nearer to their place than to the next class.")
-    assert not any("of the variance comes from the seed" in line for line in lines)
-    assert "10 half-samples" in run("spread", id_, "--n-resamples", "10")
-    with moved.open(encoding="utf-8") as table:
-        assert {"movement", "radius", "classes", "y1", "covariance12"} <= set(next(table).strip().split(","))
-        assert len(list(table)) == N
     first, groups = run("audit", *data, "--method", "pca", "-o", str(audited)).splitlines()
     assert re.match("(trust|partly|no): ", first)
     assert re.fullmatch(r"  Groups apart in other samples: l and r \d+%\.", groups)
@@ -437,11 +389,10 @@ def test_tables_and_lines_of_methods(glle: Glle, run: Callable[..., str], sheet:
 
 
 def test_a_summary_and_draws_say_their_scale(glle: Glle, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
-    """With resamples the reliability, too; the calibrated scale only if it was asked for."""
+    """The calibrated scale of draws only if it was asked for."""
     id_ = glle("fit", str(sheet), "--labels", "side", "-k", "9")[1].strip()
-    head, stated, kept, spread = run("summary", id_, "--n-draws", "5", "--n-resamples", "4").splitlines()[:4]
-    assert re.fullmatch(rf"{id_}  {N} points, 5 draws at scale [\d.]+, 3 x 4 resamples", head)
-    assert stated.startswith("  Reliability of the spread: ")
+    head, kept, spread = run("summary", id_, "--n-draws", "5").splitlines()[:3]
+    assert re.fullmatch(rf"{id_}  {N} points, 5 draws at scale [\d.]+", head)
     assert re.fullmatch(r"  The median point keeps \d+ % of its neighbors in a draw\.", kept)
     assert re.fullmatch(r"  Its spread is [\d.]+; each axis has standard deviation 1\.", spread)
     assert run("summary", id_, "--n-draws", "5", "--scale", "1").splitlines()[0].endswith("5 draws at scale 1")

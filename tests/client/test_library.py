@@ -75,7 +75,6 @@ def test_posterior_has_the_analyses_of_its_data(posterior: Any) -> None:
     """They are those of the engine, and refuse other data."""
     few: Any = {"n_draws": 8, "n_resamples": 8}
     assert posterior.calibrate(X, **few).scale == calibrate(posterior, X, **few).scale
-    assert posterior.ensemble(X, n_draws=8, n_resamples=4).spread.shape == (N,)
     with pytest.raises(glle_engine.GlleError):
         posterior.calibrate(X + 1)
 
@@ -139,10 +138,10 @@ def test_compare_takes_methods_as_the_client_does() -> None:
         (lambda: glle.fit(X, neighbors=()), "neighbors have shape"),
         (lambda: glle.embed(X, "slle", labels=np.full(N, np.inf)), f"Give {N} integers"),
         (lambda: glle.embed(X, "pca", labels=["a"]), f"one for each of the {N} points"),
-        (lambda: glle.embed(X, THREE), "method='3' is not known"),
+        (lambda: glle.embed(X, THREE), "3 is not the name of a method"),
         (lambda: glle.datasets.make(THREE, 9), "is not a sheet"),
         (lambda: glle.compare(X, ["pca"], n_neighbours=3), "Did you mean n_neighbors"),  # type: ignore[call-arg]
-        (lambda: glle.audit(X, method="pca", n_neighbours=3), "Did you mean n_neighbors"),
+        (lambda: glle.audit(X, method="isomap", n_neighbours=3), "Did you mean n_neighbors"),
         (lambda: glle.embed(X, "isomap", n_neighbours=8), "Did you mean n_neighbors"),
         (lambda: glle.fit([[1, 2], [3]]), "different lengths"),
         (lambda: glle.fit(X).transform(X, X * 1j), "new points are of type complex"),
@@ -162,31 +161,28 @@ def test_arguments_are_not_read_as_others() -> None:
     assert "masked" in str(glle.compare(X, {"map": np.ma.masked_greater(X[:, :2], 3)}).problems["map"][0])
 
 
-def test_auto_is_the_calibrated_scale_and_the_ensemble(posterior: Any, tmp_path: Path) -> None:
-    """As on a service: in draws, weights and the summary, whose default it is where resamples can measure."""
+def test_auto_is_the_calibrated_scale(posterior: Any, tmp_path: Path) -> None:
+    """As on a service: in draws, weights and the summary, whose default it is where halves can measure."""
     number = posterior.calibrate(X).scale
     np.testing.assert_array_equal(posterior.draw(3, scale="auto").embedding, posterior.draw(3, scale=number).embedding)
     np.testing.assert_array_equal(posterior.weights(3, scale="auto"), posterior.weights(3, scale=number))
     many = [draw.embedding for draw in posterior.draws(2, first=2, scale="auto")]
     np.testing.assert_array_equal(many[1], posterior.draw(3, scale=number).embedding)
-    expected = posterior.ensemble(X, n_draws=8, n_resamples=4, first=2)
-    summarize = partial(posterior.summary, 8, n_resamples=4, first=2)
-    for summary in (summarize(), summarize(scale="auto")):
-        np.testing.assert_array_equal(summary.spread, expected.spread)
-        assert summary.reliability == expected.reliability
+    for summary in (posterior.summary(8, first=2), posterior.summary(8, first=2, scale="auto")):
+        np.testing.assert_array_equal(summary.spread, posterior.summary(8, first=2, scale=number).spread)
     alone = glle_engine.fit(X, n_neighbors=8).summary(8)
-    for other in (posterior.summary(8, scale=1), glle.fit(X, n_neighbors=80).summary(8, scale=1)):
-        assert not hasattr(other, "reliability")
     np.testing.assert_array_equal(posterior.summary(8, scale=1).spread, alone.spread)
-    assert not hasattr(glle.fit(X, n_neighbors=80).summary(8), "reliability"), "halves are too small"
-    assert not hasattr(posterior.summary(8, source="prior"), "reliability")
+    small = glle.fit(X, n_neighbors=80)
+    np.testing.assert_array_equal(small.summary(8).spread, small.summary(8, scale=1).spread)  # halves are too small
+    assert posterior.summary(8, source="prior").spread.shape == (N,)
     with pytest.raises(InvalidParameterError, match="for the posterior, not for the prior"):
         posterior.draw(0, scale="auto", source="prior")
     posterior.save(tmp_path / "posterior.npz")
     loaded = glle.load(tmp_path / "posterior.npz")
     assert loaded.data is None
-    for call in (partial(loaded.draw, 0, scale="auto"), loaded.summary):
-        with pytest.raises(InvalidParameterError, match=r"posterior\.ensemble\(X\)"):
+    np.testing.assert_array_equal(loaded.summary(8).spread, alone.spread)
+    for call in (partial(loaded.draw, 0, scale="auto"), partial(loaded.summary, scale="auto")):
+        with pytest.raises(InvalidParameterError, match=r"posterior\.calibrate\(X\)"):
             call()
 
 
@@ -412,3 +408,12 @@ def test_draws_have_named_dimensions(posterior: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(ImportError, match="pip install xarray"):
         glle.to_xarray(values)
+
+
+@pytest.mark.parametrize("groups", [np.arange(1, 4) * 1_111_111, np.arange(1, 4) * 1e6, np.arange(25) + 7])
+def test_a_plotted_audit_names_its_groups(groups: Any) -> None:
+    """Of numbers, also of a million and more, and of more groups than colors."""
+    labels = np.sort(groups[np.arange(N) % len(groups)])
+    axes = glle.audit(X, method="pca", labels=labels).plot()
+    names = [text.get_text().partition(":")[0] for text in axes.texts]
+    assert [name for name in names if not name.endswith("outside")] == [f"{group:.0f}" for group in groups]

@@ -48,7 +48,6 @@ METHODS_WITH_DATA: dict[str, Callable[..., Any]] = {
     "dataset": lambda client, data, **options: client.dataset(data, **options),
     "preview": lambda client, data, **options: client.preview(data, **options),
     "fit": lambda client, data, **options: client.fit(data, **options),
-    "estimate_fit": lambda client, data, **options: client.estimate_fit(data, **options),
     "embed": lambda client, data, **options: client.embed(data, "pca", **options),
     "compare": lambda client, data, **options: client.compare(data, ["pca", "lle"], **options),
     "transform": lambda client, data, **options: posterior(client).transform(data, **options),

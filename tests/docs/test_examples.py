@@ -104,15 +104,13 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
         return answer.json()
 
     dataset = {"dataset": send("synthetic", "/v1/datasets/synthetic")["id"]}
-    assert send("estimate_fit", "/v1/posteriors/estimate?wait=30", **dataset)["problem"] is None
     posterior = f"/v1/posteriors/{send('fit', '/v1/posteriors?wait=30', **dataset)['id']}"
     for name in ("draws", "transform", "reconstructions", "calibration"):
         send({"draws": "draw_many"}.get(name, name), f"{posterior}/{name}?wait=30")
     for name, path in (("compare", "comparisons"), ("audit", "audits"), ("embed", "embeddings")):
         embedded = send(name, f"/v1/{path}?wait=30", **dataset)
     embedding = embedded["links"]["embedding"]
-    for name, last in (("transform_embedding", "transform"), ("spread", "spread")):
-        send(name, f"{embedding}/{last}?wait=30")
+    send("transform_embedding", f"{embedding}/transform?wait=30")
     paths = {"dataset": f"/v1/datasets/{dataset['dataset']}", "posterior": posterior, "embedding": embedding}
     for kind, path in paths.items():
         name = f"rename_{kind}"

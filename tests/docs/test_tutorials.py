@@ -83,7 +83,7 @@ def test_the_uncertainty_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 ENGINE_PAGES = (
-    "explanation/honesty.md", "explanation/neighbors.md", "explanation/posterior.md", "explanation/published.md",
+    "explanation/spread.md", "explanation/neighbors.md", "explanation/posterior.md", "explanation/published.md",
     "reference/engine-api.md", "reference/methods.md",
 )  # fmt: skip
 CLIENT_PAGES = ("index.md", "reference/client.md", "reference/client-api.md")

@@ -22,6 +22,7 @@ import glle_engine
 from glle_engine import FitSpec, manifolds
 from service.app import create_app
 from service.cli.main import listen
+from service.server.http_protocol import HttpProtocol
 from service.uploads.sandbox import processes
 from tests.conftest import until
 from tests.service.schemas.bodies import CheckedClient
@@ -62,7 +63,7 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
     with listen("127.0.0.1", 0) as sock:
         server = _Server(
             uvicorn.Config(
-                app, log_level="critical", lifespan="off", http="h11", timeout_keep_alive=75, proxy_headers=False
+                app, log_level="critical", lifespan="off", http=HttpProtocol, timeout_keep_alive=75, proxy_headers=False
             )
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})

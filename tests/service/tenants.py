@@ -30,7 +30,6 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/posteriors/{id}/draws": {"n_draws": 1},
     "/v1/posteriors/{id}/transform": {"data": [[0.0, 0.0, 0.0]]},
     "/v1/embeddings/{id}/transform": {"data": [[0.0, 0.0, 0.0]]},
-    "/v1/embeddings/{id}/spread": {},
     "/v1/posteriors/{id}/reconstructions": {"n_draws": 1},
     "/v1/posteriors/{id}/calibration": {},
     "/v1/datasets/{id}": {"name": "mine"},

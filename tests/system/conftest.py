@@ -135,10 +135,10 @@ def _environment(settings: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, "GLLE_HEARTBEAT": "1", "PYTHONPATH": str(ROOT), **settings}
 
 
-def running(folder: Path, **settings: str) -> AbstractContextManager[Up]:
+def running(folder: Path, program: Sequence[str] = GLLE, **settings: str) -> AbstractContextManager[Up]:
     """Run `glle up` on a data folder, by default on a free port; kill it at the end."""
     options = ["--port", settings.get("GLLE_PORT", "0"), "--data-dir", str(folder / "data")]
-    return run_glle(folder / "up.log", "up", *options, **settings)
+    return run_glle(folder / "up.log", "up", *options, program=program, **settings)
 
 
 def limited_service(folder: Path) -> AbstractContextManager[Up]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from csv import reader
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 import httpx
 import numpy as np
@@ -23,7 +24,19 @@ if TYPE_CHECKING:
     from tests.system.conftest import Up
     from tests.ui.driver.explorer import Explorer, Tab
 
-BESIDE = ["spread", "stability", "audit_stability", "audit_p_value"]  # columns of a CSV that the page knows of each row
+AUDITED = [
+    "island",
+    "is_trusted",
+    "neighborhood",
+    "stretch",
+    "squeeze",
+    "is_torn",
+    "is_glued",
+    "seam",
+    "p_value",
+    "stability",
+]
+BESIDE = ["draws_spread", "draws_stability", *AUDITED]  # columns of a CSV that the page knows of each row
 
 
 @pytest.fixture
@@ -49,8 +62,9 @@ def test_npy_and_csv_contain_the_visible_draw(tab_at_third_draw: Explorer) -> No
     np.testing.assert_array_equal(np.load(io.BytesIO(content)), expected)
     name, content = tab_at_third_draw.download("csv")
     assert name == "draw-2.csv"
-    assert content.startswith(b"row,x1,x2,x3,y1,y2,spread,stability,audit_stability,audit_p_value\n")
-    table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
+    head, *_ = content.decode().splitlines()
+    assert head.split(",") == ["row", "x1", "x2", "x3", "y1", "y2", *BESIDE]
+    table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1, usecols=range(8))
     np.testing.assert_array_equal(table[:, 0], np.arange(150))
     np.testing.assert_allclose(table[:, 4:6], expected, atol=1e-6)
     summary = (
@@ -69,7 +83,7 @@ def test_the_average_is_exported_as_it_is_shown(tab_at_third_draw: Explorer) -> 
     assert name == "average.npy"
     np.testing.assert_allclose(np.load(io.BytesIO(content)), expected, atol=1e-5)
     _, content = tab_at_third_draw.download("csv")
-    table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1)
+    table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1, usecols=range(8))
     np.testing.assert_allclose(table[:, 4:6], expected, atol=1e-5)
 
 
@@ -104,6 +118,28 @@ def test_the_png_is_the_picture(tab_at_third_draw: Explorer) -> None:
     assert png.startswith(b"\x89PNG")
     assert len(png) > 5000
     assert ellipses == 20
+
+
+def test_the_svg_is_the_picture_and_says_what_its_marks_mean(explorer: Explorer) -> None:
+    """It has a shape for each point, the outlines, and as text the verdict and the meaning of outlines and lines."""
+    explorer.open()
+    explorer.at("example-umap").click()
+    expect(explorer.at("verdict")).to_be_visible()
+    explorer.wait_still()
+    name, content = explorer.download("svg")
+    assert name.endswith(".svg")
+    root = ET.fromstring(content)  # noqa: S314 -- the page's own file
+    paths = [element.get("d", "") for element in root.iter("{http://www.w3.org/2000/svg}path")]
+    islands = explorer.state("audit")["islands"]
+    outlines = [d for d in paths if d.endswith("Z") and "A" not in d and d.count("L") > 20]
+    assert len(outlines) >= len(islands["names"])
+    assert sum(d.count("M") for d in paths) >= explorer.state("dataset")["n"]
+    text = " ".join(element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text"))
+    for sentence in (
+        "Solid outline: an island to trust, with its letter.",
+        "Dashed outline: do not rely on this island.",
+    ):
+        assert sentence in text
 
 
 def test_the_png_has_300_dots_an_inch_and_says_what_it_shows(tab_at_third_draw: Explorer) -> None:
@@ -208,4 +244,4 @@ def test_ids_of_the_file_name_the_points(explorer: Explorer) -> None:
         rows = list(reader(io.StringIO(content.decode())))
         assert rows[0] == ["row", "id", "x", "y", "z", "y1", "y2", *BESIDE]
         assert [row[1] for row in rows[1:]] == ids
-        assert np.isfinite(np.array([row[2:] for row in rows[1:]], float)).all()
+        assert np.isfinite(np.array([row[2:9] for row in rows[1:]], float)).all()

@@ -94,7 +94,7 @@ def test_a_laptop_shows_verdict_picture_and_save_at_once(tab: Tab, up: Up, link:
     """Nothing of them is outside a window of 1366 x 820, also after an audit."""
     with tab(up.url, viewport={"width": 1366, "height": 820}) as explorer:
         explorer.open_draws(link)
-        for name in ("headline", "reliability", "stage", "play", "export-png", "copy-link"):
+        for name in ("headline", "stage", "play", "export-png", "copy-link"):
             expect(explorer.at(name)).to_be_in_viewport(ratio=1)
 
 
@@ -106,7 +106,7 @@ new PerformanceObserver((list) => {
 
 
 def test_the_layout_does_not_jump_when_figures_arrive(explorer: Explorer, link: str) -> None:
-    """From the first picture to the reliability of the spread hardly anything moves (a good page has at most 0.1)."""
+    """From the first picture to the verdict hardly anything moves (a good page has at most 0.1)."""
 
     def delay(route: Route) -> None:
         explorer.page.wait_for_timeout(200)
@@ -208,7 +208,8 @@ def test_a_screen_reader_has_names_and_announcements(explorer: Explorer) -> None
     nameless = explorer.page.evaluate(NAMELESS)
     assert nameless == []
     announced = explorer.page.locator("[role=status][aria-live=polite]").first
-    expect(announced).to_contain_text("How reliable is the spread?")
+    expect(explorer.at("verdict")).to_be_visible(timeout=60_000)
+    expect(announced).to_have_text(explorer.state("audit")["verdict"])
 
 
 # Controls without label, text and ARIA name.

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import redis
 from rq.timeouts import JobTimeoutException
 
-from glle_engine import GlleError
 from glle_engine.linalg.procrustes import procrustes_rotation
-from worker.analyses.base import AnalysisSpec, Part
+from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec, ScoreSpec, truth_of
-from worker.analyses.resamples import spread_of
 from worker.base.problems import problem_of
 from worker.jobs.store import Cancelled
 from worker.records.cache_entry import Entry
 
 if TYPE_CHECKING:
-    from glle_engine.base.progress import OnProgress
     from worker.analyses.base import AnalysisContext
-    from worker.analyses.embedding import Recipe
     from worker.records.cache_entry import Array
 
 Target = Literal["first", "truth"]
@@ -42,8 +37,6 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
     dataset: str
     methods: tuple[dict[str, Any], ...]  # label, method, all parameters; problem: why it cannot run, or None
     align: Target | None = None  # target to which the returned embeddings are rotated; None returns none
-    n_resamples: int | None = None  # half-samples to which each method is refitted; None for none
-    spread_labels: str | None = None  # the data set of their classes; None for the clusters of each embedding
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,26 +47,11 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
         """The number of methods."""
         return len(self.methods)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters; the spread's only if there is one."""
-        values = super().to_dict()
-        absent = {"n_resamples", "spread_labels"} if self.n_resamples is None else set()
-        return {name: value for name, value in values.items() if name not in absent}
-
     def embedding(self, method: dict[str, Any]) -> EmbeddingSpec:
         """Return the embedding of one of the methods."""
         shared = ("dataset", "labels", "truth", "scores", "score_neighbors", "engine")
         request = {name: getattr(self, name) for name in shared}
         return EmbeddingSpec(method=method["method"], parameters=method["parameters"], **request)
-
-    def parts(self) -> list[Part]:
-        """Return the embeddings and the refits of a comparison with a spread; the row reports a failure."""
-        if self.n_resamples is None:
-            return []
-        recipes = [self.embedding(method).recipe for method in self.methods if method["problem"] is None]
-        embeddings = [Part(1, partial(_make_embedding, recipe=recipe)) for recipe in recipes]
-        refits = [part for recipe in recipes for part in spread_of(recipe, n_resamples=self.n_resamples).parts()]
-        return [Part(part.size, partial(_attempt, part=part)) for part in (*embeddings, *refits)]
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return one row per method, in their order; with `align` also the embeddings by label, (n, p) each.
@@ -111,8 +89,6 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
             **dict.fromkeys(("embedding", "seconds", "eigenvalues", "figures", "scores", "problem")),
             "notes": [],
         }
-        if self.n_resamples is not None:
-            row["spread"] = None
         if method["problem"] is not None:
             return {**row, "problem": method["problem"]}, None
         spec, Y = self.embedding(method), None
@@ -127,9 +103,6 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
             Y = entry.arrays["embedding"]
             row["scores"], notes = self.evaluate(context, self.dataset, Y, on_progress)
             row["notes"] = [*row["notes"], *notes]
-            if self.n_resamples is not None:
-                row["spread"], notes = self._spread(context, spec.recipe, on_progress)
-                row["notes"] = [*row["notes"], *notes]
         except _FATAL:
             raise
         except Exception as error:
@@ -137,32 +110,6 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
                 log.exception("A method of a comparison failed")
             row["problem"] = problem.to_dict()
         return row, Y
-
-    def _spread(
-        self, context: AnalysisContext, recipe: Recipe, on_progress: OnProgress
-    ) -> tuple[dict[str, Any] | None, list[dict[str, str]]]:
-        """Return the figures of the movement of a row's embedding, and notes; a refusal is a note."""
-        assert self.n_resamples is not None
-        spec = spread_of(recipe, n_resamples=self.n_resamples, labels=self.spread_labels)
-        try:
-            found = spec.movement(context, on_progress).to_dict()
-        except GlleError as error:
-            return None, [{"code": "no-spread", "message": f"spread: {error}"}]
-        return found["figures"], found["notes"]
-
-
-def _make_embedding(context: AnalysisContext, *, recipe: Recipe) -> None:
-    recipe.load_or_compute(context, context.on_progress)
-
-
-def _attempt(context: AnalysisContext, *, part: Part) -> None:
-    """Make a part. If it fails, the row tries again, and reports the problem or the note."""
-    try:
-        part.make(context)
-    except _FATAL:
-        raise
-    except Exception as error:  # noqa: BLE001 # the row reports it
-        log.info("A part of a comparison failed: %s", error)
 
 
 def _align(Y: Array, target: Array) -> Array:

@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.progress import blocks
-from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
-from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.placement import Extension
 from glle_engine.posterior.summary import summarize
-from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES, POORLY_CORRELATED, calibrate
-from glle_engine.reliability.ensemble import combine
-from glle_engine.reliability.resamples import HALVES, STREAMS, Stream, resampling_obstacle
+from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES, calibrate
+from glle_engine.reliability.resamples import HALVES, resampling_obstacle
 from worker.analyses.base import AnalysisSpec, Part, arrays_of
 from worker.analyses.resamples import StoredResamples, posterior_resamples, resample_parts
 from worker.records.cache_entry import Array, Entry
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_SUMMARIZED = 1000  # draws, which are all in memory to be aligned to each other
-MAX_RESAMPLES = 200  # of each stream; resamples, too, are all in memory
 TRUST_NEIGHBORS = 10
 TRUST_BLOCK = 8192  # points between two checks for a cancellation
 EXTENSION_WORK = 2**28  # maximum of distances times features between two checks: about a second
@@ -53,46 +49,27 @@ class SampleSpec(AnalysisSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySpec(SampleSpec):
-    """A summary of `n_draws` draws, or of their ensemble with resamples; with the local trust of each point."""
+    """A summary of `n_draws` draws, with the local trust of each point."""
 
     kind = "summary"
     may_be_nan = frozenset({"relative_gaps"})
 
     n_draws: int
     calibrated: bool = False  # draws at the posterior's calibrated scale; `scale` is then 1 and ignored
-    n_resamples: int = 0  # in each stream of an ensemble with calibrated draws; 0: the spread of draws alone
 
     @property
     def total(self) -> int:
-        """The number of draws and resamples."""
-        return self.n_draws + len(STREAMS) * self.n_resamples
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters, without `n_resamples` of a summary of draws."""
-        values = super().to_dict()
-        return values if self.n_resamples else {name: value for name, value in values.items() if name != "n_resamples"}
-
-    def resamples_of(self, posterior: str) -> list[StoredResamples]:
-        """Return the resamples of each stream of a posterior."""
-        return [posterior_resamples(posterior, stream, self.seed) for stream in STREAMS] if self.n_resamples else []
+        """The number of draws."""
+        return self.n_draws
 
     def parts(self) -> list[Part]:
-        """Return the parts of its resamples; the draws need the calibration of the first stream."""
-        streams = [partial(_resamples, stream=stream, seed=self.seed) for stream in STREAMS]
-        return [part for resamples_of in streams for part in resample_parts(resamples_of, self.n_resamples)]
+        """Return the parts of the half-samples that the calibration of the scale needs."""
+        return resample_parts(partial(_halves, seed=CalibrationSpec.seed), HALF_SAMPLES) if self.calibrated else []
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return consensus, covariance, spread, stability, local_trust, and the spectrum with one row per draw.
-
-        `glle_engine.reliability.ensemble.combine` computes consensus, covariance and spread of an ensemble,
-        which also gives the spreads of its parts, regions and reliability.
-        """
+        """Return consensus, covariance, spread, stability, local_trust, and the spectrum with one row per draw."""
         posterior, data = context.posterior(), context.training()
         request, extra_arrays, sample, warnings = self.to_dict(), {}, self, []
-        stacks = [
-            resamples.load_or_compute(context, self.n_resamples, context.on_progress).embeddings
-            for resamples in self.resamples_of(context.subject)
-        ]
         if self.calibrated:
             calibration = context.calibration()
             sample = replace(self, scale=calibration.meta["scale"])
@@ -102,27 +79,13 @@ class SummarySpec(SampleSpec):
         draws = list(context.draws(posterior, sample.keys(self.n_draws)))
         summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, context.on_progress)
         trust = _local_trust(posterior.locate(data), posterior, context.on_progress)
-        places = {"consensus": summary.consensus, "covariance": summary.covariance, "spread": summary.spread}
         notes = [*posterior.diagnostics.to_dict()["notes"], *warnings, *map(asdict, summary.notes)]
-        if stacks:
-            together = combine(
-                np.stack([draw.embedding for draw in draws]),
-                stacks,
-                posterior.embedding,
-                saturated=request["calibration"]["saturated"],
-                on_progress=context.on_progress,
-            )
-            given = together.arrays()
-            places = {name: given[name] for name in places}
-            extra_arrays = {**given, "center": posterior.embedding}
-            request |= {"regions": together.regions.to_dict(), "reliability": together.reliability.to_dict()}
-            notes = [*map(asdict, together.notes), *(note for note in notes if note["code"] != POORLY_CORRELATED)]
-        else:
+        if not self.calibrated:
             has_given = bool(posterior.diagnostics.figures.get("given_neighbors"))
             obstacle = resampling_obstacle(posterior.spec, posterior.n_points, self.source, given_neighbors=has_given)
             if obstacle is not None:
-                notes.append({"code": "spread-of-draws", "message": f"This is the spread of draws alone. {obstacle}"})
-        ranked = {"spread": places["spread"], "stability": summary.stability, "local_trust": trust}
+                notes.append({"code": "not-calibrated", "message": f"The scale was not calibrated. {obstacle}"})
+        ranked = {"spread": summary.spread, "stability": summary.stability, "local_trust": trust}
         return Entry(
             {
                 **request,
@@ -133,9 +96,10 @@ class SummarySpec(SampleSpec):
                 "notes": notes,
             },
             {
-                **places,
+                "consensus": summary.consensus,
+                "covariance": summary.covariance,
                 **ranked,
-                **{name: array for name, array in extra_arrays.items() if name not in places},
+                **extra_arrays,
                 "eigenvalues": summary.eigenvalues,
                 "relative_gaps": summary.relative_gaps,
                 "agreement": summary.agreement,
@@ -231,7 +195,7 @@ class CalibrationSpec(AnalysisSpec):
     def run(self, context: AnalysisContext) -> Entry:
         """Return the calibration, and the two compared spreads of each point."""
         posterior, data = context.posterior(), context.training()
-        halves = _resamples(context, stream=HALVES, seed=self.seed)
+        halves = _halves(context, seed=self.seed)
         result = calibrate(
             posterior,
             data,
@@ -244,24 +208,8 @@ class CalibrationSpec(AnalysisSpec):
         return Entry({**self.to_dict(), **result.to_dict()}, arrays_of(result))
 
 
-@dataclass(frozen=True, kw_only=True)
-class EstimateSpec(AnalysisSpec):
-    """The expected cost of a fit and of its draws, with the parameters of a `FitSpec`."""
-
-    kind = "estimate"
-
-    dataset: str
-    parameters: dict[str, Any]
-
-    def run(self, context: AnalysisContext) -> Entry:
-        """Return the engine's estimate, without arrays."""
-        expected = estimate(context.values(self.dataset), FitSpec.from_dict(self.parameters))
-        context.on_progress(1, 1, "estimate")
-        return Entry(expected.to_dict(), {})
-
-
-def _resamples(context: AnalysisContext, *, stream: Stream, seed: int) -> StoredResamples:
-    return posterior_resamples(context.subject, stream, seed)
+def _halves(context: AnalysisContext, *, seed: int) -> StoredResamples:
+    return posterior_resamples(context.subject, HALVES, seed)
 
 
 def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:

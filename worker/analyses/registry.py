@@ -9,21 +9,19 @@ from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, Recipe
 from worker.analyses.posterior_analyses import (
     CalibrationSpec,
-    EstimateSpec,
     ReconstructionsSpec,
     SummarySpec,
     TransformSpec,
     WeightsSpec,
 )
-from worker.analyses.resamples import SpreadSpec
 
 if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec
     from worker.records.job import Job
 
 _SPECS: tuple[type[AnalysisSpec], ...] = (
-    SummarySpec, TransformSpec, ReconstructionsSpec, WeightsSpec, CalibrationSpec, EstimateSpec,
-    EmbeddingSpec, PlacementSpec, ComparisonSpec, SpreadSpec, AuditSpec,
+    SummarySpec, TransformSpec, ReconstructionsSpec, WeightsSpec, CalibrationSpec,
+    EmbeddingSpec, PlacementSpec, ComparisonSpec, AuditSpec,
 )  # fmt: skip
 _BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}
 
@@ -32,7 +30,7 @@ def recipes_of(spec: AnalysisSpec | None) -> list[Recipe]:
     """Return the embeddings that an analysis computes."""
     if isinstance(spec, EmbeddingSpec):
         return [spec.recipe]
-    if isinstance(spec, (SpreadSpec, AuditSpec)):
+    if isinstance(spec, AuditSpec):
         return [] if spec.recipe is None else [Recipe(**spec.recipe)]
     if isinstance(spec, ComparisonSpec):
         return [spec.embedding(row).recipe for row in spec.methods if row["problem"] is None]

@@ -1,6 +1,7 @@
-"""Sweep of the stored files: removes expired results, and the files that no record names.
+"""Sweep of the stored files: removes expired results, and what has lost its owner: results, and files.
 
-Killed uploads and tasks leave such files, and deletions while the store does not answer. A worker sweeps each hour.
+Killed uploads and tasks leave files that no record names, and deletions while the store does not answer. A killed
+deletion leaves results about what was deleted. A worker sweeps each hour.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def sweep(stores: Stores, age: float = ORPHAN_SECONDS) -> tuple[int, int]:
-    """Remove expired results, and files that no record names and that are older than `age` seconds.
+    """Remove results that have expired or lost their owner, and files older than `age` seconds that no record names.
 
     Returns
     -------
@@ -35,7 +36,8 @@ def sweep(stores: Stores, age: float = ORPHAN_SECONDS) -> tuple[int, int]:
 
     """
     unnamed = find_unnamed_files(stores, age)
-    expired = sum(stores.results.delete_expired(tenant) for tenant in stores.jobs.tenants())
+    expired = stores.results.delete_of_deleted()
+    expired += sum(stores.results.delete_expired(tenant) for tenant in stores.jobs.tenants())
     stores.files.remove(unnamed)
     stores.files.remove_abandoned()
     return expired, len(unnamed)

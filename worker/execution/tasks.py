@@ -20,7 +20,7 @@ import redis
 from rq.timeouts import JobTimeoutException
 
 from glle_engine.base.progress import StageClock
-from glle_engine.posterior.cost.estimate import draw_cost
+from glle_engine.posterior.draw_cost import draw_cost
 from worker.analyses.registry import analysis_of
 from worker.base.clock import now_iso
 from worker.base.memory import INTERACTIVE_BYTES, limited_work

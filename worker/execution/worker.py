@@ -42,7 +42,7 @@ import glle_engine
 import glle_engine.methods  # the engine is loaded before the fork, not in each work-horse
 from glle_engine import NUMBERS, manifolds
 from glle_engine.eigen.eigenproblem import warm
-from glle_engine.posterior.cost.estimate import draw_cost
+from glle_engine.posterior.draw_cost import draw_cost
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
 from worker.analyses.registry import analysis_of
 from worker.base.clock import clock_skew
@@ -248,12 +248,10 @@ class TaskWorker(RqWorker):
         if self._overdue != job.id or self._stopped_job_id == job.id:
             super().handle_job_failure(job, queue, started_job_registry, exc_string, execution)
             return
-        with self.connection.pipeline() as pipeline:
-            self.cleanup_execution(job, pipeline, execution)
-            pipeline.execute()
         stores = process_stores()
-        if (record := stores.jobs.get(job.args[0])) is not None:
-            stores.queue.requeue(record, job, batch_parts(record))
+        record = stores.jobs.get(job.args[0])
+        parts = None if record is None else batch_parts(record)
+        stores.queue.requeue(job, parts, lambda pipeline: self.cleanup_execution(job, pipeline, execution))
 
     def _is_beyond_memory(self, job: RqJob, status: int | None) -> bool:
         """Return whether an interactive task has ended for its memory: it said so, or compiled code has crashed."""
@@ -314,7 +312,7 @@ def batch_parts(job: Job) -> PartsSharding | None:
     if job.kind in {"fit", "draws"}:
         return None
     sizes = [part.size for part in analysis_of(job).parts()]
-    return PartsSharding.from_sizes("refits", sizes, SHARD_SECONDS, SHARD_SECONDS)
+    return PartsSharding.from_sizes("halves", sizes, SHARD_SECONDS, SHARD_SECONDS)
 
 
 def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace) -> int:

@@ -11,7 +11,6 @@ from worker.records.shares import MAY_HOLD
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 INDEX = "glle:jobs"  # the sorted set of a tenant's jobs by time of creation
-ENDED_INDEX = "glle:jobs:ended"  # ended jobs of the default tenant, by the time (ms since 1970) at which they expire
 ENDED_BYTES = "glle:jobs:bytes"  # bytes of the records of a tenant's ended jobs
 TENANTS = "glle:tenants"  # the set of tenants with jobs
 OPEN = "glle:open"  # the set of the default tenant's open jobs; `worker.records.ids.tenant_key` names the others'

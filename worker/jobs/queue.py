@@ -1,21 +1,22 @@
 """The tasks of jobs as RQ jobs: enqueue, compare with RQ, repair, withdraw.
 
 The queue `INTERACTIVE` has tasks in their first seconds, `BATCH` the others. A tenant has a share of each queue, of
-waiting and running tasks (RQ's rate limit); its other tasks wait with RQ. The share is one less than the number of live
-workers, so that a tenant never has them all. For shards of draws, which are short, it is the number of workers. Without
-keys there is one tenant, with that number of everything. A job with shards begins with shard 0, which enqueues the
-others. The task that combines the parts of an analysis depends on their shards. Tasks carry JSON only. A worker runs a
-task because its name is in a table of handlers, never because it can be imported.
+waiting and running tasks: `worker.records.shares.allowed_tasks`, which RQ's rate limits enforce; its other tasks wait
+with RQ. Shards of draws are short, and have a share of their own.
+
+A job with shards begins with shard 0, which enqueues the others. The task that combines the parts of an analysis
+depends on their shards. Tasks carry JSON only. A worker runs a task because its name is in a table of handlers, never
+because it can be imported.
 
 Recovery of jobs whose tasks are gone is one rule. A worker compares open jobs that have been silent with RQ. A task
 that RQ neither has nor runs is enqueued again; a task that RQ has failed fails its job. RQ itself repeats the tasks of
-dead workers.
+dead workers. A task runs if RQ's registry of executions has it, whatever its status says: a process that dies leaves
+the status behind. A place in a share without a waiting or running task is freed by the same comparison.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -27,18 +28,21 @@ from rq.exceptions import InvalidJobOperation, NoSuchJobError
 from rq.job import Dependency, JobStatus
 from rq.job import Job as RqJob
 from rq.rate_limit import RateLimit, RateLimitRegistry
+from rq.results import Result
 
 from worker.base.clock import now_ms
 from worker.base.problems import ProblemError, refuse, timed_out, worker_lost
 from worker.connections.clients import replicas_of
-from worker.observability.live_workers import live_workers
+from worker.observability.live_workers import forget_dead_workers, live_workers
 from worker.observability.request_context import task_metadata
 from worker.records.job import BATCH, QUEUES, job_key
+from worker.records.shares import allowed_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import redis
+    from redis.client import Pipeline
 
     from worker.base.settings import Settings
     from worker.jobs.store import JobStore
@@ -62,6 +66,7 @@ GRACE_SECONDS = 2.0  # for a task to stop by itself after its time limit
 _DRAWS = ":draws"
 FAILED = (JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED)
 PENDING = (JobStatus.DEFERRED, JobStatus.RATE_LIMITED, JobStatus.SCHEDULED, JobStatus.READY_TO_ENQUEUE)
+BEGUN = (JobStatus.QUEUED, JobStatus.STARTED)  # statuses of tasks that have a place in their tenant's share
 
 log = logging.getLogger(__name__)
 
@@ -89,25 +94,41 @@ class SafeJob(RqJob):
         """Send nothing."""
 
 
-def open_queue(name: str, client: redis.Redis) -> Queue:
+class TaskList(Queue):
+    """A queue that tasks enter in the transaction of a caller, which RQ allows for tasks without a limit only."""
+
+    job_class = SafeJob
+
+    def add(self, task: RqJob, pipeline: Pipeline) -> None:
+        """Add a task with a limit, which waits in the queue if there is a place, and otherwise for one."""
+        pipeline.sadd(self.redis_queues_keys, self.key)
+        self._enqueue_rate_limited_job(task, pipeline=pipeline)
+
+
+def open_queue(name: str, client: redis.Redis) -> TaskList:
     """Return a queue."""
-    return Queue(name, connection=client, serializer=SERIALIZER, job_class=SafeJob)
+    return TaskList(name, connection=client, serializer=SERIALIZER, job_class=SafeJob)
 
 
-def fetch_tasks(client: redis.Redis, ids: list[str]) -> list[RqJob | None]:
+def fetch_tasks(client: redis.Redis, ids: Sequence[str]) -> list[RqJob | None]:
     """Return RQ's record of each task, or None.
 
-    A record with nothing but fields that a worker wrote after its deletion does not count.
+    A record with nothing but fields that a worker wrote after its deletion does not count. There is no transaction, as
+    in RQ's `Job.fetch_many`, because a full server refuses any.
     """
-    try:
-        return SafeJob.fetch_many(ids, connection=client, serializer=SERIALIZER)
-    except NoSuchJobError:
-        return [_fetch_task(client, id_) for id_ in ids]
+    with client.pipeline(transaction=False) as pipeline:
+        for id_ in ids:
+            pipeline.hgetall(SafeJob.key_for(id_))
+        return [_task_of(client, id_, record) for id_, record in zip(ids, pipeline.execute(), strict=True)]
 
 
-def _fetch_task(client: redis.Redis, id_: str) -> RqJob | None:
+def _task_of(client: redis.Redis, id_: str, record: dict[bytes, bytes]) -> RqJob | None:
+    if not record:
+        return None
+    task = SafeJob(id_, connection=client, serializer=SERIALIZER)
     with suppress(NoSuchJobError):
-        return SafeJob.fetch(id_, connection=client, serializer=SERIALIZER)
+        task.restore(record)
+        return task
     return None
 
 
@@ -149,23 +170,43 @@ class TaskQueue:
         first, *others = task_ids(job)
         limit = self._limit(job)
         for id_, task in zip(others, fetch_tasks(self._client, others), strict=True):
-            if task is None:
-                depends_on = [] if id_ != task_id(job) else [first, *others[:-1]]
-                self._enqueue(job, id_, limit, depends_on)
+            if task is not None:
+                continue
+            if id_ == task_id(job):
+                depends_on = Dependency([first, *others[:-1]], allow_failure=True)
+                self._queues[job.queue].enqueue_job(self._task(job, id_, limit, depends_on))
+            else:
+                self._enqueue(job, id_, limit)
 
-    def requeue(self, job: Job, task: RqJob, parts: PartsSharding | None) -> None:
-        """Enqueue a job as a batch, perhaps in parts, whose interactive task was stopped.
+    def requeue(self, task: RqJob, parts: PartsSharding | None, end_execution: Callable[[Pipeline], None]) -> None:
+        """Replace an interactive task, which was stopped, by a batch of its job, perhaps in parts.
 
-        If the process is killed meanwhile, the rule of recovery enqueues it.
+        The end of the execution, the record of the job, the former task and the new one are changed in one transaction:
+        a process that is killed meanwhile has changed nothing, and RQ repeats the former task.
+
+        Parameters
+        ----------
+        end_execution
+            Ends the execution of the task in a transaction.
+
         """
-        moved = self._jobs.requeue(job, parts)
-        task.delete()
-        if moved is None or not moved.is_open:
-            return
-        if moved.status == "cancelling":
-            self._jobs.finish_cancel(moved.id)
-        elif moved.queue == BATCH:
-            self.enqueue(moved)
+
+        def replace_task(pipeline: Pipeline) -> None:
+            job = self._jobs.get(task.args[0])
+            pipeline.multi()
+            end_execution(pipeline)
+            if job is not None and job.queue == BATCH:  # the reply to the first attempt was lost
+                return
+            self._delete([task], pipeline)
+            if job is None or not job.is_open:
+                return
+            if job.status == "cancelling":
+                self._jobs.finish_cancel(job.id, pipeline)
+            else:
+                batch = self._jobs.requeue(job, parts, pipeline)
+                self._queues[BATCH].add(self._task(batch, task_ids(batch)[0], self._limit(batch)), pipeline)
+
+        self._client.transaction(replace_task, job_key(task.args[0]))
 
     def prolong(self, task: RqJob) -> bool:
         """Move a running interactive task to its tenant's share of batches; return whether there is room.
@@ -197,7 +238,7 @@ class TaskQueue:
     def repair(self, job: Job) -> Job:
         """Compare a silent job with RQ, repair it, and return it.
 
-        A job fails, and its tasks are stopped, if one of its tasks failed or exceeds its time limit.
+        A job fails, and its tasks are stopped, if one of its tasks failed or runs beyond its time limit.
         """
         if not job.is_open or job.idle_seconds < STALE_SECONDS:
             return job
@@ -211,8 +252,9 @@ class TaskQueue:
         return self._jobs.get(job.id) or job
 
     def sweep(self) -> None:
-        """Repair open jobs, adjust the tenants' limits, and remove surplus records."""
-        self._adjust_limits()
+        """Repair open jobs, adjust the tenants' shares, free lost places, and remove surplus records."""
+        forget_dead_workers(self._client)
+        self._adjust_shares()
         for id_ in self._jobs.sample_open(SWEEP_JOBS):
             with suppress(ProblemError):  # a record of another version
                 if (job := self._jobs.get(id_)) is not None:
@@ -229,14 +271,25 @@ class TaskQueue:
         former = self._client.set(SWEEP_AT, time.time() + SWEEP_SECONDS, get=True)
         if due is not None and former == due:  # no other worker was faster
             self._queues[BATCH].enqueue_call(
-                SWEEP, timeout=self._settings.job_timeout, result_ttl=ENDED_SECONDS, failure_ttl=ENDED_SECONDS
+                SWEEP,
+                job_id=SWEEP,  # so that one that is lost leaves no record behind
+                timeout=self._settings.job_timeout,
+                result_ttl=ENDED_SECONDS,
+                failure_ttl=ENDED_SECONDS,
             )
 
     def withdraw(self, job: Job) -> Job:
         """Remove the waiting tasks of an unwanted job and stop the running ones; return the job."""
-        is_running = False
-        for task in filter(None, fetch_tasks(self._client, task_ids(job))):
-            is_running |= self._stop(task)
+        tasks, running, is_running = fetch_tasks(self._client, task_ids(job)), self._running(), False
+        left = [task for task in tasks if task is not None and task.get_status(refresh=False) in {*BEGUN, *PENDING}]
+        for task in left:
+            if task.id in running:
+                is_running = True
+                with suppress(InvalidJobOperation, NoSuchJobError):  # it has just ended, or is about to begin
+                    send_stop_job_command(self._client, task.id, serializer=SERIALIZER)
+        with self._client.pipeline() as pipeline:
+            self._delete([task for task in left if task.id not in running], pipeline)
+            pipeline.execute()
         if not is_running:
             self._jobs.finish_cancel(job.id)
         return self._jobs.fetch(job.id)
@@ -275,32 +328,28 @@ class TaskQueue:
         return len(live_workers(self._client))
 
     def _enqueue_lost(self, job: Job, ids: list[str]) -> None:
-        """Enqueue tasks that RQ has lost again; each first leaves the tenant's share.
+        """Enqueue tasks that RQ has lost again, each in one transaction in which it leaves its former place.
 
         RQ takes a task from a queue before it registers it. So the task of a worker that was killed just then is in
         neither place, although its record says `queued`. A list that RQ keeps of such tasks is looked up once a minute.
 
-        Raises ``worker-lost`` if RQ has failed a task, and ``job-timeout`` if one has exceeded its time, inside a call
+        Raises ``worker-lost`` if RQ has failed a task, and ``job-timeout`` if one runs beyond its time, inside a call
         that handles no signal.
         """
-        queue, limit = self._queues[job.queue], self._limit(job)
-        tasks = fetch_tasks(self._client, ids)
-        found = {*queue.get_job_ids(), *queue.started_job_registry.get_job_ids(cleanup=False)}
+        tasks, limit = fetch_tasks(self._client, ids), self._limit(job)
+        waiting, running = self._waiting(), self._running()
+        present = running.union(*waiting.values())
         for known in filter(None, tasks):
             if known.get_status(refresh=False) in FAILED:
                 raise ProblemError(worker_lost(job.id, RETRIES + 1))
-            if _is_started(known) and _running_seconds(known) > self._settings.job_timeout + GRACE_SECONDS:
+            if known.id in running and _running_seconds(known) > self._settings.job_timeout + GRACE_SECONDS:
                 raise ProblemError(timed_out(self._settings.job_timeout))
+        waits = set(PENDING)
+        if ids == [task_id(job)] and present.isdisjoint(task_ids(job)):
+            waits.remove(JobStatus.DEFERRED)  # it combines parts that are all made, and RQ has lost one of their tasks
         for id_, task in zip(ids, tasks, strict=True):
-            if id_ in found or (task is not None and task.get_status(refresh=False) in PENDING):
-                continue
-            if task is not None:  # it stays in the sets of the tasks that depend on it
-                former = self._queues[task.origin]  # another one, if it was stopped to become a batch
-                _forget_executions(task)
-                task.cancel()
-                former.canceled_job_registry.remove(task)
-                former.intermediate_queue.remove(id_)
-            self._enqueue(job, id_, limit)
+            if id_ not in present and (task is None or task.get_status(refresh=False) not in waits):
+                self._enqueue(job, id_, limit, task)
 
     def _expected_tasks(self, job: Job) -> list[str]:
         """Return the tasks that must wait or run."""
@@ -312,14 +361,16 @@ class TaskQueue:
         tasks = [task_id(job, shard) for shard in shards]
         return tasks if job.parts is None else [*tasks, task_id(job)]
 
-    def _adjust_limits(self) -> None:
+    def _adjust_shares(self) -> None:
         """Adjust the tenants' shares to the number of live workers, so that new workers take tasks that wait already.
 
-        The lost tasks of ended jobs leave their places.
+        Places whose tasks are lost are freed.
         """
-        shares = self._shares()
-        for limit in RateLimitRegistry.all(self._client):
-            self._delete_ended(limit.get_allowed_job_ids())
+        shares, limits = self._shares(), RateLimitRegistry.all(self._client)
+        places = [limit.get_allowed_job_ids() for limit in limits]
+        waiting, running = self._waiting(), self._running()
+        for limit, ids in zip(limits, places, strict=True):
+            self._free_places(limit, ids, waiting[limit.key.partition(":")[0]], running)
             most = shares(limit.key)
             if limit.concurrency not in {0, most}:
                 with self._client.pipeline() as pipeline:
@@ -327,33 +378,59 @@ class TaskQueue:
                     pipeline.execute()
                 RateLimitRegistry(limit.key, self._client).cleanup()
 
-    def _delete_ended(self, ids: list[str]) -> None:
-        """Delete the tasks that do not run and whose jobs have ended, and what is left of deleted ones."""
-        for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
-            with suppress(ProblemError, InvalidJobOperation):  # a record of another version; a task just deleted
-                if task is not None and _is_started(task):
-                    continue
-                job = self._jobs.get(id_.partition("-s")[0])
-                if job is not None and job.is_open:
-                    continue
-                if task is None:
-                    self._client.delete(SafeJob.key_for(id_))
-                else:
-                    _forget_executions(task)
-                    task.delete()
+    def _free_places(self, limit: RateLimitRegistry, ids: list[str], waiting: set[str], running: set[str]) -> None:
+        """Free the places of tasks that neither wait nor run, and delete these tasks.
 
-    def _stop(self, task: RqJob) -> bool:
-        """Delete a waiting task, or stop a running one; return whether it runs."""
-        try:
-            if task.is_started:
-                send_stop_job_command(self._client, task.id, serializer=SERIALIZER)
-                return True
-            if not (task.is_finished or task.is_failed or task.is_stopped or task.is_canceled):
-                _forget_executions(task)
-                task.delete()  # RQ keeps a cancelled one for ever
-        except (InvalidJobOperation, NoSuchJobError):  # it has just ended
-            pass
-        return False
+        RQ frees the places of ended tasks, and `repair` the places of those that their job still needs: a worker may
+        just be taking one. An interactive task that goes on as a batch has a place among the batches while it runs.
+        """
+        for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
+            if id_ in running or (task is not None and (id_ in waiting or task.get_status(refresh=False) not in BEGUN)):
+                continue
+            with suppress(ProblemError):  # a record of another version
+                job = self._jobs.get(id_.partition("-s")[0])
+                is_needed = job is not None and job.is_open and id_ in self._expected_tasks(job)
+                if is_needed and (task is None or task.rate_limit_key == limit.key):
+                    continue
+                with self._client.pipeline() as pipeline:
+                    if task is None:
+                        pipeline.delete(SafeJob.key_for(id_))
+                    elif not is_needed:
+                        self._delete([task], pipeline)
+                    pipeline.zrem(limit.allowed_key, id_)
+                    limit.acquire_and_enqueue(limit.concurrency, pipeline=pipeline)
+                    pipeline.execute()
+
+    def _waiting(self) -> dict[str, set[str]]:
+        """Return the tasks in each queue. Read them before `_running`, because a task goes from here to there."""
+        return {name: set(queue.get_job_ids()) for name, queue in self._queues.items()}
+
+    def _running(self) -> set[str]:
+        """Return the tasks that have an execution; RQ ends the execution of a dead worker after some heartbeats."""
+        registries = (queue.started_job_registry for queue in self._queues.values())
+        return {id_ for registry in registries for id_ in registry.get_job_ids(cleanup=False)}
+
+    def _delete(self, tasks: Sequence[RqJob], pipeline: Pipeline) -> None:
+        """Delete tasks in a transaction."""
+        self._leave(tasks, pipeline)
+        for task in tasks:
+            result = Result.get_key(task.id)  # type: ignore[no-untyped-call] # of RQ
+            pipeline.delete(task.key, task.dependents_key, task.dependencies_key, result)
+
+    def _leave(self, tasks: Sequence[RqJob], pipeline: Pipeline) -> None:
+        """Take tasks out of queues, places and RQ's registries in a transaction; others that depend on them stay."""
+        limits = {str(task.rate_limit_key): RateLimitRegistry.from_job(task) for task in tasks}
+        for task in tasks:
+            queue, limit = self._queues[task.origin], limits[str(task.rate_limit_key)]
+            queue.remove(task, pipeline=pipeline)
+            pipeline.lrem(queue.intermediate_queue_key, 1, task.id)
+            for registry in (queue.deferred_job_registry, queue.finished_job_registry):
+                registry.remove(task, pipeline=pipeline)
+            pipeline.delete(task.execution_registry.key)
+            for key in (limit.rate_limited_key, limit.allowed_key):
+                pipeline.zrem(key, task.id)
+        for limit in limits.values():
+            limit.acquire_and_enqueue(limit.concurrency, pipeline=pipeline)
 
     def _limit(self, job: Job) -> RateLimit:
         """Return the share of a job's tasks: RQ counts the slots of a key."""
@@ -362,15 +439,22 @@ class TaskQueue:
 
     def _shares(self) -> Callable[[str], int]:
         """Return the function of a key of RQ's limits to the number of its tasks that wait in the queue or run."""
-        workers = max(1, self.live_workers())
-        fewer = max(1, workers - 1) if self._has_keys() else workers
-        return lambda key: workers if key.endswith(_DRAWS) else fewer
+        workers, has_keys = self.live_workers(), self._has_keys()
+        return lambda key: allowed_tasks(workers, has_keys=has_keys, are_short=key.endswith(_DRAWS))
 
-    def _enqueue(self, job: Job, id_: str, limit: RateLimit, depends_on: list[str] | None = None) -> None:
-        """Enqueue a task."""
+    def _enqueue(self, job: Job, id_: str, limit: RateLimit, former: RqJob | None = None) -> None:
+        """Enqueue a task in one transaction, in place of a former one of the same id."""
+        task = self._task(job, id_, limit)
+        with self._client.pipeline() as pipeline:
+            if former is not None:
+                self._leave([former], pipeline)
+            self._queues[job.queue].add(task, pipeline)
+            pipeline.execute()
+
+    def _task(self, job: Job, id_: str, limit: RateLimit, depends_on: Dependency | None = None) -> RqJob:
+        """Return a new task of a job."""
         name, arguments = _call(job, id_)
-        dependency = None if not depends_on else Dependency(depends_on, allow_failure=True)
-        self._queues[job.queue].enqueue_call(
+        return self._queues[job.queue].create_job(
             name,
             args=arguments,
             job_id=id_,
@@ -380,24 +464,14 @@ class TaskQueue:
             retry=Retry(max=RETRIES),
             meta=task_metadata(),
             description=id_,
-            depends_on=dependency,
+            depends_on=depends_on,
             rate_limit=limit,
         )
-
-
-def _is_started(task: RqJob) -> bool:
-    """Return whether a task ran when it was fetched."""
-    return task.get_status(refresh=False) == JobStatus.STARTED
 
 
 def _running_seconds(task: RqJob) -> float:
     """Return the seconds since the start of a task."""
     return 0.0 if task.started_at is None else (datetime.now(UTC) - task.started_at).total_seconds()
-
-
-def _forget_executions(task: RqJob) -> None:
-    """Forget the executions of a task that does not run: a killed worker's execution holds its place for a minute."""
-    task.execution_registry.cleanup(math.inf)
 
 
 def task_id(job: Job, shard: int | None = None) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from copy import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import redis
+    from redis.client import Pipeline
 
     from worker.base.problems import Problem, ProblemError
     from worker.records.dataset import Array
@@ -288,15 +289,16 @@ class JobStore:
             raise Cancelled
         return job
 
-    def requeue(self, job: Job, parts: PartsSharding | None) -> Job | None:
-        """Return a job to ``queued``, as a batch, perhaps in parts; its progress begins again, but counted shards stay.
+    def requeue(self, job: Job, parts: PartsSharding | None, pipeline: Pipeline) -> Job:
+        """Return a job to ``queued``, as a batch, perhaps in parts, in a transaction; return the job as it will be.
 
-        A job that is cancelled or has ended stays as it is.
+        Its progress begins again, but counted shards stay. A job that is cancelled or has ended stays as it is.
         """
         fields: dict[str, Any] = {"queue": BATCH, "stage": "queued"}
         fields |= {} if job.sharding else {"done": 0}
         fields |= {} if parts is None else {PARTS: json.dumps(asdict(parts))}
-        return self._move(job.id, {"running": "queued", "queued": "queued"}, **fields)
+        self._move(job.id, {"running": "queued", "queued": "queued"}, pipeline, **fields)
+        return replace(job, queue=BATCH, parts=parts or job.parts)
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
         """Write progress; raises `Cancelled` if the job is not wanted."""
@@ -344,9 +346,9 @@ class JobStore:
         self._move(id_, {"queued": "cancelled", "running": "cancelling"}, stage="cancelled")
         return self.fetch(id_)
 
-    def finish_cancel(self, id_: str) -> Job | None:
-        """Enter ``cancelled`` after the work of a job in ``cancelling`` has stopped."""
-        return self._move(id_, {"cancelling": "cancelled"}, stage="cancelled")
+    def finish_cancel(self, id_: str, pipeline: Pipeline | None = None) -> Job | None:
+        """Enter ``cancelled`` after the work of a job in ``cancelling`` has stopped; None if in a transaction."""
+        return self._move(id_, {"cancelling": "cancelled"}, pipeline, stage="cancelled")
 
     def _refusal(self, reply: str | None) -> ProblemError | None:
         """Return the refusal in a script's reply, if it has one."""
@@ -360,20 +362,29 @@ class JobStore:
         return tenant_key(f"glle:claim:{claim}", self.tenant or DEFAULT)
 
     def _change(
-        self, id_: str, action: str, fields: Mapping[str, Any], moves: Mapping[str, str] | None = None, **more: Any
+        self,
+        id_: str,
+        action: str,
+        fields: Mapping[str, Any],
+        moves: Mapping[str, str] | None = None,
+        pipeline: Pipeline | None = None,
+        **more: Any,
     ) -> tuple[str | None, str | None, Job | None]:
         """Change a record (`lua_scripts.CHANGE`); return the status before and after, and the job."""
         flat = [str(part) for part in _flat(fields)]
         change = json.dumps({"action": action, "moves": moves or {}, "fields": flat, **more})
-        reply = self._change_record(keys=[job_key(id_)], args=[change, now_ms(), now_iso(), self._ttl])
-        if not reply:
+        client = self._client if pipeline is None else pipeline
+        reply = self._change_record(keys=[job_key(id_)], args=[change, now_ms(), now_iso(), self._ttl], client=client)
+        if pipeline is not None or not reply:
             return None, None, None
         was, after, record = reply
         return text(was), text(after), job_of(record) if record else None
 
-    def _move(self, id_: str, moves: Mapping[str, str], **fields: Any) -> Job | None:
-        """Change the status by `moves` {from: to}; return the job."""
-        return self._change(id_, "move", fields, moves)[2]
+    def _move(
+        self, id_: str, moves: Mapping[str, str], pipeline: Pipeline | None = None, /, **fields: Any
+    ) -> Job | None:
+        """Change the status by `moves` {from: to}; return the job, or None if in a transaction."""
+        return self._change(id_, "move", fields, moves, pipeline)[2]
 
 
 def _count_field(shard: int) -> str:

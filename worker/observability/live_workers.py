@@ -7,7 +7,7 @@ import os
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from worker.records.ids import text
 
@@ -74,14 +74,21 @@ def withdraw(client: redis.Redis, name: str) -> None:
 
 
 def live_workers(client: redis.Redis) -> tuple[WorkerState, ...]:
-    """Return the live workers by name, and forget the dead ones; raises `redis.RedisError`."""
+    """Return the live workers by name; writes nothing, and raises `redis.RedisError`."""
+    records = _records(client).values()
+    return tuple(WorkerState(**json.loads(raw)) for raw in records if raw is not None)
+
+
+def forget_dead_workers(client: redis.Redis) -> None:
+    """Forget the workers without a record; one that was only late is added again by its next heartbeat."""
+    if dead := [name for name, raw in _records(client).items() if raw is None]:
+        client.srem(_NAMES, *dead)
+
+
+def _records(client: redis.Redis) -> dict[str, Any]:
+    """Return the record of each worker by name, or None if it has expired."""
     names = sorted(text(raw) for raw in client.smembers(_NAMES))
-    if not names:
-        return ()
-    records = dict(zip(names, client.mget([_key(name) for name in names]), strict=True))
-    if dead := [name for name, raw in records.items() if raw is None]:
-        client.srem(_NAMES, *dead)  # a worker that was only late is added again by its next heartbeat
-    return tuple(WorkerState(**json.loads(raw)) for raw in records.values() if raw is not None)
+    return dict(zip(names, client.mget([_key(name) for name in names]), strict=True)) if names else {}
 
 
 def prolong(settings: Settings) -> None:

@@ -27,10 +27,8 @@ Kind = Literal[
     "reconstructions",
     "weights",
     "calibration",
-    "estimate",
     "embedding",
     "placement",
-    "spread",
     "comparison",
     "audit",
 ]

@@ -14,6 +14,9 @@ A number in GLLE_QUOTAS replaces the share. Without API keys there is one tenant
     waits      requests of an API process that wait for jobs
     jobs       open jobs of the deployment
     draws      waiting requests for single draws
+
+Workers are few, and a task keeps one for as long as it runs, so that a rule about free ones would come too late. Of the
+tasks in each queue a tenant may have one less than there are workers (`allowed_tasks`).
 """
 
 from __future__ import annotations
@@ -75,6 +78,15 @@ def allowed_of(limit: int, total: int) -> int:
 def part_of(held: int, limit: int, total: int) -> float:
     """Return how much of what a tenant may hold it does hold, as a fraction."""
     return held / max(1, allowed_of(limit, total))
+
+
+def allowed_tasks(workers: int, *, has_keys: bool, are_short: bool) -> int:
+    """Return how many tasks of one tenant may run or be next in a queue; its other tasks wait behind them.
+
+    It is one less than the number of live workers, so that a tenant never has them all. For short tasks, and without
+    keys, when there is one tenant, it is their number.
+    """
+    return max(1, workers if are_short or not has_keys else workers - 1)
 
 
 class Share:

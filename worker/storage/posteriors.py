@@ -56,7 +56,7 @@ class PosteriorRecord:
     nbytes
         Bytes of the arrays.
     draw_cost
-        Expected cost of draws, from the fill of the factors (`glle_engine.posterior.cost.estimate.DrawCost`).
+        Expected cost of draws, from the fill of the factors (`glle_engine.posterior.draw_cost.DrawCost`).
     name, tags
         Labels.
     provenance

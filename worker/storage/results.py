@@ -154,6 +154,20 @@ class ResultStore(RecordStore[ResultRecord]):
         for id_ in self.for_tenant(tenant).ids_in(f"of:{owner}"):
             self.delete(id_)
 
+    def delete_of_deleted(self) -> int:
+        """Remove the results of deleted owners, which a process left that died meanwhile; return their number.
+
+        Of all tenants. The sets of owners are listed, not the results.
+        """
+        removed = 0
+        for key in map(text, self._client.scan_iter(match=f"glle:*{self.kind.name}s:of:*", count=1000)):
+            owner = key.rpartition(":")[2]
+            kind = _OWNERS.get(owner.partition("_")[0])
+            if kind is not None and not self._client.exists(f"glle:{kind}:{owner}"):
+                ids = [member_name(text(raw)) for raw in self._client.zrange(key, 0, -1)]
+                removed += sum(self.delete(id_) is not None for id_ in ids)
+        return removed
+
     def delete_expired(self, tenant: str) -> int:
         """Remove the results of a tenant that are older than `ttl`; return their number.
 

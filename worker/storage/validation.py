@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.arrays import EXACT
 from worker.base.problems import ProblemError, refuse
 from worker.records.cache_entry import Array, bytes_of
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 BLOCK = 2**22  # values in a block: 32 MB
-EXACT = 2**53  # float64 represents all integers up to this one
 LISTED = 20  # rows that the details of a problem list
 SHOWN = 50  # characters of a bad value that a message shows
 

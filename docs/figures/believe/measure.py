@@ -12,7 +12,7 @@ from glle_engine.audit.answers import groups_apart
 from glle_engine.audit.audit import audit, compare_groups
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity, generalized_procrustes, moments, root_trace
-from glle_engine.reliability.alignment import Regions, rank_correlation, spearman_brown
+from glle_engine.reliability.alignment import Regions, rank_correlation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,7 +75,7 @@ def measure(law: Law, method: str, *, with_peers: bool = False) -> Row:
         "ratio": float(np.median(found.spread[:probes] / size / spread)),
         "level": found.level,
         "rank": rank_correlation(found.spread[:probes], spread),
-        "ceiling": float(np.sqrt(spearman_brown(agreement, 2))),
+        "ceiling": float(np.sqrt(max(2 * agreement / (1 + agreement), 0.0))),
         "seconds": spent,
         "notes": [note.code for note in found.notes],
     }

@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.parameters import check_choice
-from glle_engine.base.pictures.points import (
-    PointTable,
-    align_rows,
-    require_finite_places,
-    require_rows,
-    texts_of_labels,
-)
+from glle_engine.base.pictures.colors import SHOWN_NAMES, PointColors, shorten
+from glle_engine.base.pictures.points import PointTable, align_rows, require_finite_places, require_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,12 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
-# Petroff 2021, "Accessible Color Sequences for Data Visualization".
-CLASSES = (
-    "#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd",
-)  # fmt: skip
-SEQUENCE = "viridis"
-MAX_CLASSES = 20
 _OPACITIES = 0.12, 1.0  # opacities of the least and of the most certain point
 _SIZES = 0.5, 6.0  # areas of the points of smallest and largest spread, relative to the usual area
 _MIN_REGIONS, _MAX_REGIONS = 3, 8  # points whose regions are drawn, fewer when the regions are wide
@@ -42,8 +32,8 @@ _INCHES = 3.2  # width of a panel in which points have the usual area
 _LETTERS, _SMALL_LETTERS = 17, 15  # letters per inch in a title, and in the text below
 _BETWEEN = 0.7  # inches that a title leaves free, so that it stays apart from the title of the next panel
 _NARROW, _LETTERS_OF_NARROW = 4.0, 21  # panels below this width in inches have smaller letters, of this number per inch
-_LONGEST = 30  # letters of a name in a legend
 _MAX_VECTORS = 5000  # points of a panel; a file of vector graphics has more points as a bitmap
+_COLORING = {"c", "cmap", "vmin", "vmax", "plotnonfinite"}  # options that a color given by the caller replaces
 _OUTLYING = 0.002  # share of the points at each end that may lie outside of a panel
 
 
@@ -54,7 +44,7 @@ LEVELS = {
     "unknown": "? Not known",
 }
 LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#59636e"}
-TEAR = "#cf222e"
+TEAR, OUTSIDE = "#cf222e", "#afb8c1"
 _MAX_FOLDED = 0.5  # share of the points; if more are folded, the fault is not local, and no point is marked
 _BESIDE = np.array(
     sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda at: 9 * at[0] ** 2 + at[1] ** 2)
@@ -63,51 +53,6 @@ _OVERFLOW = 0.08  # share of the width of a panel that a name may extend beyond 
 _COUNTED_GROUPS = 10  # names have a count up to this number of groups; with more groups they are smaller
 _OUTLINE_POINTS = 3  # an island with fewer points has no outline
 BACKGROUND, TEXT, FRAME = "#ffffff", "#1f2328", "#d0d7de"
-
-
-@dataclass(frozen=True, eq=False)
-class PointColors:
-    """The color of each point: classes, or numbers along a scale."""
-
-    title: str
-    values: NDArray[Any]  # (n,) float64: numbers, or the index of each point's class
-    classes: tuple[str, ...] = ()  # names; empty for numbers
-    is_time: bool = False  # numbers are days since 1970
-    names: tuple[str, ...] = ()  # names of the classes, if there are more classes than colors
-
-    @classmethod
-    def from_values(cls, title: str, raw: NDArray[Any]) -> PointColors:
-        """Return the colors of raw values: texts and few distinct integers are classes, other values numbers."""
-        if raw.dtype.kind == "M":
-            days = raw.astype("M8[us]").astype(np.float64) / 86_400e6
-            return cls(title, np.where(np.isnat(raw), np.nan, days), is_time=True)
-        distinct, inverse = np.unique(raw, return_inverse=True)
-        is_discrete = raw.dtype.kind in "US" or bool((distinct == np.round(distinct)).all())
-        if is_discrete and len(distinct) <= MAX_CLASSES:
-            return cls(title, inverse.astype(np.float64), tuple(_name(value) for value in distinct))
-        if raw.dtype.kind in "US":  # more classes than colors: a scale in sorted order
-            names = tuple(map(str, distinct))
-            return cls(f"{title} ({len(distinct):,} classes)".strip(), inverse.astype(np.float64), names=names)
-        return cls(title, np.asarray(raw, np.float64))
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of matplotlib's `scatter`."""
-        from matplotlib import colormaps  # noqa: PLC0415 # optional
-        from matplotlib.colors import ListedColormap  # noqa: PLC0415 # optional
-
-        if self.classes:
-            count = len(self.classes)
-            # Beyond ten, hues alone are hard to distinguish; turbo's colors differ in lightness, too.
-            turbo = [colormaps["turbo"](0.04 + 0.92 * i / max(1, count - 1)) for i in range(count)]
-            shades: list[Any] = list(CLASSES[:count]) if count <= len(CLASSES) else turbo
-            return {"c": self.values, "cmap": ListedColormap(shades), "vmin": -0.5, "vmax": count - 0.5}
-        known = self.values[np.isfinite(self.values)]
-        low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-        return {"c": self.values, "cmap": colormaps[SEQUENCE], "vmin": low, "vmax": high if high > low else low + 1}
-
-
-def _name(value: Any) -> str:
-    return str(value) if isinstance(value, str) else f"{value:g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +74,11 @@ class Panel:
     is_folded: NDArray[np.bool_] | None = None  # (n,)
 
     @property
+    def outside(self) -> NDArray[np.bool_]:
+        """Points (n,) that are in no island of an audit."""
+        return np.zeros(len(self.Y), bool) if self.of_islands is None else self.of_islands < 0
+
+    @property
     def has_folds(self) -> bool:
         """Whether some points, but not most of them, lie on top of others."""
         return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MAX_FOLDED)
@@ -145,7 +95,9 @@ class Panel:
             raise InvalidShapeError("There are no points to draw.", remedy="Give at least one point.")
         require_finite_places(points.places)
         if colors is None and points.labels is not None:
-            colors = _colors(points.labels, len(points.places), points.label)
+            colors = PointColors.from_labels(
+                points.labels, len(points.places), points.label, are_groups=bool(points.apart_from)
+            )
         elif colors is None:
             colors = PointColors("", np.zeros(len(points.places)), ("",))
         columns = points.columns
@@ -172,6 +124,8 @@ class Panel:
             yield "faint: neighbors change"
         if self.islands:
             yield "solid outline: island to trust; dashed: not" if is_sampled else "outlines: islands"
+        if self.outside.any():
+            yield "gray: clumps too small to judge"
         if self.tears is not None and len(self.tears):
             yield "red lines: neighbors that the map tears apart"
         if self.has_folds:
@@ -227,17 +181,22 @@ def plot(
     """
     try:
         import matplotlib as mpl  # noqa: PLC0415 # optional
-        from matplotlib import dates  # noqa: PLC0415 # optional
         from matplotlib import pyplot as plt  # noqa: PLC0415 # optional
     except ImportError as error:
         raise ImportError("glle.plot needs matplotlib: pip install matplotlib.") from error
     check_choice("by", by, ("opacity", "size"))
     points = PointTable.from_result(shown)
     points = points if labels is None else replace(points, label="")
-    labels = points.labels if labels is None else align_rows(labels, points.index)
-    colors = None if labels is None else _colors(labels, len(points.places), points.label)
+    labels = points.labels if labels is None else align_rows(labels, points.index, "the labels")
+    colors = (
+        None
+        if labels is None
+        else PointColors.from_labels(labels, len(points.places), points.label, are_groups=bool(points.apart_from))
+    )
     panel = Panel.from_result(points, colors)
-    distances = points.columns.get("spread") if spread is None else np.asarray(getattr(spread, "spread", spread))
+    distances = points.columns.get("spread")
+    if spread is not None:
+        distances = array_of(getattr(spread, "spread", spread), "the spread")
     if distances is not None and (spread is not None or by == "size"):
         require_rows("spread", distances, len(points.places))
         if distances.dtype.kind not in "fiub" or not np.isfinite(distances).all():
@@ -251,18 +210,32 @@ def plot(
         width = _own_width(ax)
         ax = plt.figure(figsize=(6.4, 5.6), layout="constrained").gca() if ax is None else ax
         drawn = draw(ax, panel, inches=width, **options)
-        if labels is not None and panel.colors.classes:
+        has_names = bool(panel.colors.names and panel.apart_from)  # on the picture
+        if labels is not None and not panel.colors.classes and not has_names:
+            _draw_scale(ax, panel.colors, drawn)
+        if labels is not None and (panel.colors.classes or panel.colors.missing):
             engine = getattr(ax.get_figure(root=True), "get_layout_engine", lambda: None)()
             # Only the constrained layout makes room for a legend outside of the axes.
             has_room = engine is not None and engine.adjust_compatible is False
             place: Any = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if has_room else {"loc": "upper right"}
-            ax.legend(handles=_handles(panel.colors), title=_short(panel.colors.title), fontsize=8, **place)
-        elif labels is not None and not (panel.colors.names and panel.apart_from):  # such groups have names instead
-            locator = dates.AutoDateLocator()  # type: ignore[no-untyped-call]
-            of_dates: Any = {"ticks": locator, "format": dates.AutoDateFormatter(locator)}  # type: ignore[no-untyped-call]
-            scale = of_dates if panel.colors.is_time else {}
-            ax.figure.colorbar(drawn, ax=ax, shrink=0.8, pad=0.02, label=panel.colors.title, **scale)
+            place = place if panel.colors.classes or has_names else {"loc": "upper right"}  # the scale is outside
+            handles = panel.colors.handles() if panel.colors.classes else panel.colors.handles()[-1:]
+            ax.legend(handles=handles, title=shorten([panel.colors.title])[0], fontsize=8, **place)
     return ax
+
+
+def _draw_scale(axes: Axes, colors: PointColors, drawn: Any) -> None:
+    """Draw a bar with the scale of numbers or dates, or with some names of classes in sorted order."""
+    from matplotlib import dates  # noqa: PLC0415 # optional
+
+    scale: dict[str, Any] = {}
+    if colors.is_time:
+        locator = dates.AutoDateLocator()  # type: ignore[no-untyped-call]
+        scale = {"ticks": locator, "format": dates.AutoDateFormatter(locator)}  # type: ignore[no-untyped-call]
+    bar = axes.figure.colorbar(drawn, ax=axes, shrink=0.8, pad=0.02, label=colors.title, **scale)
+    if colors.names:
+        shown, names = colors.some_names(), colors.short_names()
+        bar.set_ticks(shown, labels=[names[at] for at in shown], fontsize=6 if len(shown) == SHOWN_NAMES else 7)
 
 
 def _own_width(ax: Axes | None) -> float:
@@ -292,18 +265,17 @@ def render(panels: Sequence[Panel], *, columns: int, width: int, inches: float) 
 
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    legend = next((panel.colors for panel in panels if any(panel.colors.classes)), None)
-    handles = _handles(legend) if legend else []
+    handles = next((handles for panel in panels if (handles := panel.colors.handles())), [])
     width_of_name = 0.25 + 0.06 * max((len(handle.get_label()) for handle in handles), default=0)
     across = int(np.clip(inches * columns / width_of_name, 1, min(10, len(handles) or 1)))
-    foot = 0.2 + 0.15 * -(-len(handles) // across) if legend else 0.0
+    foot = 0.2 + 0.15 * -(-len(handles) // across) if handles else 0.0
     with mpl.rc_context({"text.parse_math": False}):
         size = (inches * columns, (inches + 0.35) * rows + foot)
         layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
         figure = Figure(figsize=size, facecolor=BACKGROUND, layout=layout)
         for position, panel in enumerate(panels, start=1):
             draw(figure.add_subplot(rows, columns, position), panel, columns=columns, inches=inches)
-        if legend:
+        if handles:
             figure.legend(
                 handles=handles, loc="outside lower center", ncols=across, fontsize=7, frameon=False,
                 labelcolor=TEXT, handletextpad=0.1, columnspacing=1.0,
@@ -340,17 +312,20 @@ def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **o
         **panel.colors.arguments(),
     }
     if "c" in options or "color" in options:
-        drawn = {name: value for name, value in drawn.items() if name not in {"c", "cmap", "vmin", "vmax"}}
+        drawn = {name: value for name, value in drawn.items() if name not in _COLORING}
     scatter = axes.scatter(*points.T, **{**drawn, **options})
-    _draw_islands(axes, panel, points)
+    _draw_islands(axes, panel, points, {**drawn, **options}["s"])
     reach = np.zeros_like(points) if panel.covariance is None else _draw_regions(axes, panel, area)
     _fit_view(axes, points, reach, is_flat=panel.Y.shape[1] > 1)
     _write_groups(axes, panel, points, inches)
     return scatter
 
 
-def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any]) -> None:
-    """Draw outlines around islands, solid around those that stay and dashed around others, and lines across tears."""
+def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any], sizes: Any) -> None:
+    """Draw outlines around islands, solid around those that stay and dashed around others, and lines across tears.
+
+    Points of no island become gray; `sizes` are their areas, one or (n,).
+    """
     from matplotlib.collections import LineCollection  # noqa: PLC0415 # optional
     from matplotlib.patches import Polygon  # noqa: PLC0415 # optional
 
@@ -369,6 +344,9 @@ def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any]) -> None:
             if not panel.apart_from:
                 top = outline[outline[:, 1].argmax()]
                 axes.annotate(name, top, xytext=(0, 1), textcoords="offset points", fontsize=7, color=TEXT, ha="center")
+    if (outside := panel.outside).any():
+        x, y = points[outside].T
+        axes.scatter(x, y, s=sizes if np.isscalar(sizes) else sizes[outside], c=OUTSIDE, linewidths=0)
     if panel.tears is not None and len(panel.tears):
         axes.add_collection(LineCollection(list(points[panel.tears]), colors=TEAR, linewidths=0.5, alpha=0.6, zorder=2))
     if panel.is_folded is not None and panel.has_folds:
@@ -401,7 +379,8 @@ def _write_groups(axes: Axes, panel: Panel, points: NDArray[Any], inches: float)
     unit = np.array([high - low, top - bottom]) / (72 * inches)  # a typographic point in units of the axes
     taken, overflow = np.empty((0, 4)), _OVERFLOW * (high - low)
     for name, count in panel.apart_from.items():
-        text = f"{_short(name)}: {count}/{len(panel.apart_from) - 1}" if is_counted else _short(name)
+        short = panel.colors.short_names()[names.index(name)]
+        text = f"{short}: {count}/{len(panel.apart_from) - 1}" if is_counted else short
         half = np.array([0.35 * size * len(text), 0.7 * size]) * unit
         middle = np.median(points[panel.colors.values == names.index(name)], axis=0)
         places = middle + 2 * half * _BESIDE
@@ -483,33 +462,6 @@ def _planar(Y: NDArray[Any]) -> NDArray[Any]:
     rank = np.empty(len(Y))
     rank[np.argsort(Y[:, 0], kind="stable")] = np.arange(len(Y))
     return np.stack([Y[:, 0], rank], axis=1)
-
-
-def _colors(labels: ArrayLike, rows: int, name: str = "") -> PointColors:
-    """Return the colors of labels of any type, titled by `name` or else by the name of a pandas series."""
-    values = np.asarray(labels)
-    require_rows("labels", values, rows)
-    title = name or getattr(labels, "name", None)
-    is_number = values.dtype.kind in "fiuM"
-    return PointColors.from_values(
-        str(title or ""), values if is_number else np.asarray(texts_of_labels(values)).astype(str)
-    )
-
-
-def _handles(colors: PointColors) -> list[Any]:
-    """Return the marks of a legend of classes."""
-    from matplotlib.lines import Line2D  # noqa: PLC0415 # optional
-
-    cmap = colors.arguments()["cmap"]
-    return [
-        Line2D([], [], marker="o", linestyle="", markersize=4, color=cmap(i), label=_short(name))
-        for i, name in enumerate(colors.classes)
-    ]
-
-
-def _short(text: str) -> str:
-    """Shorten a text to fit into a legend."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def _relative(values: NDArray[Any]) -> NDArray[np.float64]:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.arrays import array_of, require_unmasked
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, NotFiniteError
-from glle_engine.base.validation import array_of, float64_of, require_unmasked
+from glle_engine.base.validation import float64_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -26,6 +27,7 @@ _COLUMNS = (
 )  # fmt: skip
 APART = 0.9  # groups stay apart if they are apart in this share of the embeddings of other samples
 _MISSING = {"None", "nan", "NaT", "<NA>"}  # how Python, numpy and pandas write missing values
+_MAX_DIGITS = 1e15  # whole numbers from this size on are named by their first digits
 _NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal distribution in two dimensions
 
 
@@ -97,7 +99,7 @@ class PointTable:
         groups: Any = getattr(shown, "groups", None)
         if groups is not None:
             counts = count_apart(_part(groups, "apart")).tolist()
-            of_table["apart_from"] = dict(zip(map(str, _part(groups, "names")), counts, strict=True))
+            of_table["apart_from"] = dict(zip(map(name_of_label, _part(groups, "names")), counts, strict=True))
         if hasattr(groups, "classes"):  # an audit of this process, not of a service
             given["member_probability"] = groups.member_probability
             of_table.setdefault("labels", groups.names[groups.classes])
@@ -114,8 +116,7 @@ def coordinates(shown: Any) -> NDArray[np.float64]:
     found = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # a text is an id
     if found is shown and callable(getattr(shown, "arrays", None)):  # the posterior of a `Client`
         found = shown.arrays()["embedding"]
-    require_unmasked(found, "the coordinates")
-    places = array_of(found)
+    places = array_of(found, "the coordinates")
     if places.ndim != 2 or not places.shape[1] or places.dtype.kind not in "fiub":
         raise InvalidShapeError(
             f"{type(shown).__name__} has no coordinates{f': its shape is {places.shape}' if places.ndim else ''}.",
@@ -149,7 +150,9 @@ def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = N
     """Return a pandas DataFrame with a row for each point of a result.
 
     Columns: id and label if given, the coordinates y1, ..., yp, and spread, stability, p_value and others if the result
-    has them. The coordinates of a posterior are the mean of some draws.
+    has them. The coordinates of a posterior are the mean of some draws. Of an audit, `island` is the name of the
+    point's island in the verdict, empty for points without one and where the map is in one piece, and `is_trusted` says
+    whether the island is trusted.
 
     Parameters
     ----------
@@ -172,14 +175,21 @@ def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = N
         raise ImportError("Frames need pandas: pip install pandas.") from error
     points = PointTable.from_result(shown)
     given = {"id": points.ids if ids is None else ids, "label": points.labels if labels is None else labels}
-    aligned = {name: align_rows(values, points.index) for name, values in given.items() if values is not None}
+    aligned = {
+        name: align_rows(values, points.index, f"the {name}s") for name, values in given.items() if values is not None
+    }
     columns: dict[str, Any] = {name: np.asarray(values) for name, values in aligned.items()}
     if "id" in columns and columns["id"].ndim == 2:  # ids of several columns
         columns = {f"id_{at}": part for at, part in enumerate(columns.pop("id").T, start=1)} | columns
     for name, values in columns.items():
         require_rows(f"{name}s", values, len(points.places))
     columns |= {f"y{axis}": column for axis, column in enumerate(points.places.T, start=1)}
-    return pd.DataFrame({**columns, **points.columns}, index=points.index)
+    own = dict(points.columns)
+    if points.level and "island" in own:
+        islands = [points.islands.get(island, ("", False)) for island in own.pop("island").tolist()]
+        names, is_trusted = zip(*islands, strict=True)
+        own = {"island": np.array(names), "is_trusted": np.array(is_trusted), **own}
+    return pd.DataFrame({**columns, **own}, index=points.index)
 
 
 def to_xarray(draws: Any) -> Any:
@@ -215,17 +225,20 @@ def to_xarray(draws: Any) -> Any:
     return xr.DataArray(values, coords=coords, dims=("draw", "point", "axis"), name="embedding")
 
 
-def align_rows(values: Any, index: Any) -> Any:
-    """Return values of pandas in the order of an index.
+def align_rows(values: Any, index: Any, name: str) -> Any:
+    """Return values of pandas in the order of an index; `name` says in messages what they are, such as "the labels".
 
     Values that are not of pandas, and all values if there is no index, are returned as they are.
 
     Raises
     ------
+    NotFiniteError
+        If values are masked.
     InvalidParameterError
         If the index of the values differs from `index`, and lacks some of its rows or has duplicates.
 
     """
+    require_unmasked(values, name)
     own = getattr(values, "index", None) if hasattr(values, "iloc") else None
     if own is None or index is None or (len(own) == len(index) and (own == index).all()):
         return values
@@ -235,6 +248,13 @@ def align_rows(values: Any, index: Any) -> Any:
         "The values for the rows have another index than the data.",
         remedy="Give them the index of the data, or without an index by .to_numpy(), in the order of the rows.",
     )
+
+
+def name_of_label(value: Any) -> str:
+    """Return a label as a name: a text as it is, whole numbers with all digits."""
+    if isinstance(value, (str, bool, np.bool_)):
+        return str(value)
+    return f"{value:.0f}" if value == round(value) and abs(value) < _MAX_DIGITS else f"{value:g}"
 
 
 def texts_of_labels(labels: Any) -> Any:
@@ -255,9 +275,6 @@ def require_rows(name: str, values: NDArray[Any], rows: int) -> None:
 
 def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
     """Return a sentence on how far to believe a result, or an empty one."""
-    if (reliability := getattr(shown, "reliability", None)) is not None:
-        level, reason = (_part(reliability, name) for name in ("level", "reason"))
-        return f"Reliability of the spread: {level}. {reason}"
     if (verdict := getattr(shown, "verdict", None)) or "stability" not in columns:
         return str(verdict or "")
     codes = [_part(note, "code") for note in getattr(shown, "notes", ())]

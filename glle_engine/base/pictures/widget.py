@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.pictures.plotting import CLASSES, MAX_CLASSES, SEQUENCE, Panel
+from glle_engine.base.pictures.colors import CLASSES, MAX_CLASSES, SEQUENCE
+from glle_engine.base.pictures.plotting import Panel
 from glle_engine.base.pictures.points import PointTable, align_rows, frame
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLik
     points = PointTable.from_result(shown)
     if points.places.shape[1] < 2:
         raise ValueError("Use glle.plot for this result: it has one coordinate, and a widget needs two.")
-    given = points.labels if labels is None else np.asarray(align_rows(labels, points.index))
+    given = points.labels if labels is None else np.asarray(align_rows(labels, points.index, "the labels"))
     embeddings: Any = draws
     if isinstance(draws, int):
         drawn = shown.draws(draws) if callable(getattr(shown, "draws", None)) else []

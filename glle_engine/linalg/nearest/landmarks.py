@@ -3,7 +3,7 @@ r"""Landmarks: m of n points that cover the data, by k-means++.
 The first landmark is drawn uniformly. Each further point is drawn with a probability proportional to its squared
 distance to the nearest landmark so far (Arthur and Vassilvitskii 2007, *k-means++: the advantages of careful seeding*).
 Regions far from all landmarks get a landmark first, as with farthest points (Gonzalez 1985), but outliers do not use up
-the landmarks, and dense regions get more of them. `docs/explanation/landmarks.md` compares the rules.
+the landmarks, and dense regions get more of them. `docs/explanation/spread.md` says what they cost.
 
 The distances to all points are computed only each time the number of landmarks has grown by a factor of four. The
 distribution is exact nevertheless, by rejection sampling: in between, a point is proposed in proportion to its last

@@ -8,10 +8,11 @@ Saul 2000). This matrix is never formed (`glle_engine.eigen.eigenproblem`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
+from glle_engine.base.parameters import choice
 from glle_engine.base.spec import FitSpec
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs, scale_embedding
@@ -20,7 +21,7 @@ from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.parameters import NeighborSpec, RadiusSpec, number
 from glle_engine.posterior.placement import attach
-from glle_engine.weights.lle import lle_weights
+from glle_engine.weights.lle import Ridge, lle_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,6 +46,12 @@ class LleSpec(NeighborSpec):
 class LleGraphSpec(RadiusSpec, LleSpec):
     """Parameters of LLE on nearest neighbors, or on neighbors within a radius."""
 
+    ridge: Ridge = choice(
+        "relative",
+        "Whether reg is relative to the trace, or absolute as in programs of other authors.",
+        *get_args(Ridge),
+    )
+
 
 def lle_of(
     X: Data,
@@ -52,6 +59,7 @@ def lle_of(
     spec: LleSpec,
     on_progress: OnProgress,
     kept: NDArray[np.bool_] | None = None,
+    ridge: Ridge = "relative",
 ) -> Embedding:
     """Embed by given neighbors.
 
@@ -62,12 +70,15 @@ def lle_of(
         In any order; the graph must be connected.
     kept : (n, k) bool, optional
         Mask of the neighbors to use, at least one for each point. Default: all.
+    ridge : {"relative", "absolute"}
+        As for `lle_weights`.
 
     """
     ascending = np.argsort(nearest, axis=1)  # the result must not depend on distances that rounding may reorder
     neighbors = np.take_along_axis(nearest, ascending, axis=1)
     mask = None if kept is None else np.take_along_axis(kept, ascending, axis=1)
-    return embedding_of(neighbors, lle_weights(X, neighbors, spec.reg, on_progress, mask), spec, on_progress, mask)
+    weights = lle_weights(X, neighbors, spec.reg, on_progress, mask, ridge=ridge)
+    return embedding_of(neighbors, weights, spec, on_progress, mask)
 
 
 def embedding_of(
@@ -91,9 +102,9 @@ class WeightMap(NeighborMap):
     """Places a new point by its weights on the nearest points of the data (Saul and Roweis 2003, section 6.1)."""
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self.spec.radius is not None:
+        if self.spec.radius is not None or self.spec.ridge == "absolute":
             nearest, _, kept = self.spec.graph_to(self.points, points)
-            weights = lle_weights(self.points, nearest, self.spec.reg, kept=kept, points=points)
+            weights = lle_weights(self.points, nearest, self.spec.reg, kept=kept, points=points, ridge=self.spec.ridge)
             return np.asarray(np.einsum("mk,mkp->mp", weights, self.embedding.Y[nearest]))
         spec = FitSpec(n_neighbors=self.spec.n_neighbors, reg=self.spec.reg)
         return attach(self.points, points, spec).extension().embed(np.asarray(self.embedding.Y))
@@ -113,4 +124,4 @@ class WeightMap(NeighborMap):
 def lle(X: Data, spec: LleGraphSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the k nearest neighbors, or by the neighbors within the radius."""
     graph, bridges = spec.graph(X, on_progress)
-    return note_bridges(lle_of(X, graph.nearest, spec, on_progress, graph.kept), bridges)
+    return note_bridges(lle_of(X, graph.nearest, spec, on_progress, graph.kept, spec.ridge), bridges)

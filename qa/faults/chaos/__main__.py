@@ -1,5 +1,7 @@
 """Kill random processes of `glle up` under a mixed load of two tenants, then check every promise.
 
+Every second kill ends a process before one of its writes, where a death leaves most behind.
+
 `python -m qa.faults.chaos` runs it. The report lists the kills, the recovery times and one row for each check. It is
 also written to `<out>/chaos.json`. The exit code is 1 if a check has violations.
 """
@@ -26,7 +28,7 @@ from typing import Any
 
 import httpx
 
-from qa.faults.chaos import checks
+from qa.faults.chaos import checks, stopping
 from qa.faults.chaos.killer import RESIDENTS, Killer, parents_by_mark, recoveries
 from qa.frame import Row, align, say, write_report
 from qa.load.ledger import Ledger, joined, percentiles
@@ -47,22 +49,27 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="glle-chaos-") as folder:
         settings = {"GLLE_WORKERS": str(options.workers), "GLLE_API_PROCESSES": str(options.apis)}
         settings["GLLE_AUTH"] = "required"
-        with running(Path(folder), **settings, GLLE_HEARTBEAT="5") as up:
-            report = _run(options, up, mark)
+        stops = Path(folder) / "stops"
+        stops.mkdir()
+        settings |= {stopping.FOLDER: str(stops), "GLLE_HEARTBEAT": "5"}
+        with running(Path(folder), program=(sys.executable, "-m", stopping.__name__), **settings) as up:
+            report = _run(options, up, mark, stops)
         del os.environ["CHAOS_RUN"]
         write_report(options.out / "chaos.json", report)
         shutil.copy(Path(folder) / "up.log", options.out)
     return _print(report)
 
 
-def _run(options: argparse.Namespace, up: Up, mark: str) -> dict[str, Any]:
+def _run(options: argparse.Namespace, up: Up, mark: str, stops: Path) -> dict[str, Any]:
     """Run load and killer, then all checks; return the report."""
     folder = up.log.parent / "data"
     with connect_stores(Settings(data_dir=str(folder))) as stores:
         tokens = [stores.keys.create(tenant, ("write",), "", None)[1] for tenant in TENANTS]
     keys = [{"Authorization": f"Bearer {token}"} for token in tokens]
     ledgers = [Ledger() for _ in keys]
-    killer = Killer(up.process.pid, options.seed, lambda: sum(each.requests for each in ledgers), options.between, mark)
+    killer = Killer(
+        up.process.pid, options.seed, lambda: sum(each.requests for each in ledgers), options.between, mark, stops
+    )
     part = len(keys)
     all_clients = Load(
         requests=options.requests // part, seconds=options.seconds, clients=options.clients // part, seed=options.seed
@@ -103,6 +110,7 @@ def _run(options: argparse.Namespace, up: Up, mark: str) -> dict[str, Any]:
         "failed": dict(failed),
         "doomed": sum(job.is_doomed for job in ledger.jobs.values()),
         "kills": dict(Counter(kill.kind for kill in killer.kills)),
+        "killed before a write": dict(Counter(_kind_of_write(kill.write) for kill in killer.kills if kill.write)),
         "busy when killed": dict(Counter(kill.kind for kill in killer.kills if kill.is_busy)),
         "unanswered": sum(not attempt.status for attempt in ledger.attempts),
         "refused": sum(attempt.status == 503 for attempt in ledger.attempts),
@@ -126,6 +134,12 @@ def _check_stop(up: Up, mark: str) -> Row:
     return Row("processes left after a stop", len(tree), remaining + ([f"exit code {code}"] if code else []))
 
 
+def _kind_of_write(write: str) -> str:
+    """Return the command and the beginning of its key, without ids and names."""
+    command, _, key = write.partition(" ")
+    return f"{command} {':'.join(key.split(':')[:2])}".strip()
+
+
 def _never_killed(killer: Killer, requests: int) -> list[str]:
     """Return the kinds of process that were never killed; short runs may miss some."""
     killed = {kill.kind for kill in killer.kills}
@@ -141,6 +155,7 @@ def _print(report: dict[str, Any]) -> int:
         kills.append((kind, times, report["busy when killed"].get(kind, 0), *seconds))
     tables: list[list[tuple[object, ...]]] = [
         [("", "figure"), *((name, report[name]) for name in (*names, "seconds until all jobs had ended"))],
+        [("killed before the write", "times"), *report["killed before a write"].items()],
         [("killed", "times", "busy", "seconds to the next success: p50", "p95", "most"), *kills],
         [("keys of", "count", "expire"), *((name, *counts) for name, counts in report["census"].items())],
         [

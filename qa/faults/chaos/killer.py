@@ -1,7 +1,8 @@
 """Killer of the processes of a running `glle up`, with a separate seed, and the times of recovery.
 
-After random numbers of requests it kills each kind of process once, then random kinds. Kills are spaced by requests
-instead of seconds, so that a slow machine runs the same test. Processes are listed from /proc.
+After random numbers of requests it kills each kind of process once, then random kinds, every second time before one of
+the next writes of the process (`qa.faults.chaos.stopping`). Kills are spaced by requests instead of seconds, so that a
+slow machine runs the same test. Processes are listed from /proc.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ STRAY_SECONDS = 2.0  # seconds until a process that lost its parent should end
 LOOK_SECONDS = 0.2
 WAIT_SECONDS = 10.0  # seconds to wait for a process of a kind; a work-horse lives for milliseconds
 BUSY_SECONDS = 0.5  # seconds to wait for a sampler at work, because an idle one has no task to lose
+STOP_WRITES = 12  # a process ends before one of that many next writes
+STOP_SECONDS = 5.0  # an idle process writes nothing; after this time it is killed as it is
 # Operations that succeed only with a process of that kind.
 _SHOWN_BY = {
     "API": ("GET data", "GET datasets", "GET jobs", "GET job", "GET posterior", "GET draw"),
@@ -131,12 +134,13 @@ def _kind(pid: int) -> Kind | None:
 
 @dataclass(frozen=True)
 class Kill:
-    """A killed process, with the time of the kill (`time.time`)."""
+    """A killed process, with the time of the kill (`time.time`), and the write before which it ended, if one."""
 
     kind: Kind
     pid: int
     at: float
     is_busy: bool = False
+    write: str = ""
 
 
 @dataclass
@@ -151,6 +155,8 @@ class Killer:
         Mean number of requests between two kills.
     mark
         Environment entry of every process of the tree.
+    stops
+        Folder of the requests to end before a write.
 
     Attributes
     ----------
@@ -164,6 +170,7 @@ class Killer:
     requests: Callable[[], int]
     between: float
     mark: str
+    stops: Path
     kills: list[Kill] = field(default_factory=list)
     strays: set[int] = field(default_factory=set)
     looks: int = 0
@@ -210,11 +217,23 @@ class Killer:
             busy = [process for process in candidates if process.is_busy]
             if candidates and (busy or kind != "sampler" or waited > BUSY_SECONDS):
                 victim = self._rng.choice(busy if kind == "sampler" and busy else candidates)
+                write = "" if kind.endswith("server") or self._rng.random() < 0.5 else self._stop_before_write(victim)
                 with contextlib.suppress(ProcessLookupError):  # ended meanwhile
-                    os.kill(victim.pid, signal.SIGKILL)
-                    self.kills.append(Kill(kind, victim.pid, time.time(), is_busy=victim in busy))
+                    if not write:
+                        os.kill(victim.pid, signal.SIGKILL)
+                    self.kills.append(Kill(kind, victim.pid, time.time(), victim in busy, write))
                     return
             time.sleep(0.002)
+
+    def _stop_before_write(self, victim: Process) -> str:
+        """Let a process end before one of its next writes; return the name of the write, or "" if it makes none."""
+        request = self.stops / str(victim.pid)
+        request.write_text(str(self._rng.randrange(STOP_WRITES)))
+        until, reply = time.monotonic() + STOP_SECONDS, request.with_suffix(".at")
+        while not reply.exists() and name_of(victim.pid) and time.monotonic() < until:
+            time.sleep(0.002)
+        request.unlink()
+        return reply.read_text() if reply.exists() else ""
 
     def _look_for_strays(self) -> None:
         self.looks += 1

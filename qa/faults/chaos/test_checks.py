@@ -14,6 +14,7 @@ from rq.rate_limit import RateLimit
 from qa.faults.chaos import checks
 from qa.faults.chaos.checks import CACHE, QUEUE, Census, differing_arrays, expected_arrays
 from qa.faults.chaos.killer import parents_by_mark
+from qa.faults.chaos.stopping import StopOnRequest
 from qa.load.content import Content, Draws, Embedding, Fit, Summary
 from qa.load.ledger import Attempt, Ledger
 from tests.conftest import until
@@ -133,6 +134,17 @@ def test_remaining_files_and_processes_are_reported(stores: Stores) -> None:
             until(lambda: parents_by_mark("CHAOS_RUN=test") == {process.pid: os.getpid()})
         finally:
             process.kill()
+
+
+def test_a_process_ends_before_the_write_that_was_asked_for(tmp_path: Path) -> None:
+    """Another process goes on."""
+    stop = StopOnRequest(tmp_path)
+    assert not stop("SET a")
+    request = tmp_path / str(os.getpid())
+    request.write_text("2")
+    assert [stop(name) for name in ("SET a", "SET b", "SET c")] == [False, False, True]
+    assert request.with_suffix(".at").read_text() == "SET c"
+    assert not StopOnRequest(tmp_path / "other")("SET a")
 
 
 def test_errors_are_answers_without_retry_after() -> None:

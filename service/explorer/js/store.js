@@ -30,7 +30,6 @@ export const state = {
   neighbors: null, // {k, data}
   draws: null, // {seed, scale, first, count, n, p, data, look}
   summary: null,
-  reliability: null, // of the spread of a posterior: {id, level, reason}
   single: null, // an embedding by a method without draws
   isAudited: false, // whether the audit of the shown posterior or embedding was asked for
   audit: null, // of the shown map: its statements, and arrays with a value for each point

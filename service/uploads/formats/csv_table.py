@@ -93,9 +93,17 @@ class CellColumns(Columns):
         rows = [row for row in sample if len(row) == width]
         cells = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
         cells = cells[: width - self._has_end]
-        decimal = dialect.decimal
-        self._kinds = [kind_of(column[:SAMPLE_ROWS], decimal) for column in cells]
-        self.head = [cell_column(column, kind, decimal) for column, kind in zip(cells, self._kinds, strict=True)]
+        self._kinds = [self.kind_of(column[:SAMPLE_ROWS]) for column in cells]
+        self.head = [self.column(at, column, self._kinds[at]) for at, column in enumerate(cells)]
+
+    def kind_of(self, cells: Sequence[str]) -> TextKind:
+        """Return the kind of a column by its first cells."""
+        return kind_of(cells, self._dialect.decimal)
+
+    def column(self, at: int, cells: Sequence[str], kind: TextKind) -> Column:
+        """Return the values of the cells of column `at`."""
+        del at
+        return cell_column(cells, kind, self._dialect.decimal)
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows after the header, which must all have the same width, so that a block fits into memory."""
@@ -106,7 +114,7 @@ class CellColumns(Columns):
             if {*map(len, block)} != {self._width} or self._has_end:
                 self._require_even(block, count)
             count += len(block)
-            yield _CellBlock(block, self._kinds, self._dialect.decimal)
+            yield _CellBlock(self, block, self._kinds)
 
     def _require_even(self, block: list[list[str]], start: int) -> None:
         """Raise ``ragged-row`` for a row of another width, or with a cell behind its last delimiter."""
@@ -139,15 +147,15 @@ class CellColumns(Columns):
 class _CellBlock(Block):
     """Rows of cells."""
 
-    def __init__(self, rows: list[list[str]], kinds: Sequence[TextKind], decimal: str) -> None:
-        self._rows, self._kinds, self._decimal = rows, kinds, decimal
+    def __init__(self, columns: CellColumns, rows: list[list[str]], kinds: Sequence[TextKind]) -> None:
+        self._columns, self._rows, self._kinds = columns, rows, kinds
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def column(self, at: int) -> Column:
         """Return the values of a column."""
-        return cell_column([row[at] for row in self._rows], self._kinds[at], self._decimal)
+        return self._columns.column(at, [row[at] for row in self._rows], self._kinds[at])
 
 
 class _TextColumns(CellColumns):

@@ -8,12 +8,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.arrays import EXACT
 from glle_engine.tables.roles import MAX_IDS
 from glle_engine.tables.row_texts import Ids, label_array
 from glle_engine.tables.table import build_table, check_names
 from service.uploads.uploaded import uploaded
 from worker.base.problems import ProblemError, refuse
-from worker.storage.validation import EXACT, REMEDIES, BadRows, bad_value
+from worker.storage.validation import REMEDIES, BadRows, bad_value
 
 if TYPE_CHECKING:
     from glle_engine.base.validation import Missing

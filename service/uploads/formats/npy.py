@@ -18,6 +18,7 @@ import scipy.sparse
 from numpy.lib import format as npy
 
 from glle_engine import GlleError
+from glle_engine.base.arrays import require_lossless
 from glle_engine.tables.packed import HEAD, MAX_HEAD, unpack
 from glle_engine.tables.roles import MAX_IDS
 from glle_engine.tables.row_texts import Ids, label_array
@@ -247,6 +248,7 @@ def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], li
         detail = f"The sparse matrix is in the format {matrix.format}."
         raise refuse("invalid-member", 422, detail, "Save X.tocsr().", member="format.npy")
     matrix.check_format(full_check=True)
+    require_lossless(matrix, "the sparse matrix")
     out.truncate(math.prod(shape) * dtype.itemsize)
     values = map_rows(out, 0, dtype, shape[1])
     matrix.astype(dtype).toarray(out=values)
@@ -277,6 +279,8 @@ def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, 
     array = _array(archive, info, "fiuU" if text else "fiu", shape)
     if array.dtype.kind == "U":
         return label_array(array.tolist())
+    if not text:
+        require_lossless(array, f"the member {info.filename!r}")
     numbers = np.ascontiguousarray(array, np.float64)
     if text and not np.isinf(numbers).any():
         return label_array(array.tolist())  # NaN is a missing label

@@ -1,16 +1,23 @@
-"""Columns of a sheet of an Excel workbook (xlsx), read like CSV by python-calamine, which is an extra."""
+"""Columns of a sheet of an Excel workbook (xlsx), read by python-calamine, which is an extra.
+
+Cells keep their types: a text cell with digits stays text, as in a frame, and is no number.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import zipfile
 import zlib
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import numpy as np
 from python_calamine import CalamineError, CalamineWorkbook
 
-from glle_engine.tables.cells import SAMPLE_ROWS
+from glle_engine.base.arrays import EXACT
+from glle_engine.tables.cells import SAMPLE_ROWS, is_missing, kind_of, number_of
+from glle_engine.tables.columns import Column, cell_column, object_array
 from glle_engine.tables.table import read_table
 from service.uploads.formats.csv_table import CellColumns
 from service.uploads.formats.dialect import Dialect, Header
@@ -19,13 +26,31 @@ from service.uploads.uploaded import uploaded
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from glle_engine.tables.cells import TextKind
     from glle_engine.tables.roles import ColumnRoles
     from service.uploads.limits import Limits
     from worker.records.dataset import Table
 
 MAX_SHEETS = 20  # a notice names at most this many sheets
+_DIGITS = 15  # of a number that Excel keeps
+_SPANS = {dt.timedelta: "duration", dt.time: "time"}  # cells that are no number, date or text
+
+
+class TextCell(str):
+    """Text of a cell whose type is text; other cells are written as plain texts."""
+
+    __slots__ = ()
+
+
+class RoundedCell(str):
+    """Whole number beyond 2^53: in its digits if they show that it was an integer, or else as a number such as 1e+20.
+
+    A workbook keeps 15 digits of a number, or float64 at best, so that several ids may have become the same number.
+    """
+
+    __slots__ = ()
 
 
 def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles, sheet: str | None = None) -> Table:
@@ -43,12 +68,14 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
         file.seek(0)
         book = CalamineWorkbook.from_filelike(file)
         names = book.sheet_names
+        if not names:
+            raise refuse("empty-data", 422, "The workbook has no sheet.", "Send a workbook with a sheet of rows.")
         if sheet is not None and sheet not in names:
             remedy = f"Use one of {', '.join(map(repr, names[:MAX_SHEETS]))}."
             raise refuse("no-such-sheet", 422, f"The workbook has no sheet {sheet[:100]!r}.", remedy)
         name = names[0] if sheet is None else sheet
         rows = [row for row in book.get_sheet_by_name(name).iter_rows() if any(cell != "" for cell in row)]
-    except (CalamineError, zipfile.BadZipFile, zlib.error) as error:
+    except (CalamineError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:  # of another ZIP version
         remedy = "Save it again as .xlsx, without a password, or as CSV UTF-8."
         raise refuse("malformed-xlsx", 422, f"The body is not an Excel workbook: {str(error)[:200]}.", remedy) from None
     if not rows:
@@ -59,16 +86,42 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
 
 
 class _SheetColumns(CellColumns):
-    """Columns of the cells of a sheet, as texts."""
+    """Columns of the cells of a sheet."""
+
+    rounds_integers = True
 
     def __init__(self, rows: list[list[Any]], sheet: str, sheets: list[str]) -> None:
         self._cells, self._sheet, self._sheets = [list(map(_text, row)) for row in rows], sheet, sheets
         has_names = all(isinstance(cell, str) for cell in rows[0])  # the text "2024" is a name
+        spans = [{_SPANS[type(cell)] for cell in column if type(cell) in _SPANS} for column in zip(*rows, strict=True)]
+        self._spans = {at: min(names) for at, names in enumerate(spans) if names}
         sample = self._cells[: SAMPLE_ROWS + 1]
         super().__init__(Dialect("utf-8-sig", rows=sample, header=Header.from_rows(sample, ".", has_names or None)))
 
     def _rows(self) -> Iterator[list[str]]:
         return iter(self._cells)
+
+    def kind_of(self, cells: Sequence[str]) -> TextKind:
+        """Return the kind of a column; if all cells are of the type text, they are no numbers."""
+        kind = kind_of(cells)
+        is_typed = any(not isinstance(cell, TextCell) and cell for cell in cells)
+        return "text" if kind == "number" and not is_typed and any(map(str.strip, cells)) else kind
+
+    def column(self, at: int, cells: Sequence[str], kind: TextKind) -> Column:
+        """Return the values of a column; text among numbers is a fault, unless it is a word for a missing value."""
+        if at in self._spans:
+            missing = np.array([not cell for cell in cells], bool)
+            return Column("other", self._spans[at], object_array(cells), missing)
+        column = cell_column(cells, kind)
+        rounded = np.array([isinstance(cell, RoundedCell) for cell in cells], bool)
+        if rounded.any():
+            column = replace(column, rounded=rounded)
+        if kind != "number":
+            return column
+        texts = [row for row, cell in enumerate(cells) if isinstance(cell, TextCell) and not is_missing(cell)]
+        faults = {row: "bad-cell" for row in texts if number_of(cells[row]) is not None}
+        faults |= {row: "inexact-integer" for row in np.flatnonzero(rounded).tolist() if "e" not in cells[row]}
+        return replace(column, faults={**column.faults, **faults}) if faults else column
 
     def notices(self) -> list[str]:
         """Return the notices as for CSV, and a notice if there are further sheets."""
@@ -82,10 +135,15 @@ class _SheetColumns(CellColumns):
 
 def _text(cell: Any) -> str:
     """Return a cell as text, as CSV would have it; whole numbers have no decimals."""
+    if isinstance(cell, str):
+        return TextCell(cell) if cell else ""
     if isinstance(cell, bool):
         return str(cell).lower()
     if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
+        if abs(cell) < EXACT:
+            return str(int(cell))
+        is_integer = abs(cell) < 2**64 and cell != float(f"{cell:.{_DIGITS}g}")
+        return RoundedCell(int(cell) if is_integer else repr(cell))
     if isinstance(cell, dt.datetime):
         return cell.isoformat(" ").removesuffix(" 00:00:00")
     return cell.isoformat() if isinstance(cell, dt.date) else str(cell)

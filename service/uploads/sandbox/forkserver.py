@@ -26,12 +26,14 @@ import numpy as np
 
 from service.encoding.arrow import has_arrow
 from service.uploads.reading import Upload
+from service.uploads.synthetic import Synthetic
 from worker.base.disk import open_reserving, require_room_in
 from worker.base.memory import limit_memory, offer_to_oom_killer
 from worker.base.problems import ProblemError
 from worker.execution.process_guard import die_with_parent
 from worker.records.dataset import EXTRAS, VALUES, Array, Table
 
+SOURCES: dict[str, type[Upload | Synthetic]] = {each.source: each for each in (Upload, Synthetic)}
 REQUEST = b"r"  # the byte that carries the descriptors of a request
 DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; only DONE has an outcome in the message file
 _EXIT_CODES = {errno.ENOMEM: NO_MEMORY, errno.ENOSPC: NO_SPACE, errno.EDQUOT: NO_SPACE}
@@ -89,7 +91,9 @@ def work(body: int, out: int, message: int) -> NoReturn:
             request = json.loads(messages.read())
             restrict(**request["allowed"])
             file.seek(0)
-            messages.write(b"\n" + _read(request["options"], file, open_reserving(out)))
+            messages.write(
+                b"\n" + _read(SOURCES[request["source"]].from_dict(request["options"]), file, open_reserving(out))
+            )
         code = DONE
     except MemoryError:
         code = NO_MEMORY
@@ -111,10 +115,10 @@ def restrict(memory: int, cpu: int, seconds: float) -> None:
     limit_memory(memory)
 
 
-def _read(options: dict[str, Any], file: IO[bytes], out: IO[bytes]) -> bytes:
+def _read(source: Upload | Synthetic, file: IO[bytes], out: IO[bytes]) -> bytes:
     """Return the outcome of a request as JSON. A problem is so small that it can be written even to a full disk."""
     try:
-        encoded = json.dumps(write_table(out, Upload.from_dict(options).read(file, out))).encode()
+        encoded = json.dumps(write_table(out, source.read(file, out))).encode()
         require_room_in(out, len(encoded))
     except ProblemError as error:
         return json.dumps({"problem": error.problem.to_dict()}).encode()

@@ -181,8 +181,8 @@ def test_a_function_is_a_method() -> None:
     assert found.remains == pytest.approx(audit(PLANE, method="pca").remains, abs=0.05)
     frame = found.frame()
     assert list(frame.columns) == [
-        "y1", "y2", "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value",
-        "is_point_beyond", "spread", "stability",
+        "y1", "y2", "island", "is_trusted", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam",
+        "p_value", "is_point_beyond", "spread", "stability",
     ]  # fmt: skip
     assert len(frame) == len(PLANE)
 
@@ -335,13 +335,54 @@ def test_islands_of_pictures() -> None:
     sizes = (150, 90, 60)
     Y = np.concatenate([rng.standard_normal((size, 2)) + 12 * at for at, size in enumerate(sizes)])
     np.testing.assert_array_equal(find_islands(Y), np.repeat([0, 1, 2], sizes))
-    assert not find_islands(rng.uniform(size=(500, 2))).any()
+    assert find_islands(rng.uniform(size=(500, 2))).max() == 0
     bridge = np.c_[np.linspace(0, 12, 60), np.linspace(0, 12, 60)]
     joined = find_islands(np.concatenate([Y[:240], bridge]))
     assert joined.max() == 0
-    assert not find_islands(rng.standard_normal((12, 2))).any(), "few points have no islands"
+    assert find_islands(rng.standard_normal((12, 2))).max() == 0, "few points have no islands"
     shares, any_other = contact(Y, np.repeat([0, 1, 2], sizes))
     assert (shares.max(), any_other.max()) == (0, 0)
+
+
+def test_rare_groups_are_islands() -> None:
+    """Twenty of 1,220 points apart are an island, five are none, and sixty small clumps are sixty islands."""
+    rng = np.random.default_rng(0)
+    group = np.repeat([0, 1, 2, 3, 4], [400, 400, 400, 20, 5])
+    Y = np.array([[0, 0], [12, 0], [0, 12], [9, 9], [25, 9.0]])[group]
+    Y = Y + np.where(group == 4, 0.3, 1.0)[:, None] * rng.standard_normal((1225, 2))
+    islands = find_islands(Y)
+    assert islands.max() == 3
+    np.testing.assert_array_equal(islands[group == 3], 3)
+    np.testing.assert_array_equal(islands[group == 4], -1)
+    assert (islands[group < 3] < 3).all()
+    clumps = np.repeat(np.arange(60), 30)
+    centers = 10.0 * np.stack([clumps % 10, clumps // 10], axis=1)
+    assert find_islands(centers + rng.standard_normal((1800, 2))).max() == 59
+
+
+def test_a_rare_group_is_trusted_and_a_smaller_one_is_none() -> None:
+    """The answers leave out points of no island, and the result says how many there are."""
+    rng = np.random.default_rng(1)
+    group = np.repeat([0, 1, 2, 3], [250, 245, 10, 5])
+    X = np.array([[0, 0], [14, 0], [7, 14], [7, -14.0]])[group] @ np.eye(2, 6) + rng.standard_normal((510, 6))
+    X[group == 3] = X[group == 3].mean(axis=0) + 0.2 * rng.standard_normal((5, 6))
+    found = audit(X, method="pca", standardize="none")
+    assert found.islands.count == 3
+    assert found.islands.stays.all()
+    np.testing.assert_array_equal(found.island[group > 1], np.repeat([2, -1], [10, 5]))
+    assert found.islands.outside == found.islands.to_dict()["outside"] == 5
+    assert found.islands.to_dict()["sizes"] == [250, 245, 10]
+    assert all(np.isfinite(values).all() for values in found.arrays().values())
+
+
+def test_a_few_points_that_the_method_tears_off_are_no_island() -> None:
+    """A small island has to be isolated in the data, too: a method may tear a few points off anywhere."""
+    X = np.random.default_rng(5).standard_normal((600, 2))
+    Y = X.copy()
+    Y[np.argsort(X[:, 0])[295:304]] += (0, 20)
+    islands = islands_of_picture(Y, X)
+    assert islands.count == 0
+    assert islands.outside == 9
 
 
 def without_groups(name: str, n: int, seed: int) -> NDArray[np.float64]:
@@ -467,7 +508,7 @@ def test_units_are_named_first() -> None:
     """A column with nearly all of the variance is named; with standardize the map is another one."""
     X = PLANE * [1, 1e3, 1, 1, 1, 1, 1, 1]
     found = audit(X, method="pca", names=list("abcdefgh"))
-    assert found.level == "partly"
+    assert found.level == "unknown"
     assert found.verdict.startswith("Standardize the features")
     assert "column 'b' has 100%" in found.verdict
     assert "column 2 has" in audit(X, method="pca").verdict
@@ -552,7 +593,7 @@ def test_it_says_when_it_cannot_speak(X: NDArray[np.float64], reason: str, codes
 
     They keep modes of a column, and few points show few relations; a group of one point says nothing.
     """
-    found = audit(X, method="pca", parameters={"n_components": 2}, labels=np.arange(len(X)))
+    found = audit(X, method="pca", parameters={"n_components": 2}, labels=np.maximum(np.arange(len(X)), len(X) - 3))
     assert found.beyond_chance is False
     assert found.p_value is None
     assert reason in " ".join(note.message for note in found.notes)

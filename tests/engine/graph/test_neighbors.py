@@ -11,13 +11,12 @@ from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.graph.connectivity import bridge
-from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_of, kneighbors_to, search_cost
+from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_of, kneighbors_to
 from glle_engine.graph.relations import Data, Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import distances as linalg_distances
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.nearest import leaves
-from glle_engine.linalg.nearest.leaves import Leaves
 from tests.engine.linalg.sorted_distances import nearest_by_sorting
 
 
@@ -104,42 +103,6 @@ def test_the_closest_pair_of_ties_is_the_first(d: int) -> None:
     X = np.concatenate([grid, grid + np.eye(d)[0] * 10])
     pairs = [bridge(X, kneighbors(X, 4)[0])[2] for X in (X, X + 1024)]
     assert pairs[0] == pairs[1] == [(12, 16)]
-
-
-def curved_sheet(n: int, dimensions: int, d: int) -> NDArray[np.float64]:
-    """Return a smooth map of the unit cube into d features."""
-    rng = np.random.default_rng(0)
-    return np.sin(rng.random((n, dimensions)) @ rng.standard_normal((dimensions, d)) * 2 + rng.random(d) * 6)
-
-
-@pytest.mark.parametrize("dimensions", [2, 12])
-def test_pairs_extrapolate_from_a_sample(dimensions: int) -> None:
-    """From a fifth of the points the pairs are predicted within a factor of 2, few dimensions or many."""
-    X = curved_sheet(10_000, dimensions, 20)
-    leaves = Leaves(X)
-    counted = leaves.work(10, 1 << 20)
-    np.testing.assert_allclose(leaves.work(10, 16), counted, rtol=0.3)  # of some groups
-    assert 0.5 < search_cost(X[:2000], 10, len(X)).pairs / counted[0] < 2
-    assert 0.7 < search_cost(X, 10).pairs / counted[0] < 1.4
-
-
-def test_cost_grows_with_points_neighbors_and_dimensions() -> None:
-    """More points, more neighbors or more intrinsic dimensions take longer; more features leave out no fewer pairs."""
-    sheet, solid = curved_sheet(4000, 2, 12), curved_sheet(4000, 8, 12)
-    costs = [search_cost(sheet, 8), search_cost(sheet, 25), search_cost(solid, 25), search_cost(solid, 25, 100_000)]
-    assert np.all(np.diff([cost.seconds for cost in costs]) > 0)
-    assert np.all(np.diff([cost.pairs for cost in costs]) > 0)
-    assert costs[-1].pairs <= 1e10
-    assert search_cost(curved_sheet(4000, 2, 30), 8).pairs < 4e6
-
-
-def test_awkward_samples_have_a_cost() -> None:
-    """Fewer points than neighbors, equal points, and units near the ends of the range are no obstacle."""
-    rows = [np.random.default_rng(0).random((n, 3)) for n in (2, 3, 12, 40)]
-    for X in (*rows, np.ones((2000, 4)), curved_sheet(2000, 2, 5) * 1e-140, curved_sheet(2000, 2, 5) * 1e140):
-        cost = search_cost(X, 20, 50_000)
-        assert 0 < cost.seconds < 600
-        assert 0 < cost.pairs <= 50_000**2
 
 
 def _space(X: NDArray[np.float64], kind: str) -> Data:

@@ -68,6 +68,20 @@ def test_eigenvectors_diagonalise_a_symmetric_matrix(rows: np.ndarray) -> None:
     np.testing.assert_allclose(dense.eigvalsh(matrices), values, rtol=0, atol=1e-13 * size)
 
 
+@pytest.mark.parametrize("k", [40, 60, 100])
+def test_matrices_of_low_rank_have_eigenvectors(k: int) -> None:
+    """Gram matrices of neighborhoods with more neighbors than features, as of given distances."""
+    rng = np.random.default_rng(k)
+    points = rng.normal(size=(50, k, 6))
+    squared = ((points[:, :, None] - points[:, None]) ** 2).sum(axis=3)
+    to_center = (points**2).sum(axis=2)
+    grams = (to_center[:, :, None] + to_center[:, None] - squared) / 2
+    values, vectors = dense.eigh(grams)
+    scale = np.abs(grams).max()
+    assert np.abs(grams @ vectors - vectors * values[:, None]).max() < 1e-13 * k * scale
+    assert np.abs(values - np.linalg.eigvalsh(grams)).max() < 1e-13 * k * scale
+
+
 @few
 @given(arrays(np.float64, array_shapes(min_dims=3, max_dims=3, max_side=7), elements=st.integers(-99, 99).map(float)))
 def test_the_pseudo_inverse_has_the_four_properties_of_penrose(matrices: np.ndarray) -> None:

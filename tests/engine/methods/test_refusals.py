@@ -224,7 +224,7 @@ def test_the_smallest_bandwidth_of_a_refusal_is_enough(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "option"), [("kernel-pca", "kernel"), ("laplacian-eigenmaps", "weights")])
 def test_matrices_of_all_pairs_are_symmetric(name: str, option: str) -> None:
-    """The first entry that differs from its mirror image is named; other shapes are refused, and so are movements."""
+    """The first entry that differs from its mirror image is named; other shapes are refused, and so are halves."""
     K = np.exp(-(cdist(cloud(20, 3), cloud(20, 3)) ** 2))
     one = METHODS[name]
     spec = one.spec(**{option: "precomputed"})

@@ -18,7 +18,6 @@ from glle_engine.eigen.pattern import TooCostlyError, cheapest_order
 from glle_engine.graph.connectivity import bridge
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.nearest.landmarks import chosen_landmarks
-from glle_engine.posterior.cost.estimate import estimate
 from glle_engine.posterior.placement import attach, combine
 from glle_engine.reliability.calibration import calibrate
 from glle_engine.weights.lle import frame_weights, tangent_frames
@@ -126,8 +125,7 @@ def test_automatic_landmarks_by_the_work_of_a_draw(
     expected = fit(sheet, **{"n_neighbors": k, "landmarks": tried, **options})
     work = fit(sheet, landmarks="all").diagnostics.figures["elimination"]["flops"]
     monkeypatch.setattr("glle_engine.base.spec.AUTO_LANDMARKS", (150, 90))
-    for module in ("posterior.fit", "posterior.cost.estimate"):
-        monkeypatch.setattr(f"glle_engine.{module}.MAX_EXACT_FLOPS", share * work)
+    monkeypatch.setattr("glle_engine.posterior.fit.MAX_EXACT_FLOPS", share * work)
     found = fit(sheet, **options)
     assert found.spec == expected.spec
     for name, array in expected.arrays().items():
@@ -138,13 +136,6 @@ def test_automatic_landmarks_by_the_work_of_a_draw(
         near, _ = kneighbors(sheet, k)
         for whole in (fit(sheet, neighbors=near), fit(csr_array(sheet))):
             assert whole.landmarks is None
-
-
-def test_an_estimate_chooses_as_the_fit() -> None:
-    """Also where no graph of all points is analysed."""
-    cube = np.random.default_rng(0).random((51_000, 2))
-    assert estimate(cube).spec == FitSpec(n_neighbors=22, landmarks=4000)
-    assert estimate(cube[:5000]).spec == FitSpec(n_neighbors=25, landmarks="all")
 
 
 @pytest.mark.parametrize("shape", [(400, 2), (900, 5)])

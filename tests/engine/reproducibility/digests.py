@@ -19,10 +19,9 @@ from glle_engine.linalg.procrustes import moments
 from glle_engine.metrics import ranks
 from glle_engine.metrics.ranks import residual_variance
 from glle_engine.metrics.registry import neighborhood_hit
-from glle_engine.reliability.alignment import rank_correlation
+from glle_engine.reliability.alignment import Alignment, calibrated_regions, rank_correlation
 from glle_engine.reliability.calibration import calibrate
-from glle_engine.reliability.ensemble import combine
-from glle_engine.reliability.resamples import STREAMS, PosteriorEmbedder, resample
+from glle_engine.reliability.resamples import HALVES, SEPARATE, PosteriorEmbedder, resample
 from tests.engine.reproducibility import eigenproblems
 from tests.engine.reproducibility.eigenproblems import digest
 
@@ -61,10 +60,10 @@ def scores(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, 
     yield "calibration", digest(found.scale, found.ratio, found.rank_correlation, found.half_sample_spread)
     Y = posterior.embedding
     embed = PosteriorEmbedder.from_posterior(posterior, X)
-    resamples = [resample(embed, 4, stream=stream).places for stream in STREAMS]
-    together = combine(np.stack([draw.embedding for draw in posterior.draws(4)]), resamples, Y)
+    resamples = [resample(embed, 4, stream=stream).places for stream in (HALVES, SEPARATE)]
+    regions = calibrated_regions(Alignment.from_maps(resamples[0], Y))
     yield "resamples", digest(*resamples)
-    yield "ensemble", digest(*together.arrays().values(), *together.regions.radii, together.reliability.expected)
+    yield "regions", digest(regions.half_axes, *regions.radii)
     yield (
         "ranks",
         digest(ranks.trustworthiness(X, Y), ranks.continuity(X, Y), ranks.disparity(X[:, :2], Y)),

@@ -12,10 +12,10 @@ from scipy.stats import chi2
 from glle_engine import FitSpec, GlleError, fit
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.linalg.dense import affine_solution, inverse_factor
 from glle_engine.weights.constrained import constrained_distribution, residual_dimension, residuals
 from glle_engine.weights.gaussian import WeightDistribution
-from glle_engine.weights.lle import MeanWeights, lle_weights, neighborhoods
+from glle_engine.weights.lle import MeanWeights, lle_weights
+from tests.engine.methods.reference import embed
 
 
 def test_weights_solve_the_regularised_problem(sheet: NDArray[np.float64]) -> None:
@@ -37,12 +37,23 @@ def test_duplicates_all_around_get_equal_weights() -> None:
 
 
 def test_weights_of_the_oracle(oracle: dict[str, Any]) -> None:
-    """With the oracle's absolute ridge of 1e-7 the weights are the oracle's."""
-    X, neighbors = oracle["X"], oracle["neighbors"].astype(np.int32)
-    weights = np.empty(neighbors.shape)
-    for block in neighborhoods(X, neighbors):
-        weights[block.rows] = affine_solution(inverse_factor(block.gram + 1e-7 * np.eye(10)))[0]
+    """With the absolute ridge of 1e-7 of the authors' program the weights are the program's."""
+    weights = lle_weights(oracle["X"], oracle["neighbors"].astype(np.int32), 1e-7, ridge="absolute")
     np.testing.assert_allclose(weights, oracle["lle_weights"], atol=1e-8)
+
+
+def test_an_absolute_ridge_is_in_the_squared_unit_of_the_data(sheet: NDArray[np.float64]) -> None:
+    """It equals the relative one where the trace is 1, and is scaled with the square of the unit."""
+    neighbors = np.sort(kneighbors(sheet, 5)[0], axis=1)
+    first = embed("lle", sheet, n_neighbors=5, reg=1e-4, ridge="absolute").Y
+    np.testing.assert_allclose(embed("lle", 8 * sheet, n_neighbors=5, reg=64e-4, ridge="absolute").Y, first)
+    assert not np.allclose(embed("lle", 8 * sheet, n_neighbors=5, reg=1e-4, ridge="absolute").Y, first)
+    differences = sheet[neighbors[0]] - sheet[0]
+    unit = np.linalg.norm(differences)
+    relative, absolute = (
+        lle_weights(sheet / unit, neighbors, 1e-3, ridge=ridge)[0] for ridge in ("relative", "absolute")
+    )
+    np.testing.assert_allclose(relative, absolute, rtol=1e-12)
 
 
 @pytest.mark.parametrize("noise", ["isotropic", "tangent"])

@@ -20,6 +20,7 @@ from service.schemas import openapi, problems
 from service.schemas.openapi import EXAMPLES
 from service.schemas.problems import MEDIA_TYPE
 from service.schemas.resources import PosteriorIn
+from tests.service.conftest import check_problem
 from tests.service.schemas.bodies import CONTRACT, OPERATIONS, check_body, errors_of
 
 
@@ -104,6 +105,9 @@ def request_body(content: Any, media: str = "application/json") -> dict[str, Any
     ("method", "path", "more", "status", "code"),
     [
         ("GET", "/nowhere", {}, 404, "no-such-route"),
+        ("POST", "/nowhere", request_body(b"x", "text/plain"), 404, "no-such-route"),
+        ("POST", "/v1/nowhere", {"json": {"a": "x" * 70_000}}, 404, "no-such-route"),
+        ("PUT", "/v1/datasets/ds_1", request_body(b"x", "text/plain"), 405, "method-not-allowed"),
         ("PUT", "/v1/datasets", {}, 405, "method-not-allowed"),
         ("GET", "/v1/datasets/ds_none", {}, 404, "dataset-not-found"),
         ("GET", "/v1/posteriors/post_none", {}, 404, "posterior-not-found"),
@@ -294,3 +298,42 @@ def test_places_of_errors_have_no_names_of_alternatives(location: Any, kind: str
     assert problems._place(location, kind, body) == ["body", *(int(w) if w.isdigit() else w for w in place.split())]
     assert problems._place(("query", "wait", "float", 0), kind, body) == ["query", "wait", 0]
     assert problems._place(("body", 17), "json_invalid", body) == ["body", 17]
+
+
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [
+        ("/v1/datasets/", "/v1/datasets"),
+        ("/v1//datasets", "/v1/datasets"),
+        ("/v1/posteriors/post_1/draws/7/", "/v1/posteriors/post_1/draws/7"),
+        ("/docs/", "/docs"),
+        ("/V1/Datasets", "/v1/datasets"),
+        ("/datasets", "/v1/datasets"),
+        ("/v1/dataset", "/v1/datasets"),
+        ("/posterior", "/v1/posteriors"),
+        ("/v1/job/job_1", "/v1/jobs/job_1"),
+        ("/nowhere", ""),
+    ],
+)
+def test_an_address_that_is_none_is_404_with_the_right_one(client: httpx.Client, path: str, right: str) -> None:
+    """There is no redirect, because its scheme and host would be taken from the request."""
+    for method in ("GET", "POST", "DELETE"):
+        answer = client.request(method, path, headers={"Host": "localhost:1"})
+        problem = check_problem(answer, 404, "no-such-route")
+        assert problem["details"].get("suggestion", "") == right
+        assert problem["remedy"].startswith(f"Use {right}. " if right else "See /docs")
+        assert "location" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs"])
+def test_the_documentation_is_made_once(client: httpx.Client, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later answers have the same bytes, compressed or not, or are 304 by the ETag."""
+    first = client.get(path)
+    assert first.status_code == 200
+    for function in ("complete", "page"):
+        monkeypatch.setattr(openapi, function, None)
+    plain = client.get(path, headers={"Accept-Encoding": "identity"})
+    assert (plain.content, plain.headers["content-type"]) == (first.content, first.headers["content-type"])
+    for tag in (first.headers["etag"], plain.headers["etag"]):
+        again = client.get(path, headers={"If-None-Match": tag})
+        assert (again.status_code, again.content) == (304, b"")

@@ -27,6 +27,7 @@ from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH
 from worker.storage import api_keys
 from worker.storage.datasets import Table
+from worker.storage.mark import PATH
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -50,6 +51,26 @@ def test_redis_away_is_503_and_the_process_lives(settings: Settings) -> None:
             assert client.get(path).status_code == 200
         check_problem(client.get("/readyz"), 503, "not-ready")
     stores.close()
+
+
+def test_a_scrape_writes_nothing(settings: Settings, stores: Stores) -> None:
+    """On a server that is full, and so refuses writes and transactions, while a task waits and no worker lives."""
+    register_worker(stores)
+    stores.client.delete("glle:worker:one")
+    stores.queue.enqueue(stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)[0])
+    stores.client.acl_setuser(
+        "full", enabled=True, nopass=True, keys=["*"], channels=["*"], categories=["+@all", "-@write"],
+        commands=["-multi", "-eval", "-evalsha"],
+    )  # fmt: skip
+    address = settings.redis_url.rpartition("@")[2]
+    full = Stores.connect(replace(settings, redis_url=f"redis://full:any@{address}"))
+    try:
+        with serving(create_app(full)) as client:
+            lines = client.get("/metrics").text.splitlines()
+    finally:
+        full.close()
+        stores.client.acl_deluser("full")
+    assert {"glle_redis_up 1.0", 'glle_queue_length{queue="glle-batch"} 1.0', "glle_workers 0.0"} <= set(lines)
 
 
 def test_a_loading_server_is_503(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +148,24 @@ def test_not_ready_when_records_or_files_are_lost(stores: Stores) -> None:
         answer = check_problem(restarted.get("/readyz"), 503, "files-lost")
         assert "datasets: 1" in answer["detail"]
         assert "--accept-loss" in answer["remedy"]
+
+
+@pytest.mark.parametrize(("raw", "code"), [(b"{}", "mark-damaged"), (b'{"format": 3}', "other-schema")])
+def test_not_ready_with_a_mark_that_cannot_be_read(stores: Stores, raw: bytes, code: str) -> None:
+    """503 names the file and the remedy, and so does each request; no upload is accepted."""
+    register_worker(stores)
+    with serve_stores(stores, auth="off") as client:
+        stores.datasets.add(Table(values=np.eye(3), source={}))
+        stores.mark.renew()
+        assert client.get("/readyz").status_code == 200
+        stores.files.bucket.write(PATH, [raw], len(raw))
+        for answer in (
+            client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}),
+            client.get("/readyz"),
+            client.get("/v1/datasets"),
+        ):
+            assert str(stores.files.bucket.local_path(PATH)) in check_problem(answer, 503, code)["detail"]
+        assert f'glle_data_lost{{reason="{code}"}} 1.0' in client.get("/metrics").text
 
 
 def test_not_ready_without_a_live_worker(client: httpx.Client, stores: Stores) -> None:

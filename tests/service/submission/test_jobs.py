@@ -27,11 +27,9 @@ POSTS: dict[str, dict[str, Any]] = {
     "/v1/datasets": TABLE,
     "/v1/datasets/preview": TABLE,
     "/v1/datasets/synthetic": {"name": "s_curve", "n": 50},
-    "/v1/posteriors/estimate": DATA,
     "/v1/audits": DATA | {"coordinates": [[float(i), 0.5] for i in range(40)]},
     "/v1/embeddings": DATA | {"method": "lle"},
     EMBEDDING + "/transform": {"data": [[1.0, 2.0, 3.0]]},
-    EMBEDDING + "/spread": {},
     "/v1/comparisons": DATA | {"methods": [{"method": "pca"}, {"method": "lle"}]},
 }
 

@@ -39,7 +39,7 @@ def test_routes_without_an_id_are_known() -> None:
     walked = {path for _, path in WITH_ID}
     shared = OPEN_PATHS | {"/metrics", "/v1/info", "/v1/methods", "/v1/methods/{name}", "/v1/datasets/synthetic"}
     shared |= {"/v1/scores", "/v1/datasets/preview", "/v1/usage"}
-    commands = {"/v1/posteriors/estimate", "/v1/embeddings", "/v1/comparisons"}
+    commands = {"/v1/embeddings", "/v1/comparisons"}
     commands |= {"/v1/audits"}
     assert set(CONTRACT["paths"]) - walked - shared - set(LISTS) == commands
     assert {path for method, path in WITH_ID if method in {"post", "patch"}} == set(BODIES)
@@ -104,7 +104,6 @@ def test_a_body_does_not_reach_another_tenants_data(
     pca = {"method": "pca"}
     own: tuple[tuple[str, dict[str, Any]], ...] = (
         ("/v1/posteriors", {}),
-        ("/v1/posteriors/estimate", {}),
         ("/v1/audits", {**pca, "n_neighbors": 5}),
         ("/v1/embeddings", pca),
         ("/v1/comparisons", {"methods": [pca, {"method": "lle"}]}),
@@ -114,7 +113,6 @@ def test_a_body_does_not_reach_another_tenants_data(
     more: tuple[tuple[str, dict[str, Any]], ...] = (
         ("/v1/embeddings", {"dataset": bob.dataset, "method": "pca", "labels": alice.dataset}),
         ("/v1/embeddings", {"dataset": bob.dataset, "method": "pca", "truth": alice.dataset}),
-        (f"/v1/embeddings/{bob.embedding}/spread", {"labels": alice.dataset}),
         ("/v1/audits", {"embedding": bob.embedding, "labels": alice.dataset, "n_neighbors": 5}),
         ("/v1/audits", {"dataset": bob.dataset, "coordinates": alice.dataset}),
         ("/v1/audits", {"embedding": alice.embedding}),

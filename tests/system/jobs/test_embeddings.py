@@ -12,9 +12,6 @@ import glle
 from glle import Client, InvalidRequestError
 from glle_engine import manifolds
 from glle_engine.methods import METHODS
-from glle_engine.reliability.movement import movement
-from glle_engine.reliability.refits import MethodEmbedder
-from glle_engine.reliability.resamples import resample
 from service.cli import main
 from tests.conftest import until
 from tests.system.conftest import synthetic
@@ -131,20 +128,3 @@ def test_client_embeds_and_compares(up: Up, tmp_path: Path) -> None:
             assert scores == {"neighborhood_hit": table.rows[0]["scores"]["neighborhood_hit"]}
         assert glle.compare(stored, ["pca", "lle"], scores=["neighborhood_hit"]).rows[0]["scores"] == scores
         assert all(0.5 < row["scores"]["neighborhood_hit"] <= 1 for row in table.rows)
-
-
-def test_client_refits_an_embedding(up: Up) -> None:
-    """Workers refit to halves what the engine does."""
-    isomap = METHODS["isomap"]
-    spec = isomap.spec(n_neighbors=12)
-    again = MethodEmbedder(SHEET.X, isomap, spec)
-    direct = movement(again, isomap.embed(SHEET.X, spec).Y, resample(again, 10, seed=1))
-    with Client(up.url, progress=False) as glle:
-        embedding = glle.embed(SHEET.X, "isomap", scores=[], n_neighbors=12)
-        found = embedding.spread(n_resamples=10, seed=1)
-        np.testing.assert_allclose(found.movement, direct.movement, rtol=1e-5)
-        assert found.figures["pairs_kept"] == pytest.approx(direct.figures["pairs_kept"], abs=1e-3)
-        kinds = np.where(SHEET.coordinates[:, 0] > 0, "right", "left")
-        assert glle.embedding(embedding.id).spread(n_resamples=10, labels=kinds).figures["n_classes"] == 2
-        table = glle.compare(SHEET.X, ["pca", "lle"], scores=[], n_resamples=8)
-        assert all(0 < row["spread"]["pairs_kept"] <= 1 for row in table.rows)

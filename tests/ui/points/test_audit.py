@@ -176,7 +176,7 @@ ENCLOSED = """async () => {
 # The lines of tears that join no point which the panel counts as torn.
 IS_ODD_LINE = """async () => {
     const { state } = await import('/explorer/js/store.js');
-    const { tearLines } = await import('/explorer/js/plot/overlay.js');
+    const { tearLines } = await import('/explorer/js/lib/islands.js');
     const { is_torn: isTorn } = state.audit.arrays;
     return tearLines(state).filter(([row, other]) => !isTorn[row] && !isTorn[other]);
 }"""

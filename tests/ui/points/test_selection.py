@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from tests.ui.driver.explorer import Explorer
 
 N = 60
-AUDITED = ["audit_stability", "audit_p_value"]
+AUDITED = [
+    "island",
+    "is_trusted",
+    "neighborhood",
+    "stretch",
+    "squeeze",
+    "is_torn",
+    "is_glued",
+    "seam",
+    "p_value",
+    "stability",
+]
 
 
 @pytest.fixture
@@ -56,7 +67,19 @@ def test_the_csv_of_a_selection_has_all_columns(two_kinds: Explorer) -> None:
     rows = list(DictReader(io.StringIO(content.decode())))
     assert [int(row["row"]) for row in rows] == list(range(1, N, 3))
     assert {row["place"] for row in rows} == {"south"}
-    assert [*rows[0]] == ["row", "kind", "place", "x", "y", "z", "y1", "y2", "spread", "stability", *AUDITED]
+    assert [*rows[0]] == [
+        "row",
+        "kind",
+        "place",
+        "x",
+        "y",
+        "z",
+        "y1",
+        "y2",
+        "draws_spread",
+        "draws_stability",
+        *AUDITED,
+    ]
     X = sheet(N)
     np.testing.assert_allclose([float(row["x"]) for row in rows], X[1::3, 0], rtol=1e-6)
 

@@ -14,7 +14,8 @@ from worker.execution import tasks
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
-    from glle_engine.reliability.ensemble import Ensemble
+    from glle_engine.posterior.summary import Summary
+    from glle_engine.reliability.calibration import Calibration
     from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
     from worker.records.cache_entry import Entry
@@ -50,14 +51,13 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return blocks
 
 
-def check_bits(entry: Entry, direct: Ensemble) -> None:
-    """Compare every array, region and word of an ensemble with the engine's, to the bit."""
-    for name, array in direct.arrays().items():
-        np.testing.assert_array_equal(entry.arrays[name], array, err_msg=name)
-    assert entry.meta["regions"] == direct.regions.to_dict()
-    assert entry.meta["reliability"] == direct.reliability.to_dict()
-    assert direct.calibration is not None
-    assert entry.meta["calibration"] == direct.calibration.to_dict()
+def check_bits(entry: Entry, direct: Summary, calibration: Calibration) -> None:
+    """Compare every array of a calibrated summary, and its calibration, with the engine's, to the bit."""
+    for name in ("consensus", "covariance", "spread", "stability", "eigenvalues", "relative_gaps", "agreement"):
+        np.testing.assert_array_equal(entry.arrays[name], getattr(direct, name), err_msg=name)
+    np.testing.assert_array_equal(entry.arrays["half_sample_spread"], calibration.half_sample_spread)
+    assert entry.meta["calibration"] == calibration.to_dict()
+    assert entry.meta["scale"] == calibration.scale
 
 
 def analysis_job(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> Job:

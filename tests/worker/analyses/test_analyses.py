@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 import glle_engine
-from glle_engine.base.spec import FitSpec
 from glle_engine.metrics.ranks import local_trustworthiness
-from glle_engine.reliability.ensemble import ensemble
-from glle_engine.reliability.resamples import STREAMS
+from glle_engine.reliability.calibration import calibrate
 from tests.worker.analyses.conftest import analysis_job, check_bits, run_analysis, store_dataset
 from tests.worker.execution.workers import SHEET
 from worker.analyses import posterior_analyses, registry
@@ -22,7 +20,6 @@ from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import (
     CalibrationSpec,
-    EstimateSpec,
     ReconstructionsSpec,
     SummarySpec,
     TransformSpec,
@@ -48,7 +45,6 @@ STREAM: dict[str, Any] = {"first": 2, "seed": 5, "scale": 0.5, "source": "poster
 SUMMARY = SummarySpec(n_draws=6, **STREAM)
 TRANSFORM = TransformSpec(dataset="ds_1", n_draws=4, **STREAM)
 RECONSTRUCTIONS = ReconstructionsSpec(n_draws=3, **STREAM)
-ESTIMATE = EstimateSpec(dataset="ds_1", parameters=FitSpec(n_neighbors=8).to_dict())
 CALIBRATION = CalibrationSpec(n_resamples=4, n_draws=8, seed=1)
 EMBEDDING = EmbeddingSpec(dataset="ds_1", method="pca", parameters={"n_components": 2}, scores=("trustworthiness",))
 COMPARISON = ComparisonSpec(
@@ -57,8 +53,8 @@ COMPARISON = ComparisonSpec(
     scores=("trustworthiness",),
 )
 AUDIT = AuditSpec(dataset="ds_1", coordinates="ds_2")
-SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, CALIBRATION, ESTIMATE, EMBEDDING, COMPARISON, AUDIT]
-OF_DATA = {"estimate", "embedding", "comparison", "audit"}  # the other analyses need a posterior
+SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, CALIBRATION, EMBEDDING, COMPARISON, AUDIT]
+OF_DATA = {"embedding", "comparison", "audit"}  # the other analyses need a posterior
 
 
 def record_draws(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -197,42 +193,26 @@ def test_result_that_is_not_finite_is_refused() -> None:
     context.require_finite("summary", Entry({}, {"relative_gaps": np.array([np.nan])}), SUMMARY.may_be_nan)
 
 
-ENSEMBLE = SummarySpec(n_draws=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, n_resamples=4)
+CALIBRATED = SummarySpec(n_draws=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True)
 
 
-def test_an_ensemble_is_the_engines(stores: Stores, posterior_id: str) -> None:
-    """Places, spreads of the parts, regions, reliability and calibration equal the engine's to the bit."""
+def test_a_calibrated_summary_is_the_engines(stores: Stores, posterior_id: str) -> None:
+    """Draws at the calibrated scale, to the bit, with the calibration and its halves."""
     direct = glle_engine.fit(SHEET.X)
-    expected = ensemble(direct, SHEET.X, n_draws=8, n_resamples=4)
-    entry = run_analysis(stores, ENSEMBLE, posterior_id)
-    check_bits(entry, expected)
-    np.testing.assert_array_equal(entry.arrays["center"], direct.embedding)
-    assert expected.calibration is not None
-    assert (entry.meta["scale"], entry.meta["n_resamples"]) == (expected.calibration.scale, 4)
-    assert entry.meta["quantiles"]["spread"][3] == pytest.approx(np.median(expected.spread))
-    codes = [note["code"] for note in entry.meta["notes"]]
-    assert codes[: len(expected.reliability.notes)] == [note.code for note in expected.reliability.notes]
-    drawn = direct.summary(8, scale=expected.calibration.scale)
-    np.testing.assert_array_equal(entry.arrays["stability"], drawn.stability)
-    np.testing.assert_array_equal(entry.arrays["eigenvalues"], drawn.eigenvalues)
+    calibration = calibrate(direct, SHEET.X)
+    entry = run_analysis(stores, CALIBRATED, posterior_id)
+    check_bits(entry, direct.summary(8, scale=calibration.scale), calibration)
+    assert entry.meta["quantiles"]["spread"][3] == pytest.approx(np.median(entry.arrays["spread"]))
 
 
 def test_more_resamples_use_those_that_exist(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:
-    """Each block is made once: another number, other draws and the calibration take the stored ones."""
+    """Each block is made once: another number and other draws take the stored ones."""
     run_analysis(stores, CalibrationSpec(n_resamples=8, n_draws=8), posterior_id)
     assert blocks == [("half-samples", 0), ("half-samples", 4)]
-    run_analysis(stores, replace(ENSEMBLE, n_resamples=8), posterior_id)
-    names = [stream.name for stream in STREAMS]
-    assert set(blocks) == {(name, first) for name in names for first in (0, 4)} | {
-        (names[0], first) for first in range(0, 20, PART)
-    }
-    assert len(blocks) == len(set(blocks))
-    before = len(blocks)
-    run_analysis(stores, replace(ENSEMBLE, n_resamples=8, n_draws=4), posterior_id)
-    run_analysis(stores, replace(ENSEMBLE, first=2), posterior_id)
-    assert len(blocks) == before
-    run_analysis(stores, replace(ENSEMBLE, seed=1), posterior_id)
-    assert len(blocks) == before + len(STREAMS)
+    run_analysis(stores, CALIBRATED, posterior_id)
+    assert blocks == [("half-samples", first) for first in range(0, 20, PART)]
+    run_analysis(stores, replace(CALIBRATED, n_draws=4, seed=1), posterior_id)
+    assert len(blocks) == 5
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""Analyses whose parts are made by several tasks: summaries and spreads, in one process and by real workers."""
+"""Analyses whose parts are made by several tasks: summaries and audits, in one process and by real workers."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,24 +12,20 @@ import pytest
 from rq import SimpleWorker
 
 import glle_engine
-from glle_engine import NUMBERS, GlleError
+from glle_engine import GlleError
 from glle_engine.audit.audit import STAGES, audit
 from glle_engine.base import progress
 from glle_engine.methods import method
-from glle_engine.reliability.ensemble import ensemble
-from glle_engine.reliability.movement import movement
-from glle_engine.reliability.refits import MethodEmbedder
-from glle_engine.reliability.resamples import SEEDS, SEPARATE, STREAMS, FunctionEmbedder, resample
+from glle_engine.reliability.calibration import HALF_SAMPLES, calibrate
+from glle_engine.reliability.resamples import HALVES, SEPARATE, FunctionEmbedder, resample
 from tests.conftest import in_turn, until
 from tests.worker.analyses.conftest import check_bits, found
 from tests.worker.execution.workers import SHEET, worker
 from worker.analyses import resamples
 from worker.analyses.audit import MIN_HALVES, AuditSpec
-from worker.analyses.comparison import ComparisonSpec
-from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.analyses.registry import analysis_of
-from worker.analyses.resamples import PART, SpreadSpec, StoredResamples
+from worker.analyses.resamples import PART, StoredResamples, posterior_resamples
 from worker.execution import process_guard, tasks
 from worker.execution.worker import TaskJob
 from worker.jobs.queue import SERIALIZER, STALE_SECONDS
@@ -40,7 +36,8 @@ from worker.records.sharding import PartsSharding
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
-    from glle_engine.reliability.ensemble import Ensemble
+    from glle_engine.posterior.summary import Summary
+    from glle_engine.reliability.calibration import Calibration
     from worker.analyses.base import AnalysisSpec
     from worker.base.settings import Settings
     from worker.jobs.store import Job
@@ -58,8 +55,8 @@ def resample(*arguments, **options):
     return placed
 resamples.resample = resample
 """
-ENSEMBLE = SummarySpec(n_draws=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True, n_resamples=8)
-BLOCKS = [f"{stream.number}:{first}" for stream in STREAMS for first in (0, 4)]
+SUMMARY = SummarySpec(n_draws=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True)
+BLOCKS = [f"{HALVES.number}:{first}" for first in range(0, HALF_SAMPLES, PART)]
 
 
 def shared_job(
@@ -111,9 +108,11 @@ def result(stores: Stores, job: Job) -> Entry:
 
 
 @cache
-def expected_ensemble() -> Ensemble:
-    """Return the engine's ensemble of the sheet."""
-    return ensemble(glle_engine.fit(SHEET.X), SHEET.X, n_draws=8, n_resamples=8)
+def expected() -> tuple[Summary, Calibration]:
+    """Return the engine's calibrated summary of the sheet."""
+    posterior = glle_engine.fit(SHEET.X)
+    calibration = calibrate(posterior, SHEET.X)
+    return posterior.summary(8, scale=calibration.scale), calibration
 
 
 def test_parts_are_the_engines_and_counted(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:
@@ -121,7 +120,7 @@ def test_parts_are_the_engines_and_counted(stores: Stores, posterior_id: str, bl
 
     The first shard reads the posterior before others begin. The analysis is the last task, and alone ends the job.
     """
-    job = shared_job(stores, ENSEMBLE, posterior_id)
+    job = shared_job(stores, SUMMARY, posterior_id)
     seen, names = [], list[str]()
     while (now := stores.jobs.fetch(job.id)).is_open:
         seen.append((now.status, now.stage, now.done, now.total))
@@ -129,13 +128,12 @@ def test_parts_are_the_engines_and_counted(stores: Stores, posterior_id: str, bl
     assert (names[0], names[-1]) == ("-s0", "")
     assert sorted(names[:-1]) == [f"-s{shard}" for shard in range(len(BLOCKS))]
     assert len(blocks) == len(set(blocks))
-    assert {first for name, first in blocks if name == STREAMS[2].name} == {0, 4}
-    check_bits(result(stores, job), expected_ensemble())
+    check_bits(result(stores, job), *expected())
     total = PART * len(BLOCKS)
-    assert seen[0] == ("queued", "queued", 0, ENSEMBLE.total)
+    assert seen[0] == ("queued", "queued", 0, SUMMARY.total)
     assert seen[1:] == [("running", "resamples", done, total) for done in range(4, total + 1, PART)]
     ended = stores.jobs.fetch(job.id)
-    assert (ended.status, ended.done, ended.total) == ("succeeded", ENSEMBLE.total, ENSEMBLE.total)
+    assert (ended.status, ended.done, ended.total) == ("succeeded", SUMMARY.total, SUMMARY.total)
 
 
 def test_an_audit_in_parts_is_the_engines(stores: Stores, blocks: list[tuple[str, int]]) -> None:
@@ -200,13 +198,13 @@ def test_resamples_of_a_part_are_reported_while_it_is_made(
 ) -> None:
     """All but the last one: a part that is not stored is not complete."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0.0)
-    job, counts = shared_job(stores, ENSEMBLE, posterior_id), list[int]()
+    job, counts = shared_job(stores, SUMMARY, posterior_id), list[int]()
     advance = stores.jobs.advance
 
     def record(id_: str, shard: int, count: int) -> Job | None:
         counts.append(count)
-        missing = [stream.missing(stores.results.contains, 8) for stream in ENSEMBLE.resamples_of(posterior_id)]
-        assert count < PART or range(4 * (shard % 2), 4 * (shard % 2) + 4) not in missing[shard // 2]
+        key = posterior_resamples(posterior_id, HALVES, 0).key(range(4 * shard, 4 * shard + 4))
+        assert count < PART or stores.results.contains([key]) == [True]
         return advance(id_, shard, count)
 
     monkeypatch.setattr(stores.jobs, "advance", record)
@@ -230,7 +228,7 @@ def test_a_killed_task_loses_no_part(
             raise KilledError
         return recording(*arguments, **options)
 
-    job = shared_job(stores, ENSEMBLE, posterior_id, per_shard=3)
+    job = shared_job(stores, SUMMARY, posterior_id, per_shard=3)
     with monkeypatch.context() as patched:
         patched.setattr(resamples, "resample", killing)
         with pytest.raises(KilledError):
@@ -239,7 +237,7 @@ def test_a_killed_task_loses_no_part(
     names = run_all(stores, job)
     assert (names[0], names[-1]) == ("-s0", "")
     assert len(blocks) == len(set(blocks))
-    check_bits(result(stores, job), expected_ensemble())
+    check_bits(result(stores, job), *expected())
 
 
 def silent(stores: Stores, job: Job) -> Job:
@@ -250,7 +248,7 @@ def silent(stores: Stores, job: Job) -> Job:
 
 def test_lost_tasks_are_enqueued_again(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:
     """A lost shard, and the lost last task, come back; no task is enqueued twice."""
-    job = shared_job(stores, ENSEMBLE, posterior_id)
+    job = shared_job(stores, SUMMARY, posterior_id)
     lose(stores, f"{job.id}-s0")
     for _ in range(2):
         silent(stores, job)
@@ -277,7 +275,7 @@ def test_a_cancelled_job_stops_its_parts(
 ) -> None:
     """A cancellation ends the running task within a part, withdraws the others, and makes no result."""
     monkeypatch.setattr(tasks, "PROGRESS_SECONDS", 0.0)
-    job = shared_job(stores, ENSEMBLE, posterior_id)
+    job = shared_job(stores, SUMMARY, posterior_id)
     recording, calls = vars(resamples)["resample"], list[int]()
 
     def cancelling(*arguments: Any, **options: Any) -> Any:
@@ -306,7 +304,7 @@ def test_a_part_that_fails_ends_the_job(
         message = "a part"
         raise MemoryError(message)
 
-    job = shared_job(stores, ENSEMBLE, posterior_id)
+    job = shared_job(stores, SUMMARY, posterior_id)
     run_all(stores, job, 1)
     with monkeypatch.context() as patched:
         patched.setattr(resamples, "resample", fail)
@@ -320,69 +318,14 @@ def test_a_part_that_fails_ends_the_job(
     assert stores.jobs.fetch(job.id).error == failed.error
 
 
-def test_a_spread_in_parts_is_the_engines(stores: Stores) -> None:
-    """Half-samples and refits with other seeds are parts, and their summary is that of one process."""
-    embedder, seeds = method("alle"), 2
-    spec = embedder.spec(order="random")
-    dataset = stores.datasets.add(Table(values=SHEET.X, source={"kind": "test"}))[0].id
-    of = EmbeddingSpec(dataset=dataset, method="alle", parameters=spec.to_dict(), engine=NUMBERS)
-    spread = SpreadSpec(
-        dataset=dataset, embedding=of.recipe.id, recipe=asdict(of.recipe), n_resamples=PART + 2, n_refits=seeds
-    )
-    stores.embeddings.request(of.recipe, "")
-    job = shared_job(stores, spread, None, "refits")
-    assert job.parts is not None
-    assert job.parts.sizes == (PART, 2, seeds)
-    run_all(stores, job)
-    entry = result(stores, job)
-    X = np.asarray(SHEET.X)
-    again = MethodEmbedder(X, embedder, spec)
-    others = resample(again, seeds, stream=SEEDS)
-    direct = movement(again, embedder.embed(X, spec).Y, resample(again, PART + 2), others)
-    for array in ("movement", "consensus", "covariance", "seed_movement", "baseline", "neighbor_stability"):
-        np.testing.assert_array_equal(entry.arrays[array], getattr(direct, array), err_msg=array)
-    assert entry.meta["figures"] == direct.figures
-
-
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_two_workers_make_the_blocks(stores: Stores, posterior_id: str, settings: Settings) -> None:
     """Both make blocks of one summary, each block is made once, and the result has the engine's bits."""
     with worker(settings, "first", RECORDING), worker(settings, "second", RECORDING):
         until(lambda: stores.queue.live_workers() == 2)
-        job = shared_job(stores, ENSEMBLE, posterior_id)
+        job = shared_job(stores, SUMMARY, posterior_id)
         until(lambda: not stores.jobs.fetch(job.id).is_open, 100)
     makers, blocks = zip(*(text(raw).split(" ") for raw in stores.client.lrange(MADE, 0, -1)), strict=True)
     assert len(set(makers)) == 2, "one worker made all blocks"
-    # The calibration makes the last three blocks of its half-samples in the last task.
-    assert sorted(blocks) == sorted([*BLOCKS, "0:8", "0:12", "0:16"])
-    check_bits(result(stores, job), expected_ensemble())
-
-
-def test_a_comparison_in_parts_is_that_of_one_task(stores: Stores) -> None:
-    """Embeddings and refits of all rows are parts; a row that fails has its problem, and the others continue."""
-    dataset = stores.datasets.add(Table(values=SHEET.X, source={"kind": "test"}))[0].id
-    rows = [
-        {"label": label, "method": name, "parameters": method(name).spec(**given).to_dict(), "problem": None}
-        for label, name, given in [("a", "pca", {}), ("b", "lle", {"n_neighbors": len(SHEET.X) + 1}), ("c", "mds", {})]
-    ]
-    spec = ComparisonSpec(dataset=dataset, methods=tuple(rows), n_resamples=PART, engine=NUMBERS)
-    assert [part.size for part in spec.parts()] == [1, 1, 1, PART, PART, PART]
-    assert not replace(spec, n_resamples=None).parts()
-    job = shared_job(stores, spec, None, "refits")
-    names = run_all(stores, job)
-    assert (names[0], names[-1], len(names)) == ("-s0", "", 7)
-    shared = result(stores, job)
-    problems = [row["problem"] and row["problem"]["detail"] for row in shared.meta["rows"]]
-    assert problems[0] is problems[2] is None
-    assert "n_neighbors" in problems[1]
-    for id_ in stores.results.ids_in(""):
-        stores.results.delete(id_)
-    for id_ in stores.embeddings.ids_in(""):
-        stores.embeddings.delete(id_)
-    one_task, _ = stores.jobs.create(
-        kind=spec.kind, claim="alone", posterior=None, spec=spec.to_dict(), total=spec.total
-    )
-    tasks.analyse(one_task.id)
-    alone = result(stores, one_task)
-    for one, other in zip(shared.meta["rows"], alone.meta["rows"], strict=True):
-        assert {**one, "seconds": None} == {**other, "seconds": None}
+    assert sorted(blocks) == sorted(BLOCKS)
+    check_bits(result(stores, job), *expected())

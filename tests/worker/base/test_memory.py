@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from worker.base import memory
-from worker.base.memory import count_oom_kills, limited_memory, memory_limit, resident_limit
+from worker.base.memory import count_oom_kills, limited_memory, memory_limit, raise_limit, resident_limit
 from worker.base.settings import Settings
 from worker.execution.process_guard import LINUX
 
@@ -70,6 +71,24 @@ def test_memory_is_limited_for_a_while() -> None:
             np.ones(256 * MIB, np.uint8)
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
     assert np.ones(256 * MIB, np.uint8).all()
+
+
+@pytest.mark.skipif(not LINUX, reason="only Linux limits another process")
+def test_the_limit_of_another_process_is_raised() -> None:
+    """By the bytes that it may have more; a process without a limit stays without, and nothing is ever lowered."""
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        try:
+            hard = resource.prlimit(process.pid, resource.RLIMIT_DATA)[1]
+            for before, more, after in (
+                (64 * MIB, MIB, 65 * MIB), (64 * MIB, -MIB, 64 * MIB), (64 * MIB, 0, 64 * MIB),
+                (resource.RLIM_INFINITY, MIB, resource.RLIM_INFINITY),
+            ):  # fmt: skip
+                resource.prlimit(process.pid, resource.RLIMIT_DATA, (before, hard))
+                raise_limit(process.pid, more)
+                assert resource.prlimit(process.pid, resource.RLIMIT_DATA) == (after, hard)
+        finally:
+            process.kill()
+    raise_limit(process.pid, MIB)  # it has ended
 
 
 def test_processes_killed_for_memory_are_counted(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import ExitStack
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +15,7 @@ from glle_engine import FitSpec, manifolds
 from glle_engine.methods import METHODS
 from tests.conftest import until
 from tests.worker.execution.workers import fit_job, horses, worker
-from worker.analyses.embedding import Recipe
-from worker.analyses.resamples import SpreadSpec
+from worker.analyses.audit import AuditSpec
 from worker.execution import process_guard
 from worker.execution.long_place import LongPlace
 from worker.execution.supervisor import fork
@@ -123,17 +121,32 @@ def test_a_cancelled_task_is_not_a_batch(stores: Stores, settings: Settings) -> 
         assert starts(stores, SLOW) == starts(stores, SLOW)[:1]
 
 
-def test_a_kill_of_the_worker_meanwhile_loses_nothing(stores: Stores, settings: Settings) -> None:
-    """A worker that is killed once it has recorded a batch, and before the task is queued, leaves it to another one."""
-    die = "from worker.jobs.queue import TaskQueue; TaskQueue.enqueue = lambda *_: os.kill(os.getppid(), 9)"
-    enqueued(stores, ENDLESS, short=False)
-    job = enqueued(stores, SLOW)
-    with worker(settings, "first", PROGRAM + die) as first:
-        until(lambda: stores.jobs.fetch(job.id).queue == BATCH)
-        until(lambda: first.poll() is not None)
-    with ExitStack() as stack:
-        for name in ("second", "third"):
-            stack.enter_context(worker(settings, name, PROGRAM))
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_kill_when_an_overdue_task_becomes_a_batch_loses_nothing(
+    stores: Stores, settings: Settings, moment: str
+) -> None:
+    """The tenant's place among the interactive tasks is free again, although the process that held it is dead.
+
+    `tests.worker.test_stop_points` kills at each write between these two moments.
+    """
+    die = f"""
+from worker.jobs.queue import TaskQueue
+requeue = TaskQueue.requeue
+def requeue_and_die(self, *arguments):
+    if "{moment}" == "after":
+        requeue(self, *arguments)
+    if self._client.set("test:died", 1, nx=True):
+        os.kill(os.getpid(), 9)
+    requeue(self, *arguments)
+TaskQueue.requeue = requeue_and_die
+"""
+    batch = enqueued(stores, ENDLESS, short=False)
+    with worker(settings, "one", PROGRAM + die):
+        until(lambda: starts(stores, ENDLESS))
+        job = enqueued(stores, SLOW)
+        until(lambda: stores.client.exists("test:died"))
+        succeeded(stores, enqueued(stores, QUICK))
+        stores.queue.withdraw(stores.jobs.cancel(batch.id))
         succeeded(stores, job)
 
 
@@ -158,21 +171,12 @@ tasks.fit_values = fit_values
     assert stores.jobs.fetch(job.id).queue == BATCH
 
 
-def test_refits_of_an_overdue_spread_are_shared(stores: Stores, settings: Settings) -> None:
+def test_halves_of_an_overdue_audit_are_shared(stores: Stores, settings: Settings) -> None:
     """The batch makes what is missing in parts, with the same result."""
     X = manifolds.make("s_curve", 80, seed=2).X
     dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
-    recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
-    stores.embeddings.request(recipe, "claim")
-    spec = SpreadSpec(dataset=dataset.id, embedding=recipe.id, recipe=asdict(recipe), n_resamples=12, n_refits=0)
-
-    def spread(claim: str) -> Job:
-        job, _ = stores.jobs.create(
-            kind="spread", claim=claim, posterior=None, spec=spec.to_dict(), total=12, short=True
-        )
-        stores.queue.enqueue(job)
-        return job
-
+    spec = AuditSpec(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
+    job, _ = stores.jobs.create(kind="audit", claim="c", posterior=None, spec=spec.to_dict(), total=1, short=True)
     slow = """
 import time
 from worker.analyses import resamples
@@ -185,16 +189,16 @@ resamples.resample = resample
     enqueued(stores, ENDLESS, short=False)
     with worker(settings, "one", PROGRAM + slow):
         until(lambda: starts(stores, ENDLESS))
-        job = spread("first")
+        stores.queue.enqueue(job)
         until(lambda: stores.jobs.fetch(job.id).queue == BATCH)
         parts = stores.jobs.fetch(job.id).parts
         assert parts is not None
-        assert (parts.sizes, parts.stage) == ((4, 4, 4), "refits")
+        assert (parts.sizes, parts.stage) == ((4, 4), "halves")
         with worker(settings, "two"):
             succeeded(stores, job)
     entry = stores.find_result(spec, dataset.id)
     assert entry is not None
-    assert entry.meta["figures"]["n_resamples"] == 12
+    assert entry.meta["pairs"] >= 4
 
 
 def test_a_tenant_leaves_a_worker_to_others(stores: Stores, settings: Settings) -> None:

@@ -23,6 +23,7 @@ from tests.worker.execution.workers import SHEET, N, draws_job, fit_job, raiser
 from worker.execution import context, draws, tasks
 from worker.records.job import INTERACTIVE
 from worker.records.quotas import Quotas
+from worker.storage.datasets import Table
 from worker.storage.object_store.files import STORED_BYTES
 from worker.storage.posteriors import PosteriorStore
 
@@ -229,6 +230,23 @@ def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, posterior_id:
     assert stores.posteriors.get(posterior_id) is None
     assert list(stores.posteriors.newest()) == []
     assert results(stores) == 0
+
+
+def test_the_memory_of_a_task_grows_with_the_points_that_are_stored(stores: Stores, posterior_id: str) -> None:
+    """Points of the posterior, or else of the data set; none of what was deleted, or came with the request."""
+    draws_, _ = draws_job(stores, posterior_id)
+    dataset = stores.posteriors.fetch(posterior_id).dataset
+    spec = {"dataset": dataset}
+    both = replace(draws_, spec=spec)
+    fit = replace(both, posterior="post_0")
+    inline = replace(both, posterior=None, is_inline=True)
+    other = stores.datasets.add(Table(values=SHEET.X[:50], source={"kind": "test"}))[0]
+    jobs = [draws_, replace(both, spec={"dataset": other.id}), fit, replace(fit, posterior=None), inline]
+    assert [tasks._points(stores, job) for job in jobs] == [N, N, N, N, 0]
+    stores.posteriors.delete(posterior_id)
+    assert [tasks._points(stores, job) for job in jobs] == [0, 50, N, N, 0]
+    stores.datasets.delete(dataset)
+    assert [tasks._points(stores, job) for job in jobs] == [0, 50, 0, 0, 0]
 
 
 def test_draws_of_a_posterior_deleted_meanwhile_are_not_stored(

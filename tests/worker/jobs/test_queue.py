@@ -369,6 +369,38 @@ def test_repair_stops_a_task_beyond_its_time(stores: Stores, monkeypatch: pytest
     assert (repaired.status, repaired.error.code, stopped) == ("failed", "job-timeout", [job.id])
 
 
+def test_a_task_without_an_execution_does_not_run(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its status says, and since when: it is not beyond its time, but lost."""
+    monkeypatch.setattr(queue, "GRACE_SECONDS", -10_000.0)
+    job = fit_job(stores)
+    stores.queue.enqueue(job)
+    run(stores, job)
+    stores.client.delete(f"rq:wip:{BATCH}")
+    assert stores.queue.repair(silent(stores.jobs.fetch(job.id))).status == "running"
+    assert waiting(stores) == [job.id]
+
+
+def test_parts_are_combined_although_the_task_of_a_shard_is_lost(stores: Stores) -> None:
+    """Once all are counted; the task that combines them waits while one of the shards is there."""
+    parts = PartsSharding("resamples", (4, 4, 4), 1)
+    job, _ = stores.jobs.create(
+        kind="summary", claim="s", posterior="post_1", spec={"dataset": "ds_1"}, total=12, parts=parts
+    )
+    stores.queue.enqueue(job)
+    stores.queue.enqueue_others(job)
+    stores.jobs.start(job.id)
+    for shard in range(parts.shards):
+        stores.jobs.advance(job.id, shard, 4)
+    for _ in range(2):
+        stores.queue.repair(silent(stores.jobs.fetch(job.id)))
+        assert in_turn(stores) == [task_id(job, shard) for shard in range(parts.shards)]
+    for shard in range(parts.shards):
+        stores.client.delete(SafeJob.key_for(task_id(job, shard)), f"rq:queue:{BATCH}")
+    stores.queue.sweep()
+    stores.queue.repair(silent(stores.jobs.fetch(job.id)))
+    assert in_turn(stores) == [job.id]
+
+
 def test_a_withdrawn_job_is_cancelled_once_its_task_has_ended(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The task that runs is stopped; the job is in cancellation until then."""
     stopped: list[str] = []
@@ -481,8 +513,7 @@ def test_a_stopped_task_is_a_batch_once(stores: Stores) -> None:
     stores.jobs.succeed(done.id)
     stores.jobs.cancel(unwanted.id)
     for job in jobs:
-        task = fetch(stores, job.id)
-        stores.queue.requeue(job, task, None)
+        stores.queue.requeue(fetch(stores, job.id), None, lambda _: None)
     moved = stores.jobs.fetch(running.id)
     assert (moved.status, moved.stage, moved.done, moved.queue) == ("queued", "queued", 0, BATCH)
     assert (waiting(stores, INTERACTIVE), waiting(stores)) == ([], [running.id])

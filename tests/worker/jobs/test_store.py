@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.conftest import refusal
 from worker.base.clock import now_ms
 from worker.base.problems import Problem
-from worker.jobs.lua_scripts import ENDED_BYTES, ENDED_INDEX, SWEEP_SECONDS
+from worker.jobs.lua_scripts import ENDED_BYTES, SWEEP_SECONDS
 from worker.jobs.store import Cancelled, Job, Status
 from worker.records.ids import tenant_key, text
 from worker.records.quotas import Quota
@@ -223,7 +223,7 @@ def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
         for kind in ("fit", "draws", None):
             matches = [job.id for _, job in jobs_by_age if status == job.status and kind in {None, job.kind}]
             assert [job.id for _, job in jobs.iterate(None, status, kind, limit=3) if job is not None] == matches
-    entries = stores.client.zrange(tenant_key(ENDED_INDEX, tenant), 0, -1)
+    entries = stores.client.zrange(tenant_key("glle:jobs:ended", tenant), 0, -1)
     assert sorted(map(text, entries)) == sorted(at for at, job in jobs_by_age if not job.is_open)
     nbytes = sum(record_bytes(stores, job) for _, job in jobs_by_age if not job.is_open)
     assert int(stores.client.get(tenant_key(ENDED_BYTES, tenant)) or 0) == nbytes
@@ -271,7 +271,7 @@ def test_expired_records_leave_the_lists(stores: Stores) -> None:
     jobs = stores.jobs.for_tenant("alice", Quota(records=0))
     current = succeeded_job(jobs, "kept").id
     expired = succeeded_job(jobs, "gone").id
-    key = tenant_key(ENDED_INDEX, "alice")
+    key = tenant_key("glle:jobs:ended", "alice")
     (entry,) = (member for member in map(text, stores.client.zrange(key, 0, -1)) if expired in member)
     stores.client.zadd(key, {entry: 1})
     assert [job and job.id for _, job in jobs.iterate()] == [expired, current]

@@ -269,7 +269,7 @@ def test_a_failing_store_leaves_no_data_set(one: Stores, monkeypatch: pytest.Mon
 
     def fail(self: Bucket, path: str, *arguments: Any) -> None:
         if path.endswith("labels.npy"):
-            raise backend._unavailable("a test")
+            raise backend._unavailable("a test", "None.")
         write(self, path, *arguments)
 
     monkeypatch.setattr(backend.Bucket, "write", fail)

@@ -25,10 +25,10 @@ export async function audit() {
   await read(job);
 }
 
-/** Audit what is shown without being asked, once, unless its method needs labels; a refusal is shown, and the map stays. */
+/** Audit what is shown without being asked, once, unless its method needs labels or the map is given, whose audit shows it; a refusal is shown, and the map stays. */
 export async function auditFirst() {
   const { dataset, isAudited, single } = state;
-  if (dataset.n > MAX_AUDITED || isAudited || (single && methodNamed(single.body.method)?.needs_labels)) return;
+  if (dataset.n > MAX_AUDITED || isAudited || single?.isGiven || (single && methodNamed(single.body.method)?.needs_labels)) return;
   try {
     await audit();
   } catch (error) {

@@ -4,22 +4,24 @@ import { askMade } from '../jobs.js';
 import { dimension, embeddingOf, titleOf } from '../lib/frames.js';
 import { npyOf } from '../lib/npy.js';
 import { escapeHtml, percent } from '../lib/html.js';
-import { paint } from '../lib/paint.js';
+import { paint, paintShapes } from '../lib/paint.js';
 import { tableHere } from '../lib/rows.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { nameOf } from '../panels/data_panel.js';
 import { colors } from '../lib/theme.js';
 import { runWork } from './state.js';
 import { drawLegend, drawSentence, legendHeight, sentenceHeight } from '../plot/legend.js';
-import { drawMarks } from '../plot/overlay.js';
+import { drawMarks, marksHere } from '../plot/overlay.js';
+import { SvgContext, SvgPath } from '../lib/svg.js';
 import { sizeOf } from '../plot/size.js';
-import { median, SURE } from '../views/headline.js';
+import { median } from '../views/headline.js';
 import { onStage } from '../views/stage.js';
 import { state } from '../store.js';
 
 const SIDE = 2400; // pixels of the longer side of a saved picture, which are 8 inches
 const DPI_300 = [0, 0, 0, 9, 112, 72, 89, 115, 0, 0, 46, 35, 0, 0, 46, 35, 1, 120, 165, 63, 118]; // a chunk pHYs of PNG
 const HEAD = 33; // bytes of a PNG before its second chunk
+const MAX_SVG_POINTS = 20000;
 const MAX_ROWS = 5000; // of a table in a saved page
 
 /** Save the picture as PNG, as it is on the screen. */
@@ -48,22 +50,36 @@ async function pngOf() {
   return new Blob([made.slice(0, HEAD), new Uint8Array(DPI_300), made.slice(HEAD)], { type: 'image/png' });
 }
 
+/** Save the picture as SVG, with its text as text. */
+export async function saveSvg() {
+  if (!onStage.xy) return 'Show a draw first';
+  const { plot, xy, look } = onStage;
+  if (xy.length / 2 > MAX_SVG_POINTS) return 'Save a PNG: an SVG has at most 20,000 points';
+  const { width, height, top } = placesOfPicture();
+  const context = new SvgContext(width, height, colors().surface);
+  context.translate(0, top);
+  const { size, opacity } = sizeOf(xy.length / 2);
+  paintShapes(context, xy, plot.screen(), look, { radius: size / 2, mask: state.selection?.mask, opacity, Path: SvgPath });
+  drawAbove(context);
+  return save(new Blob([context.text()], { type: 'image/svg+xml' }), `${fileName()}.svg`);
+}
+
 /** Data, method and frame of the picture. */
 function titleHere() {
   const { dataset, single, posterior, frame } = state;
   return `${nameOf(dataset)}: ${single ? single.title : `${titleOfMethod(posterior.spec.method)}, ${posterior.spec.n_neighbors} neighbors. ${titleOf(frame)}`}`;
 }
 
-/** The verdict of the picture, or what is known in its place; then what its small points mean. */
+/** The verdict of the picture, or what is known in its place; then what its marks and small points mean. */
 function captionHere() {
   const { small } = onStage.look.legend;
-  return [verdictHere(), small && `${small}.`].filter(Boolean).join(' ');
+  return [verdictHere(), marksHere(), small && `${small}.`].filter(Boolean).join(' ');
 }
 
 function verdictHere() {
-  const { audit, single, summary, reliability } = state;
+  const { audit, single, summary } = state;
   if (audit?.verdict || single || !summary) return audit?.verdict ?? '';
-  return `The median point keeps ${percent(median(summary.stability))} of its neighbors. ${reliability ? `How reliable is the spread? ${SURE[reliability.level]}. ${reliability.reason}` : ''}`;
+  return `The median point keeps ${percent(median(summary.stability))} of its neighbors.`;
 }
 
 /** Width and height of the picture: its title, from `top` on the points, then the verdict, then the legend. */
@@ -88,7 +104,7 @@ function drawAbove(context) {
 /** Save a page that needs no service: the picture, the verdict, and the table of the selected rows or of all. */
 export async function saveHtml() {
   if (!onStage.xy) return 'Show a draw first';
-  const [title, verdict, { columns, total }] = [escapeHtml(titleHere()), escapeHtml(verdictHere()), tableHere()]; // a playing picture changes
+  const [title, verdict, marks, { columns, total }] = [escapeHtml(titleHere()), escapeHtml(verdictHere()), marksHere(), tableHere()]; // a playing picture changes
   const reader = new FileReader();
   const read = new Promise((resolve) => (reader.onload = resolve));
   reader.readAsDataURL(await pngOf());
@@ -97,7 +113,7 @@ export async function saveHtml() {
   const cells = (tag, texts) => `<tr>${texts.map((text) => `<${tag}>${escapeHtml(text)}</${tag}>`).join('')}</tr>`;
   const text = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${title}</title>
 <style>body{font:15px system-ui,sans-serif;margin:2em;color-scheme:light dark}img{max-width:100%}div{overflow:auto;max-height:80vh}table{border-collapse:collapse}td,th{padding:3px 9px;border-bottom:1px solid #8884;text-align:left}</style>
-<h1>${title}</h1><p><strong>${verdict}</strong></p><img alt="${title}" src="${reader.result}">
+<h1>${title}</h1><p><strong>${verdict}</strong></p>${marks && `<p>${marks}</p>`}<img alt="${title}" src="${reader.result}">
 <p>${rows.length > MAX_ROWS ? `The first ${MAX_ROWS} of ` : ''}${rows.length} rows${state.selection ? ` that were selected of ${total}` : ''}.</p>
 <div><table><thead>${cells('th', columns.map(({ name }) => name))}</thead><tbody>
 ${rows.slice(0, MAX_ROWS).map((row) => cells('td', columns.map(({ at }) => at(row)))).join('\n')}</tbody></table></div></html>`;

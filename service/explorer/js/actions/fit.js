@@ -1,17 +1,16 @@
 /** From a data set to its draws: fit, reference embedding, draws and their summary. */
 
-import { askJson, Cancelled, JSON_TYPE, NPZ, Refused } from '../api.js';
+import { askJson, NPZ } from '../api.js';
 import { asFloats } from '../lib/npy.js';
 import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
-import { auditFirst, MAX_AUDITED } from './audit.js';
+import { auditFirst } from './audit.js';
 import { chosenMethod } from '../methods.js';
 import { embed } from './compare.js';
 import { writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
 
-const ASSESSED = { n_draws: 40, n_resamples: 20 }; // half of the service's defaults, in half of the time
 const MAX_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
 
 /** Default number of draws, within the memory of a tab. */
@@ -50,9 +49,6 @@ export async function followFit(job) {
 /** Draw again from the current posterior. */
 export const drawAgain = () => runWork(draw);
 
-/** Assess the spread of the current posterior, although that takes long. */
-export const assessNow = () => runWork(() => assess(state.posterior.id, { asked: true }));
-
 /** Show a posterior: its reference embedding and its neighbors. */
 export async function show(posterior) {
   const here = `/v1/posteriors/${posterior.id}/arrays`;
@@ -77,7 +73,6 @@ export async function draw({ plays = false, onDrawn } = {}) {
   writeLink();
   if (count > 1) await summarise(id, made.scales[0]);
   await auditFirst();
-  if (count > 1) await assess(id);
 }
 
 /** Create the draws as one job, and fetch them in one response. */
@@ -88,34 +83,6 @@ async function makeDraws(id, body, label) {
   const [n, p] = shape.slice(-2);
   const notes = (headers.get('Glle-Notes') ?? '').split(', ').filter(Boolean);
   return { n, p, data, scales, notes };
-}
-
-/** Learn how far to rely on the spread of a posterior, of any draws, before its regions are shown; of many points if asked. */
-async function assess(id, { asked = false } = {}) {
-  if (state.reliability?.id === id && !asked) return;
-  if (state.posterior.n > MAX_AUDITED && !asked) {
-    const reason = 'It was not measured, because so many points take long.';
-    set({ reliability: { id, level: 'unknown', reason, offered: true } });
-    return;
-  }
-  if (asked) set({ reliability: null });
-  const path = `/v1/posteriors/${id}/summary?${new URLSearchParams({ ...ASSESSED, points: '0:1', wait: 0 })}`;
-  const stated = await reliabilityOf(path);
-  if (state.posterior?.id !== id) return;
-  set({ reliability: { id, ...stated }, announcement: `How reliable is the spread? ${stated.level}. ${stated.reason}` });
-}
-
-/** The word and its reason; `unknown` where the service cannot tell, or was not let. */
-async function reliabilityOf(path) {
-  try {
-    const { reliability, notes } = await (await askMade(path, JSON_TYPE, 'Measuring how reliable the spread is')).json();
-    const reason = () => notes.find(({ code }) => code === 'spread-of-draws')?.message ?? '';
-    return reliability ?? { level: 'unknown', reason: reason() };
-  } catch (error) {
-    if (error instanceof Cancelled) return { level: 'unknown', reason: 'You cancelled its measurement.' };
-    if (error instanceof Refused) return { level: 'unknown', reason: error.message };
-    throw error;
-  }
 }
 
 /** Fetch spread, stability and consensus of the shown draws. */

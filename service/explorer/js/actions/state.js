@@ -10,7 +10,6 @@ const NO_RESULTS = {
   neighbors: null,
   draws: null,
   summary: null,
-  reliability: null,
   single: null,
   audit: null,
   isAudited: false,

@@ -34,11 +34,11 @@ export function trace(path, shape, x, y, radius) {
 export function paint(context, xy, screen, look, { radius, mask = null, opacity = 0.85 }) {
   const n = xy.length / 2;
   if (n > CIRCLES) pixels(context, xy, screen, look, radius, mask);
-  else shapes(context, xy, screen, look, radius, mask, opacity);
+  else paintShapes(context, xy, screen, look, { radius, mask, opacity });
 }
 
-/** Paint shapes, grouped by size and color. */
-function shapes(context, xy, { x, y, sx, sy }, { index, palette, level, shapes: kinds }, radius, mask, opacity) {
+/** Paint shapes, grouped by size and color, each group as one `Path`. */
+export function paintShapes(context, xy, { x, y, sx, sy }, { index, palette, level, shapes: kinds }, { radius, mask = null, opacity, Path = Path2D }) {
   const n = xy.length / 2;
   for (const chosen of mask ? [0, 1] : [1]) {
     context.globalAlpha = chosen ? opacity : 0.25;
@@ -46,7 +46,7 @@ function shapes(context, xy, { x, y, sx, sy }, { index, palette, level, shapes: 
     for (let i = 0; i < n; i++) {
       if (mask && mask[i] !== chosen) continue;
       const size = level?.[i] ?? SIZES.length - 1;
-      const path = (paths[size * palette.length + index[i]] ??= new Path2D());
+      const path = (paths[size * palette.length + index[i]] ??= new Path());
       trace(path, kinds?.[index[i]] ?? 0, x + sx * xy[2 * i], y + sy * xy[2 * i + 1], radius * SIZES[size]);
     }
     paths.forEach((path, at) => {

@@ -2,6 +2,9 @@
 
 import { state } from '../store.js';
 import { dimension, embeddingOf } from './frames.js';
+import { isTrusted } from './islands.js';
+
+const AUDITED = ['neighborhood', 'stretch', 'squeeze', 'is_torn', 'is_glued', 'seam', 'p_value', 'stability']; // as `frame()` of an audit
 
 /** A value as it is written; a number of 32 bits has eight digits. */
 const digitsOf = (value) => (typeof value === 'number' ? Number(value.toPrecision(8)) : value);
@@ -24,8 +27,12 @@ export function tableHere() {
   for (const [name, values] of Object.entries(metadata ?? {})) add(values.every((text) => text.trim() !== '' && Number.isFinite(Number(text))) ? 'number' : 'word', name, values);
   for (let j = 0; j < dataset.n_features; j++) add('number', columns?.names?.[j] ?? `x${j + 1}`, columns?.values, dataset.n_features, j);
   for (let j = 0; places && j < p; j++) add('beside', `y${j + 1}`, places, p, j);
-  if (!single) for (const name of ['spread', 'stability']) add('beside', name, summary?.[name]);
-  for (const name of ['stability', 'p_value']) add('beside', `audit_${name}`, audit?.arrays[name]);
+  if (!single) for (const name of ['spread', 'stability']) add('beside', `draws_${name}`, summary?.[name]);
+  if (audit) {
+    const { islands: { names }, arrays: { island } } = audit;
+    found.push({ kind: 'beside', name: 'island', at: (row) => (names.length > 1 && names[island[row]]) || '' }, { kind: 'beside', name: 'is_trusted', at: (row) => isTrusted(audit, island[row]) });
+    for (const name of AUDITED) add('beside', name, audit.arrays[name]);
+  }
   return { total: dataset.n, columns: found };
 }
 

@@ -2,8 +2,8 @@
 
 import { MAX_AUDITED } from '../actions/audit.js';
 import { choosePoints } from '../actions/selection.js';
-import { tearLines } from '../plot/overlay.js';
 import { html, number, percent } from '../lib/html.js';
+import { isTrusted, tearLines } from '../lib/islands.js';
 import { state, useStore } from '../store.js';
 
 const APART = 0.9; // share of samples from which on two groups count as apart
@@ -32,7 +32,7 @@ export function Audit() {
     ${audit.seams?.length > 0 && html`<div data-testid="audit-seams"><h3>Tears and folds</h3>
       <ul class="list">${audit.seams.map(({ kind, sizes }, i) => html`<li key=${i}><button type="button" class="row" onClick=${() => choosePoints(rowsWhere(arrays.seam, new Set([i + 1, -i - 1])))}>
         <span>${kind === 'tear' ? 'Torn apart' : 'Laid onto each other'}</span><span class="quiet">${sizes.map((size) => number(size)).join(' and ')} points</span></button></li>`)}</ul></div>`}
-    ${islands.names.length > 1 && html`<${Islands} islands=${islands} of=${arrays.island} />`}
+    ${islands.names.length > 1 && html`<${Islands} audit=${audit} />`}
     ${groups?.names.length > 1 && html`<${Groups} names=${groups.names.map(String)} apart=${groups.apart} />`}
     ${notes.filter(({ code }) => !shown.some((note) => note.code === code)).map(({ code, message }) => html`<div class="note" data-testid=${`note-${code}`}><p>${message}</p></div>`)}
   </section>`;
@@ -46,7 +46,9 @@ function count(flags) {
 const rowsWhere = (values, wanted) => Array.from(values.keys()).filter((row) => wanted.has(values[row]));
 
 /** The islands of the map; those to be trusted first. A click selects the points. */
-function Islands({ islands: { names, sizes, stays, in_data: inData, in_samples: inSamples }, of }) {
+function Islands({ audit }) {
+  const { islands: { names, sizes, in_data: inData, in_samples: inSamples }, arrays: { island: of } } = audit;
+  const stays = Array.from(names.keys(), (i) => isTrusted(audit, i));
   const order = Array.from(names.keys()).sort((a, b) => stays[b] - stays[a] || (inSamples ? inSamples[b] - inSamples[a] : inData[b] - inData[a]));
   const say = (i) => (inSamples ? percent(inSamples[i]) : inData[i] ? 'apart in the data' : 'not apart in the data');
   return html`<div data-testid="audit-islands"><h3>Islands of the map</h3>

@@ -1,6 +1,6 @@
 /** Export: pictures, arrays, the link, and equivalent commands. */
 
-import { copy, saveCsv, saveHtml, saveNpy, savePng } from '../actions/export.js';
+import { copy, saveCsv, saveHtml, saveNpy, savePng, saveSvg } from '../actions/export.js';
 import { linkHere } from '../actions/link.js';
 import { curlLines, pythonLines } from '../lib/snippets.js';
 import { html, useState } from '../lib/html.js';
@@ -8,6 +8,7 @@ import { state, useStore } from '../store.js';
 
 const BUTTONS = [
   ['png', 'PNG', savePng, 'The picture with title, verdict and legend, at 300 dots per inch'],
+  ['svg', 'SVG', saveSvg, 'The same picture as paths and text, for journals'],
   ['html', 'HTML', saveHtml, 'A page with the picture, the verdict and the table, which opens without the service'],
   ['npy', 'npy', saveNpy, 'The coordinates as a numpy array'],
   ['csv', 'CSV', () => saveCsv(), 'All rows with all columns, the embedding and the spread, for a spreadsheet'],

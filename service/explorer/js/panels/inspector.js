@@ -38,9 +38,9 @@ function Scores() {
 /** Color, shape of the spread, axes. */
 function Appearance() {
   const state = useStore(
-    'shape', 'dataset', 'axes', 'turn', 'selection', 'posterior', 'single', 'reliability', 'view', 'work', ...LOOK,
+    'shape', 'dataset', 'axes', 'turn', 'selection', 'posterior', 'single', 'view', 'work', ...LOOK,
   );
-  const { axes, selection, single, reliability, view } = state;
+  const { axes, selection, single, view } = state;
   const shape = view === 'draws' && !single ? state.shape : 'none';
   const p = dimension();
   const count = selection?.list.length ?? 0;
@@ -63,13 +63,12 @@ function Appearance() {
     ${state.view !== 'draws' && html`<${Legend} />`}
     ${state.view !== 'compare' && !single && state.posterior && html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
       <div class="segmented" role="group" aria-labelledby="spread-label">
-        ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!reliability && Boolean(state.work)}
+        ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`}
           aria-pressed=${state.shape === name} onClick=${() => {
             set({ shape: name });
             writeLink();
           }}>${title}</button>`)}
       </div></div>`}
-    ${reliability?.level === 'low' && html`<p class="hint warn" data-testid="shape-warning">These regions are rough: the line above the map says why.</p>`}
     ${shape === 'ellipse' && html`<p class="help">An outline is expected to hold half of the positions of its point.</p>`}
     ${shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its positions in all draws.</p>`}
     ${shape === 'ellipse' && !selection && html`<p class="help">Outlined are the ${SHOWN_REGIONS} least certain points. Point at others, or select them, to see theirs.</p>`}

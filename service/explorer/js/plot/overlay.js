@@ -1,6 +1,7 @@
 /** Overlay of the points: regions, density, neighbors, names of groups, and the point under the pointer. */
 
 import { ballOf, boxAlong, boxOf, dimension, directionsOf, embeddingOf, MARGIN, placeOf, points } from '../lib/frames.js';
+import { isTrusted, tearLines } from '../lib/islands.js';
 import { leastCertain } from '../lib/look.js';
 import { neighborsOf } from '../actions/selection.js';
 import { resizeCanvas } from '../lib/paint.js';
@@ -43,12 +44,11 @@ export function drawMarks(context, { width, height }, xy, screen, box, look, col
   const only = state.selection?.list.length === 1 ? state.selection.list[0] : -1;
   const hover = state.hover < points() ? state.hover : -1;
   const hasSpread = state.draws?.count > 1 && !state.single;
-  const hasRegions = hasSpread && state.reliability; // which reliability the headline says
-  if (hasRegions && state.shape === 'density') drawDensities(context, view);
-  if (state.audit && !isMoving && state.shape === 'none' && (state.single || state.frame === -1)) drawAudit(context, at, view);
+  if (hasSpread && state.shape === 'density') drawDensities(context, view);
+  if (!isMoving && showsAudit()) drawAudit(context, at, view);
   if (only >= 0) drawNeighbors(context, at, only, view, 0.75);
   if (hover >= 0 && hover !== only) drawNeighbors(context, at, hover, view, 0.35);
-  if (hasRegions) drawContours(context, at, hover, view);
+  if (hasSpread) drawContours(context, at, hover, view);
   for (const row of new Set([only, hover])) {
     if (row < 0) continue;
     if (hasSpread) drawPlaces(context, row, view);
@@ -141,13 +141,13 @@ let outlined = { key: [], islands: [] }; // the last outlines of islands
 
 /** The outline of the main piece of each island of the audited map, as rings in the box. */
 export function islandsHere({ p, box, directions }) {
-  const { audit: { islands: { names, stays }, arrays }, dataset: { n }, hidden } = state;
+  const { audit: { islands: { names }, arrays }, dataset: { n }, hidden } = state;
   const data = embeddingOf(state.frame);
   const key = [arrays.island, data, hidden, ...box.center, ...box.half, ...directions.flat()];
   if (key.some((value, i) => value !== outlined.key[i])) {
     const islands = names.length < 2 ? [] : names.map((name, island) => {
       const rows = Array.from(arrays.island.keys()).filter((row) => arrays.island[row] === island && !hidden?.mask[row]);
-      return { name, isSolid: stays[island], rings: rows.length > 2 ? mainPiece(densityContourOf(positionsOf(rows, { data, count: 1, n, p }, directions, box), ISLAND)) : [] };
+      return { name, isSolid: isTrusted(state.audit, island), rings: rows.length > 2 ? mainPiece(densityContourOf(positionsOf(rows, { data, count: 1, n, p }, directions, box), ISLAND)) : [] };
     });
     outlined = { key, islands };
   }
@@ -181,10 +181,20 @@ function drawAudit(context, at, view) {
   context.stroke();
 }
 
-/** The pairs of points that are joined by a line: points that the panel counts as torn, with their neighbors. */
-export function tearLines({ audit, hidden }) {
-  const isTorn = audit.arrays.is_torn;
-  return audit.tears.filter(([row, other]) => (isTorn[row] || isTorn[other]) && !hidden?.mask[row] && !hidden?.mask[other]);
+/** Whether the picture shows what the audit says. */
+const showsAudit = () => Boolean(state.audit) && state.shape === 'none' && (Boolean(state.single) || state.frame === -1);
+
+/** What the outlines and lines of the picture mean, of those that it has; for saved pictures. */
+export function marksHere() {
+  if (!showsAudit()) return '';
+  const { names } = state.audit.islands;
+  const trusted = Array.from(names.keys(), (island) => isTrusted(state.audit, island));
+  const isShown = names.length > 1;
+  return [
+    trusted.some(Boolean) && 'Solid outline: an island to trust, with its letter.',
+    isShown && !trusted.every(Boolean) && 'Dashed outline: do not rely on this island.',
+    tearLines(state).length > 0 && 'Orange lines join points to the neighbors from which the map tears them.',
+  ].filter(Boolean).join(' ');
 }
 
 /** Trace closed rings in the box as the current path. */

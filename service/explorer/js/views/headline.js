@@ -2,14 +2,10 @@
 
 import { auditAsMapOf, auditShown } from '../actions/audit.js';
 import { embedders, hindrance } from '../methods.js';
-import { assessNow } from '../actions/fit.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { nameOf } from '../panels/data_panel.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
 import { useStore } from '../store.js';
-
-/** The levels of a reliability in words. */
-export const SURE = { high: 'High', moderate: 'Moderate', low: 'Low', unknown: 'Not known' };
 
 /** The median of numbers: with an even count the mean of the two in the middle. */
 export function median(values) {
@@ -20,8 +16,8 @@ export function median(values) {
 
 /** The verdict, what it rests on, and what it is of. Its height is that of its longest texts, so that the picture does not move. */
 export function Headline() {
-  const { dataset, posterior, single, summary, reliability, draws, view, audit, work } = useStore(
-    'dataset', 'posterior', 'single', 'summary', 'reliability', 'draws', 'methods', 'view', 'audit', 'work',
+  const { dataset, posterior, single, summary, draws, view, audit, work } = useStore(
+    'dataset', 'posterior', 'single', 'summary', 'draws', 'methods', 'view', 'audit', 'work',
   );
   const kept = useMemo(() => (summary ? median(summary.stability) : null), [summary]);
   if (!dataset || view === 'compare') return null;
@@ -33,7 +29,7 @@ export function Headline() {
     `For each point: the share of its ${k} nearest points in the consensus of the draws that are among its ${k} nearest in a draw, ` +
     `averaged over the ${summary.count} draws. This is the median over all ${number(dataset.n)} points.`;
   const [first] = audit?.verdict.match(/^.*?\.(?= |$)/) ?? [''];
-  const level = audit ? audit.level : !single && reliability?.level === 'low' ? 'partly' : '';
+  const level = audit?.level ?? '';
   return html`<div class=${`headline ${level}`} data-testid="headline-box">
     ${audit && html`<p class="verdict" data-testid="verdict">${first}<span>${audit.verdict.slice(first.length)}</span></p>`}
     ${audit && work && (audit.is_preliminary || (single?.isGiven && single.body.method && !audit.method)) && html`<p class="quiet" data-testid="preliminary">Preliminary: more samples are being embedded.</p>`}
@@ -41,8 +37,7 @@ export function Headline() {
     <div class="claims">${meaning && html`<p class=${audit ? 'claim' : 'claim verdict'} data-testid="headline" tabindex="0" aria-describedby="headline-meaning">The median point keeps
       <strong> ${percent(kept)}</strong> of its neighbors <span class="ask" aria-hidden="true">?</span>
       <span class="help" role="tooltip" id="headline-meaning">${meaning}</span></p>`}
-    ${!meaning && !audit && html`<p class="verdict">${single ? 'May I believe this map?' : 'This is one plausible map. Others are being drawn.'}</p>`}
-    ${meaning && html`<${Sure} id="reliability" question="How reliable is the spread?" stated=${reliability} isBrief=${audit} />`}</div>
+    ${!meaning && !audit && html`<p class="verdict">${single ? 'May I believe this map?' : 'This is one plausible map. Others are being drawn.'}</p>`}</div>
     <p class="quiet about"><span>${nameOf(dataset)} · ${about}</span>${!audit && html`<button type="button" class=${single ? 'primary' : ''}
       data-testid="audit" disabled=${Boolean(work)} onClick=${auditShown} title="Compare it with chance and with other samples of the data">Audit this map</button>`}</p>
   </div>`;
@@ -55,16 +50,4 @@ function NeedsMethod() {
   return html`<label class="sure needs-method">To learn how stable it is, choose the method that made it:
     <select data-testid="map-method" disabled=${Boolean(work)} onChange=${({ target }) => target.value && auditAsMapOf(target.value)}><option value="">Choose the method</option>
       ${methods.map(({ name }) => html`<option value=${name}>${titleOfMethod(name)}</option>`)}</select></label>`;
-}
-
-/** An answer in one word and its first sentence; the whole reason is a tooltip. */
-function Sure({ id, question, stated, isBrief }) {
-  const { work } = useStore('work');
-  const { level, reason = '', offered } = stated ?? {};
-  const [first] = reason.match(/^[^:.]*[^:.,]/) ?? [reason];
-  const isShort = reason.length < 140;
-  return html`<p class="sure claim" data-testid=${id} tabindex=${isShort ? -1 : 0} aria-describedby=${`${id}-reason`}>${question}
-    <strong> ${stated ? SURE[level] : work ? 'Being measured' : 'Not known'}.</strong> ${isShort ? reason : html`${!isBrief && html`<span aria-hidden="true">${first}. </span>`}<span class="ask" aria-hidden="true">?</span>
-    <span class="help" role="tooltip" id=${`${id}-reason`}>${reason}</span>`}
-    ${offered && html` <button type="button" class="link" data-testid="assess" onClick=${assessNow}>Measure it</button>`}</p>`;
 }

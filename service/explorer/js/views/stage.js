@@ -174,7 +174,7 @@ function direct(host, overlay) {
     } else if (has(...LOOK)) {
       measure();
       if (onStage.box && !state.playing) show(0);
-    } else if (has('shape') || (state.shape === 'ellipse' && has('selection', 'reliability'))) {
+    } else if (has('shape') || (state.shape === 'ellipse' && has('selection'))) {
       measure();
       if (onStage.box && !state.playing) show(SETTLE);
     } else if (has('frame')) {
@@ -188,7 +188,7 @@ function direct(host, overlay) {
     if (has('playing') && state.playing) play();
     if (has('selection')) plot.select(state.selection?.list ?? null);
     if (has('lassoing')) plot.lasso(state.lassoing);
-    if (has('hover', 'shape', 'selection', 'summary', 'reliability')) soon();
+    if (has('hover', 'shape', 'selection', 'summary')) soon();
   });
   const stopTheme = onTheme(() => {
     plot?.colors(colors());

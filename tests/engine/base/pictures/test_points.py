@@ -26,20 +26,19 @@ def result(**members: Any) -> Any:
     [
         ({}, ""),
         ({"verdict": "It is so."}, "It is so."),
-        ({"reliability": {"level": "high", "reason": "They agree."}}, "Reliability of the spread: high. They agree."),
         ({"stability": np.full(3, 0.25), "n_draws": 8}, "25% of a point's neighbors stay in a draw"),
         ({"stability": np.ones(3), "n_draws": 8, "notes": [{"code": "unrelated-draws"}]},
          "Do not read positions or neighbors: 100% of a point's neighbors stay in a draw"),
     ],
 )  # fmt: skip
 def test_a_result_says_how_far_to_believe_it(members: Any, verdict: str) -> None:
-    """By its own verdict, its reliability, or the share of neighbors that stay."""
+    """By its own verdict, or the share of neighbors that stay."""
     found = PointTable.from_result(result(**members)).verdict
     assert found == (f"{verdict}, the mean of 8 draws." if "n_draws" in members else verdict)
 
 
 def test_regions_need_two_coordinates_and_a_spread() -> None:
-    """The regions of a summary have their own half axes and radii; those of a covariance are normal ones."""
+    """The regions of an audit have their own half axes and radii; those of a covariance are normal ones."""
     normal = PointTable.from_result(result(**SPREAD))
     np.testing.assert_array_equal(normal.covariance, COVARIANCE)
     assert normal.radii[0.9] == pytest.approx(np.sqrt(-2 * np.log(0.1)), abs=1e-4)

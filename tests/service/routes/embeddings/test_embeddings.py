@@ -225,16 +225,13 @@ def test_arrays_beyond_the_memory_of_a_task_are_refused(
 def test_what_cannot_end_in_time_begins_as_a_batch(
     client: httpx.Client, stores: Stores, sheet: str, replace_method: Callable[..., None]
 ) -> None:
-    """A method whose library compiles, or whose arrays exceed the memory of an interactive task; a spread is shared."""
+    """A method whose library compiles, or whose arrays exceed the memory of an interactive task."""
     replace_method("compiled", compiles=True)
     replace_method("dense", doubles=lambda _, n: INTERACTIVE_BYTES // 8 // 80**2 * n**2)
     for name, priority in (("pca", "interactive"), ("compiled", "batch"), ("dense", "batch")):
         answer = embed(client, sheet, name, scores=[])
         assert answer.json()["priority"] == priority
         result_of(stores, answer)
-        spread = client.post(answer.json()["links"]["embedding"] + "/spread?wait=0", json={"n_refits": 0}).json()
-        is_batch = name == "compiled"  # half of the points need a quarter of the memory
-        assert (spread["priority"] == "batch", stores.jobs.fetch(spread["id"]).parts is not None) == (is_batch,) * 2
         audit = client.post("/v1/audits?wait=0", json={"dataset": sheet, "method": name}).json()
         assert audit["priority"] == priority
 

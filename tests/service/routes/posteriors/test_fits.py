@@ -120,16 +120,14 @@ def test_impossible_fits_are_refused(client: httpx.Client) -> None:
 
 
 def test_neighbors_need_a_data_set_and_the_data_set_a_fit(client: httpx.Client, stores: Stores) -> None:
-    """404 for none, or another tenant's; 409 for its deletion, unless forced; 422 for an estimate."""
+    """404 for none, or another tenant's; 409 for its deletion, unless forced."""
     theirs = stores.for_tenant("alice").datasets.add(Table(values=NEAR, source={"kind": "test"}))[0]
     for missing in ("ds_" + "0" * 32, theirs.id):
         check_problem(post_fit(client, neighbors=missing), 404, "dataset-not-found")
-    body = {"dataset": upload(client, SHEET), "neighbors": upload(client, NEAR)}
-    problem = check_problem(client.post("/v1/posteriors/estimate", json=body), 422, "invalid-parameter")
-    assert "n_neighbors" in problem["remedy"]
+    near = upload(client, NEAR)
     path = fit_posterior(client, neighbors=NEAR)
-    check_problem(client.delete(f"/v1/datasets/{body['neighbors']}"), 409, "dataset-in-use")
-    assert client.delete(f"/v1/datasets/{body['neighbors']}?force=true").status_code == 204
+    check_problem(client.delete(f"/v1/datasets/{near}"), 409, "dataset-in-use")
+    assert client.delete(f"/v1/datasets/{near}?force=true").status_code == 204
     assert client.get(path).status_code == 404
     job = post_fit(client, neighbors=NEAR).json()
     stores.datasets.delete(upload(client, NEAR))  # during the fit

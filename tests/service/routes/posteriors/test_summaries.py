@@ -1,22 +1,17 @@
-"""The ensemble of draws and resamples, and calibrated scales, over HTTP; tasks run in the test process."""
+"""Summaries and calibrated scales over HTTP; tasks run in the test process."""
 
 from __future__ import annotations
 
 import io
-import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from glle_engine.reliability.resamples import STREAMS
-from service.submission.fit_planning import COST_MARGIN, Allowance
 from tests.conftest import in_turn
-from tests.service.conftest import check_problem, register_worker
+from tests.service.conftest import check_problem
 from tests.service.routes.posteriors.conftest import NPY, NPZ, SHEET, N, fit_posterior, npz, result_of
-from worker.analyses.resamples import PART, part_ranges, posterior_resamples
-from worker.records.cache_entry import Entry
 from worker.records.job import BATCH
 
 if TYPE_CHECKING:
@@ -26,7 +21,7 @@ if TYPE_CHECKING:
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
-FEW = "/summary?n_draws=8&n_resamples=4"
+FEW = "/summary?n_draws=8"
 
 
 def fitted_in(seconds: float, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch) -> PosteriorRecord:
@@ -36,38 +31,41 @@ def fitted_in(seconds: float, stores: Stores, posterior: str, monkeypatch: pytes
     return record
 
 
-def test_the_default_is_the_ensemble(
+def test_the_default_scale_is_the_calibrated_one(
     client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One result with and without scale=auto: parts, regions and reliability, in every format."""
+    """One result with and without scale=auto, in every format."""
     fitted_in(0.01, stores, posterior, monkeypatch)
     job = client.get(posterior + FEW + "&wait=0")
     assert client.get(posterior + FEW + "&wait=0&scale=auto").json()["id"] == job.json()["id"]
     assert job.json()["priority"] == "batch"
     record = stores.jobs.fetch(job.json()["id"])
-    assert (record.total, record.parts, in_turn(stores)[-1]) == (8 + 3 * 4, None, record.id), "one quick task"
+    assert (record.total, record.parts, in_turn(stores)[-1]) == (8, None, record.id), "one quick task"
     result = result_of(stores, job)
     answer = client.get(posterior + FEW)
     summary = answer.json()
     assert summary == client.get(result).json()
     assert answer.headers["glle-scale"] == repr(summary["calibration"]["scale"])
-    assert (summary["n_draws"], summary["n_resamples"], summary["calibrated"]) == (8, 4, True)
-    assert summary["reliability"]["level"] in {"high", "moderate", "low"}
-    assert summary["reliability"]["reason"]
+    assert (summary["n_draws"], summary["calibrated"]) == (8, True)
     arrays = npz(client.get(posterior + FEW, headers=NPZ))
-    parts = [arrays[f"{name}_spread"] ** 2 for name in ("draw", "half_sample", "random_k", "larger_sample")]
-    np.testing.assert_allclose(np.mean(parts, axis=0), arrays["spread"] ** 2)
     np.testing.assert_allclose(np.trace(arrays["covariance"], axis1=1, axis2=2), arrays["spread"] ** 2)
-    axes = arrays["half_axes"]
-    np.testing.assert_allclose(np.einsum("nja,njb->nab", axes, axes), arrays["covariance"], atol=1e-12)
-    assert summary["regions"]["levels"] == [0.5, 0.9]
-    assert 0 < summary["regions"]["radii"][0] < summary["regions"]["radii"][1]
-    assert np.array(summary["arrays"]["center"]["data"]).tobytes() == arrays["center"].tobytes()
     header, *rows = client.get(posterior + FEW, headers={"accept": "text/csv"}).text.splitlines()
-    assert {"spread", "draw_spread", "larger_sample_spread", "center_2", "half_axes_2_1"} <= set(header.split(","))
+    assert {"spread", "half_sample_spread", "consensus_2", "covariance_2_1"} <= set(header.split(","))
     assert len(rows) == N
     few = client.get(posterior + FEW + "&points=3:5").json()
-    assert few["arrays"]["half_axes"]["data"] == axes[3:5].tolist()
+    assert few["arrays"]["spread"]["data"] == arrays["spread"][3:5].tolist()
+
+
+def test_halves_of_a_long_fit_are_shared(
+    client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All workers make them for the calibration; after it, a summary is one task."""
+    fitted_in(30, stores, posterior, monkeypatch)
+    job = stores.jobs.fetch(client.get(posterior + FEW + "&wait=0").json()["id"])
+    assert job.parts is not None
+    assert (job.parts.stage, job.parts.total, job.parts.shards, job.queue) == ("half-samples", 20, 5, BATCH)
+    stores.posteriors.calibrate(posterior.rpartition("/")[2], {"scale": 0.5, "notes": []})
+    assert stores.jobs.fetch(client.get(posterior + "/summary?n_draws=9&wait=0").json()["id"]).parts is None
 
 
 def test_a_posterior_without_resamples_has_draws_at_scale_one(client: httpx.Client, stores: Stores) -> None:
@@ -81,7 +79,6 @@ def test_a_posterior_without_resamples_has_draws_at_scale_one(client: httpx.Clie
         answers = [
             client.get(path + "/draws/0", params={"scale": "auto", **source}),
             client.get(path + "/summary", params={"scale": "auto", **source}),
-            client.get(path + "/summary", params={"n_resamples": 8, **source}),
             client.post(path + "/draws", json={"n_draws": 1, "scales": [1, "auto"], **source}),
         ]
         answers += [] if source else [client.post(path + "/calibration", json={})]
@@ -94,78 +91,17 @@ def test_a_posterior_without_resamples_has_draws_at_scale_one(client: httpx.Clie
         assert job.json()["id"] == same.json()["id"]
         summary = client.get(result_of(stores, job)).json()
         assert summary["scale"] == 1.0
-        (message,) = [note["message"] for note in summary["notes"] if note["code"] == "spread-of-draws"]
+        (message,) = [note["message"] for note in summary["notes"] if note["code"] == "not-calibrated"]
         assert reason in message
 
 
-def test_too_few_or_too_many_are_refused(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """Draws and resamples have a minimum, resamples a maximum; nothing is queued."""
+def test_bad_scales_and_numbers_are_refused(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """Nothing is queued."""
     waiting = len(in_turn(stores))
-    problem = check_problem(client.get(posterior + "/summary?n_draws=3"), 422, "invalid-parameter")
-    assert "n_draws=3" in problem["detail"]
-    assert "n_draws >= 4" in problem["remedy"]
-    problem = check_problem(client.get(posterior + "/summary?scale=1&n_resamples=4"), 422, "invalid-parameter")
-    assert "n_resamples=4" in problem["detail"]
-    for query in (
-        "summary?n_resamples=3",
-        "summary?n_resamples=201",
-        "summary?scale=automatic",
-        "draws/0?scale=automatic",
-    ):
+    for query in ("summary?n_draws=1", "summary?scale=automatic", "draws/0?scale=automatic"):
         check_problem(client.get(f"{posterior}/{query}"), 422, "invalid-request")
     check_problem(client.post(posterior + "/draws", json={"n_draws": 1, "scale": "automatic"}), 422, "invalid-request")
     assert len(in_turn(stores)) == waiting
-
-
-def test_an_ensemble_beyond_the_time_is_refused(
-    client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The time of all live workers counts; the refusal has a number that is accepted; stored resamples cost nothing."""
-    path = posterior + "/summary?n_draws=8&wait=0"
-    allowed = stores.settings.job_timeout / COST_MARGIN
-    fitted_in(allowed / 40, stores, posterior, monkeypatch)
-    problem = check_problem(client.get(path), 422, "too-long")
-    details: dict[str, Any] = problem["details"]
-    assert details["expected_seconds"] > details["allowed_seconds"] == allowed
-    most = details["most_resamples"]
-    assert int(re.findall(r"n_resamples=(\d+)", problem["remedy"])[0]) == most
-    check_problem(client.get(f"{path}&n_resamples={most + PART}"), 422, "too-long")
-    assert client.get(f"{path}&n_resamples={most}").status_code == 202
-    assert client.get(path + "&scale=1").status_code == 202, "the draws alone are no ensemble"
-    record = stores.posteriors.fetch(posterior.rpartition("/")[2])
-    for stream in STREAMS:
-        for indices in part_ranges(40)[1:]:
-            key = posterior_resamples(record.id, stream, 0).key(indices)
-            part = Entry({"problems": []}, {"places": np.zeros((4, N, 2))})
-            stores.results.put(key, part, owners=[record.id], job="job_1", tenant="default")
-    assert client.get(path).status_code == 202, "all but three blocks exist"
-    fitted_in(10 * allowed, stores, posterior, monkeypatch)
-    path = posterior + "/summary?n_draws=8&wait=0&seed=1"
-    problem = check_problem(client.get(path), 422, "too-long")
-    assert problem["details"]["most_resamples"] is None
-    assert problem["remedy"].startswith("Give the scale as a number")
-    for name in "abcd":
-        register_worker(stores, name)
-    fitted_in(allowed / 40, stores, posterior, monkeypatch)
-    job = stores.jobs.fetch(client.get(path).json()["id"])
-    assert job.parts is not None
-    assert (job.parts.stage, job.parts.total, job.parts.shards) == ("resamples", 120, 30)
-    assert job.queue == BATCH
-    assert f"{job.id}-s0" in in_turn(stores)
-    fitted_in(allowed / 20, stores, posterior, monkeypatch)
-    path = path.replace("seed=1", "seed=2")
-    details = check_problem(client.get(path), 422, "too-long")["details"]
-    assert details["workers"] == 4
-    assert client.get(f"{path}&n_resamples={details['most_resamples']}").status_code == 202
-
-
-def test_an_ensemble_beyond_the_memory_is_refused(
-    client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All embeddings are in memory to be aligned."""
-    monkeypatch.setattr(Allowance, "from_settings", lambda *_: Allowance(1e9, 2**16))
-    problem = check_problem(client.get(posterior + "/summary?n_draws=8"), 422, "too-much-memory")
-    assert problem["details"]["expected_bytes"] > problem["details"]["allowed_bytes"]
 
 
 def test_a_draw_at_auto_equals_the_draw_at_its_scale(client: httpx.Client, stores: Stores, posterior: str) -> None:
@@ -193,7 +129,7 @@ def test_a_draw_at_auto_equals_the_draw_at_its_scale(client: httpx.Client, store
     assert calibration["scale"] == scale
     assert [scale, calibration["ratio"]] in calibration["trace"]
     assert len(calibration["arrays"]["half_sample_spread"]["data"]) == len(calibration["arrays"]["draw_spread"]["data"])
-    summary = posterior + "/summary?n_draws=4&n_resamples=4&seed=9&scale=auto"
+    summary = posterior + "/summary?n_draws=4&seed=9&scale=auto"
     result_of(stores, client.get(summary + "&wait=0"))
     answer = client.get(summary)
     assert answer.headers["glle-scale"] == client.get(summary, headers=NPZ).headers["glle-scale"]

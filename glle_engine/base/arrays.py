@@ -1,0 +1,146 @@
+"""Arrays from what a caller gives, without a change of any value: no dropped mask, no rounded integer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.base.errors import InexactIntegerError, InvalidShapeError, NotFiniteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+EXACT = 2**53
+"""The largest integer up to which float64 is exact."""
+
+
+def array_of(X: Any, name: str = "the data", *, are_labels: bool = False) -> NDArray[Any]:
+    """Return X as an array of any type; `name` says in messages what the values are.
+
+    Labels may be integers of any size, because they are compared and not computed with.
+
+    Raises
+    ------
+    NotFiniteError, InexactIntegerError
+        As `require_lossless`.
+    InvalidShapeError
+        For rows of different lengths, and for objects that have items but are neither sequence nor array, such as an
+        AnnData: numpy would take them for sequences and read them item by item, which may take forever.
+
+    """
+    require_unmasked(X, name)
+    require_open(X, name)
+    try:
+        if not (isinstance(X, Sequence) or not hasattr(X, "__getitem__") or hasattr(X, "__array__")):
+            memoryview(X)  # raises TypeError if X is not a buffer
+        raw = np.asarray(X)
+    except ValueError as error:
+        raise InvalidShapeError(
+            "The rows of the data have different lengths.",
+            remedy="Give a matrix, one point a row, one feature a column.",
+        ) from error
+    except TypeError:
+        kind = f"{type(X).__module__}.{type(X).__qualname__}"
+        is_table = isinstance(X, Mapping) and not kind.startswith("h5py")
+        remedy = f"Give {'pandas.DataFrame(X)' if is_table else 'an array of numbers, such as X.X or X[name][:]'}."
+        raise InvalidShapeError(f"The data are of type {kind}.", remedy=remedy) from None
+    if not are_labels:
+        require_lossless(X, name, raw)
+    return raw
+
+
+def require_open(values: Any, name: str) -> None:
+    """Raise `InvalidShapeError` for a data set of h5py whose file is closed."""
+    if type(values).__module__.startswith("h5py") and not values:
+        raise InvalidShapeError(
+            f"{name[0].upper()}{name[1:]} are in an HDF5 file that is closed.",
+            remedy='Read them while it is open, as by X = file["X"][:].',
+        )
+
+
+def require_unmasked(values: Any, name: str) -> None:
+    """Raise `NotFiniteError` if an array of numpy.ma, or a list of such rows, has masked values.
+
+    Conversion to an array would drop the mask and use the masked numbers as data.
+    """
+    parts = values if isinstance(values, (list, tuple)) else [values]
+    masked = sum(np.count_nonzero(part.mask) for part in parts if isinstance(part, np.ma.MaskedArray))
+    if masked:
+        remedy = "Remove or impute rows with masked values, as by X.data[~numpy.ma.getmaskarray(X).any(axis=1)] or "
+        remedy += "X.filled(value); nothing is dropped silently."
+        if np.ndim(values) != 2:
+            remedy = "Leave points out where numpy.ma.getmaskarray is true, or fill values in, as by .filled(value)."
+        raise NotFiniteError(
+            f"{masked:,} values of {name} are masked.",
+            remedy=remedy,
+            details={"masked": masked},
+        )
+
+
+def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) -> None:
+    """Raise an error for values that the conversion to an array of float64 would change.
+
+    Parameters
+    ----------
+    values
+        Numbers: an array, a sparse matrix, a frame or a series, or nested lists.
+    name
+        What the values are, in messages, such as "the data".
+    raw
+        `values` as an array, if the caller has it.
+
+    Raises
+    ------
+    NotFiniteError
+        For masked values.
+    InexactIntegerError
+        For integers beyond 2^53; the details have the first row and column.
+
+    """
+    require_unmasked(values, name)
+    require_open(values, name)
+    for column, whole in _integers(values, raw):
+        bad = np.abs(whole.astype(object)) > EXACT if whole.dtype.kind == "O" else (whole > EXACT) | (whole < -EXACT)
+        if not bad.any():
+            continue
+        at = [int(position) for position in np.argwhere(bad)[0]]
+        place = dict(zip(("row", "column"), [*at, *([] if column is None else [column])], strict=False))
+        place = {} if hasattr(values, "tocsr") else place  # the entries of a sparse matrix have other positions
+        where = f" in {', '.join(f'{part} {number}' for part, number in place.items())} (from 0)" if place else ""
+        raise InexactIntegerError(
+            f"Integers of {name} are beyond 2^53, where float64 is not exact, the first one {whole[*at]}{where}.",
+            remedy="Subtract an offset or rescale them; leave the column out if they are ids.",
+            details={**place, "value": str(whole[*at])},
+        )
+
+
+def _integers(values: Any, raw: NDArray[Any] | None) -> Iterator[tuple[int | None, NDArray[Any]]]:
+    """Yield arrays of the integers that may be beyond 2^53, each with the number of its column or None.
+
+    Other numbers, such as fractions beside them in an array of objects, are 0.
+    """
+    parts: list[tuple[int | None, NDArray[Any]]] = []
+    if hasattr(values, "tocsr"):
+        parts += [(None, np.asarray(values.data))] if values.dtype.kind in "iu" and hasattr(values, "data") else []
+    elif hasattr(values, "columns") and hasattr(values, "dtypes"):  # columns of several types become float64 together
+        columns = values.get_columns() if hasattr(values, "get_columns") else values.items()
+        each = (column[1] if isinstance(column, tuple) else column for column in columns)
+        parts += [(at, np.asarray(column)) for at, column in enumerate(each)]
+    else:
+        raw = np.asarray(values) if raw is None else raw
+        has_floats = isinstance(values, (list, tuple)) and raw.dtype.kind == "f"
+        is_mixed = has_floats and np.nanmax(np.abs(raw), initial=0) >= EXACT
+        parts += [(None, np.array(values, object) if is_mixed else raw)]
+    for column, part in parts:
+        whole = part
+        if part.dtype.kind == "O":
+            whole = np.array([each if isinstance(each, (int, np.integer)) else 0 for each in part.ravel()], object)
+            whole = whole.reshape(part.shape)
+        elif part.dtype.kind not in "iu" or part.itemsize < 8:
+            continue
+        if whole.size and not (whole.max() <= EXACT and whole.min() >= -EXACT):
+            yield column, whole

@@ -1,0 +1,78 @@
+"""Labels and colors that a caller gives as values, one for each row, in place of the name of a column."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.base.arrays import array_of, require_lossless, require_open
+from glle_engine.base.errors import InvalidShapeError
+from glle_engine.base.pictures.points import align_rows
+from glle_engine.tables.columns import WholeTable, number_column, objects_column
+from glle_engine.tables.frames import is_series, series_column
+from glle_engine.tables.row_texts import label_array
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from glle_engine.tables.columns import Column
+
+
+def is_column(value: Any) -> bool:
+    """Return whether labels or colors are given as the name or number of a column, not as one value for each row."""
+    require_open(value, "the values for the rows")
+    return value is not None and (isinstance(value, str) or np.ndim(value) == 0)
+
+
+def with_given(table: WholeTable, values: Mapping[str, Any], index: Any) -> tuple[WholeTable, dict[str, str]]:
+    """Return a table with given labels and colors as further columns, and the names of these columns by role."""
+    names, columns, roles = list(table.names or ()), list(table.head), {}
+    for role, vector in values.items():
+        roles[role] = next(name for at in range(len(names) + 1) if (name := role + "_" * at) not in names)
+        names.append(roles[role])
+        columns.append(given_column(role, vector, len(table), index))
+    return WholeTable(names, columns, index=table.index), roles
+
+
+def given_arrays(values: Mapping[str, Any], rows: int, index: Any = None) -> dict[str, NDArray[Any]]:
+    """Return the given labels and colors as arrays (rows,); raises as `given_column`."""
+    columns = {name: given_column(name, vector, rows, index) for name, vector in values.items()}
+    return {
+        name: label_array(column.objects(), 0) if name == "labels" else np.asarray(column.numbers, np.float64)
+        for name, column in columns.items()
+    }
+
+
+def given_column(role: str, values: Any, rows: int, index: Any = None) -> Column:
+    """Return given labels or colors as a column; values of pandas are put in the order of the index.
+
+    Raises
+    ------
+    NotFiniteError, InexactIntegerError
+        For masked values, and for colors that float64 cannot hold.
+    InvalidShapeError
+        Unless there is one value for each row, of a type that suits the role.
+
+    """
+    are_labels = role == "labels"
+    aligned = align_rows(values, index, f"the {role}")
+    vector = array_of(aligned, f"the {role}", are_labels=are_labels)
+    if vector.shape != (rows,):
+        raise InvalidShapeError(
+            f"The {role} have shape {vector.shape}; the data have {rows} rows.", remedy="Give one value for each row."
+        )
+    if is_series(aligned):
+        column = series_column(aligned)
+    elif vector.dtype.kind == "M":
+        column = objects_column(vector.astype("M8[us]").tolist(), "date")
+    else:
+        is_number = vector.dtype.kind in "fiub"
+        column = number_column(vector) if is_number else objects_column(vector.tolist(), str(vector.dtype))
+    if column.kind not in {"number", "date", *(["text"] if are_labels else [])}:
+        raise InvalidShapeError(f"The {role} are of type {vector.dtype}.", remedy="Convert them with .astype(float).")
+    if not are_labels:
+        require_lossless(column.values, f"the {role}")
+    return column

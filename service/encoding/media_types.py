@@ -1,0 +1,28 @@
+"""Content-Type: its media type and its parameters."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Self
+
+_PARAMETER = re.compile(r';\s*([^\s=;"]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)')
+_ESCAPED = re.compile(r"\\(.)")
+
+
+@dataclass(frozen=True)
+class MediaType:
+    """Media type in lower case, such as ``text/csv``, with its parameters by their names in lower case."""
+
+    kind: str = ""
+    parameters: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, content_type: str) -> Self:
+        """Return the media type of a Content-Type; of repeated parameters the first counts (RFC 9110, 8.3)."""
+        kind, separator, rest = content_type.partition(";")
+        parameters: dict[str, str] = {}
+        for name, value in _PARAMETER.findall(separator + rest):
+            plain = _ESCAPED.sub(r"\1", value[1:-1]) if value[:1] == '"' and len(value) > 1 else value.strip()
+            parameters.setdefault(name.lower(), plain)
+        return cls(kind.strip().lower(), parameters)

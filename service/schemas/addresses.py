@@ -1,0 +1,46 @@
+"""Addresses of the API below a prefix: a proxy may serve it at ``https://host/glle/``, and removes ``/glle``.
+
+Inside the service each path is without the prefix. What is sent to the client, links and `Location`, is made with
+`address`, which adds the prefix of the request.
+"""
+
+from __future__ import annotations
+
+import re
+from contextvars import ContextVar
+
+_PREFIX: ContextVar[str] = ContextVar("prefix", default="")
+_SEGMENT = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._~-]{1,100}")  # no escapes, and no step upwards
+MAX_SEGMENTS = 8
+
+
+def prefix() -> str:
+    """Return the prefix of the request in progress, such as ``/glle``, or an empty text."""
+    return _PREFIX.get()
+
+
+def set_prefix(text: str) -> None:
+    """Set the prefix of the request in progress."""
+    _PREFIX.set(text)
+
+
+def address(path: str) -> str:
+    """Return a path of the API, such as ``/v1/jobs/job_1``, as the client has to send it."""
+    return _PREFIX.get() + path
+
+
+def normal_prefix(text: str) -> str | None:
+    """Return a prefix with a slash before each segment and none at its end; empty for the root, None if it is none.
+
+    Slashes at the start and at the end do not matter. A text with an empty segment in between, a host, a query or an
+    escape is no prefix: in a `Location`, ``//host`` would lead to another service.
+    """
+    stripped = text.strip()
+    if stripped in {"", "/"}:
+        return ""
+    if stripped.startswith("//"):
+        return None
+    segments = stripped.removeprefix("/").removesuffix("/").split("/")
+    if len(segments) > MAX_SEGMENTS or not all(_SEGMENT.fullmatch(segment) for segment in segments):
+        return None
+    return "/" + "/".join(segments)

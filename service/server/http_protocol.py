@@ -1,0 +1,237 @@
+"""HTTP/1.1 on one connection: uvicorn's protocol with bounds on heads and chunks, and an end after an unread body.
+
+h11 parses everything that a read has brought in one go, on the event loop. Here a connection parses at most
+`EVENTS_PER_TURN` parts of a message, then the other connections have their turn. httptools parses faster, but sends
+chunks to clients of HTTP/1.0, accepts a missing or repeated Host, and adds trailers to the headers.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+import h11
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER, HIGH_WATER_LIMIT, FlowControl
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from service.schemas.problems import MEDIA_TYPE, plain_problem
+from worker.base.problems import Problem
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from uvicorn.protocols.http.h11_impl import RequestResponseCycle
+
+HEAD_BYTES = 64 * 2**10  # largest request line and headers of a request
+MAX_HEAD_LINES = 200  # of a request; browsers behind two proxies send some 40
+MAX_SMALL_CHUNKS = 2**14  # chunks of a body that may be shorter than `MIN_CHUNK_BYTES` on average
+MIN_CHUNK_BYTES = 64
+EVENTS_PER_TURN = 32  # heads, chunks and ends that a connection parses at a turn of the event loop: less than 1 ms
+SHORT_BODY_BYTES = 64 * 2**10  # a refused body of at most this many bytes is read, and the connection stays open
+LINGER_SECONDS = 30.0  # a refused body is received, and thrown away, for this long; a client may read only afterwards
+
+
+class BoundedConnection(h11.Connection):
+    """State of a connection that refuses long heads and tiny chunks, and pauses after a number of events.
+
+    Attributes
+    ----------
+    events_left
+        Events that `next_event` returns before it says that the connection is paused.
+    error
+        The last refusal of what the client has sent.
+
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.events_left = EVENTS_PER_TURN
+        self.error: h11.RemoteProtocolError | None = None
+        self._chunks, self._chunk_bytes = 0, 0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA | h11.PAUSED]:
+        """Return the next event, or `h11.PAUSED` if none is left for this turn; raises `h11.RemoteProtocolError`."""
+        if not self.events_left:
+            return h11.PAUSED
+        try:
+            if self.their_state is h11.IDLE:
+                self._require_short_head()
+            event = super().next_event()
+            if isinstance(event, h11.Request):
+                self._chunks, self._chunk_bytes = 0, 0
+            elif isinstance(event, h11.Data):
+                self._count_chunk(event)
+        except h11.RemoteProtocolError as error:
+            self.error = error
+            raise
+        self.events_left -= event is not h11.NEED_DATA and event is not h11.PAUSED
+        return event
+
+    def _require_short_head(self) -> None:
+        """Raise an error if the head that is arriving, or has arrived, is too long; h11 bounds only unfinished ones."""
+        head = self.trailing_data[0]
+        ends = [end for end in (head.find(b"\n\r\n"), head.find(b"\n\n")) if end >= 0]
+        size = min(ends, default=len(head))
+        lines = head.count(b"\n", 0, size)
+        if size > HEAD_BYTES or lines > MAX_HEAD_LINES:
+            raise h11.RemoteProtocolError(f"The head has {lines:,} lines and {size:,} bytes", 431)
+
+    def _count_chunk(self, data: h11.Data) -> None:
+        self._chunks += data.chunk_start
+        self._chunk_bytes += len(data.data)
+        if self._chunks > MAX_SMALL_CHUNKS + self._chunk_bytes // MIN_CHUNK_BYTES:
+            average = self._chunk_bytes / self._chunks
+            raise h11.RemoteProtocolError(
+                f"The body came in {self._chunks:,} chunks of {average:.3g} bytes on average", 413
+            )
+
+
+class _Flow(FlowControl):
+    """Flow control that does not resume reading while the connection has more to parse than fits into a turn."""
+
+    is_held = False
+
+    def resume_reading(self) -> None:
+        """Resume reading, unless it is held."""
+        if not self.is_held:
+            super().resume_reading()
+
+
+class _Transport:
+    """The transport of a connection, whose `close` waits for the rest of a body that is still arriving.
+
+    If the socket were closed at once, the kernel would answer further bytes with a reset, and a client that is still
+    sending would lose the response.
+    """
+
+    def __init__(self, transport: asyncio.Transport, protocol: HttpProtocol) -> None:
+        self._transport = transport
+        self._protocol = protocol
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def is_closing(self) -> bool:
+        """Return whether the connection takes no further requests."""
+        return self._protocol.is_lingering or self._transport.is_closing()
+
+    def close(self) -> None:
+        """Close the connection, at once if the client has sent everything or if this is the second call."""
+        if self._protocol.is_lingering or self._transport.is_closing() or not self._protocol.is_arriving:
+            self._transport.close()
+        else:
+            self._protocol.linger(self._transport)
+
+
+class HttpProtocol(H11Protocol):
+    """Uvicorn's protocol over h11, with bounds."""
+
+    flow: _Flow
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.conn: BoundedConnection = BoundedConnection(h11.SERVER, HEAD_BYTES)
+        self.is_lingering = False
+        self._lingering: asyncio.TimerHandle | None = None
+        self._app = cast("ASGIApp", self.app)
+        self.app = cast("Any", self._respond)
+
+    @property
+    def is_arriving(self) -> bool:
+        """Whether the client may still be sending a message."""
+        return self.conn.their_state in {h11.SEND_BODY, h11.ERROR} or self.conn.error is not None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
+        """Begin a connection."""
+        super().connection_made(cast("asyncio.Transport", _Transport(transport, self)))
+        self.flow = _Flow(self.transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End a connection."""
+        if self._lingering is not None:
+            self._lingering.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse bytes, or throw them away after a refusal."""
+        if not self.is_lingering:
+            super().data_received(data)
+
+    def handle_events(self) -> None:
+        """Parse what has arrived, at most `EVENTS_PER_TURN` events now and the others at the next turns."""
+        if self.transport.is_closing():
+            return
+        was_held, self.flow.is_held = self.flow.is_held, False
+        self.conn.events_left = EVENTS_PER_TURN
+        super().handle_events()
+        if not self.conn.events_left:
+            self.flow.pause_reading()
+            self.flow.is_held = True
+            self.loop.call_soon(self.handle_events)
+        elif was_held and len(self.cycle.body) <= HIGH_WATER_LIMIT:
+            self.flow.resume_reading()
+
+    def linger(self, transport: asyncio.Transport) -> None:
+        """Say that nothing more will be sent, and throw away what arrives, for at most `LINGER_SECONDS`."""
+        self.is_lingering = True
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        if cycle is not None and not cycle.response_complete:  # its request was malformed
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self._unset_keepalive_if_required()
+        if transport.can_write_eof():
+            transport.write_eof()
+        transport.resume_reading()
+        self._lingering = self.loop.call_later(LINGER_SECONDS, transport.close)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP, or beyond the bounds, by a problem; close if a response has begun."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            problem = _problem(self.conn.error, msg)
+            body = json.dumps(problem.to_dict()).encode()
+            headers = [("content-type", MEDIA_TYPE), ("content-length", str(len(body))), ("connection", "close")]
+            for event in (
+                h11.Response(status_code=problem.status, headers=headers),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request; a response that comes before a long body has arrived closes the connection."""
+
+        async def send_closing(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._has_long_rest(scope):
+                message["headers"] = [*message.get("headers", ()), CLOSE_HEADER]
+            await send(message)
+
+        await self._app(scope, receive, send_closing)
+
+    def _has_long_rest(self, scope: Scope) -> bool:
+        """Return whether the rest of the body is long, of unknown length, or waits for `100 Continue`."""
+        if self.conn.their_state is not h11.SEND_BODY:
+            return False
+        length = next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
+        return length is None or length > SHORT_BODY_BYTES or self.conn.they_are_waiting_for_100_continue
+
+
+def _problem(error: h11.RemoteProtocolError | None, detail: str) -> Problem:
+    """Return the problem of a message that cannot be parsed."""
+    status = 400 if error is None else error.error_status_hint
+    if status == 431:
+        return Problem(
+            code="head-too-long",
+            status=431,
+            detail=f"{error}; {MAX_HEAD_LINES} lines and {HEAD_BYTES:,} bytes are allowed.",
+            remedy="Send fewer and shorter headers, and a shorter query.",
+        )
+    if status == 413:
+        return Problem(
+            code="chunks-too-small",
+            status=413,
+            detail=f"{error}.",
+            remedy=f"Send chunks of at least {MIN_CHUNK_BYTES} bytes, or the whole body with a Content-Length.",
+        )
+    return plain_problem(400, f"{detail} {error or ''}".strip().rstrip(".") + ".")

@@ -1,0 +1,351 @@
+"""A process may die between any two writes: every pair of writes of the worker's rooms is tried.
+
+Each scenario runs once for each of its stop-points (`tests.stop_points`) and dies there. Another worker then goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import rq.executions
+import rq.intermediate_queue
+import rq.rate_limit
+import rq.registry
+from rq import SimpleWorker
+from rq.rate_limit import RateLimitRegistry
+
+from tests.stop_points import stopping
+from worker.base.clock import now_ms
+from worker.execution.long_place import LongPlace
+from worker.execution.worker import TaskWorker, WorkerQueue
+from worker.jobs import queue
+from worker.jobs.queue import ANALYSIS, DRAWS, FIT, SERIALIZER, SafeJob, fetch_tasks, open_queue
+from worker.jobs.store import NO_QUOTA, Cancelled
+from worker.observability.live_workers import WorkerState, announce
+from worker.records import job as job_records
+from worker.records.draws import DrawsSpec
+from worker.records.ids import text
+from worker.records.job import BATCH, INTERACTIVE, QUEUES
+from worker.records.sharding import PartsSharding
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rq import Queue
+    from rq.job import Job as RqJob
+
+    from worker.jobs.store import Job
+
+ALICE = "alice"
+PARTS = PartsSharding("resamples", (4, 4, 4), 1)
+LATER = 200.0  # seconds after which RQ has given up every execution of a dead worker
+MAX_LOOKS = 6  # sweeps and runs of a worker until everything has ended
+
+
+class OneProcess(TaskWorker):
+    """A worker that runs its tasks in its own process, so that both die together."""
+
+    def execute_job(self, job: RqJob, queue: Queue) -> None:
+        """Run a task."""
+        SimpleWorker.execute_job(self, job, queue)  # type: ignore[arg-type]
+
+    def subscribe(self) -> None:
+        """Listen to no commands."""
+
+    def unsubscribe(self) -> None:
+        """Listen to no commands."""
+
+
+def handlers(stores: Stores) -> type[SafeJob]:
+    """Return a job class whose tasks do what the tasks of a worker do with the records, and compute nothing."""
+
+    def end(id_: str) -> None:
+        with suppress(Cancelled):
+            job = stores.jobs.start(id_)
+            if job.parts is not None:
+                assert not stores.jobs.unfinished_shards(job)
+            stores.jobs.succeed(id_)
+            return
+        stores.jobs.finish_cancel(id_)
+
+    def shard(id_: str, number: int) -> None:
+        with suppress(Cancelled):
+            job = stores.jobs.start(id_)
+            assert job.sharding is not None
+            if number == 0:
+                stores.queue.enqueue_others(job)
+            stores.jobs.advance(id_, number, job.sharding.shard_size(number))
+            return
+        stores.jobs.finish_cancel(id_)
+
+    table = {FIT: end, ANALYSIS: end, DRAWS: shard, queue.SWEEP: lambda: None}
+    return type("StoppableJob", (SafeJob,), {"handlers": table})
+
+
+class PlaceTakenOnce(LongPlace):
+    """A long place that another RQ worker has at the first attempt."""
+
+    attempts = 0
+
+    def try_acquire(self) -> bool:
+        """Return whether this is a later attempt."""
+        self.attempts += 1
+        return self.attempts > 1
+
+
+def work(stores: Stores, names: Sequence[str] = (BATCH, INTERACTIVE), place: LongPlace | None = None) -> None:
+    """Run the waiting tasks as a worker."""
+    job_class = handlers(stores)
+    OneProcess(
+        list(names), connection=stores.client, serializer=SERIALIZER, job_class=job_class, queue_class=WorkerQueue,
+        job_monitoring_interval=1, log_job_description=False, place=place,
+    ).work(burst=True, logging_level="CRITICAL")  # fmt: skip
+
+
+@contextmanager
+def later(monkeypatch: pytest.MonkeyPatch, stores: Stores) -> Iterator[None]:
+    """Let time pass for RQ and for the records of jobs, and expire what a dead process has locked."""
+    with monkeypatch.context() as patch:
+        for module in (rq.registry, rq.executions, rq.rate_limit):
+            patch.setattr(module, "current_timestamp", lambda: time.time() + LATER)
+        patch.setattr(rq.intermediate_queue, "now", lambda: datetime.now(UTC) + timedelta(seconds=LATER))
+        patch.setattr(job_records, "now_ms", lambda: now_ms() + int(1000 * LATER))
+        for pattern in ("rq:execution:*", "rq:clean_registries:*", "rq:*lock*"):
+            for key in stores.client.scan_iter(match=pattern):
+                stores.client.delete(key)
+        yield
+
+
+def recover(monkeypatch: pytest.MonkeyPatch, stores: Stores, queues: Sequence[str], *jobs: Job) -> None:
+    """Let another worker look and work on queues until jobs have ended, by default all, and RQ has cleaned up."""
+    for _ in range(MAX_LOOKS):
+        with later(monkeypatch, stores):
+            stores.queue.sweep()
+            work(stores, queues)
+        is_open = [stores.jobs.fetch(job.id).is_open for job in jobs] if jobs else stores.jobs.sample_open(1)
+        if not any(is_open) and (jobs or not held(stores)):
+            return
+
+
+def held(stores: Stores) -> list[str]:
+    """Return what RQ still has of any task: places, waiting and running ones, and records that do not expire."""
+    found = []
+    for limit in RateLimitRegistry.all(stores.client):
+        found += [f"place {id_} {limit.key}" for id_ in limit.get_allowed_job_ids()]
+        found += [f"behind its limit {id_} {limit.key}" for id_ in limit.get_rate_limited_job_ids()]
+    for name in QUEUES:
+        lists = [*stores.client.lrange(f"rq:queue:{name}", 0, -1)]
+        lists += stores.client.lrange(f"rq:queue:{name}:intermediate", 0, -1)
+        found += [f"waits {text(id_)}" for id_ in lists]
+        for registry in ("wip", "deferred", "ready"):
+            found += [f"{registry} {text(id_)}" for id_ in stores.client.zrange(f"rq:{registry}:{name}", 0, -1)]
+    left = [text(key) for key in stores.client.scan_iter(match="rq:job:*") if stores.client.ttl(key) == -1]
+    # A sweep of the files that was lost is enqueued again after an hour, under the same name.
+    return [*found, *(f"record {key}" for key in left if key != SafeJob.key_for(queue.SWEEP))]
+
+
+def require_service(monkeypatch: pytest.MonkeyPatch, stores: Stores, where: str) -> None:
+    """Assert that every job ends, that no place is held, and that the tenant's next tasks of each queue run.
+
+    The interactive one does so although no worker has a place for batches.
+    """
+    after = [create(stores, f"after {where} {short}", short=short) for short in (True, False)]
+    for job in after:
+        stores.queue.enqueue(job)
+    recover(monkeypatch, stores, (INTERACTIVE,), after[0])
+    assert stores.jobs.fetch(after[0].id).status == "succeeded", where
+    recover(monkeypatch, stores, (BATCH, INTERACTIVE))
+    open_jobs = {id_: stores.jobs.fetch(id_).status for id_ in stores.jobs.sample_open(100)}
+    assert (open_jobs, held(stores)) == ({}, []), where
+    assert [stores.jobs.fetch(job.id).status for job in after] == ["succeeded"] * 2, where
+
+
+def create(stores: Stores, claim: str, *, short: bool = False, kind: Any = "fit", **fields: Any) -> Job:
+    """Create a job of the tenant."""
+    jobs = stores.jobs.for_tenant(ALICE, NO_QUOTA)
+    spec = fields.pop("spec", {"dataset": "ds_1"})
+    fields = {"total": 1, "posterior": "post_1", **fields}
+    return jobs.create(kind=kind, claim=claim, spec=spec, short=short, **fields)[0]
+
+
+def draws(stores: Stores) -> Job:
+    """Create a job of draws in three shards."""
+    spec = DrawsSpec(
+        n=10, p=2, n_draws=12, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
+        draw_seconds=1e-6 * 10, shard_seconds=0.0,
+    )  # fmt: skip
+    return create(stores, "draws", kind="draws", spec=spec.to_dict(), total=12)
+
+
+def analysis(stores: Stores) -> Job:
+    """Create a job of an analysis in three parts."""
+    return create(stores, "summary", kind="summary", total=12, parts=PARTS)
+
+
+def begin(stores: Stores, job: Job) -> RqJob:
+    """Enqueue a job and begin its task as a worker does; return the task."""
+    stores.queue.enqueue(job)
+    first = queue.task_ids(job)[0]
+    assert open_queue(job.queue, stores.client).pop_job_id() == first
+    (task,) = fetch_tasks(stores.client, [first])
+    assert task is not None
+    rq_worker = OneProcess([job.queue], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
+    rq_worker.prepare_execution(task)
+    rq_worker.prepare_job_execution(task)
+    stores.jobs.start(job.id)
+    return task
+
+
+def submit(stores: Stores, make: Callable[[Stores], Job]) -> None:
+    """Accept a job, as a request does."""
+    stores.queue.enqueue(make(stores))
+
+
+def submit_and_work(stores: Stores, make: Callable[[Stores], Job]) -> None:
+    """Accept a job and run its tasks."""
+    submit(stores, make)
+    work(stores)
+
+
+def stop_overdue(stores: Stores, *, parts: PartsSharding | None, is_cancelled: bool = False) -> None:
+    """Stop an interactive task after its time, as the worker does that has run it."""
+    kind = "fit" if parts is None else "summary"
+    job = create(stores, "overdue", short=True, kind=kind, total=12 if parts else 1)
+    task = begin(stores, job)
+    if is_cancelled:
+        stores.jobs.cancel(job.id)
+    rq_worker = OneProcess([INTERACTIVE], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
+    (execution,) = task.get_executions()
+    stores.queue.requeue(task, parts, lambda pipeline: rq_worker.cleanup_execution(task, pipeline, execution))
+
+
+def prolong(stores: Stores) -> None:
+    """Let an interactive task go on as a batch, and end it."""
+    job = create(stores, "prolonged", short=True)
+    task = begin(stores, job)
+    assert stores.queue.prolong(task)
+    stores.jobs.succeed(job.id)
+    stores.queue.release(task)
+
+
+def kill_task(stores: Stores) -> None:
+    """Queue a task again whose process was killed, as its worker does."""
+    task = begin(stores, create(stores, "killed"))
+    rq_worker = OneProcess([BATCH], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
+    (execution,) = task.get_executions()
+    rq_worker.handle_job_failure(task, open_queue(BATCH, stores.client), execution=execution)
+
+
+def wait_for_place(stores: Stores) -> None:
+    """Take a batch while the other RQ worker has the long place, so that it goes back to its queue."""
+    submit(stores, lambda stores: create(stores, "long"))
+    work(stores, place=PlaceTakenOnce())
+
+
+def withdraw(stores: Stores, make: Callable[[Stores], Job]) -> None:
+    """Cancel a job whose tasks wait, one of them in its place."""
+    job = make(stores)
+    stores.queue.enqueue(job)
+    if job.sharding:
+        stores.queue.enqueue_others(job)
+    stores.queue.withdraw(stores.jobs.cancel(job.id))
+
+
+def cancel_running(stores: Stores) -> None:
+    """Cancel a job whose task runs, and which the worker's death keeps from an end of its own."""
+    job = create(stores, "running")
+    begin(stores, job)
+    stores.queue.withdraw(stores.jobs.cancel(job.id))
+
+
+def repair(stores: Stores, make: Callable[[Stores], Job], lose: Callable[[Stores, str], None]) -> None:
+    """Compare a job with RQ, which has lost a task of it."""
+    job = make(stores)
+    stores.queue.enqueue(job)
+    if job.sharding:
+        stores.queue.enqueue_others(job)
+    lose(stores, queue.task_ids(job)[0])
+    stores.queue.repair(replace(job, touched=job.touched - 10_000))
+
+
+def lose_in_transit(stores: Stores, id_: str) -> None:
+    """Take a task from its queue, as a worker that dies then."""
+    assert open_queue(BATCH, stores.client).pop_job_id() == id_
+
+
+def lose_started(stores: Stores, id_: str) -> None:
+    """Leave a task that says it runs, without an execution."""
+    lose_in_transit(stores, id_)
+    stores.client.hset(SafeJob.key_for(id_), "status", "started")
+
+
+def grow(stores: Stores) -> None:
+    """Sweep after another worker has started, so that shares change; and again, when the sweep of files is due."""
+    for number in range(4):
+        stores.queue.enqueue(create(stores, f"waits {number}"))
+    announce(
+        stores.client, stores.settings, WorkerState(name="second", host="", busy=0, engine="", numbers="", threads="")
+    )
+    stores.queue.sweep()
+    stores.client.set(queue.SWEEP_AT, 1.0)
+    stores.queue.sweep()
+
+
+SCENARIOS: dict[str, Callable[[Stores], None]] = {
+    "a short job": partial(submit_and_work, make=lambda stores: create(stores, "short", short=True)),
+    "draws in shards": partial(submit_and_work, make=draws),
+    "an analysis in parts": partial(submit_and_work, make=analysis),
+    "an overdue task": partial(stop_overdue, parts=None),
+    "an overdue task, then parts": partial(stop_overdue, parts=PARTS),
+    "an overdue task of a cancelled job": partial(stop_overdue, parts=None, is_cancelled=True),
+    "a prolonged task": prolong,
+    "a killed task": kill_task,
+    "a batch without a place": wait_for_place,
+    "a withdrawn job": partial(withdraw, make=lambda stores: create(stores, "waits")),
+    "withdrawn parts": partial(withdraw, make=analysis),
+    "a cancelled task that runs": cancel_running,
+    "a repair of a task in transit": partial(repair, make=lambda stores: create(stores, "lost"), lose=lose_in_transit),
+    "a repair of a dead task": partial(repair, make=lambda stores: create(stores, "lost"), lose=lose_started),
+    "a repair of parts": partial(repair, make=analysis, lose=lose_in_transit),
+    "new workers": grow,
+}
+
+
+def accepted(stores: Stores) -> set[str]:
+    """Return the jobs with a record."""
+    return {text(key) for key in stores.client.scan_iter(match="glle:job:*")}
+
+
+SLOW = ("draws in shards", "an analysis in parts")  # some sixty stop-points each
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in SCENARIOS]
+)
+def test_a_death_between_two_writes_loses_no_job_and_no_place(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Each job that has a record ends, none fails, and its tenant is served afterwards."""
+    scenario, names, number = SCENARIOS[name], [""], 0
+    while number <= len(names):
+        stores.client.flushall()
+        stores.keys.create(ALICE, ("write",), "test", None)
+        with closing(Stores.connect(stores.settings)) as victim, stopping(number) as stop:
+            scenario(victim)
+        names, number = stop.names, number + 1
+        where = f"{name}, before write {number} of {names}"
+        before = accepted(stores)
+        require_service(monkeypatch, stores, where)
+        assert before <= accepted(stores), where
+        ended = {id_: stores.jobs.fetch(id_.rpartition(":")[2]) for id_ in before}
+        assert {job.status for job in ended.values()} <= {"succeeded", "cancelled"}, (where, ended)
+        if not stop.is_dead:
+            break
+    assert number > 2
