@@ -63,6 +63,7 @@ from glle_engine.audit.chance import (
     neighbors_of_block,
     unknown_reason,
 )
+from glle_engine.audit.columns import find_clustered_columns
 from glle_engine.audit.dependence import find_dependence
 from glle_engine.audit.fidelity import far_neighbors, measure_fidelity, nearest_among, shared, spaces_of
 from glle_engine.audit.result import Audit, Groups
@@ -171,11 +172,14 @@ def audits(
     fidelity = measure_fidelity(points, embedding, k, seed)
     is_given = method is not None and Y is not None and not is_own_map
     dominant = dominant_feature(points)
+    is_without = relations is not None and relations > STRUCTURE_LEVEL
+    clustered = find_clustered_columns(source.data[~copies], seed) if is_without else []
     facts = Facts(
         name=source.name,
         n=int((~copies).sum()),
         has_structure=None if relations is None else relations <= STRUCTURE_LEVEL,
         fidelity=fidelity,
+        clustered=tuple(_name(names, column, source.data.shape[1]) for column in clustered),
         islands=islands_of_picture(embedding, points, is_linear=source.is_linear and not is_given),
         p=embedding.shape[1],
         dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),

@@ -92,6 +92,8 @@ class Facts:
         Number of dimensions that the data fill, if the map has fewer (`p`).
     groups : str
         Clause that says which labeled groups stay apart.
+    clustered : tuple of str
+        Columns whose values form clusters, if no relation among the features was found.
     dependent : str
         Reason why halves of the rows are not independent samples; empty if they may be.
 
@@ -114,6 +116,7 @@ class Facts:
     dominant: tuple[str, float] | None = None
     hidden: int | None = None
     groups: str = ""
+    clustered: tuple[str, ...] = ()
     dependent: str = ""
 
 
@@ -158,6 +161,13 @@ def state(facts: Facts) -> Statement:
 def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
     """Return level, action and reason if the map shows no structure; None if it shows some, or if that is unknown."""
     apart = "points lie as far apart as points with independent features would"
+    if facts.has_structure is False and (count := len(facts.clustered)):
+        named = _and(list(facts.clustered)) if count <= NAMED else f"{count} columns"
+        verb, theirs = (
+            ("has", "its combinations with the other columns") if count == 1 else ("have", "their combinations")
+        )
+        action = "Read clusters of single columns from this map, and no relations between columns"
+        return "partly", action, f"{named} {verb} clusters, but {theirs} are those of independent columns"
     if facts.has_structure is False and facts.n < FEW_POINTS:
         action = f"Collect more points before you read this map: {facts.n} points are too few to tell"
         return "unknown", action, "we found no structure, but in so few points we would miss all but a strong one"

@@ -18,6 +18,7 @@ STRUCTURE_LEVEL = 0.025  # p-value up to which features are related: noise is ca
 
 MIN_KEPT = 0.01  # share of neighbors that a map which shows anything keeps beyond the share by chance
 CLEAR_GAIN = 0.1  # a map clearly beats chance if it keeps this share of the neighbors that maps of permuted data lose
+CLUSTERED = 1.4  # excess mass of two modes of a column, times the root of n, from which on the column has clusters
 NEAR_IN_DATA = 0.8  # share of neighbors in the map that are near in the data, from which on neighbors can be trusted
 TRUE_DISTANCES = (
     0.65  # rank correlation with distances in the data or along them, from which on a layout can be trusted
