@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from glle_engine.audit.agreement import far_neighbors, measure_agreement, nearest_among, shared, spaces_of
 from glle_engine.audit.answers import (
     arrangement,
     disturbed_by_data,
@@ -65,7 +66,6 @@ from glle_engine.audit.chance import (
 )
 from glle_engine.audit.columns import find_clustered_columns
 from glle_engine.audit.dependence import find_dependence
-from glle_engine.audit.fidelity import far_neighbors, measure_fidelity, nearest_among, shared, spaces_of
 from glle_engine.audit.result import Audit, Groups
 from glle_engine.audit.sources import (
     checked_coordinates,
@@ -169,7 +169,7 @@ def audits(
     classes, no_groups = _groups(labels, n)
     of_blocks = None if blocks is None else _labels(blocks, n, "blocks")[1]
     relations = find_relations(source.data[~copies], seed, None if of_blocks is None else of_blocks[~copies])
-    fidelity = measure_fidelity(points, embedding, k, seed)
+    fidelity = measure_agreement(points, embedding, k, seed)
     is_given = method is not None and Y is not None and not is_own_map
     dominant = dominant_feature(points)
     is_without = relations is not None and relations > STRUCTURE_LEVEL
@@ -193,7 +193,7 @@ def audits(
     if source.embedder is None:
         yield _of_coordinates(embedding, points, k, facts, tuple(notes))
         return
-    rows = _rows_of_halves(source.embedder, seed)
+    rows = rows_of_halves(source.embedder, seed)
     if len(rows) < n:
         notes.append(_sampled(len(rows), n))
         facts = replace(facts, half=len(rows) // 2)
@@ -304,7 +304,7 @@ def embedder_of_halves(
     source, _ = _source(X, Y, method, parameters or {}, standardize, metric)
     assert source.embedder is not None
     of_blocks = None if blocks is None else _labels(blocks, source.embedder.shape[0], "blocks")[1]
-    return _part_embedder(source.embedder, _rows_of_halves(source.embedder, seed), of_blocks)
+    return _part_embedder(source.embedder, rows_of_halves(source.embedder, seed), of_blocks)
 
 
 audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # type: ignore[attr-defined] # for help()
@@ -389,7 +389,7 @@ def _read(
     return _Reading(Y, near, held, own, None if classes is None else groups_apart(others, classes, is_other))
 
 
-def _rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
+def rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
     """Return the rows that are halved, ascending: all rows, or a random sample if there are many."""
     n = embedder.shape[0]
     if n <= MANY:

@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse.linalg import eigsh
 
-from glle_engine.audit.fidelity import shared
+from glle_engine.audit.agreement import shared
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors

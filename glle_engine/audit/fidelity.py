@@ -1,146 +1,109 @@
-"""How true an embedding is to the data: neighbors that both have, points that it folds together, and distances.
+r"""Fidelity of a map to the data: neighbors that it keeps, and distances that it orders as the data do.
 
-An embedding that another sample reproduces can still be wrong: two sheets that lie on top of each other do so in every
-sample. So an audit also compares the embedding with the data. If the data have many features, noise hides neighbors and
-distances, so the first ten principal components are compared, too, and the larger agreement counts.
+Neighbors are those among the data's first ten principal components. Beyond ten dimensions all points are nearly equally
+far from each other, and noise decides who is near whom.
+
+Distances are compared by their rank correlation, over pairs of a hundred random points with a thousand random points.
+They are compared with two kinds of distances, because a sheet has both: the data's own distances, and distances along
+the data, the lengths of shortest paths over the graph of ten neighbors.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from glle_engine.base.progress import silent
-from glle_engine.base.results import brief
+from glle_engine.graph.connectivity import bridge
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.linalg.distances import nearest_rows
+from glle_engine.linalg.distances import unit_of
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.reliability.alignment import rank_correlation
-from glle_engine.reliability.thresholds import FAR_DISTANCE, FAR_RANK
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-COMPONENTS = 10  # first principal components, in which neighbors and distances are compared, too
-MAX_POINTS = 1000  # random points that are compared
-SOURCES = 100  # points from which distances to all others are compared
+COMPONENTS = 10
+PATH_NEIGHBORS = 10  # neighbors in the graph of shortest paths
+MAX_STARTS, MAX_ENDS = 100, 1000  # points of the compared pairs
 
 
 @dataclass(frozen=True, eq=False)
 class Fidelity:
-    """Agreement of an embedding with the data, measured on at most 1,000 random points.
+    """Distances of points, with which maps of the same points are compared.
 
     Attributes
     ----------
-    kept : float in [0, 1]
-        Share of each point's k nearest neighbors in the data that are among its k nearest in the embedding.
-    by_chance : float
-        The share of neighbors that random positions would keep.
-    near : float in [0, 1]
-        Share of each point's k nearest neighbors in the embedding that are near in the data (`far_neighbors`).
-    straight, along : float
-        Rank correlation of distances in the embedding with Euclidean distances in the data, and with distances along
-        the data: the lengths of shortest paths over nearest neighbors.
+    points : (n, d) float64
+        Points whose Euclidean distances are the data's.
+    starts, ends : (s,), (e,) int
+        Rows of the points of the compared pairs.
 
     """
 
-    kept: float
-    by_chance: float
-    near: float
-    straight: float
-    along: float
+    points: NDArray[np.float64]
+    starts: NDArray[np.intp]
+    ends: NDArray[np.intp]
 
-    __repr__ = brief
+    @classmethod
+    def from_points(cls, points: NDArray[np.float64], seed: int = 0) -> Self:
+        """Return the fidelity to points (n, d); the seed chooses the compared pairs."""
+        n = len(points)
+        order = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64))).permutation(n)
+        return cls(points / unit_of(points), order[:MAX_STARTS], order[: MAX_STARTS + MAX_ENDS])
 
+    @cached_property
+    def components(self) -> NDArray[np.float64]:
+        """The first ten principal components (n, 10) of the points, or the points if they have no more columns."""
+        if self.points.shape[1] <= COMPONENTS:
+            return self.points
+        count = min(COMPONENTS, len(self.points) - 1)
+        return np.ascontiguousarray(principal_axes(self.points, count, silent).scores)
 
-def measure_fidelity(points: NDArray[np.float64], Y: NDArray[np.float64], k: int, seed: int = 0) -> Fidelity:
-    """Return the agreement of an embedding (n, p) with points (n, d), by k neighbors."""
-    rows = np.random.Generator(np.random.Philox(key=np.array([seed, len(Y)], np.uint64))).permutation(len(Y))
-    rows = np.sort(rows[:MAX_POINTS])
-    points, Y = points[rows], np.ascontiguousarray(Y[rows])
-    k = min(k, len(rows) // 5)
-    near, everything = kneighbors(Y, k)[0], np.arange(len(rows))
-    spaces = spaces_of(points)
-    kept = max(float(shared(kneighbors(space, k)[0], near).mean()) for space in spaces)
-    is_near = float(1 - far_neighbors(spaces, near, everything, k).mean())
-    straight, along = rank_correlations(points, Y, k)
-    return Fidelity(kept, k / (len(rows) - 1), is_near, straight, along)
+    @cached_property
+    def straight(self) -> NDArray[np.float64]:
+        """The data's own distances of all pairs (s * e,)."""
+        return _distances(self.points, self.starts, self.ends)
 
+    @cached_property
+    def along(self) -> NDArray[np.float64]:
+        """The lengths of shortest paths over the graph of neighbors, of all pairs (s * e,)."""
+        n, k = len(self.points), min(PATH_NEIGHBORS, len(self.points) - 2)
+        nearest, _, _ = bridge(self.points, kneighbors(self.points, k)[0])
+        rows = np.repeat(np.arange(n), k)
+        lengths = np.sqrt(((self.points[rows] - self.points[nearest.ravel()]) ** 2).sum(axis=1))
+        graph = csr_array((np.maximum(lengths, np.finfo(float).tiny), (rows, nearest.ravel())), shape=(n, n))
+        return np.asarray(dijkstra(graph, directed=False, indices=self.starts)[:, self.ends]).ravel()
 
-def rank_correlations(points: NDArray[np.float64], Y: NDArray[np.float64], k: int) -> tuple[float, float]:
-    """Return how well distances in an embedding (n, p) rank like those of points (n, d): straight, and along the data.
+    def kept(self, Y: NDArray[np.float64], k: int) -> float:
+        """Return the share of the k nearest among the data's components that are among the k nearest in a map (n, p).
 
-    Distances are from 100 points, evenly spaced by row, to all others. Pairs that no path over k neighbors connects are
-    left out of the second number, which is 0 if most pairs are.
-    """
-    n = len(Y)
-    sources = np.unique(np.linspace(0, n - 1, min(SOURCES, n)).astype(np.intp))
-    others = np.arange(n) != sources[:, None]
-    in_map = _distances(Y, sources)
-    straight, along = [], []
-    for space in spaces_of(points):
-        in_data = _distances(space, sources)
-        straight.append(rank_correlation(in_map[others], in_data[others]))
-        near, lengths = kneighbors(space, k)
-        graph = csr_array((lengths.ravel(), near.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
-        paths = dijkstra(graph, directed=False, indices=sources)
-        connected = others & np.isfinite(paths)
-        is_usual = 2 * connected.sum() > others.sum()
-        along.append(rank_correlation(in_map[connected], paths[connected]) if is_usual else 0.0)
-    return max(straight), max(along)
+        It is corrected for chance: 0 for random positions, 1 for all neighbors.
+        """
+        expected = self._near(k)
+        found = kneighbors(np.ascontiguousarray(Y), k)[0]
+        share = float((expected[:, :, None] == found[:, None, :]).any(axis=2).mean())
+        by_chance = k / (len(Y) - 1)
+        return (share - by_chance) / (1 - by_chance)
 
+    def layout(self, Y: NDArray[np.float64]) -> tuple[float, float]:
+        """Return the rank correlations of a map's distances (n, p) with the data's own, and with those along them."""
+        found = _distances(Y, self.starts, self.ends)
+        return rank_correlation(found, self.straight), rank_correlation(found, self.along)
 
-def far_neighbors(
-    spaces: list[NDArray[np.float64]], near: NDArray[np.int32], rows: NDArray[np.intp], k: int
-) -> NDArray[np.bool_]:
-    """Return which neighbors (n, m) of points in an embedding are far in the data, in each of its `spaces` (n, d).
-
-    Point j is far from i if it is not among the 3 k nearest of i, nor i among the 3 k nearest of j, of the `rows` that
-    count as neighbors, and farther than 1.5 times the distance to the k-th neighbor of both. Ranks alone would call
-    most pairs far in groups that fill many dimensions, where all points are about equally far from each other.
-    """
-    is_far = np.ones(near.shape, bool)
-    everything = np.arange(len(near))[:, None]
-    for space in spaces:
-        in_data, distances = nearest_among(space, rows, min(FAR_RANK * k, len(rows) - 2))
-        limit = distances[:, min(k, distances.shape[1]) - 1]
-        for column, others in enumerate(near.T):
-            is_near = (in_data == others[:, None]).any(axis=1) | (in_data[others] == everything).any(axis=1)
-            apart = np.linalg.norm(space - space[others], axis=1)
-            is_far[:, column] &= ~is_near & (apart > FAR_DISTANCE * np.maximum(limit, limit[others]))
-    return is_far
+    def _near(self, k: int) -> NDArray[np.int32]:
+        cached: dict[int, NDArray[np.int32]] = self.__dict__.setdefault("_neighbors", {})
+        if k not in cached:
+            cached[k] = kneighbors(self.components, k)[0]
+        return cached[k]
 
 
-def spaces_of(points: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Return points (n, d), and their first ten principal components if there are more features."""
-    points = np.ascontiguousarray(points)
-    if points.shape[1] <= COMPONENTS or len(points) <= COMPONENTS + 1:
-        return [points]
-    return [points, np.ascontiguousarray(principal_axes(points, COMPONENTS, silent).scores)]
-
-
-def nearest_among(
-    points: NDArray[np.float64], rows: NDArray[np.intp], k: int
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k `rows` nearest to each point (n, d), without the point itself, and their distances: both (n, k)."""
-    points = np.ascontiguousarray(points)
-    if len(rows) == len(points):
-        return kneighbors(points, k)
-    own = np.full(len(points), -1)
-    own[rows] = np.arange(len(rows))
-    near, distances = nearest_rows(points[rows], points, own, k)
-    return rows.astype(np.int32)[near], distances
-
-
-def shared(first: NDArray[np.int32], second: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Return the share (n,) of each point's `first` neighbors (n, k) that are also among its `second` ones (n, k)."""
-    return np.asarray((first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1))
-
-
-def _distances(points: NDArray[np.float64], sources: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the distances (s, n) from some points to all points (n, d)."""
-    return np.stack([np.linalg.norm(points - points[source], axis=1) for source in sources])
+def _distances(points: NDArray[np.float64], starts: NDArray[np.intp], ends: NDArray[np.intp]) -> NDArray[np.float64]:
+    a, b = points[starts], points[ends]
+    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0))).ravel()

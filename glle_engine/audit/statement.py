@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from glle_engine.audit.agreement import Agreement
     from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
-    from glle_engine.audit.fidelity import Fidelity
 
 Level = Literal["trust", "partly", "no", "unknown"]
 SMALL_TEAR = 0.02  # a tear is small if one of its sides has less than this share of the points
@@ -74,7 +74,7 @@ class Facts:
         Number of distinct points.
     has_structure : bool or None
         Whether the features are related; None if it cannot be decided.
-    fidelity : Fidelity
+    fidelity : Agreement
         Agreement of the map with the data.
     islands, arrangement, neighborhoods, shape, remains
         As in `Audit`; `remains` is None if only coordinates are given.
@@ -102,7 +102,7 @@ class Facts:
     name: str
     n: int
     has_structure: bool | None
-    fidelity: Fidelity
+    fidelity: Agreement
     islands: Islands
     disturbed: Disturbed | None = None
     p: int = 2
@@ -269,13 +269,13 @@ def _expected(facts: Facts, expect: str = "we expect") -> str:
     return f"{expect} a new sample {size} to reproduce {facts.remains:.0%} of this map (R²)"
 
 
-def _kept(fidelity: Fidelity, subject: str = "it") -> str:
+def _kept(fidelity: Agreement, subject: str = "it") -> str:
     return (
         f"{subject} keeps {fidelity.kept:.0%} of the neighbors, and random places would keep {fidelity.by_chance:.0%}"
     )
 
 
-def _true_distances(fidelity: Fidelity) -> str:
+def _true_distances(fidelity: Agreement) -> str:
     """Return a clause that says which distances in the data the distances in the map rank like."""
     straight, along = f"({fidelity.straight:.2f})", f"({fidelity.along:.2f})"
     is_straight, is_along = (value >= TRUE_DISTANCES for value in (fidelity.straight, fidelity.along))

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from fastapi import Request
 
+    from glle_engine.tables.table import Table
     from worker.base.settings import Settings
-    from worker.records.dataset import Table
     from worker.records.shares import Share
     from worker.storage.datasets import DatasetStore
 

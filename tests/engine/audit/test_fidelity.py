@@ -1,97 +1,40 @@
-"""Agreement of maps with the data: kept neighbors, folds, and distances, on data whose answers are known."""
+"""Fidelity of maps to the data: kept neighbors, and the order of distances."""
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from scipy.stats import spearmanr
 
 from glle_engine import manifolds
-from glle_engine.audit.audit import audit
-from glle_engine.audit.fidelity import far_neighbors, measure_fidelity, rank_correlations, spaces_of
-from glle_engine.graph.neighbors import kneighbors
-from glle_engine.reliability.thresholds import GLUED, MIN_KEPT, NEAR_IN_DATA
+from glle_engine.audit.fidelity import COMPONENTS, Fidelity
+from glle_engine.methods import method
 
 
-def principal(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the first two principal components."""
-    centered = points - points.mean(axis=0)
-    return np.asarray(centered @ np.linalg.svd(centered, full_matrices=False)[2][:2].T)
-
-
-def rotated(points: NDArray[np.float64], d: int, noise: float, seed: int) -> NDArray[np.float64]:
-    """Return points in d features, with noise."""
-    rng = np.random.default_rng(seed)
-    directions = np.linalg.qr(rng.standard_normal((d, d)))[0][: points.shape[1]]
-    return np.asarray(points @ directions + noise * rng.standard_normal((len(points), d)))
-
-
-def share_glued(points: NDArray[np.float64], Y: NDArray[np.float64], k: int = 15) -> NDArray[np.bool_]:
-    """Return which points a map lays beside points that are far in the data."""
-    near = kneighbors(np.ascontiguousarray(Y), k)[0]
-    return np.asarray(far_neighbors(spaces_of(points), near, np.arange(len(Y)), k).mean(axis=1) > GLUED)
-
-
-def test_maps_of_noisy_columns_keep_neighbors_of_components() -> None:
-    """In 400 columns of noise the distances hide the groups' neighbors, and ten components show them."""
+def test_kept_neighbors_are_those_of_ten_components() -> None:
+    """All of the components' own, none beyond chance of random positions; noise features change nothing."""
     rng = np.random.default_rng(0)
-    factors = rng.standard_normal((200, 2))
-    X = factors @ rng.standard_normal((2, 400)) * 0.35 + rng.standard_normal((200, 400))
-    of_map = measure_fidelity(X, principal(X), 15)
-    in_columns = np.mean([len(set(a) & set(b)) / 15 for a, b in zip(
-        kneighbors(X, 15)[0], kneighbors(np.ascontiguousarray(principal(X)), 15)[0], strict=True)])  # fmt: skip
-    assert of_map.kept > in_columns + 0.05
-    at_random = measure_fidelity(X, rng.standard_normal((200, 2)), 15)
-    assert at_random.kept - at_random.by_chance < MIN_KEPT + 0.01
+    signal = 10 * rng.standard_normal((400, COMPONENTS))
+    X = np.column_stack([signal, 0.01 * rng.standard_normal((400, 200))])
+    fidelity = Fidelity.from_points(X)
+    assert fidelity.kept(signal, 10) == pytest.approx(1, abs=0.01)
+    assert fidelity.kept(rng.standard_normal((400, 2)), 10) == pytest.approx(0, abs=0.02)
+    assert Fidelity.from_points(signal[:, :4]).kept(signal[:, :4], 10) == 1
 
 
-def test_neighbors_of_two_sheets_in_one_place_are_not_trusted() -> None:
-    """Half of the neighbors are of the other sheet in every sample: stable, and wrong."""
-    rng = np.random.default_rng(1)
-    sheet = np.where(np.arange(400) % 2 == 0, 0.6, 0.0)
-    X = rotated(np.c_[rng.uniform(-0.8, 0.8, (400, 2)) * [1.3, 1], sheet], 6, 0.01, 1)
-    found = audit(X, method="pca")
-    assert found.neighborhoods is not None
-    assert found.neighborhoods.share > 0.5
-    assert "neighbors" in found.statement.distrusted
-    assert "of the neighbors in the map are near in the data" in found.verdict
-    near = measure_fidelity(X, principal(X), 15).near
-    assert 0.4 < near < NEAR_IN_DATA
+def test_distances_are_straight_or_along_the_data() -> None:
+    """An unrolled sheet orders distances as those along it, and the roll itself as the straight ones."""
+    roll = manifolds.make("swiss_roll", 800, seed=0)
+    fidelity = Fidelity.from_points(roll.X)
+    straight, along = fidelity.layout(roll.X)
+    assert straight == pytest.approx(1)
+    assert along < 0.8
+    flat = fidelity.layout(method("isomap").embed(roll.X).Y)
+    assert flat[1] > 0.95
+    assert flat[0] < 0.8
 
 
-def test_folds_are_found_by_ranks_and_intact_sheets_are_not_folded() -> None:
-    """A tube that PCA flattens is folded along its sides; sheets and wide groups lie beside their neighbors."""
-    rng = np.random.default_rng(2)
-    angle, height, plane = rng.uniform(0, 2 * np.pi, 300), rng.uniform(0, 6, 300), rng.uniform(-1, 1, (300, 2))
-    tube = rotated(np.c_[np.cos(angle), np.sin(angle), height], 6, 0.03, 2)
-    assert share_glued(tube, principal(tube)).mean() > 0.25
-    for d, noise in ((6, 0.05), (10, 0.15), (60, 0.1)):
-        sheet = rotated(plane * [2, 1], d, noise, 3)
-        assert not share_glued(sheet, principal(sheet)).any()
-    groups = 1.5 * rng.standard_normal((3, 40))[np.arange(300) % 3] + rng.standard_normal((300, 40))
-    assert share_glued(groups, principal(groups)).mean() < 0.01, "points of a group are about equally far"
-
-
-def test_rank_correlations_say_which_distances_a_map_has() -> None:
-    """PCA of a roll has its straight distances, an unrolled roll the ones along it, and random positions have none."""
-    roll = manifolds.make("swiss_roll", 400, seed=0)
-    of_pca = rank_correlations(roll.X, principal(roll.X), 10)
-    unrolled = rank_correlations(roll.X, roll.coordinates, 10)
-    assert of_pca[0] > of_pca[1] + 0.3
-    assert unrolled[1] > max(0.75, unrolled[0] + 0.2)
-    assert max(rank_correlations(roll.X, np.random.default_rng(0).standard_normal((400, 2)), 10)) < 0.1
-    X, Y = roll.X[:80], roll.coordinates[:80]
-    pairs = ~np.eye(80, dtype=bool)
-    apart = [np.linalg.norm(Z[:, None] - Z, axis=2)[pairs] for Z in (X, Y)]
-    assert rank_correlations(X, Y, 10)[0] == pytest.approx(spearmanr(*apart).statistic)
-
-
-def test_a_layout_that_follows_no_distances_is_not_trusted() -> None:
-    """A map that repeats itself in every sample but has neither kind of distances is stable and wrong."""
-    rng = np.random.default_rng(4)
-    X = np.c_[rng.uniform(-1, 1, (400, 2)), 0.02 * rng.standard_normal((400, 3))]
-    X[:, 3] += 0.5 * X[:, 0]
-    found = audit(X, method=lambda part: np.cos(4 * part[:, :2]) * [2, 1])
-    assert found.remains is not None
-    assert found.remains > 0.6
-    assert (found.level, found.statement.trusted) == ("no", ())
-    assert "rank neither like straight distances" in found.verdict
+def test_separate_parts_have_paths_between_them() -> None:
+    """The shortest bridges connect the graph, so that all distances along the data are finite."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((60, 3)), rng.standard_normal((60, 3)) + 100, np.zeros((12, 3))])
+    fidelity = Fidelity.from_points(X)
+    assert np.isfinite(fidelity.along).all()
+    assert min(fidelity.layout(X)) > 0.8

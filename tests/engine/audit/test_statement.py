@@ -5,8 +5,8 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from glle_engine.audit.agreement import Agreement
 from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
-from glle_engine.audit.fidelity import Fidelity
 from glle_engine.audit.statement import Facts, state
 
 N = 200
@@ -29,7 +29,7 @@ def disturbed(torn: int = 0, glued: int = 0, *seams: tuple[Literal["tear", "fold
 
 ONE, BOTH, THREE = islands([0], [0.3]), islands([1, 1], [1, 1]), islands([1, 1, 1], [1, 1, 1])
 SOME = islands([1, 1, 1], [1, 0.9, 0.2])
-TRUE, LOST = Fidelity(0.6, 0.1, 0.97, 0.93, 0.94), Fidelity(0.105, 0.1, 0.97, 0.93, 0.94)
+TRUE, LOST = Agreement(0.6, 0.1, 0.97, 0.93, 0.94), Agreement(0.105, 0.1, 0.97, 0.93, 0.94)
 NOISE: Any = {"has_structure": False}
 ALONE: Any = {"remains": None}
 
@@ -39,13 +39,13 @@ ALONE: Any = {"remains": None}
     [
         ({}, "trust", "layout neighbors", "", ["Trust the layout", "half this size", "96%"]),
         ({"half": 2000}, "trust", "layout neighbors", "", ["of 2,000 points"]),
-        ({"fidelity": Fidelity(0.5, 0.1, 0.51, 0.93, 0.9)}, "trust", "layout", "neighbors",
+        ({"fidelity": Agreement(0.5, 0.1, 0.51, 0.93, 0.9)}, "trust", "layout", "neighbors",
          ["51% of the neighbors in the map are near in the data, and 95% are neighbors in"]),
-        ({"fidelity": Fidelity(0.5, 0.1, 0.9, 0.93, 0.4)}, "trust", "layout neighbors", "",
+        ({"fidelity": Agreement(0.5, 0.1, 0.9, 0.93, 0.4)}, "trust", "layout neighbors", "",
          ["rank like straight distances (0.93), not like distances along the data (0.40)"]),
-        ({"fidelity": Fidelity(0.5, 0.1, 0.9, 0.4, 0.93)}, "trust", "layout neighbors", "",
+        ({"fidelity": Agreement(0.5, 0.1, 0.9, 0.4, 0.93)}, "trust", "layout neighbors", "",
          ["rank like distances along the data (0.93), not like straight ones (0.40)"]),
-        ({"fidelity": Fidelity(0.5, 0.1, 0.9, 0.4, 0.6)}, "partly", "neighbors", "layout",
+        ({"fidelity": Agreement(0.5, 0.1, 0.9, 0.4, 0.6)}, "partly", "neighbors", "layout",
          ["Distances in this map rank neither like straight distances (0.40) nor"]),
         ({"remains": 0.5}, "partly", "layout neighbors", "", ["the rough layout", "50%"]),
         ({"remains": 0.2}, "partly", "neighbors", "layout", ["do not read the layout"]),
@@ -127,7 +127,7 @@ def test_a_statement_does_not_contradict_itself(count: int, remains: float | Non
         answers = [None if remains is None else Answer(float(share), 0.01) for share in rng.choice(SHARES, 3)]
         facts = Facts(
                 name="PCA", n=200, has_structure=structure,
-                fidelity=Fidelity(float(rng.choice([0.1, 0.6])), 0.1, *rng.choice([0.3, 0.9], 3).tolist()),
+                fidelity=Agreement(float(rng.choice([0.1, 0.6])), 0.1, *rng.choice([0.3, 0.9], 3).tolist()),
                 islands=islands, disturbed=disturbed, remains=remains, arrangement=answers[0] if count > 2 else None,
                 neighborhoods=answers[1], shape=answers[2], has_gain=bool(rng.random() < 0.5),
                 foreign=(0.1, 0.8) if rng.random() < 0.1 else None,

@@ -17,6 +17,7 @@ import pytest
 import redis
 from rq import Worker as RqWorker
 
+from glle_engine.tables.table import Table
 from service.app import create_app
 from service.cli import doctor, main, options
 from tests.conftest import until
@@ -28,7 +29,6 @@ from worker.jobs.queue import open_queue
 from worker.operations import permissions
 from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
-from worker.storage.datasets import Table
 from worker.storage.mark import PATH
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import pytest
 import redis
 from rq.rate_limit import RateLimit
 
+from glle_engine.tables.table import Table
 from service.app import create_app
 from service.server import metrics
 from tests.conftest import until
@@ -26,7 +27,6 @@ from worker.operations import health
 from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH
 from worker.storage import api_keys
-from worker.storage.datasets import Table
 from worker.storage.mark import PATH
 from worker.stores import Stores
 

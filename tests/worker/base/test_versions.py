@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from glle_engine import NUMBERS, FitSpec
+from glle_engine.tables.table import Table
 from tests.conftest import refusal
 from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import CalibrationSpec
@@ -22,7 +23,6 @@ from worker.records import draws
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawAddress
 from worker.records.job import BATCH
-from worker.storage.datasets import Table
 from worker.storage.posteriors import ARRAYS, posterior_id
 from worker.storage.results import result_id
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from glle_engine.tables.table import Table
 from tests.conftest import refusal
 from tests.service.conftest import posterior_record
 from worker.analyses.embedding import Recipe
@@ -17,7 +18,6 @@ from worker.analyses.embedding_records import EmbeddingRecord
 from worker.base.clock import now_iso
 from worker.base.versions import SCHEMA
 from worker.storage import mark
-from worker.storage.datasets import Table
 from worker.storage.mark import PATH, RecordsMark
 from worker.storage.object_store import backend
 from worker.storage.object_store.files import FOLDER

@@ -18,12 +18,13 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from glle_engine.tables.table import Table
 from tests.conftest import refusal
 from tests.worker.execution.workers import raiser
 from worker.base.files import Temporary
 from worker.base.problems import ProblemError
 from worker.records.cache_entry import Entry
-from worker.storage.datasets import DatasetStore, Table
+from worker.storage.datasets import DatasetStore
 from worker.storage.object_store import backend, files
 from worker.storage.object_store.files import COPIES, COPY_SECONDS, FOLDER, DamagedFileError, ObjectFiles
 from worker.stores import Stores
