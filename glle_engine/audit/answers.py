@@ -18,9 +18,10 @@ points that are its neighbors in halves, weighted by their probability. *Squeeze
 to its neighbors in the embedding. Both are divided by the typical distance to neighbors there, so that 1 is usual. If
 only coordinates are given, the data take the role of the halves.
 
-Two points are far from each other if their distance is more than four times the distance from each of the two to its
-k-th neighbor. A point is *torn off* if a tenth of its neighbors in halves, by weight, are far from it in the embedding,
-and *glued* if half of its neighbors in the embedding are far from it in halves. A *seam* is a tear or a fold with two
+A point is *torn off* if a tenth of its neighbors in halves, by weight, are far from it in the embedding: more than four
+times the distance from each of the two points to its k-th neighbor. It is *glued* if more than 35 % of its neighbors in
+the embedding are far from it in the data (`far_neighbors`). Embeddings of halves cannot show this, because a fold of
+the data is often a fold of each half. A *seam* is a tear or a fold with two
 sides: connected points that are torn off each other, or laid onto each other.
 """
 
@@ -33,11 +34,11 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from glle_engine.audit.islands import contact, find_islands, isolated
+from glle_engine.audit.agreement import far_neighbors, shared, spaces_of
+from glle_engine.audit.islands import MIN_SHARE, contact, find_islands, isolated, numbered
 from glle_engine.base.progress import silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.linalg.distances import nearest_rows
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.reliability.resamples import placing_weights
@@ -45,10 +46,10 @@ from glle_engine.reliability.thresholds import (
     DISTURBED,
     FAR,
     FEW_DISTURBED,
+    GLUED,
     GROUP_CONTACT,
     LIKELY_NEIGHBORS,
     MANY_DISTURBED,
-    MOSTLY,
     STAYS,
 )
 
@@ -101,13 +102,15 @@ class Islands:
         Mean share of the halves in which the islands are isolated, with its standard error; None if only coordinates
         are given, and for a single island.
     of_points : (n,) int64
-        Island of each point: 0 is the largest one.
+        Island of each point: 0 is the largest one, and -1 is none, for clumps that are too small to judge.
     in_data : (m,) bool
         Whether the points of the island are isolated in the data, too; False for a single island.
     in_samples : (m,) float64 or None
         Share of the halves in whose maps the other half's points of the island are isolated.
     in_halves : (m,) float64 or None
         Share of the halves in whose maps the half's own points of the island are isolated.
+    of_halves : (h, m) bool or None
+        Islands that are isolated in the map of each half.
 
     """
 
@@ -117,6 +120,7 @@ class Islands:
     in_data: NDArray[np.bool_]
     in_samples: NDArray[np.float64] | None = None
     in_halves: NDArray[np.float64] | None = None
+    of_halves: NDArray[np.bool_] | None = None
 
     __repr__ = brief
 
@@ -141,6 +145,11 @@ class Islands:
         return len(self.in_data) if len(self.in_data) > 1 else 0
 
     @property
+    def outside(self) -> int:
+        """Number of points in clumps that are too small to judge, which are in no island."""
+        return int((self.of_points < 0).sum())
+
+    @property
     def names(self) -> list[str]:
         """Names of the islands: A for the largest one, and so on; A1 follows Z."""
         letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -152,7 +161,8 @@ class Islands:
             "share": self.share,
             "error": self.error,
             "names": self.names,
-            "sizes": np.bincount(self.of_points, minlength=len(self.in_data)).tolist(),
+            "sizes": np.bincount(self.of_points[self.of_points >= 0], minlength=len(self.in_data)).tolist(),
+            "outside": self.outside,
             "in_data": self.in_data.tolist(),
             "in_samples": None if self.in_samples is None else self.in_samples.tolist(),
             "stays": self.stays.tolist(),
@@ -170,7 +180,7 @@ class Seam:
     sides : pair of (s,) int64
         The points on both sides, the larger side first.
     islands : (int, int)
-        The island to which most points of each side belong.
+        The island to which most points of each side belong, or -1.
     score : float
         Mean `stretch` of a tear's points, or `squeeze` of a fold's.
 
@@ -224,9 +234,17 @@ class Disturbed:
 
 
 def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64], *, is_linear: bool = False) -> Islands:
-    """Return the islands of an embedding (n, p) of points (n, d); nothing is known of other samples."""
+    """Return the islands of an embedding (n, p) of points (n, d); nothing is known of other samples.
+
+    A small island that is not isolated in the data is none: a method may tear off a few points anywhere.
+    """
     of_points = find_islands(Y)
     in_data = np.ones(int(of_points.max()) + 1, bool) if is_linear else _isolated_in_data(points, of_points)
+    is_small = np.bincount(of_points[of_points >= 0]) < MIN_SHARE * len(Y)
+    if (is_torn_off := is_small & ~in_data).any():
+        of_points[(of_points >= 0) & is_torn_off[of_points]] = -1  # the islands before them keep their numbers
+        of_points = numbered(of_points)
+        in_data = _isolated_in_data(points, of_points)
     if len(in_data) == 2:  # either both are isolated from each other, or none
         in_data[:] = in_data.all()
     return Islands(None, None, of_points, in_data & (len(in_data) > 1))
@@ -240,7 +258,7 @@ def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -
     """
     holds = isolated(points, islands)
     most = min(COMPONENTS[0], len(points) - 1, points.shape[1] - 1)
-    if not islands.any() or holds.all() or most < 1:
+    if len(holds) == 1 or holds.all() or most < 1:
         return holds
     scores = principal_axes(np.ascontiguousarray(points), most, silent).scores
     for count in sorted({min(count, most) for count in COMPONENTS}):
@@ -278,15 +296,19 @@ def islands_of_samples(found: Islands, holds: NDArray[np.bool_], own: NDArray[np
     of_pairs = holds.mean(axis=1).reshape(-1, 2).mean(axis=1)
     share, error = float(of_pairs.mean()), standard_error(of_pairs)
     in_halves = None if own is None else own.mean(axis=0)
-    return replace(found, share=share, error=error, in_samples=holds.mean(axis=0), in_halves=in_halves)
+    in_samples = holds.mean(axis=0)
+    return replace(found, share=share, error=error, in_samples=in_samples, in_halves=in_halves, of_halves=holds)
 
 
 def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return whether each island (m,) is isolated among some `rows`; an island without any of them is not.
 
+    Rows of no island (-1) count as none.
+
     To judge the embedding of a half, pass the points that are not in the half: an embedding of few points in many
     dimensions shows the points that it was made from farther apart than it would show points of a new sample.
     """
+    rows = rows & (islands >= 0)
     present, of_rows = np.unique(islands[rows], return_inverse=True)
     holds = np.zeros(int(islands.max()) + 1, bool)
     holds[present] = isolated(Y[rows], of_rows) & (len(present) > 1)
@@ -331,12 +353,13 @@ def neighborhoods(
     """
     k, rows = near.shape[2], np.arange(len(islands)) if rows is None else rows
     pairs = np.array([shared(a, b) for a, b in zip(near[::2], near[1::2], strict=True)])
-    sizes = np.bincount(islands[rows], minlength=int(islands.max()) + 1)
+    count, is_inside = int(islands.max()) + 1, islands >= 0
+    sizes = np.append(np.bincount(islands[rows][is_inside[rows]], minlength=count), len(rows))  # the last one is of -1
     by_chance = np.minimum(k / np.maximum(sizes - 1, 1), 1.0)[islands]
     beyond = np.divide(pairs - by_chance, 1 - by_chance, out=np.zeros_like(pairs), where=by_chance < 1)
     of_points = np.clip(beyond.mean(axis=0), 0, 1)
     shares = beyond[:, rows].mean(axis=1)
-    of_islands = np.bincount(islands, beyond.mean(axis=0)) / np.bincount(islands)
+    of_islands = np.bincount(islands[is_inside], beyond.mean(axis=0)[is_inside]) / np.bincount(islands[is_inside])
     answer = Answer(float(np.clip(shares.mean(), 0, 1)), standard_error(shares), np.clip(of_islands, 0, 1))
     return answer, of_points
 
@@ -350,7 +373,7 @@ def shape(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
             for a, b in zip(pictures[::2], pictures[1::2], strict=True)
         ]
     )
-    of_pairs = shares @ np.bincount(islands) / len(islands)
+    of_pairs = shares @ np.array([len(rows) for rows in members]) / sum(len(rows) for rows in members)
     return Answer(float(np.clip(of_pairs.mean(), 0, 1)), standard_error(of_pairs), np.clip(shares.mean(axis=0), 0, 1))
 
 
@@ -361,11 +384,13 @@ def disturbed_by_samples(
     pictures: NDArray[np.float64],
     near: NDArray[Any],
     islands: NDArray[np.int64],
+    is_far_in_data: NDArray[np.bool_],
 ) -> Disturbed:
-    """Return the points that an embedding (n, p) tears off or glues, compared with embeddings of halves.
+    """Return the points that an embedding (n, p) tears off, compared with embeddings of halves, or glues.
 
     `own` (n, k) are the neighbors in the embedding, `pictures` (m, n, p) the embeddings of halves, `near` (m, n, k) the
-    neighbors in these, and `probability` (n, n) the probabilities of being neighbors.
+    neighbors in these, `probability` (n, n) the probabilities of being neighbors, and `is_far_in_data` (n, k) says
+    which of the `own` neighbors are far in the data: embeddings of halves can have the same folds.
     """
     radii = np.linalg.norm(Y[:, None] - Y[own], axis=2)
     reach, usual = radii.max(axis=1), float(np.median(radii.mean(axis=1)))
@@ -378,17 +403,15 @@ def disturbed_by_samples(
     is_far = is_likely & (apart > FAR * np.maximum(reach[rows], reach[columns]))
     torn, likely = (np.bincount(rows, weights * flags, len(Y)) for flags in (is_far, is_likely))
     is_torn = torn > DISTURBED * np.maximum(likely, 1e-12)
-    squeeze, far = np.zeros(len(Y)), np.zeros(own.shape)
+    squeeze = np.zeros(len(Y))
     for places, nearest in zip(pictures, near, strict=True):
         distance = np.linalg.norm(places[:, None] - places[own], axis=2)
         inside = np.linalg.norm(places[:, None] - places[nearest], axis=2)
         squeeze += distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0) / len(pictures)
-        limit = inside.max(axis=1)
-        far += (distance > FAR * np.maximum(limit[:, None], limit[own])) / len(pictures)
-    is_glued = far.mean(axis=1) > MOSTLY
+    is_glued = is_far_in_data.mean(axis=1) > GLUED
     pairs, in_picture = np.stack([rows, columns], axis=1), _pairs(own)
     tears = _seams("tear", pairs[is_far & is_torn[rows]], in_picture, islands, stretch)
-    laid = in_picture[(far > MOSTLY).ravel() & is_glued[in_picture[:, 0]]]
+    laid = in_picture[is_far_in_data.ravel() & is_glued[in_picture[:, 0]]]
     folds = _seams("fold", laid, pairs[is_likely], islands, squeeze)
     is_shown = is_far & (is_torn.mean() <= MANY_DISTURBED)
     shown = _some_tears(rows[is_shown], columns[is_shown], weights[is_shown])
@@ -400,20 +423,30 @@ def disturbed_by_data(
 ) -> Disturbed:
     """Return the points that an embedding (n, p) tears off or glues, compared with the data (n, d)."""
     (in_picture, _), (in_data, _) = (kneighbors(np.ascontiguousarray(each), k) for each in (Y, points))
-    scores, far = [], []
-    for places, own, other in ((Y, in_picture, in_data), (points, in_data, in_picture)):
-        inside = np.linalg.norm(places[:, None] - places[own], axis=2)
-        distance = np.linalg.norm(places[:, None] - places[other], axis=2)
-        scores.append(distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0))
-        limit = inside.max(axis=1)
-        far.append(distance > FAR * np.maximum(limit[:, None], limit[other]))
-    is_torn, is_glued = far[0].mean(axis=1) > DISTURBED, far[1].mean(axis=1) > MOSTLY
-    torn, laid = _pairs(in_data)[far[0].ravel()], _pairs(in_picture)[far[1].ravel()]
-    tears = _seams("tear", torn[is_torn[torn[:, 0]]], _pairs(in_picture), islands, scores[0])
-    folds = _seams("fold", laid[is_glued[laid[:, 0]]], _pairs(in_data), islands, scores[1])
+    stretch, is_torn_pair = _distances_to(Y, in_picture, in_data)
+    squeeze, _ = _distances_to(points, in_data, in_picture)
+    is_far = far_neighbors(spaces_of(points), in_picture, np.arange(len(Y)), k)
+    is_torn, is_glued = is_torn_pair.mean(axis=1) > DISTURBED, is_far.mean(axis=1) > GLUED
+    torn, laid = _pairs(in_data)[is_torn_pair.ravel()], _pairs(in_picture)[is_far.ravel()]
+    tears = _seams("tear", torn[is_torn[torn[:, 0]]], _pairs(in_picture), islands, stretch)
+    folds = _seams("fold", laid[is_glued[laid[:, 0]]], _pairs(in_data), islands, squeeze)
     some = torn[: len(torn) if is_torn.mean() <= MANY_DISTURBED else 0]
     shown = _some_tears(some[:, 0], some[:, 1], np.ones(len(some)))
-    return Disturbed(scores[0], scores[1], is_torn, is_glued, shown, tears + folds)
+    return Disturbed(stretch, squeeze, is_torn, is_glued, shown, tears + folds)
+
+
+def _distances_to(
+    places: NDArray[np.float64], own: NDArray[np.int32], other: NDArray[np.int32]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return each point's mean distance (n,) to `other` points (n, k), and which (n, k) are far.
+
+    The usual distance to the point's `own` neighbors (n, k) is 1.
+    """
+    inside = np.linalg.norm(places[:, None] - places[own], axis=2)
+    distance = np.linalg.norm(places[:, None] - places[other], axis=2)
+    limit = inside.max(axis=1)
+    is_far = distance > FAR * np.maximum(limit[:, None], limit[other])
+    return distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0), is_far
 
 
 def _pairs(near: NDArray[Any]) -> NDArray[np.int64]:
@@ -444,26 +477,11 @@ def _seams(
         points = [np.unique(crossing[side[crossing] == one]) for one in (first, second)]
         if min(len(each) for each in points) >= least:
             points.sort(key=len, reverse=True)
-            at = tuple(int(np.bincount(islands[each]).argmax()) for each in points)
+            at = tuple(int(np.bincount(islands[each] + 1).argmax()) - 1 for each in points)
             found.append(
                 Seam(kind, (points[0], points[1]), (at[0], at[1]), float(score[np.concatenate(points)].mean()))
             )
     return tuple(sorted(found, key=lambda seam: -sum(len(each) for each in seam.sides))[:MAX_SEAMS])
-
-
-def neighbors_among(Y: NDArray[np.float64], rows: NDArray[np.intp], k: int) -> NDArray[np.int32]:
-    """Return the k rows (n, k) of `rows` that are nearest to each point of an embedding (n, p), without the point."""
-    Y = np.ascontiguousarray(Y)
-    if len(rows) == len(Y):
-        return kneighbors(Y, k)[0]
-    own = np.full(len(Y), -1)
-    own[rows] = np.arange(len(rows))
-    return rows.astype(np.int32)[nearest_rows(Y[rows], Y, own, k)[0]]
-
-
-def shared(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the share (n,) of each point's `first` neighbors (n, k) that are also among its `second` ones (n, k)."""
-    return np.asarray((first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1))
 
 
 def standard_error(values: NDArray[np.float64]) -> float:

@@ -1,10 +1,11 @@
 r"""Islands of an embedding: its clusters that do not touch each other.
 
 HDBSCAN finds the clusters (Campello, Moulavi and Sander, "Density-based clustering based on hierarchical density
-estimates", PAKDD 2013): the minimum spanning tree of the mutual reachability distances :math:`\max(d_{ij}, c_i, c_j)`,
-:math:`c` the distance to the m-th neighbor, is cut where clusters of at least m points part, and the clusters with the
-largest excess of mass are selected. The tree is built here and not by scikit-learn, because audits have to work without
-that extra, and because the islands of an embedding are then the same on every machine and with every version.
+estimates", PAKDD 2013): single linkage of the mutual reachability distances :math:`\max(d_{ij}, c_i, c_j)`, :math:`c`
+the distance to the m-th neighbor, is cut where clusters of at least m points part, and the clusters with the largest
+excess of mass are selected. A first pass looks for clusters of 8 points and 2 % of all points; a second pass looks for
+smaller clumps within these, of at least 8 points. The linkage is scipy's; the selection is made here and not by
+scikit-learn, because audits have to work without that extra.
 
 A cluster is not yet an island: HDBSCAN cuts even a uniform disc, and random points on a curve have gaps. A gap is more
 than chance if points of a distribution without the gap would hardly leave it open. Random points of density
@@ -18,7 +19,8 @@ two.
 A point touches another cluster if one of that cluster's points lies within the reach of the point's own cluster. If the
 other cluster has the larger reach, that reach counts, up to 1.5 times the own one. A cluster is *isolated* if at most
 2 % of its points touch another cluster, and at most a tenth of the share that would touch if the cluster itself were
-cut in two. Clusters that touch are merged into one island, so that the islands of an embedding are isolated.
+cut in two. Clusters that touch are merged into one island, so that the islands of an embedding are isolated. Points
+that lie far from every island, in clumps of fewer than 8, belong to none.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.cluster.hierarchy import linkage
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import pdist
 
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.reliability.thresholds import ISLAND_CONTACT
@@ -35,7 +39,8 @@ from glle_engine.reliability.thresholds import ISLAND_CONTACT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_POINTS, MIN_SHARE = 8, 0.02  # an island has at least 8 points and 2 % of all points
+MIN_POINTS = 8  # of an island
+MIN_SHARE = 0.02  # smaller islands need the second pass, and have to be isolated in the data
 INNER_NEIGHBOR = 5  # the distance to this neighbor is the reach in two dimensions and more
 TREE_DIMENSIONS = 10  # up to here a k-d tree is faster than computing all distances
 MANY = 5000  # of more points, a random sample is compared
@@ -45,26 +50,47 @@ WIDER = 1.5  # the reach of another cluster counts up to this multiple of the ow
 BORDER = 0.1  # an island may touch others with this share of the points that would touch along a cut
 CUTS = (0.25, 0.5, 0.75)  # shares of the points on one side of cuts
 MIN_CUT = 4  # fewest points that can be cut
+FAR_STEP = 7.0  # in units of the reach: small clumps farther from every island belong to none
 
 
 def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the island (n,) of each point of an embedding (n, p); island 0 is the largest.
+    """Return the island (n,) of each point of an embedding (n, p): 0 is the largest, and -1 is no island.
 
-    A point without a cluster belongs to the island of the nearest point that has a cluster. If no cluster is isolated,
-    all points belong to island 0. Of more than 5,000 points, a random sample is clustered.
+    Clumps of fewer than 8 points that lie far from every island belong to none. If no cluster is isolated, all other
+    points belong to island 0. Of more than 5,000 points, a random sample is clustered.
     """
     n = len(Y)
     if n > MANY:
         rows = np.random.Generator(np.random.Philox(key=np.array([n, 0], np.uint64))).permutation(n)[:MANY]
         return np.asarray(find_islands(Y[rows])[cKDTree(Y[rows]).query(Y)[1]])
-    least = max(MIN_POINTS, int(MIN_SHARE * n))
-    if n < 2 * least:
+    if n < 2 * MIN_POINTS:
         return np.zeros(n, np.int64)
-    clusters = _select_clusters(*_condense(_merge(*_spanning_tree(Y, least)), least))
+    islands = _with_small_islands(Y, _large_islands(Y))
+    of_islands = islands[islands >= 0]
+    order = np.argsort(-np.bincount(of_islands), kind="stable")
+    islands[islands >= 0] = np.argsort(order)[of_islands]
+    return islands
+
+
+def _large_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the island (n,) of each point, of islands with at least 8 points and 2 % of all points.
+
+    A point without a cluster belongs to the island of the nearest point that has a cluster.
+    """
+    least = max(MIN_POINTS, int(MIN_SHARE * len(Y)))
+    clusters = _clusters(Y, least) if len(Y) >= 2 * least else np.full(len(Y), -1)
     if not (is_known := clusters >= 0).any():
-        return np.zeros(n, np.int64)
-    nearest = cKDTree(Y[is_known]).query(Y)[1]
-    islands = np.unique(clusters[is_known][nearest], return_inverse=True)[1].astype(np.int64)
+        return np.zeros(len(Y), np.int64)
+    return _join_touching(Y, clusters[is_known][cKDTree(Y[is_known]).query(Y)[1]])
+
+
+def _join_touching(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the islands (n,) after all that touch were joined, until each is isolated; -1 stays -1."""
+    is_known = islands >= 0
+    if not is_known.all():
+        joined_islands = islands.copy()
+        joined_islands[is_known] = _join_touching(Y[is_known], islands[is_known])
+        return joined_islands
     while (count := int(islands.max()) + 1) > 1:
         touching, any_other = contact(Y, islands)
         limit = _most_contact(Y, islands)
@@ -75,12 +101,71 @@ def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
         joined[rows, touching[rows].argmax(axis=1)] = True  # an island may touch several, each of them only a little
         islands = connected_components(joined, directed=False)[1][islands].astype(np.int64)
         assert int(islands.max()) + 1 < count
-    order = np.argsort(-np.bincount(islands), kind="stable")
-    return np.argsort(order)[islands].astype(np.int64)
+    return islands
+
+
+def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the islands (n,) after clumps in them that are isolated became islands, or none (-1).
+
+    A clump has at least 8 points, but less than 2 % of all points: larger ones would be islands already.
+    """
+    split, count = islands.copy(), int(islands.max()) + 1
+    for island in range(count):
+        rows = np.flatnonzero(islands == island)
+        if len(rows) >= 2 * MIN_POINTS:
+            clumps = _grown(Y[rows], _clusters(Y[rows], MIN_POINTS))
+            split[rows] = np.where(clumps >= 0, split.max() + 1 + clumps, -1)
+    split = _join_touching(Y, numbered(split))
+    is_large = np.bincount(split[split >= 0]) >= MIN_SHARE * len(Y)
+    is_rest = (split >= 0) & is_large[split]
+    return _join_touching(Y, numbered(np.where(is_rest, islands, np.where(split >= 0, split + count, -1))))
+
+
+def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the clusters (n,) after the points without a cluster joined one, the nearest point first.
+
+    So a chain of points belongs to the cluster from which it starts. A point farther than `FAR_STEP` times the
+    cluster's reach starts a clump: a further cluster if it has 8 points in the end, and else none (-1).
+    """
+    clusters = clusters.copy()
+    if (clusters < 0).all():  # one piece, which grows from the denser half of its points
+        core = kneighbors(np.ascontiguousarray(Y), MIN_POINTS - 1)[1][:, -1]
+        clusters[core <= np.median(core)] = 0
+    is_open = clusters < 0
+    reaches = [_reach(Y[clusters == cluster], len(Y)) for cluster in range(int(clusters.max()) + 1)]
+    limits = [FAR_STEP * reach if reach > 0 else np.inf for reach in reaches]
+    rows = np.flatnonzero(is_open)
+    distance, nearest = cKDTree(Y[~is_open]).query(Y[rows])
+    joined = clusters[~is_open][nearest]
+    while len(rows):
+        first = int(np.argmin(distance))
+        row, cluster = rows[first], int(joined[first])
+        if distance[first] > limits[cluster]:
+            limits.append(limits[cluster])
+            cluster = len(limits) - 1
+        clusters[row] = cluster
+        rows, distance, joined = (np.delete(each, first) for each in (rows, distance, joined))
+        to_row = np.linalg.norm(Y[rows] - Y[row], axis=1)
+        is_nearer = to_row < distance
+        distance[is_nearer], joined[is_nearer] = to_row[is_nearer], cluster
+    clusters[(np.bincount(clusters) < MIN_POINTS)[clusters]] = -1
+    return numbered(clusters)
+
+
+def _clusters(Y: NDArray[np.float64], least: int) -> NDArray[np.int64]:
+    """Return the cluster (n,) of each point by HDBSCAN, or -1, for clusters of at least `least` points."""
+    core = kneighbors(np.ascontiguousarray(Y), least - 1)[1][:, -1]  # the point itself counts, too
+    return numbered(_select_clusters(*_condense(_single_linkage(Y, core), least)))
+
+
+def numbered(islands: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return islands with numbers from 0 on without gaps; -1 stays -1."""
+    return np.searchsorted(np.unique(islands[islands >= 0]), islands) - (islands < 0)
 
 
 def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each island (m,) is isolated among points (n, d)."""
+    """Return whether each island (m,) is isolated among points (n, d); points of no island (-1) count as none."""
+    points, islands = points[islands >= 0], islands[islands >= 0]
     touching = contact(points, islands)[1]
     holds = touching <= ISLAND_CONTACT
     for island in np.flatnonzero(holds & (touching > 0)):
@@ -167,68 +252,36 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
     if k < MIN_CUT or not len(distinct):
         return usual
     inverse = np.log(distinct[:, -1:] / distinct[:, :-1]).mean() * (k - 1) / (k - 2)
-    dimension = float(np.clip(1 / max(inverse, 1e-12), 1, 2))
+    dimension = 1 / max(inverse, 1e-12)
+    if len(points) <= DIMENSION_NEIGHBORS:  # too few for this estimate: a piece of a curve is nearly straight
+        squares = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) ** 2
+        dimension = (min(dimension, 2) + squares.sum() ** 2 / (squares**2).sum()) / 2
+    dimension = float(np.clip(dimension, 1, 2))
     needed = INNER_NEIGHBOR + (2 - dimension) * max(2 * (np.log(n) + GAP) - INNER_NEIGHBOR, 0.0)
     return float(usual * (needed / INNER_NEIGHBOR) ** (1 / dimension))
 
 
-def _spanning_tree(
-    points: NDArray[np.float64], least: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float64]]:
-    """Return the edges of the minimum spanning tree of mutual reachability, by Prim's algorithm: from, to, distance."""
-    n = len(points)
-    core = kneighbors(np.ascontiguousarray(points), least - 1)[1][:, -1]  # the point itself counts, too
-    best, parent = np.full(n, np.inf), np.zeros(n, np.intp)
-    is_open = np.ones(n, bool)
-    first, second, lengths = np.empty(n - 1, np.intp), np.empty(n - 1, np.intp), np.empty(n - 1)
-    current, columns = 0, np.ascontiguousarray(points.T)
-    for step in range(n - 1):
-        is_open[current] = False
-        squares = np.zeros(n)
-        for column in columns:  # there are few columns, so this is faster than a sum over each row
-            squares += (column - column[current]) ** 2
-        distance = np.maximum(np.maximum(np.sqrt(squares), core), core[current])
-        nearer = is_open & (distance < best)
-        best[nearer], parent[nearer] = distance[nearer], current
-        best[current] = np.inf
-        current = int(np.argmin(best))
-        first[step], second[step], lengths[step] = parent[current], current, best[current]
-    return first, second, lengths
+def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the merges (n - 1, 4) of single linkage, as scipy does: two nodes, their distance, and their points.
+
+    Distances are at least the core distances (n,) of both points: mutual reachability.
+    """
+    n, distances, first = len(points), pdist(points), 0
+    for row in range(n - 1):
+        of_row = distances[first : (first := first + n - 1 - row)]
+        np.maximum(of_row, np.maximum(core[row], core[row + 1 :]), out=of_row)
+    return np.asarray(linkage(distances, "single"))
 
 
-def _merge(
-    first: NDArray[np.intp], second: NDArray[np.intp], lengths: NDArray[np.float64]
-) -> list[tuple[int, int, float]]:
-    """Return the merges of single linkage: two nodes and their distance; merge j makes node n + j."""
-    n = len(lengths) + 1
-    top = list(range(n))  # union-find; `node` has the latest merged node of each root
-    node = list(range(n))
-
-    def root(at: int) -> int:
-        while top[at] != at:
-            top[at] = top[top[at]]
-            at = top[at]
-        return at
-
-    merges = []
-    for number, edge in enumerate(np.argsort(lengths, kind="stable").tolist()):
-        a, b = root(int(first[edge])), root(int(second[edge]))
-        merges.append((node[a], node[b], float(lengths[edge])))
-        top[b] = a
-        node[a] = n + number
-    return merges
-
-
-def _condense(merges: list[tuple[int, int, float]], least: int) -> tuple[list[int], list[float], NDArray[np.int64]]:
+def _condense(linked: NDArray[np.float64], least: int) -> tuple[list[int], list[float], NDArray[np.int64]]:
     """Return parent and stability of each cluster of at least `least` points, and where each point falls out.
 
     Cluster 0 is the root. The stability is the excess of mass: the sum, over the cluster's points, of the range of
     densities at which the point belongs to the cluster.
     """
+    merges = [(int(left), int(right), length) for left, right, length, _ in linked.tolist()]
     n = len(merges) + 1
-    sizes = [1] * n
-    for left, right, _ in merges:
-        sizes.append(sizes[left] + sizes[right])
+    sizes = [1] * n + linked[:, 3].astype(int).tolist()
     shortest = 1e-12 * (merges[-1][2] or 1.0)
     parents, births, stability = [-1], [0.0], [0.0]
     fallen = np.zeros(n, np.int64)

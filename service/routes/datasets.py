@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import IO, Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine import manifolds
 from glle_engine.base.validation import Missing
+from glle_engine.tables.table import Table
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, id_columns, matrix_columns, with_ids
 from service.encoding.arrays import ResultTable as Columns
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET
@@ -35,8 +35,11 @@ from service.submission.jobs import delete_embedding_of, delete_posterior_of
 from service.uploads.limits import Limits
 from service.uploads.reading import MULTIPART, IncomingBytes, Upload, receive_body
 from service.uploads.registry import XLSX
+from service.uploads.synthetic import Synthetic
+from worker.base.disk import temporary_file
+from worker.base.files import make_folder
 from worker.base.problems import ProblemError, refuse
-from worker.storage.datasets import Array, Dataset, Table
+from worker.storage.datasets import Array, Dataset
 from worker.stores import Stores
 
 ATTEMPTS = 5  # attempts to delete a data set to which jobs may be adding posteriors and embeddings
@@ -177,6 +180,7 @@ async def upload(request: Request, stores: TenantStores, options: Roles) -> Resp
     "/preview",
     summary="Preview an upload",
     **AT_ONCE,
+    response_model=DatasetPreviewOut,
     responses=failures(_413="As for an upload.", _415="As for an upload.", _422="Not a value of an option."),
     openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
 )
@@ -184,24 +188,31 @@ async def preview(
     request: Request,
     stores: TenantStores,
     options: Roles,
-    rows: Annotated[int, Query(ge=1, description="Points of the answer, from the first one on.")] = PREVIEW_ROWS,
-) -> DatasetPreviewOut:
+    rows: Annotated[
+        int,
+        Query(
+            ge=1,
+            description="Points of the answer, from the first one on; fewer if these have more than 4 MiB.",
+        ),
+    ] = PREVIEW_ROWS,
+) -> Response:
     """Read a body as an upload does, and store nothing: the answer shows what would be fitted.
 
     A table that an upload would refuse has its `problem`, with the columns as far as they are known.
     """
     async with _receive_upload(request, stores, options) as read_table:
 
-        def read() -> DatasetPreviewOut:
+        def read() -> str:
             try:
                 table = read_table()
-                return DatasetPreviewOut.from_table(table, stores.datasets.id_of(table), rows)
+                shown = DatasetPreviewOut.from_table(table, stores.datasets.id_of(table), rows)
             except ProblemError as error:
                 if error.problem.status != http.HTTPStatus.UNPROCESSABLE_ENTITY:
                     raise
-                return DatasetPreviewOut.of_problem(error.problem)
+                shown = DatasetPreviewOut.of_problem(error.problem)
+            return shown.model_dump_json()
 
-        return await run_in_threadpool(read)
+        return Response(await run_in_threadpool(read), media_type=JSON)
 
 
 @router.post(
@@ -220,12 +231,21 @@ async def preview(
         ),
     },
 )
-def synthetic(body: SyntheticIn, stores: TenantStores) -> Response:
+async def synthetic(request: Request, body: SyntheticIn, stores: TenantStores) -> Response:
     """Sample a synthetic manifold of the literature; its true coordinates are stored with it."""
-    Limits.from_settings(stores.settings).check((body.n, 3))
-    sheet = manifolds.make(body.name, body.n, noise=body.noise, seed=body.seed)
-    source = {"kind": "synthetic", **body.model_dump()}
-    return _created_response(*_add(stores, Table(values=sheet.X, coordinates=sheet.coordinates, source=source)))
+    source = Synthetic(**body.model_dump())
+    source.check(Limits.from_settings(stores.settings))
+    processes, folder = request.app.state.readers, Path(stores.settings.data_dir) / "incoming"
+
+    def add(empty: IO[bytes]) -> Response:
+        return _created_response(*_add(stores, processes.read_table(source, empty)))
+
+    await run_in_threadpool(make_folder, folder)
+    with await run_in_threadpool(temporary_file, folder) as empty:
+        if source.is_safe(empty):
+            return await run_in_threadpool(add, empty)
+        async with processes.slot(request.scope[TENANT], source.nbytes):
+            return await run_in_threadpool(add, empty)
 
 
 add_list(router, "datasets", "List data sets", "data sets", DatasetPage)

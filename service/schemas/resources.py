@@ -11,15 +11,17 @@ from glle_engine import FitSpec, manifolds
 from glle_engine.base.parameters import Parameter
 from glle_engine.base.spec import Align, Source
 from glle_engine.posterior.fit import with_neighbors
+from glle_engine.tables.table import Table
 from service.schemas.problems import ProblemOut
 from worker.analyses.embedding import EmbeddingSpec
 from worker.base.problems import Problem
 from worker.jobs.store import Job, Kind, Status
 from worker.records.job import Priority
-from worker.storage.datasets import Dataset, Table
+from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 
 PREVIEW_ROWS = 5
+PREVIEW_BYTES, PREVIEW_ROW_BYTES = 2**22, 64  # most bytes of the points of a preview; bytes of a list
 MAX_COUNTER = 2**64 - 1  # seeds and indices key a counter-based generator
 
 Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is LLE.")]
@@ -204,7 +206,10 @@ class DatasetPreviewOut(BaseModel):
 
     @classmethod
     def from_table(cls, table: Table, id_: str, count: int) -> Self:
-        """Return the preview of a table, with its first points."""
+        """Return the preview of a table, with its first points: at most `count`, and at most `PREVIEW_BYTES`."""
+        arrays = [table.values, *table.extras.values()]
+        row_bytes = PREVIEW_ROW_BYTES + sum(array[:1].nbytes for array in arrays)
+        count = min(count, max(1, PREVIEW_BYTES // row_bytes))
         rows = np.asarray(table.values[:count], np.float64).tolist()
         extras = {"labels": table.labels, "colors": table.colors, "ids": table.ids}
         return cls(

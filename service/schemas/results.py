@@ -234,6 +234,7 @@ class IslandsOut(BaseModel):
     error: float | None = Field(description="Standard error of the share over pairs of halves.")
     names: list[str] = Field(description="A, B, and so on.")
     sizes: list[int] = Field(description="Points of each island.")
+    outside: int = Field(description="Points in no island, in clumps too small to judge: -1 in the array `island`.")
     in_data: list[bool] = Field(description="Whether its points are isolated in the data, too.")
     in_samples: list[float] | None = Field(description="Share of halves in which it is isolated; null alone.")
     stays: list[bool] = Field(description="Whether to trust it: isolated in seven of eight halves, and in the data.")
@@ -261,7 +262,7 @@ class AuditArraysOut(BaseModel):
     """Arrays of an audit, a row for each point. npz also has the sparse matrix of neighbors."""
 
     embedding: MatrixOut = Field(description="(n, p), the audited coordinates.")
-    island: VectorOut = Field(description="(n,), index of the island of each point.")
+    island: VectorOut = Field(description="(n,), index of each point's island; -1: a clump too small to judge.")
     neighborhood: VectorOut | None = absent("(n,), share of its neighbors that remain, beyond chance in its island.")
     stretch: VectorOut = Field(description="(n,), distance in the map to its neighbors in other samples; 1 is usual.")
     squeeze: VectorOut = Field(description="(n,), distance in other samples to its neighbors in the map; 1 is usual.")

@@ -44,7 +44,7 @@ LEVELS = {
     "unknown": "? Not known",
 }
 LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#59636e"}
-TEAR = "#cf222e"
+TEAR, OUTSIDE = "#cf222e", "#afb8c1"
 _MAX_FOLDED = 0.5  # share of the points; if more are folded, the fault is not local, and no point is marked
 _BESIDE = np.array(
     sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda at: 9 * at[0] ** 2 + at[1] ** 2)
@@ -72,6 +72,11 @@ class Panel:
     of_islands: NDArray[np.int64] | None = None  # (n,)
     tears: NDArray[np.int64] | None = None  # (t, 2)
     is_folded: NDArray[np.bool_] | None = None  # (n,)
+
+    @property
+    def outside(self) -> NDArray[np.bool_]:
+        """Points (n,) that are in no island of an audit."""
+        return np.zeros(len(self.Y), bool) if self.of_islands is None else self.of_islands < 0
 
     @property
     def has_folds(self) -> bool:
@@ -119,6 +124,8 @@ class Panel:
             yield "faint: neighbors change"
         if self.islands:
             yield "solid outline: island to trust; dashed: not" if is_sampled else "outlines: islands"
+        if self.outside.any():
+            yield "gray: clumps too small to judge"
         if self.tears is not None and len(self.tears):
             yield "red lines: neighbors that the map tears apart"
         if self.has_folds:
@@ -307,15 +314,18 @@ def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **o
     if "c" in options or "color" in options:
         drawn = {name: value for name, value in drawn.items() if name not in _COLORING}
     scatter = axes.scatter(*points.T, **{**drawn, **options})
-    _draw_islands(axes, panel, points)
+    _draw_islands(axes, panel, points, {**drawn, **options}["s"])
     reach = np.zeros_like(points) if panel.covariance is None else _draw_regions(axes, panel, area)
     _fit_view(axes, points, reach, is_flat=panel.Y.shape[1] > 1)
     _write_groups(axes, panel, points, inches)
     return scatter
 
 
-def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any]) -> None:
-    """Draw outlines around islands, solid around those that stay and dashed around others, and lines across tears."""
+def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any], sizes: Any) -> None:
+    """Draw outlines around islands, solid around those that stay and dashed around others, and lines across tears.
+
+    Points of no island become gray; `sizes` are their areas, one or (n,).
+    """
     from matplotlib.collections import LineCollection  # noqa: PLC0415 # optional
     from matplotlib.patches import Polygon  # noqa: PLC0415 # optional
 
@@ -334,6 +344,9 @@ def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any]) -> None:
             if not panel.apart_from:
                 top = outline[outline[:, 1].argmax()]
                 axes.annotate(name, top, xytext=(0, 1), textcoords="offset points", fontsize=7, color=TEXT, ha="center")
+    if (outside := panel.outside).any():
+        x, y = points[outside].T
+        axes.scatter(x, y, s=sizes if np.isscalar(sizes) else sizes[outside], c=OUTSIDE, linewidths=0)
     if panel.tears is not None and len(panel.tears):
         axes.add_collection(LineCollection(list(points[panel.tears]), colors=TEAR, linewidths=0.5, alpha=0.6, zorder=2))
     if panel.is_folded is not None and panel.has_folds:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from glle_engine.tables.cells import TextKind
     from glle_engine.tables.roles import ColumnRoles
+    from glle_engine.tables.table import Table
     from service.uploads.limits import Limits
-    from worker.records.dataset import Table
 
 MAX_SHEETS = 20  # a notice names at most this many sheets
 _DIGITS = 15  # of a number that Excel keeps
@@ -68,12 +68,14 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
         file.seek(0)
         book = CalamineWorkbook.from_filelike(file)
         names = book.sheet_names
+        if not names:
+            raise refuse("empty-data", 422, "The workbook has no sheet.", "Send a workbook with a sheet of rows.")
         if sheet is not None and sheet not in names:
             remedy = f"Use one of {', '.join(map(repr, names[:MAX_SHEETS]))}."
             raise refuse("no-such-sheet", 422, f"The workbook has no sheet {sheet[:100]!r}.", remedy)
         name = names[0] if sheet is None else sheet
         rows = [row for row in book.get_sheet_by_name(name).iter_rows() if any(cell != "" for cell in row)]
-    except (CalamineError, zipfile.BadZipFile, zlib.error) as error:
+    except (CalamineError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:  # of another ZIP version
         remedy = "Save it again as .xlsx, without a password, or as CSV UTF-8."
         raise refuse("malformed-xlsx", 422, f"The body is not an Excel workbook: {str(error)[:200]}.", remedy) from None
     if not rows:

@@ -24,14 +24,17 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
+from glle_engine.tables.table import EXTRAS, Table
 from service.encoding.arrow import has_arrow
 from service.uploads.reading import Upload
+from service.uploads.synthetic import Synthetic
 from worker.base.disk import open_reserving, require_room_in
 from worker.base.memory import limit_memory, offer_to_oom_killer
 from worker.base.problems import ProblemError
 from worker.execution.process_guard import die_with_parent
-from worker.records.dataset import EXTRAS, VALUES, Array, Table
+from worker.records.dataset import VALUES, Array
 
+SOURCES: dict[str, type[Upload | Synthetic]] = {each.source: each for each in (Upload, Synthetic)}
 REQUEST = b"r"  # the byte that carries the descriptors of a request
 DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; only DONE has an outcome in the message file
 _EXIT_CODES = {errno.ENOMEM: NO_MEMORY, errno.ENOSPC: NO_SPACE, errno.EDQUOT: NO_SPACE}
@@ -89,7 +92,9 @@ def work(body: int, out: int, message: int) -> NoReturn:
             request = json.loads(messages.read())
             restrict(**request["allowed"])
             file.seek(0)
-            messages.write(b"\n" + _read(request["options"], file, open_reserving(out)))
+            messages.write(
+                b"\n" + _read(SOURCES[request["source"]].from_dict(request["options"]), file, open_reserving(out))
+            )
         code = DONE
     except MemoryError:
         code = NO_MEMORY
@@ -111,10 +116,10 @@ def restrict(memory: int, cpu: int, seconds: float) -> None:
     limit_memory(memory)
 
 
-def _read(options: dict[str, Any], file: IO[bytes], out: IO[bytes]) -> bytes:
+def _read(source: Upload | Synthetic, file: IO[bytes], out: IO[bytes]) -> bytes:
     """Return the outcome of a request as JSON. A problem is so small that it can be written even to a full disk."""
     try:
-        encoded = json.dumps(write_table(out, Upload.from_dict(options).read(file, out))).encode()
+        encoded = json.dumps(write_table(out, source.read(file, out))).encode()
         require_room_in(out, len(encoded))
     except ProblemError as error:
         return json.dumps({"problem": error.problem.to_dict()}).encode()
@@ -162,7 +167,9 @@ def table_of(out: IO[bytes], outcome: dict[str, Any]) -> Table:
         If an array has an unexpected dtype, or is not within the file.
 
     """
-    arrays = {name: _map_array(out, place) for name, place in outcome["arrays"].items() if name in (VALUES, *EXTRAS)}
+    arrays: dict[str, Any] = {
+        name: _map_array(out, place) for name, place in outcome["arrays"].items() if name in (VALUES, *EXTRAS)
+    }
     return Table(**arrays, names=outcome["names"], source=outcome["source"])
 
 

@@ -17,7 +17,7 @@ import weakref
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from service.uploads.limits import BAD_ALLOC
 from service.uploads.sandbox import forkserver
@@ -30,9 +30,10 @@ from worker.records.shares import UNLIMITED, Share
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from glle_engine.tables.table import Table
     from service.uploads.reading import Upload
+    from service.uploads.synthetic import Synthetic
     from worker.base.settings import Settings
-    from worker.records.dataset import Table
 
 CPU_SECONDS = 60  # processor time to parse one body
 SECONDS = 120.0  # time limit for parsing one body, and for waiting for a reader
@@ -150,8 +151,8 @@ class ReaderProcesses:
                 raise refuse("readers-busy", 503, detail, remedy)
             yield
 
-    def read_table(self, upload: Upload, body: IO[bytes]) -> Table:
-        """Return the table of a body, which is read in this process if that is safe.
+    def read_table(self, source: Upload | Synthetic, body: IO[bytes]) -> Table:
+        """Return the table of a body, or a synthetic one with an empty body; made in this process if that is safe.
 
         Raises
         ------
@@ -163,14 +164,15 @@ class ReaderProcesses:
 
         """
         with temporary_file(self._folder) as out:
-            if upload.is_safe(body):
-                return upload.read(body, out)
-            return self._run(asdict(upload), upload.media.kind, body, out)
+            if source.is_safe(body):
+                return source.read(body, out)
+            return self._run(source, body, out)
 
-    def _run(self, options: dict[str, Any], kind: str, body: IO[bytes], out: IO[bytes]) -> Table:
-        """Return the table that a reader process made of a body of some kind."""
+    def _run(self, source: Upload | Synthetic, body: IO[bytes], out: IO[bytes]) -> Table:
+        """Return the table that a reader process made."""
         allowed = {"memory": self._budget.bytes, "cpu": CPU_SECONDS, "seconds": SECONDS}
-        request = json.dumps({"allowed": allowed, "options": options}).encode()
+        made_by = {"source": source.source, "options": asdict(source)}
+        request = json.dumps({"allowed": allowed, **made_by}).encode()
         for _ in range(_ATTEMPTS):
             out.truncate(0)
             with temporary_file(self._folder) as message:
@@ -178,7 +180,7 @@ class ReaderProcesses:
             out.seek(0)
             if ended.code is not None:
                 self._on_end(ended)
-                return self._table(ended, kind, out)
+                return self._table(ended, source.label, out)
         remedy = "Try again in some seconds. If that fails, check the log of the API and the machine's memory."
         raise refuse("readers-unavailable", 503, "The process that reads uploads died repeatedly.", remedy)
 

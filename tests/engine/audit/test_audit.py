@@ -12,6 +12,7 @@ from sklearn.decomposition import PCA
 
 from glle_engine import fit, manifolds
 from glle_engine.audit import chance
+from glle_engine.audit.agreement import Agreement
 from glle_engine.audit.answers import Disturbed, Islands, Seam, groups_apart, islands_of_picture
 from glle_engine.audit.audit import (
     audit,
@@ -334,13 +335,54 @@ def test_islands_of_pictures() -> None:
     sizes = (150, 90, 60)
     Y = np.concatenate([rng.standard_normal((size, 2)) + 12 * at for at, size in enumerate(sizes)])
     np.testing.assert_array_equal(find_islands(Y), np.repeat([0, 1, 2], sizes))
-    assert not find_islands(rng.uniform(size=(500, 2))).any()
+    assert find_islands(rng.uniform(size=(500, 2))).max() == 0
     bridge = np.c_[np.linspace(0, 12, 60), np.linspace(0, 12, 60)]
     joined = find_islands(np.concatenate([Y[:240], bridge]))
     assert joined.max() == 0
-    assert not find_islands(rng.standard_normal((12, 2))).any(), "few points have no islands"
+    assert find_islands(rng.standard_normal((12, 2))).max() == 0, "few points have no islands"
     shares, any_other = contact(Y, np.repeat([0, 1, 2], sizes))
     assert (shares.max(), any_other.max()) == (0, 0)
+
+
+def test_rare_groups_are_islands() -> None:
+    """Twenty of 1,220 points apart are an island, five are none, and sixty small clumps are sixty islands."""
+    rng = np.random.default_rng(0)
+    group = np.repeat([0, 1, 2, 3, 4], [400, 400, 400, 20, 5])
+    Y = np.array([[0, 0], [12, 0], [0, 12], [9, 9], [25, 9.0]])[group]
+    Y = Y + np.where(group == 4, 0.3, 1.0)[:, None] * rng.standard_normal((1225, 2))
+    islands = find_islands(Y)
+    assert islands.max() == 3
+    np.testing.assert_array_equal(islands[group == 3], 3)
+    np.testing.assert_array_equal(islands[group == 4], -1)
+    assert (islands[group < 3] < 3).all()
+    clumps = np.repeat(np.arange(60), 30)
+    centers = 10.0 * np.stack([clumps % 10, clumps // 10], axis=1)
+    assert find_islands(centers + rng.standard_normal((1800, 2))).max() == 59
+
+
+def test_a_rare_group_is_trusted_and_a_smaller_one_is_none() -> None:
+    """The answers leave out points of no island, and the result says how many there are."""
+    rng = np.random.default_rng(1)
+    group = np.repeat([0, 1, 2, 3], [250, 245, 10, 5])
+    X = np.array([[0, 0], [14, 0], [7, 14], [7, -14.0]])[group] @ np.eye(2, 6) + rng.standard_normal((510, 6))
+    X[group == 3] = X[group == 3].mean(axis=0) + 0.2 * rng.standard_normal((5, 6))
+    found = audit(X, method="pca", standardize="none")
+    assert found.islands.count == 3
+    assert found.islands.stays.all()
+    np.testing.assert_array_equal(found.island[group > 1], np.repeat([2, -1], [10, 5]))
+    assert found.islands.outside == found.islands.to_dict()["outside"] == 5
+    assert found.islands.to_dict()["sizes"] == [250, 245, 10]
+    assert all(np.isfinite(values).all() for values in found.arrays().values())
+
+
+def test_a_few_points_that_the_method_tears_off_are_no_island() -> None:
+    """A small island has to be isolated in the data, too: a method may tear a few points off anywhere."""
+    X = np.random.default_rng(5).standard_normal((600, 2))
+    Y = X.copy()
+    Y[np.argsort(X[:, 0])[295:304]] += (0, 20)
+    islands = islands_of_picture(Y, X)
+    assert islands.count == 0
+    assert islands.outside == 9
 
 
 def without_groups(name: str, n: int, seed: int) -> NDArray[np.float64]:
@@ -425,7 +467,7 @@ def test_small_tears_are_called_small(points: int, said: str) -> None:
         np.ones(200), np.ones(200), flags, ~flags & False, np.empty((0, 2), np.int64), (Seam("tear", sides, (0, 0), 5),)
     )
     facts = Facts(
-        name="t-SNE", n=200, has_structure=True, kept=0.6, by_chance=0.1, islands=islands,
+        name="t-SNE", n=200, has_structure=True, fidelity=Agreement(0.6, 0.1, 0.9, 0.9, 0.9), islands=islands,
         disturbed=disturbed, remains=0.8,
     )  # fmt: skip
     assert f"the map {said} ({points} " in state(facts).text.lower()
@@ -434,7 +476,9 @@ def test_small_tears_are_called_small(points: int, said: str) -> None:
 def test_islands_of_most_samples_are_not_called_absent() -> None:
     """An island of three of four samples is not said to be absent from other samples."""
     islands = Islands(0.6, 0.1, np.arange(90) % 3, np.ones(3, bool), np.array([1.0, 0.75, 0.1]))
-    facts = Facts(name="UMAP", n=90, has_structure=True, kept=0.6, by_chance=0.1, islands=islands, remains=0.8)
+    facts = Facts(
+        name="UMAP", n=90, has_structure=True, fidelity=Agreement(0.6, 0.1, 0.9, 0.9, 0.9), islands=islands, remains=0.8
+    )
     text = state(facts).text.lower()
     assert "one island is not separate in other samples (c)" in text
     assert "one island is separate in most other samples, but not in all (b)" in text

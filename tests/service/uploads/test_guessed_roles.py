@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+import re
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -360,3 +362,24 @@ def test_a_column_without_a_name_is_not_called_by_the_name_of_another(ids: list[
     (notice,) = [notice for notice in table.source["notices"] if "numbers or names the rows" in notice]
     assert notice.startswith("The first column, which has no name,")
     assert "ignore=0" not in notice
+
+
+@pytest.mark.parametrize("missing", [b"<sheets>.*</sheets>", b"<sheet .*/>"])
+def test_a_workbook_without_a_sheet_is_refused(missing: bytes) -> None:
+    """It has no first sheet to read."""
+    with zipfile.ZipFile(io.BytesIO(workbook(COLUMNS))) as book:
+        members = {name: book.read(name) for name in book.namelist()}
+    assert re.search(missing, members["xl/workbook.xml"])
+    members["xl/workbook.xml"] = re.sub(missing, b"", members["xl/workbook.xml"])
+    body = io.BytesIO()
+    with zipfile.ZipFile(body, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    assert refusal(body.getvalue(), XLSX).code == "empty-data"
+
+
+def test_a_workbook_of_another_zip_version_is_refused() -> None:
+    """The version that a reader needs is beyond what the ZIP format has so far."""
+    body = bytearray(workbook(COLUMNS))
+    body[body.find(b"PK\1\2") + 6] = 99
+    assert refusal(bytes(body), XLSX).code == "malformed-xlsx"

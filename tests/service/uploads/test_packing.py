@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from service.uploads import synthetic
 from service.uploads.limits import Limits
 from service.uploads.reading import Upload
 from worker.base.problems import ProblemError
@@ -164,3 +165,42 @@ def test_a_preview_is_what_an_upload_stores(client: httpx.Client) -> None:
     assert refused["columns"][2] == {"name": "kind", "role": ""}
     assert refused["problem"]["details"]["options"] == {"ignore": ["kind"], "one_hot": ["kind"], "labels": ["kind"]}
     assert client.post(PREVIEW, content=CSV, headers={"content-type": "text/html"}).status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("row", "kind"), [(b"0\n", "text/csv"), (b"0," * 199 + b"0\n", "text/csv"), (b"%07d" + b"w" * 990 + b",0\n", "ids")]
+)
+def test_the_points_of_a_preview_are_bounded(client: httpx.Client, row: bytes, kind: str) -> None:
+    """However many rows are asked for, the answer has a few MiB; a small table is shown whole."""
+    rows = 2_000_000 // len(row)
+    body = b"".join(row % number if b"%" in row else row for number in range(rows))
+    path = f"{PREVIEW}?rows=1000000&header=absent" + ("&id=0" if kind == "ids" else "")
+    headers = {"content-type": "text/csv", "content-encoding": "gzip"}
+    answer = client.post(path, content=gz(body), headers=headers)
+    assert (answer.status_code, answer.json()["n"]) == (200, rows)
+    assert 1 <= len(answer.json()["rows"]) < rows
+    assert len(answer.content) < 2**23
+    few = client.post(path, content=gz(b"".join(body.splitlines(keepends=True)[:50])), headers=headers).json()
+    assert (few["n"], len(few["rows"])) == (50, 50)
+
+
+def test_the_api_samples_only_small_manifolds(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large one is sampled by a reader process, in the turns of uploads."""
+    monkeypatch.setattr("glle_engine.manifolds.make", None)  # of this process
+    asked = {"name": "s_curve", "n": synthetic.SAFE_POINTS + 1, "noise": 0.0, "seed": 0}
+    answer = client.post("/v1/datasets/synthetic", json=asked)
+    assert (answer.status_code, answer.json()["n"]) == (201, asked["n"])
+    assert answer.json()["source"] == {"kind": "synthetic", **asked}
+
+
+@pytest.mark.parametrize(
+    "kind", [b"text/csv\xff", b"\xc3\xa4/\xff", b"text/csv; charset=\xff", b'text/csv; header="\xe9"']
+)
+def test_a_part_with_a_strange_type_is_no_internal_error(client: httpx.Client, kind: bytes) -> None:
+    """Bytes above 127 in the Content-Type of a form's part are a media type that is refused, or a parameter."""
+    part = b'--b0\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\nContent-Type: ' + kind
+    answer = client.post(
+        "/v1/datasets", content=part + b"\r\n\r\n1,2\n3,4\n\r\n--b0--\r\n", headers={"content-type": FORM}
+    )
+    assert answer.status_code == 415
+    assert answer.json()["remedy"]

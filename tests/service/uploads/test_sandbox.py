@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -20,6 +20,7 @@ import anyio
 import numpy as np
 import pytest
 
+from glle_engine import manifolds
 from qa.inputs.hostile.bodies.bombs import arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from service.uploads.limits import Limits
 from service.uploads.reading import Upload
@@ -33,6 +34,7 @@ from service.uploads.sandbox.processes import (
     ReaderProcesses,
     _Turn,
 )
+from service.uploads.synthetic import Synthetic
 from tests.conftest import until
 from tests.service.uploads.bodies import ARROW, CSV, NPY, NPZ, PARQUET, X, frame, npy, npz, parquet_file
 from tests.service.uploads.readers import descendants
@@ -43,8 +45,8 @@ from worker.records.shares import SHARE, UNLIMITED, Share
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from glle_engine.tables.table import Table
     from worker.base.problems import Problem
-    from worker.records.dataset import Table
 
 LIMITS = Limits(points=3_000_000, features=20)
 LARGE = 2**22  # bytes of a body
@@ -120,6 +122,22 @@ BODIES: dict[str, tuple[str, bytes, dict[str, str]]] = {
     "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), {"labels": "l", "colors": "c"}),
     "parquet": (PARQUET, parquet_file(frame(l=LABELS, c=np.arange(6.0))), {"labels": "l", "colors": "c"}),
 }
+
+
+def test_a_process_samples_a_synthetic_data_set(processes: ReaderProcesses) -> None:
+    """The points are the ones of the engine; a manifold beyond the memory of a reader is refused."""
+    source = Synthetic("swiss_roll", 20_000, 0.1, 3)
+    expected = manifolds.make("swiss_roll", 20_000, noise=0.1, seed=3)
+    with temporary_file(b"") as empty:
+        assert not source.is_safe(empty)
+        table = processes.read_table(source, empty)
+        assert np.array_equal(table.values, expected.X)
+        assert table.coordinates is not None
+        assert np.array_equal(table.coordinates, expected.coordinates)
+        assert table.source == {"kind": "synthetic", **asdict(source)}
+        with pytest.raises(ProblemError) as caught:
+            processes.read_table(replace(source, n=3_000_000), empty)
+    assert (caught.value.problem.code, caught.value.problem.status) == ("reader-memory", 413)
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -203,7 +221,7 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
     monkeypatch.setattr(Upload, "read", fail)
     monkeypatch.setattr(forkserver, "restrict", lambda **_: None)
     monkeypatch.setattr(os, "_exit", codes.append)
-    request = json.dumps({"allowed": {}, "options": asdict(upload(CSV))}).encode()
+    request = json.dumps({"allowed": {}, "source": Upload.source, "options": asdict(upload(CSV))}).encode()
     with temporary_file(b"1\n") as file, temporary_file(b"") as out, temporary_file(request) as message:
         forkserver.work(*(os.dup(each.fileno()) for each in (file, out, message)))
     assert codes == [code]

@@ -175,7 +175,8 @@ async function readApart(pending, sent) {
   if (answer.problem) return null;
   const read = cellsOf(answer);
   const firsts = [...read].map(([name, values]) => [name, isWhole ? values.slice(0, shown.rows.length) : values]);
-  const found = { cells: new Map([...firsts, ...cells]), whole: isWhole ? new Map([...whole, ...read]) : whole };
+  const isComplete = isWhole && answer.rows.length === shown.n; // an answer has at most 4 MiB
+  const found = { cells: new Map([...firsts, ...cells]), whole: isComplete ? new Map([...whole, ...read]) : whole };
   if (isFixed) return found;
   const listed = mergeColumns([], answer).map(({ name, role }) => ({ name, role: names.includes(name) ? 'feature' : role }));
   return { ...found, columns: listed, first: new Map(listed.map(({ name, role }) => [name, role])) };

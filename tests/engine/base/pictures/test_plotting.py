@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from glle_engine.base.pictures.colors import CLASSES, PointColors
-from glle_engine.base.pictures.plotting import TEAR, Panel, draw, plot, render
+from glle_engine.base.pictures.plotting import OUTSIDE, TEAR, Panel, draw, plot, render
 
 RNG = np.random.default_rng(0)
 Y = RNG.standard_normal((60, 2))
@@ -148,6 +149,10 @@ def test_an_audit_is_drawn_on_its_points() -> None:
     for none in (np.zeros(len(GRID), bool), np.arange(len(GRID)) >= 3):
         assert len(shown(GRID, is_folded=none).collections) == 1
     assert not shown(GRID[:, :1], islands=islands, of_islands=of_islands).patches
+    of_islands[:4] = -1
+    gray = shown(GRID, islands=islands, of_islands=of_islands).collections[1]
+    np.testing.assert_array_equal(gray.get_offsets(), GRID[:4])
+    assert to_hex(gray.get_facecolors()[0]) == OUTSIDE
 
 
 def test_names_of_groups_are_on_their_points_or_beside_others() -> None:

@@ -1,0 +1,56 @@
+"""Synthetic data sets, which the reader processes sample, as they read uploads: within limits and in turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
+
+from glle_engine import GlleError, manifolds
+from glle_engine.tables.table import Table
+from worker.base.problems import Problem, ProblemError
+
+if TYPE_CHECKING:
+    from service.uploads.limits import Limits
+
+SAFE_POINTS = 2**13  # the API process samples so many in a millisecond, the time that a fork takes, too
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """Request to sample a manifold; JSON-able. The parameters are the ones of `glle_engine.manifolds.make`."""
+
+    name: str
+    n: int
+    noise: float
+    seed: int
+
+    source: ClassVar[str] = "synthetic"
+    label: ClassVar[str] = "a synthetic data set"
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Return the request that JSON describes."""
+        return cls(**fields)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the points and their true coordinates."""
+        return self.n * (3 + 2) * 8
+
+    def check(self, limits: Limits) -> None:
+        """Raise ``too-many-points``."""
+        limits.check((self.n, 3))
+
+    def is_safe(self, file: IO[bytes]) -> bool:
+        """Return whether the API process may sample it; the body is empty."""
+        del file
+        return self.n <= SAFE_POINTS
+
+    def read(self, file: IO[bytes], out: IO[bytes]) -> Table:
+        """Return the table, with the true coordinates; raises ``invalid-parameter``."""
+        del file, out
+        try:
+            sheet = manifolds.make(self.name, self.n, noise=self.noise, seed=self.seed)
+        except GlleError as error:
+            raise ProblemError(Problem.from_engine(error)) from None
+        return Table(values=sheet.X, coordinates=sheet.coordinates, source={"kind": "synthetic", **vars(self)})
