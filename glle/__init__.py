@@ -4,7 +4,7 @@
 
     posterior = glle.fit(X)  # a posterior over embeddings of an (n, d) array
     glle.plot(posterior, labels=y)  # points whose neighbors change between draws are faint; glle.frame: a table
-    glle.compare(X, ["pca", "isomap", "umap"])  # scores of other methods; glle.embed(X, "isomap") embeds by one
+    print(glle.compare(X))  # which map to show; glle.embed(X, "isomap") embeds by one method
     print(glle.audit(X, method="umap").verdict)  # whether to believe a map, by any method or function
 
     with glle.Client("http://127.0.0.1:8000") as client:

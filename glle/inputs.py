@@ -19,6 +19,7 @@ from glle.types import AuditOptions, CompareOptions, FitOptions, TransformOption
 from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.tables.anndata import cells_of, obs_column
+from glle_engine.tables.foreign import HEAD, foreign_file
 from glle_engine.tables.frames import frame_columns, is_anndata, is_frame, require_here
 from glle_engine.tables.given import given_arrays, is_column, with_given
 from glle_engine.tables.packed import pack
@@ -201,6 +202,12 @@ def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> D
     if values:
         raise ValueError(f"{', '.join(values)}: name a column of the file, or read it and give an array or a frame.")
     media = MEDIA_TYPES.get(path.suffix.lower())
+    if media is None and path.is_file():
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+            kind = foreign_file(head, file)
+        if kind is not None:
+            raise InvalidParameterError(f"{path} is {kind.noun}.", remedy=kind.remedy)
     if media is None:
         raise ValueError(f"{path} is none of {', '.join(MEDIA_TYPES)}: read it, and give the array.")
     if not path.is_file():

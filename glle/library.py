@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from inspect import Parameter, signature
@@ -17,16 +16,14 @@ from glle.arguments import (
     require_features,
     with_keywords,
 )
+from glle.comparison import Scored, classes_of, compare
 from glle.inputs import set_blocks_apart
 from glle.reading import ColumnOptions, DataPoints, TableOptions, read_features, read_points, table_options
-from glle.table import score_table
-from glle_engine import GlleError
 from glle_engine import manifolds as datasets
 from glle_engine.audit.audit import audit as engine_audit
 from glle_engine.audit.audit import require_groups
 from glle_engine.audit.chance import NEIGHBORS
 from glle_engine.audit.result import Audit
-from glle_engine.audit.sources import checked_coordinates
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import accepts_random_state, require_known_names, with_seed
 from glle_engine.base.progress import silent
@@ -34,7 +31,7 @@ from glle_engine.base.results import Note
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.methods import Embedding
 from glle_engine.methods import method as method_of
-from glle_engine.metrics.registry import SCORES, score
+from glle_engine.metrics.registry import score
 from glle_engine.posterior import fit as engine_fit
 from glle_engine.posterior import posterior as engine_posterior
 from glle_engine.posterior.npz import inconsistent
@@ -43,7 +40,7 @@ from glle_engine.reliability.resamples import resampling_obstacle
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Executor
     from typing import Unpack
 
@@ -521,173 +518,15 @@ def embed(
         points.X,
         chosen.spec.from_dict(parameters),
         on_progress,
-        labels=_classes(points.labels) if chosen.labels else None,
+        labels=classes_of(points.labels) if chosen.labels else None,
         init=points.rows(init, "init"),
     )
-    given = _Scored(points.X, points.labels, points.rows(truth, "the truth"), score_neighbors)
+    given = Scored(points.X, points.labels, points.rows(truth, "the truth"), score_neighbors)
     names = given.names(scores)
     result = TableEmbedding.from_result(replace(found, notes=points.all_notes(found.notes)), points)
     return replace(result, scores=score(points.X, found.Y, names, **given.options()) if names else {})
 
 
-@dataclass(frozen=True, eq=False)
-class _Scored:
-    """Everything that scores of embeddings of X (n, d) need."""
-
-    X: Any
-    labels: Any
-    truth: Any
-    neighbors: int | Literal["auto"] | None
-
-    def names(self, scores: Sequence[str] | None) -> list[str]:
-        """Return the names of scores; None stands for the fast scores whose inputs are given."""
-        if isinstance(scores, str) or not isinstance(scores, Iterable | None):
-            raise InvalidParameterError(
-                f"scores={scores!r:.60} is no list of names.", remedy=f"Give a list of names, of {', '.join(SCORES)}."
-            )
-        if scores is not None:
-            return [*scores]
-        given = {"nothing", *(name for name in ("labels", "truth") if getattr(self, name) is not None)}
-        return [name for name, item in SCORES.items() if item.needs in given and item.most_points is None]
-
-    def options(self) -> dict[str, Any]:
-        """Return the arguments of `score`."""
-        n = np.shape(self.X)[0] if np.ndim(self.X) else 0
-        k = max(1, min(10, (n - 1) // 2)) if self.neighbors in {None, "auto"} else self.neighbors
-        return {"n_neighbors": k, "labels": self.labels, "truth": self.truth}
-
-
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Scores of several embeddings of the same data; its representation is a table.
-
-    Attributes
-    ----------
-    embeddings : dict of str to (n, p) float64
-        Coordinates by label.
-    scores : dict of str to dict of str to float
-        Scores by label and name.
-    problems : dict of str to list of GlleError
-        Why a method or one of its scores failed, by label.
-    notes : tuple of Note
-        How a table was read, and whether few features determine the distances.
-
-    """
-
-    embeddings: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    scores: dict[str, dict[str, float]] = field(default_factory=dict)
-    problems: dict[str, list[GlleError]] = field(default_factory=dict)
-    notes: tuple[Note, ...] = ()
-
-    def __repr__(self) -> str:
-        failures = [f"{label}: {error}" for label, errors in self.problems.items() for error in errors]
-        return score_table(self.scores, [*failures, *(note.message for note in self.notes)])
-
-
-def compare(
-    X: Any,
-    methods: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Any],
-    *,
-    labels: ArrayLike | str | None = None,
-    truth: ArrayLike | None = None,
-    scores: Sequence[str] | None = None,
-    n_neighbors: int | Literal["auto"] | None = "auto",
-    **options: Unpack[ColumnOptions],
-) -> Comparison:
-    """Return the scores of several methods on the same data (n, d); if one method fails, the others continue.
-
-    Parameters
-    ----------
-    X
-        Finite numbers (n, d).
-    methods
-        One or several names, or dictionaries with `method`, `parameters` and `label`. Or a dictionary from labels to
-        these, whose values may also be coordinates (n, p), a posterior, a draw or an embedding.
-    labels, truth
-        Class (n,) of the points, or the name of a column, and true coordinates (n, q), for the scores and methods that
-        use them.
-    scores
-        Names of scores; None for the fast scores whose inputs are given.
-    n_neighbors
-        Number of neighbors for the scores. "auto" or None means 10, or fewer if there are less than 21 points.
-    options
-        Options of a table, as for `fit`; scores use its labels.
-
-    Raises
-    ------
-    ValueError
-        If two methods have the same label, or if one is neither a name nor a dictionary with a name.
-
-    """
-    found = read_points(X, {**table_options(options, _keywords(compare))[0], "labels": labels})
-    X, truth, labels = found.X, found.rows(truth, "the truth"), found.labels
-    given = _Scored(X, labels, truth, n_neighbors)
-    names, of_scores = given.names(scores), given.options()
-    compared = Comparison()
-    scales: dict[str, Note] = {}
-    for label, item in _label_methods(methods).items():
-        try:
-            Y, notes = _coordinates(X, item, labels)
-        except GlleError as error:
-            compared.problems[label] = [error]
-            continue
-        compared.embeddings[label] = Y
-        compared.scores[label] = {}
-        scales |= {note.code: note for note in notes if note.code == "unequal-feature-scales"}
-        for name in names:
-            try:
-                compared.scores[label] |= score(X, Y, [name], **of_scores)
-            except GlleError as error:
-                compared.problems.setdefault(label, []).append(error)
-    return replace(compared, notes=found.all_notes(scales.values()))
-
-
-def _label_methods(methods: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the methods by label; raise ValueError if two methods have the same label."""
-    if isinstance(methods, Mapping):
-        return dict(methods)
-    several = [methods] if isinstance(methods, str) or not isinstance(methods, Iterable) else [*methods]
-    items = [{"method": item} if isinstance(item, str) else item for item in several]
-    for item in items:
-        _require_name(item)
-    by_label = {item.get("label", item["method"]): item for item in items}
-    if len(by_label) < len(items):
-        raise ValueError("Two of the methods have the same label: give each a `label`.")
-    return by_label
-
-
-def _coordinates(X: ArrayLike, item: Any, labels: ArrayLike | None) -> tuple[NDArray[np.float64], tuple[Note, ...]]:
-    """Return coordinates (n, p) and notes, given a method's name or dictionary, or an object with coordinates."""
-    if not isinstance(item, (str, Mapping)):
-        return checked_coordinates(item, np.shape(X)[0]), ()
-    wanted: Any = {"method": item} if isinstance(item, str) else item
-    _require_name(wanted)
-    classes = labels if method_of(wanted["method"]).labels else None
-    found = embed(X, wanted["method"], labels=classes, **wanted.get("parameters", {}))
-    return found.Y, found.notes
-
-
-def _require_name(item: Any) -> None:
-    """Raise `InvalidParameterError` unless a method to compare is a dictionary with a name and named parameters."""
-    if not (
-        isinstance(item, Mapping)
-        and isinstance(item.get("method"), str)
-        and isinstance(item.get("parameters", {}), Mapping)
-    ):
-        raise InvalidParameterError(
-            f"{item!r:.60} is no method.",
-            remedy='Give a name such as "umap", or {"method": "umap", "parameters": {"n_neighbors": 10}}; coordinates '
-            "as a value of a dictionary by label.",
-        )
-
-
 def _keywords(function: Callable[..., Any]) -> list[str]:
     """Return the names of the keyword-only parameters of a function."""
     return [name for name, each in signature(function).parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
-
-
-def _classes(labels: ArrayLike | None) -> ArrayLike | None:
-    """Return labels that are words as integers, in sorted order."""
-    if labels is None or np.asarray(labels).dtype.kind in "iubf":
-        return labels
-    return np.unique(np.asarray(labels).astype(str), return_inverse=True)[1]

@@ -92,7 +92,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.state.answer_cache = AnswerCache(MAX_CACHE_BYTES, app.state.recent_posteriors.state)
     app.state.readers = ReaderProcesses(settings, share=stores.shares.readers)
     app.state.metrics = Metrics(stores, app.state.answer_cache)
-    app.state.access_policy = AccessPolicy(settings, stores.keys)
+    app.state.access_policy = AccessPolicy(settings, stores.keys, stores.mark)
     for module in ROUTERS:
         app.include_router(module.router)
     problems.install(app)

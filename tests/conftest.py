@@ -132,9 +132,9 @@ def settings(server_settings: Settings, tmp_path: Path) -> Settings:
 
 
 def stored_files(stores: Stores) -> list[Path]:
-    """Return the files of data sets in a local store, and temporary ones."""
+    """Return the files of records in a local store, and temporary ones; the mark is left out."""
     folder = stores.datasets.files.bucket.local_path("data")
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.parent != folder / "mark")
 
 
 @pytest.fixture

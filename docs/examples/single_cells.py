@@ -50,5 +50,5 @@ axes = found.plot()
 # batches are mixed, 1 if they are apart. If they are apart, islands may be an effect of the measurement.
 
 # %%
-batches = glle.compare(normalized, {"map": found.embedding}, labels=batch, scores=["neighborhood_hit"])
+batches = glle.compare(normalized, {"map": found.embedding}, labels=batch, scores=["neighborhood_hit"], audit=False)
 print(batches)

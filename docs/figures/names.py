@@ -68,6 +68,10 @@ DIFFERENT = {
     ("embed", "scores"): "a service computes the fast scores unless told otherwise, the library none",
     ("embed", "init"): "only the library takes coordinates; a name of a start is a parameter of the method",
     ("embed", "parameters"): "keywords of a function are members of one object elsewhere",
+    **{
+        ("compare", name): "a service compares scores alone"
+        for name in ("methods", "blocks", "standardize", "metric", "audit", "seed")
+    },
     ("compare", "align"): "only a service returns aligned embeddings",
 }
 
@@ -107,7 +111,7 @@ def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
     """Return the defaults of each operation's parameters: by operation, surface and name."""
     return {
         "fit": {
-            "library": of_function(glle.fit, FitSpec),
+            "library": {name: value for name, value in of_function(glle.fit, FitSpec).items() if name != "labels"},
             "estimator": of_function(GLLE.__init__),
             "client": of_function(glle.Client.fit, types.FitOptions),
             "command": {name: value for name, value in of_command("fit").items() if name != "labels"},  # of the data

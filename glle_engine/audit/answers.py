@@ -108,6 +108,8 @@ class Islands:
         Share of the halves in whose maps the other half's points of the island are isolated.
     in_halves : (m,) float64 or None
         Share of the halves in whose maps the half's own points of the island are isolated.
+    of_halves : (h, m) bool or None
+        Islands that are isolated in the map of each half.
 
     """
 
@@ -117,6 +119,7 @@ class Islands:
     in_data: NDArray[np.bool_]
     in_samples: NDArray[np.float64] | None = None
     in_halves: NDArray[np.float64] | None = None
+    of_halves: NDArray[np.bool_] | None = None
 
     __repr__ = brief
 
@@ -292,7 +295,8 @@ def islands_of_samples(found: Islands, holds: NDArray[np.bool_], own: NDArray[np
     of_pairs = holds.mean(axis=1).reshape(-1, 2).mean(axis=1)
     share, error = float(of_pairs.mean()), standard_error(of_pairs)
     in_halves = None if own is None else own.mean(axis=0)
-    return replace(found, share=share, error=error, in_samples=holds.mean(axis=0), in_halves=in_halves)
+    in_samples = holds.mean(axis=0)
+    return replace(found, share=share, error=error, in_samples=in_samples, in_halves=in_halves, of_halves=holds)
 
 
 def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 MAX_NAME = 1000  # characters
+EXTRAS = ("labels", "colors", "coordinates", "ids")
+"""Arrays beside the values, in the order of the digest of stored data sets."""
 _BLOCK = 2**22  # values of a block: 32 MB
 _COUNTED = 10  # a column that counts the rows is noticed if there are at least this many rows
 _LISTED = 20  # columns or rows of a problem
@@ -75,25 +77,27 @@ class _NoBounds:
         """Accept any size."""
 
 
-@dataclass(frozen=True, eq=False)
-class TableArrays:
-    """Table that was read.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Table:
+    """Table that was read, or generated.
 
     Attributes
     ----------
     values
-        (n, d) features.
+        (n, d) features, of any real dtype and memory order; may be mapped from a file.
     names
         Names of the features, or None.
-    labels, colors, ids
-        Labels (n,) as texts or numbers, colors (n,) as numbers, ids (n,) or, from several columns, (n, columns) as
-        texts or integers; None if there are none.
+    labels, colors, coordinates, ids
+        Labels (n,) as texts or float64, colors (n,) as float64, true coordinates (n, 2) of synthetic data, and ids (n,)
+        or, from several columns, (n, columns) as texts or int64; None if there are none.
     notices
         Sentences on what was decided.
     kept
         (rows,) mask of the rows that became points, or None if all did.
     layout
         Roles of the columns, if the data have columns.
+    source
+        Origin of an upload, JSON-able.
 
     """
 
@@ -106,11 +110,22 @@ class TableArrays:
     notices: tuple[str, ...] = ()
     kept: NDArray[np.bool_] | None = None
     layout: Layout | None = None
+    source: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def extras(self) -> dict[str, Array]:
+        """The arrays of `EXTRAS` that exist, in the order of `EXTRAS`, little-endian as stored."""
+        arrays = {name: getattr(self, name) for name in EXTRAS}
+        return {
+            name: array.astype(array.dtype.newbyteorder("<"), copy=False)
+            for name, array in arrays.items()
+            if array is not None
+        }
 
 
 def read_table(
     columns: Columns, roles: ColumnRoles, out: IO[bytes] | None = None, bounds: Bounds | None = None
-) -> TableArrays:
+) -> Table:
     """Return the table of columns; if there is a file `out`, the values are written to it and mapped from it.
 
     If the values of some columns decide their roles, a first pass reads these columns.
@@ -154,7 +169,7 @@ def build_table(
     notices: Sequence[str] = (),
     missing: Missing | None = None,
     layout: Layout | None = None,
-) -> TableArrays:
+) -> Table:
     """Return the table of arrays; with `missing`, missing values in the features and the colors are dropped or filled.
 
     Raises
@@ -164,7 +179,12 @@ def build_table(
 
     """
     found = [*notices, *missing_labels(labels), *(ids.notices() if ids else ())]
-    extras = {"labels": labels, "colors": colors, "coordinates": coordinates, "ids": ids.array() if ids else None}
+    extras: dict[str, Any] = {
+        "labels": labels,
+        "colors": colors,
+        "coordinates": coordinates,
+        "ids": ids.array() if ids else None,
+    }
     kept = None
     if missing is not None:
         if not values.flags.writeable and values.dtype.kind == "f":
@@ -181,7 +201,7 @@ def build_table(
             raise TableError("empty-data", detail, remedy=remedy)
         extras = {name: None if extra is None else extra[kept] for name, extra in extras.items()}
         values = _keep_rows(values, kept)
-    return TableArrays(values, names, **extras, notices=tuple(found), kept=kept, layout=layout)
+    return Table(values=values, names=names, **extras, notices=tuple(found), kept=kept, layout=layout)
 
 
 def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
@@ -293,7 +313,7 @@ class _Pass:
             self._bounds.check((1, others + sum(map(len, found.values()))))
         return {at: sorted(categories) for at, categories in found.items()}
 
-    def read(self, out: IO[bytes] | None) -> TableArrays:
+    def read(self, out: IO[bytes] | None) -> Table:
         """Return the table of all rows."""
         bounds, layout = self._bounds, self._layout
         bounds.check((1, max(self._features, len(self._refused))))

@@ -18,8 +18,10 @@ import redis
 
 from service.cli.options import StartError, require_both_urls
 from worker.base.files import FILE_MODE, make_folder, temporary
+from worker.base.problems import ProblemError
 from worker.operations.embedded_redis import cache_server, queue_server
 from worker.storage.free_space import ADDRESSES
+from worker.storage.mark import LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +64,7 @@ def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def connect_stores(settings: Settings, *, is_new: bool = False) -> Iterator[Stores]:
+def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: bool = False) -> Iterator[Stores]:
     """Yield the stores of a deployment, whether it runs or not.
 
     If the settings have no URLs, the servers are embedded: those of a running `glle up`, or temporary ones.
@@ -71,12 +73,14 @@ def connect_stores(settings: Settings, *, is_new: bool = False) -> Iterator[Stor
     ----------
     is_new
         Whether a data folder that no service has used may become the folder of a new service.
+    allows_loss
+        Whether records or files may be lost.
 
     Raises
     ------
     StartError
         If the data folder does not exist, if only one URL is set, if the addresses of the running servers cannot be
-        read, or if a server fails.
+        read, if a server fails, or if records or files are lost (`worker.storage.mark.LOSSES`).
     SettingsError
         If a server refuses user or password.
 
@@ -85,6 +89,7 @@ def connect_stores(settings: Settings, *, is_new: bool = False) -> Iterator[Stor
     from worker.stores import Stores  # noqa: PLC0415 # the head of `glle up` needs none
 
     require_both_urls(settings)
+    is_embedded = not settings.redis_url
     with contextlib.ExitStack() as stack:
         if not settings.redis_url:
             data = Path(settings.data_dir).resolve()
@@ -100,11 +105,25 @@ def connect_stores(settings: Settings, *, is_new: bool = False) -> Iterator[Stor
         stores = stack.enter_context(contextlib.closing(Stores.connect(settings)))
         try:
             stores.client.ping()
+            if not allows_loss:
+                _require_no_loss(stores)
             yield stores
+            if is_embedded:  # a key of a new service is marked
+                with contextlib.suppress(ProblemError):
+                    stores.mark.renew()
         except redis.RedisError as error:
             away = " and ".join(require_login(settings)) or "GLLE_REDIS_URL or GLLE_CACHE_URL"
             detail = f"The server of {away} does not answer as it should: {str(error).rstrip('.')}."
             raise StartError(f"{detail} `glle doctor` checks it.") from error
+
+
+def _require_no_loss(stores: Stores) -> None:
+    """Raise `StartError` for a loss; a store that does not answer is left to what the command needs of it."""
+    try:
+        stores.mark.require_no_loss()
+    except ProblemError as error:
+        if error.problem.code in LOSSES:
+            raise StartError(f"{error.problem.detail} {error.problem.remedy}") from None
 
 
 def _running(data: Path, settings: Settings) -> Settings:

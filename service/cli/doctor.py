@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ from glle.client import Client, GlleServiceError, JobTimeoutError, Retries
 from glle.transport.session import http_options
 from glle_engine import manifolds
 from glle_engine.posterior.fingerprint import PINNED, fingerprint
+from service.cli.data_folder import connect_stores
+from service.cli.options import StartError
 from service.middleware.access_policy import AccessPolicy
 from worker.base.clock import clock_skew
 from worker.base.memory import worker_need
@@ -29,7 +31,18 @@ from worker.base.settings import SettingsError, shared_values, show_size, unknow
 from worker.execution.sweep import find_records_without_files
 from worker.observability.live_workers import live_workers
 from worker.operations import permissions
-from worker.operations.health import OBJECT_STORE, UNKNOWN, Check, State, disk_checks, queue_states, readiness
+from worker.operations.embedded_redis import queue_server
+from worker.operations.health import (
+    OBJECT_STORE,
+    RECORDS,
+    UNKNOWN,
+    Check,
+    State,
+    disk_checks,
+    queue_states,
+    readiness,
+    records_check,
+)
 from worker.records.ids import text
 from worker.records.job import QUEUES
 from worker.stores import Stores
@@ -169,6 +182,7 @@ def deployment(settings: Settings) -> Iterator[Check]:
         else:
             remedy = "Check a running `glle up` with --url; elsewhere set GLLE_REDIS_URL and GLLE_CACHE_URL."
             yield Check("servers", "warning", "No server is configured, so none was checked.", remedy)
+            yield from _embedded(settings)
         yield from disk_checks(settings)
     yield from engine(settings)
 
@@ -185,6 +199,18 @@ def accept_loss(stores: Stores) -> Iterator[str]:
         yield "No API key is left. Create one with `glle keys create`; until then requests on loopback need none."
 
 
+def _embedded(settings: Settings) -> Iterator[Check]:
+    """Yield whether the records and files in a data folder of `glle up` belong together, whether it runs or not."""
+    if not queue_server(settings).folder.is_dir():
+        return
+    try:
+        with connect_stores(settings, allows_loss=True) as stores:
+            checks = [records_check(stores), _files(stores)]
+    except (StartError, SettingsError) as error:
+        checks = [Check(RECORDS, "problem", str(error), "Run this command as the user of the service.")]
+    yield from checks
+
+
 def _servers(stores: Stores) -> Iterator[Check]:
     queue = yield from _connection("queue", stores.client, "GLLE_REDIS_URL", permissions.QUEUE)
     cache = yield from _connection("cache", stores.cache.client, "GLLE_CACHE_URL", permissions.CACHE)
@@ -192,15 +218,11 @@ def _servers(stores: Stores) -> Iterator[Check]:
         yield from (check for check in readiness(stores) if check.name != OBJECT_STORE)
         yield _separation(queue, cache)
     else:
+        if queue:
+            yield records_check(stores)
         yield from disk_checks(stores.settings)
     if queue:
-        has_log = bool(queue.get("aof_enabled"))
-        yield _check(
-            "queue persistence",
-            "ok" if has_log else "warning",
-            "It keeps an append-only file." if has_log else "It reports no append-only file.",
-            "Set appendonly yes, or a restart loses jobs and posteriors' records.",
-        )
+        yield _persistence(stores.client, queue)
         yield _replay(stores.client)
         yield _files(stores)
         yield from _workers(stores)
@@ -208,6 +230,26 @@ def _servers(stores: Stores) -> Iterator[Check]:
             yield _object_store(stores)
     if cache:
         yield from _cache_policies(cache, stores.settings)
+
+
+def _persistence(client: redis.Redis, info: dict[str, Any]) -> Check:
+    """Check that the server writes each change to its append-only file before it answers."""
+    name = "queue persistence"
+    if not info.get("aof_enabled"):
+        remedy = "Set appendonly yes, or a restart loses jobs and posteriors' records."
+        return Check(name, "warning", "It reports no append-only file.", remedy)
+    policy = UNKNOWN
+    with suppress(redis.ResponseError):  # the documented user may not use CONFIG, and managed servers have none
+        policy = str(client.config_get("appendfsync").get("appendfsync", UNKNOWN))
+    if policy == UNKNOWN:
+        detail = "It keeps an append-only file. Not checked, because it cannot be seen here: appendfsync always."
+        return Check(name, "ok", detail)
+    return _check(
+        name,
+        "ok" if policy == "always" else "warning",
+        f"It keeps an append-only file, with appendfsync {policy}.",
+        "Set appendfsync always: otherwise a power cut loses the last seconds of what was answered.",
+    )
 
 
 def _replay(client: redis.Redis) -> Check:

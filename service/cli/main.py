@@ -79,7 +79,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     doctor.add_argument(
         "--accept-loss",
         action="store_true",
-        help="after a loss of records or files: let the service start again with what is left",
+        help="after a loss of records, files or their mark: let the service start again with what is left",
     )
     doctor.add_argument("--json", action="store_true", help="print the report as JSON")
     doctor.set_defaults(run=_doctor)
@@ -151,7 +151,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
 def _serve_on(sock: SharedSocket, settings: Settings) -> int:
     """Run one API process on a socket; the address of the socket, not the setting, decides whether keys are needed."""
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
-    from service.server.uvicorn_server import ApiServer  # noqa: PLC0415 # each command loads what it needs
+    from service.server.uvicorn_server import ApiServer, renew_mark  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
     raise_descriptor_limit()
@@ -163,6 +163,7 @@ def _serve_on(sock: SharedSocket, settings: Settings) -> int:
             raise StartError(refusal)
         with sock, contextlib.suppress(KeyboardInterrupt):
             ApiServer(app, settings).run(sockets=[sock])
+        renew_mark(app.state.stores.mark, is_last=True)
     finally:
         app.state.readers.close()
     metrics = app.state.metrics
@@ -184,7 +185,7 @@ def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     if options.accept_loss:
         from service.cli.data_folder import connect_stores  # noqa: PLC0415 # each command loads what it needs
 
-        with connect_stores(settings) as stores:
+        with connect_stores(settings, allows_loss=True) as stores:
             for line in doctor.accept_loss(stores):
                 print_result(line)
         return 0

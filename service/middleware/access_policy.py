@@ -14,6 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from worker.base.problems import ProblemError, refuse
 from worker.base.settings import SettingsError
 from worker.records.ids import DEFAULT
+from worker.storage.mark import LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.storage import api_keys
     from worker.storage.api_keys import KeyStore
+    from worker.storage.mark import RecordsMark
 
     Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -47,6 +49,7 @@ _FORWARDED_FOR = b"x-forwarded-for"
 OPEN_PATHS = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz"})
 OPEN_FOLDER = "/explorer/"  # static files; the data they request need a key
 METRICS = "/metrics"  # shows numbers of all tenants
+REPORTS = OPEN_PATHS | {METRICS}  # paths that answer while records or files are lost
 _AUTHORIZATION = b"authorization"
 _READ_METHODS = frozenset({"GET", "HEAD"})
 _OWN_SITES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site
@@ -154,7 +157,7 @@ def required_scope(path: str, method: str) -> api_keys.Scope | None:
 
 
 class AccessPolicy:
-    """Authentication of requests by API key, or by origin while no key exists.
+    """Authentication of requests by API key, or by origin while no key exists; none while records or files are lost.
 
     Raises `SettingsError` if other machines could connect without a key, or if a setting is malformed.
 
@@ -164,6 +167,8 @@ class AccessPolicy:
         `auth` is auto, required or off; pages of the origins in `cors_origins` may use the service, `*` means all.
     keys
         The keys; None: there are no keys.
+    mark
+        The mark beside the files, which shows a loss; None: nothing is stored.
 
     Attributes
     ----------
@@ -172,13 +177,14 @@ class AccessPolicy:
 
     """
 
-    def __init__(self, settings: Settings, keys: KeyStore | None = None) -> None:
+    def __init__(self, settings: Settings, keys: KeyStore | None = None, mark: RecordsMark | None = None) -> None:
         host = settings.published or settings.host
         is_local = is_loopback(host)
         if settings.auth == "off" and not is_local:
             remedy = "Leave GLLE_AUTH out and make a key with `glle keys create`, or listen on 127.0.0.1."
             raise SettingsError(f"GLLE_AUTH=off would admit every client that reaches {host}. {remedy}")
         self._keys = keys
+        self._mark = mark
         self._proxies = Proxies(settings.trusted_proxies)
         self._origins = frozenset(allowed_origins(settings.cors_origins))
         self.is_required = settings.auth == "required" or (settings.auth == "auto" and not is_local)
@@ -186,7 +192,8 @@ class AccessPolicy:
 
     async def admit(self, scope: Scope) -> tuple[str, bool]:
         """Authenticate a request; a thread reads from Redis unless what was read in the last second suffices."""
-        if self._is_off or self._keys is None or self._keys.is_current(_bearer_token(scope)):
+        is_whole = self._mark is None or self._mark.was_whole(is_write=scope["method"] not in _READ_METHODS)
+        if is_whole and (self._is_off or self._keys is None or self._keys.is_current(_bearer_token(scope))):
             return self._authenticate(scope, self._keys)
         return await run_in_threadpool(self.authenticate, scope)
 
@@ -209,16 +216,21 @@ class AccessPolicy:
     def authenticate(self, scope: Scope) -> tuple[str, bool]:
         """Return the tenant of a request, and whether this is the only tenant, so that answers reveal no ids of others.
 
-        If the server of the keys does not answer, requests for metrics and readiness are authenticated by the keys that
-        were read last, because they report on this server. All other requests raise `redis.RedisError`.
+        If the server of the keys does not answer or has lost them, requests for metrics and readiness are authenticated
+        by the keys that were read last, because they report on this server. All other requests raise `redis.RedisError`
+        or the loss.
 
-        Raises ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``foreign-origin`` or
-        ``record-unreadable``.
+        Raises ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``foreign-origin``,
+        ``record-unreadable``, or one of `worker.storage.mark.LOSSES`.
         """
+        is_report = scope["path"] in REPORTS
+        if self._mark is not None and not is_report:
+            self._mark.require_no_recent_loss(is_write=scope["method"] not in _READ_METHODS)
         try:
             return self._authenticate(scope, self._keys)
-        except redis.RedisError:
-            if self._keys is None or scope["path"] not in OPEN_PATHS | {METRICS}:
+        except (redis.RedisError, ProblemError) as error:
+            is_loss = isinstance(error, redis.RedisError) or error.problem.code in LOSSES
+            if self._keys is None or not is_report or not is_loss:
                 raise
             return self._authenticate(scope, self._keys.last_read())
 

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.validation import Missing
+from glle_engine.tables.table import Table
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, id_columns, matrix_columns, with_ids
 from service.encoding.arrays import ResultTable as Columns
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET
@@ -38,7 +39,7 @@ from service.uploads.synthetic import Synthetic
 from worker.base.disk import temporary_file
 from worker.base.files import make_folder
 from worker.base.problems import ProblemError, refuse
-from worker.storage.datasets import Array, Dataset, Table
+from worker.storage.datasets import Array, Dataset
 from worker.stores import Stores
 
 ATTEMPTS = 5  # attempts to delete a data set to which jobs may be adding posteriors and embeddings

@@ -11,12 +11,13 @@ from glle_engine import FitSpec, manifolds
 from glle_engine.base.parameters import Parameter
 from glle_engine.base.spec import Align, Source
 from glle_engine.posterior.fit import with_neighbors
+from glle_engine.tables.table import Table
 from service.schemas.problems import ProblemOut
 from worker.analyses.embedding import EmbeddingSpec
 from worker.base.problems import Problem
 from worker.jobs.store import Job, Kind, Status
 from worker.records.job import Priority
-from worker.storage.datasets import Dataset, Table
+from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 
 PREVIEW_ROWS = 5

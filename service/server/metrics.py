@@ -31,6 +31,7 @@ from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states
 from worker.records.job import QUEUES
 from worker.records.shares import MAX_DRAWS, MAX_JOBS, part_of
+from worker.storage.mark import LOOK_SECONDS, LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -142,6 +143,8 @@ class _Deployment(Collector):
         yield from _server("glle_cache_up", "Whether the cache's Redis answers.", self._cache)
 
     def _data(self) -> Iterator[Metric]:
+        with suppress(redis.RedisError, ProblemError):  # without an answer nobody knows
+            yield self._losses()
         with suppress(redis.RedisError):
             usage = self._stores.datasets.usage()
             yield _gauge("glle_datasets", "Data sets.", usage["datasets"])
@@ -151,6 +154,16 @@ class _Deployment(Collector):
         disk = shutil.disk_usage(nearest_existing(Path(self._stores.settings.data_dir)))
         yield _gauge("glle_data_free_bytes", "Bytes free on the disk of the data folder.", disk.free)
         yield _gauge("glle_data_disk_bytes", "Bytes of this disk.", disk.total)
+
+    def _losses(self) -> Metric:
+        """Return whether records, files and mark belong together; raises as `RecordsMark.find_loss`."""
+        loss = self._stores.mark.find_loss(LOOK_SECONDS)
+        gauge = GaugeMetricFamily(
+            "glle_data_lost", "Whether data are lost or unreadable, by reason.", labels=("reason",)
+        )
+        for reason in LOSSES:
+            gauge.add_metric((reason,), loss is not None and loss.problem.code == reason)
+        return gauge
 
     def _queue(self) -> list[Metric]:
         length = GaugeMetricFamily("glle_queue_length", "Tasks and requests for draws that wait.", labels=("queue",))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from worker.base.settings import Settings
+    from worker.storage.mark import RecordsMark
     from worker.stores import Stores
 
 KEEP_ALIVE_SECONDS = 75  # longer than in most clients and proxies, so that these close idle connections first
@@ -113,19 +114,13 @@ class ApiServer(uvicorn.Server):
             if self._publication is None or self._publication.done():
                 self._publication = asyncio.create_task(run_in_threadpool(self._publish_shares))
         if counter % (TICKS * RENEW_SECONDS) == 0 and (self._renewal is None or self._renewal.done()):
-            self._renewal = asyncio.create_task(run_in_threadpool(self._renew_mark))
+            self._renewal = asyncio.create_task(run_in_threadpool(renew_mark, self._app.state.stores.mark))
         return await super().on_tick(counter)
 
     def _publish_shares(self) -> None:
         stores = self._app.state.stores
         with suppress(redis.RedisError):  # the cache's server does not answer
             stores.shares.publish(stores.cache.client)
-
-    def _renew_mark(self) -> None:
-        try:
-            self._app.state.stores.mark.renew()
-        except (ProblemError, redis.RedisError) as error:
-            log.warning("The mark beside the files could not be renewed yet: %s", error)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down in the order that the docstring of the module describes."""
@@ -147,3 +142,11 @@ class ApiServer(uvicorn.Server):
             await self.on_tick(ticks)  # updates uvicorn's default headers
             ticks += 1
             await asyncio.sleep(TICK_SECONDS)
+
+
+def renew_mark(mark: RecordsMark, *, is_last: bool = False) -> None:
+    """Renew the mark beside the files; if a server does not answer, log a warning."""
+    try:
+        mark.renew(is_last=is_last)
+    except (ProblemError, redis.RedisError) as error:
+        log.warning("The mark beside the files could not be renewed yet: %s", error)

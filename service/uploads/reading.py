@@ -20,10 +20,12 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import GlleError
+from glle_engine.tables.foreign import HEAD as FOREIGN_HEAD
+from glle_engine.tables.foreign import WORKBOOK, ForeignFile, foreign_file
 from glle_engine.tables.roles import ColumnRoles
 from service.encoding.media_types import MediaType
 from service.uploads.limits import Limits, check_inflated
-from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX, format_of
+from service.uploads.registry import MEDIA_OF_MAGIC, MEDIA_OF_SUFFIX, XLSX, format_of
 from worker.base.disk import disk_reserve, free_bytes, require_room, temporary_file
 from worker.base.files import make_folder
 from worker.base.problems import Problem, ProblemError, refuse
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
 
     from fastapi import Request
 
+    from glle_engine.tables.table import Table
     from worker.base.settings import Settings
-    from worker.records.dataset import Table
     from worker.records.shares import Share
     from worker.storage.datasets import DatasetStore
 
@@ -232,8 +234,9 @@ class Upload:
             check_size(os.fstat(file.fileno()).st_size, found.max_bytes(self.limits.body))
             try:
                 return found.read(file, out, self.limits, ColumnRoles.from_options(self.options))
-            except GlleError as error:
-                raise ProblemError(Problem.from_engine(error)) from None
+            except (GlleError, ProblemError) as error:
+                problem = error if isinstance(error, ProblemError) else ProblemError(Problem.from_engine(error))
+                raise _foreign_problem(file, problem, found.media) from None
         if not layers:
             detail = f"The body is packed more than {MAX_LAYERS} times."
             raise refuse("unsupported-media-type", 415, detail, "Send it compressed once, by gzip.")
@@ -403,6 +406,22 @@ def _media_of(head: bytes) -> str:
         if head.startswith(magic):
             return kind
     return "application/json" if head.lstrip()[:1] in {b"[", b"{"} else "text/csv"
+
+
+def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, ...]) -> ProblemError:
+    """Return the problem of a body that could not be read; if it is a file of another program, the problem says so."""
+    if problem.problem.status != 422:  # such as a limit
+        return problem
+    head = os.pread(file.fileno(), FOREIGN_HEAD, 0)
+    kind = foreign_file(head, file)
+    if kind == WORKBOOK and XLSX in media:
+        return problem
+    if kind is None:
+        own = next((own for magic, own in MEDIA_OF_MAGIC.items() if head.startswith(magic)), None)
+        if own is None or own in media or media[0] == XLSX:
+            return problem
+        kind = ForeignFile(f"a file of the type {own}", "Send it with this Content-Type.")
+    return ProblemError(replace(problem.problem, detail=f"The body is {kind.noun}.", remedy=kind.remedy))
 
 
 def _malformed_form(reason: str) -> ProblemError:

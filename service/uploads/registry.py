@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from glle_engine.tables.roles import ColumnRoles
+    from glle_engine.tables.table import Table
     from service.uploads.limits import Limits
-    from worker.storage.datasets import Table
 
     Reader = Callable[..., Table]
 

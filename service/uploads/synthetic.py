@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 
 from glle_engine import GlleError, manifolds
+from glle_engine.tables.table import Table
 from worker.base.problems import Problem, ProblemError
-from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from service.uploads.limits import Limits

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from worker.records.dataset import Table
-
 if TYPE_CHECKING:
-    from glle_engine.tables.table import TableArrays
+    from glle_engine.tables.table import Table
 
 
-def uploaded(table: TableArrays, format_: str, **source: Any) -> Table:
-    """Return the table of an upload."""
+def uploaded(table: Table, format_: str, **source: Any) -> Table:
+    """Return the table of an upload, with its source."""
     if table.layout is not None:
         source |= table.layout.source()
     if table.notices:
         source["notices"] = list(table.notices)
-    return Table(
-        values=table.values,
-        names=table.names,
-        labels=table.labels,
-        colors=table.colors,
-        coordinates=table.coordinates,
-        ids=table.ids,
-        source={"kind": "upload", "format": format_, **source},
-    )
+    return replace(table, source={"kind": "upload", "format": format_, **source})

@@ -25,6 +25,8 @@ AWAY = "_x180"  # no sample
 HEALTHY = {
     "glle_redis_up": "1x180",
     "glle_cache_up": "1x180",
+    'glle_data_lost{reason="records-lost"}': "0x180",
+    'glle_data_lost{reason="files-lost"}': "0x180",
     "glle_admin_keys": "2x180",
     "glle_workers": "4x180",
     'glle_tasks_killed_total{queue="glle-batch"}': "0x180",
@@ -52,12 +54,14 @@ HEALTHY = {
 FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
     "none": ({}, set()),
     "the queue's Redis is away": (
-        {name: AWAY for name in HEALTHY if not name.startswith(("glle_cache_up", "glle_data"))}
+        {name: AWAY for name in HEALTHY if not name.startswith(("glle_cache_up", "glle_data_disk", "glle_data_free"))}
         | {"glle_redis_up": "0x180"},
         {"GlleRedisAway"},
     ),
     "the cache's Redis is away": ({"glle_cache_up": "1x90 0x90"}, {"GlleRedisAway"}),
     "no scrape": (dict.fromkeys(HEALTHY, AWAY), {"GlleSilent"}),
+    "the queue's Redis was emptied": ({'glle_data_lost{reason="records-lost"}': "0x178 1x2"}, {"GlleDataLost"}),
+    "the bucket was emptied": ({'glle_data_lost{reason="files-lost"}': "0x178 1x2"}, {"GlleDataLost"}),
     "an admin key was revoked": ({"glle_admin_keys": "2x90 1x90"}, {"GlleLastAdminKey"}),
     "all admin keys are gone, so that scrapes are refused": (dict.fromkeys(HEALTHY, "1x90 _x90"), {"GlleSilent"}),
     "the workers are gone": ({"glle_workers": "4x90 0x90"}, {"GlleNoWorkers"}),

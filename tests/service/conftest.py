@@ -20,6 +20,7 @@ from fastapi.routing import _EffectiveRouteContext
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
+from glle_engine.tables.table import Table
 from service.app import create_app
 from service.cli.main import listen
 from service.server.http_protocol import HttpProtocol
@@ -33,7 +34,6 @@ from worker.jobs.queue import fetch_tasks
 from worker.observability.live_workers import WorkerState, announce
 from worker.records.draws import DrawAddress
 from worker.records.stored_file import StoredFile
-from worker.storage.datasets import Table
 from worker.storage.posteriors import ARRAYS, PosteriorRecord, posterior_id
 from worker.stores import Stores
 

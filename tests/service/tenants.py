@@ -11,10 +11,10 @@ import numpy as np
 from glle_engine import FitSpec
 from glle_engine.base.progress import silent
 from glle_engine.methods import METHODS
+from glle_engine.tables.table import Table
 from tests.service.conftest import connected_app, data_and_posterior, serving, store_posterior
 from worker.analyses.embedding import Recipe
 from worker.execution.context import TaskContext
-from worker.storage.datasets import Table
 from worker.storage.posteriors import posterior_id
 from worker.stores import Stores
 

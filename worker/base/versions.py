@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from worker.base.problems import ProblemError
 
-SCHEMA = 4  # version of records in Redis, files and cache entries
+SCHEMA = 5  # version of records in Redis, files and cache entries
 MEMBER = "format"  # member of a record that has its schema
 
 Record = dict[str, Any]
@@ -59,7 +59,7 @@ def check_schema(name: str, record: Record) -> Record:
     if schema is None:
         raise unreadable(name)
     if schema != SCHEMA:
-        raise _other_schema(name, schema)
+        raise other_schema(name, schema)
     return record
 
 
@@ -116,13 +116,15 @@ def unreadable(name: str) -> ProblemError:
     return refuse("record-unreadable", 500, f"{name} is damaged, or of another program.", remedy)
 
 
-def _other_schema(name: str, schema: int) -> ProblemError:
+def other_schema(name: str, schema: int | str) -> ProblemError:
+    """Return the refusal of a record that another version has written."""
     return refuse(
         "other-schema",
         503,
         f"{name} has schema {schema}; this version, glle {__version__}, reads schema {SCHEMA}. It was not changed.",
-        "Run the version that wrote it, drain the deployment, and upgrade it with the conversion of the release "
-        "(docs/how-to/storage.md).",
+        "Run the version that wrote it. To upgrade, drain the deployment and use the conversion that the changelog "
+        "names (docs/how-to/storage.md); without one, begin with another data folder and queue, and upload the data "
+        "again.",
         format=schema,
         own=SCHEMA,
     )

@@ -23,6 +23,7 @@ from worker.observability.live_workers import live_workers
 from worker.records.job import QUEUES
 from worker.storage import free_space
 from worker.storage.free_space import disk_refusal, probe
+from worker.storage.mark import LOOK_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,19 +117,21 @@ def readiness(stores: Stores) -> list[Check]:
             "cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.info())} in use.")
         ),
         _check_server("workers", lambda: _workers(stores.client)),
-        _check_server(RECORDS, lambda: _records(stores)),
+        records_check(stores),
         *disk_checks(settings),
         *([] if stores.files.bucket.is_local else [_object_store(stores.files)]),
     ]
 
 
-def _records(stores: Stores) -> Check:
-    """Check that records and files belong together; if the store does not answer, `_object_store` warns."""
+def records_check(stores: Stores) -> Check:
+    """Check that records, files and mark belong together; if the store does not answer, `_object_store` warns."""
     state: State = "problem"
     try:
-        loss = stores.mark.find_loss()
+        loss = stores.mark.find_loss(LOOK_SECONDS)
     except ProblemError as error:
         state, loss = "warning", error
+    except redis.RedisError as error:
+        return _no_answer(RECORDS, error)
     if loss is not None:
         return Check(RECORDS, state, loss.problem.detail, loss.problem.remedy, loss.problem.code)
     return Check(RECORDS, "ok", "The records in the queue's Redis and the mark beside their files belong together.")
@@ -148,8 +151,12 @@ def _check_server(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
     except redis.RedisError as error:
-        problem = redis_problem(error)
-        return Check(name, "problem", problem.detail, problem.remedy, problem.code)
+        return _no_answer(name, error)
+
+
+def _no_answer(name: str, error: redis.RedisError) -> Check:
+    problem = redis_problem(error)
+    return Check(name, "problem", problem.detail, problem.remedy, problem.code)
 
 
 def _object_store(files: ObjectFiles) -> Check:

@@ -70,15 +70,15 @@ QUEUE = Permissions(
     "exists expire get hdel hello hexists hget hgetall hincrby hincrbyfloat hmget hscan hset hsetnx incrby info "
     "lindex linsert llen lpop lpos lpush lrange lrem ltrim mget multi persist pexpire ping pttl publish rpush "
     "sadd scan scard script|load set sismember smembers srandmember srem subscribe time ttl unlink unsubscribe "
-    "unwatch wait watch xadd xrevrange xtrim zadd zcard zcount zpopmin zrange zrangebyscore zrem zremrangebyscore "
-    "zrevrangebylex zscore",
+    "unwatch wait watch xadd xrevrange xtrim zadd zcard zcount zpopmin zrange zrangebylex zrangebyscore zrem "
+    "zremrangebyscore zrevrangebylex zscore",
     ("glle:", "rq:"),
     ("glle:", "rq:"),
 )
 CACHE = Permissions(
-    "blpop client|setname del discard eval exec exists expire hdel hello hget hkeys hlen hmget hset hsetnx info "
-    "llen multi ping publish rename rpush scan set subscribe time unlink unsubscribe xack xadd xclaim xdel "
-    "xgroup|create xgroup|delconsumer xlen xpending xrange xreadgroup zadd zrange zrem zscore",
+    "blpop client|setname del discard eval exec exists expire get hdel hello hget hgetall hkeys hlen hmget hset "
+    "hsetnx info llen multi pexpire ping publish rename rpush scan set subscribe time unlink unsubscribe xack xadd "
+    "xclaim xdel xgroup|create xgroup|delconsumer xlen xpending xrange xreadgroup zadd zrange zrem zscore",
     ("",),
     ("glle:",),
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pydantic.dataclasses
 
+from glle_engine.tables.table import EXTRAS
 from worker.records.ids import DEFAULT
 from worker.records.stored_file import STORED, StoredFile
 
@@ -20,49 +21,6 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 
 VALUES = "values"  # name of the file with the values of a data set
-EXTRAS = ("labels", "colors", "coordinates", "ids")  # optional arrays beside the values, in the order of the digest
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Parsed upload.
-
-    Parameters
-    ----------
-    values
-        (n, d) array of any real dtype and memory order; may be mapped from a file.
-    names
-        Names of the d features.
-    labels
-        (n,) classes of the points, float64 or str.
-    colors
-        (n,) numbers by which the points are colored, float64.
-    coordinates
-        (n, 2) true coordinates of synthetic data.
-    ids
-        (n,) or (n, columns) ids of the rows as in the file, int64 or str.
-    source
-        Origin, JSON-able.
-
-    """
-
-    values: Array
-    source: dict[str, Any]
-    names: list[str] | None = None
-    labels: Array | None = None
-    colors: Array | None = None
-    coordinates: Array | None = None
-    ids: Array | None = None
-
-    @property
-    def extras(self) -> dict[str, Array]:
-        """The arrays of `EXTRAS` that exist, in the order of `EXTRAS`, little-endian as stored."""
-        arrays = {name: getattr(self, name) for name in EXTRAS}
-        return {
-            name: array.astype(array.dtype.newbyteorder("<"), copy=False)
-            for name, array in arrays.items()
-            if array is not None
-        }
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)

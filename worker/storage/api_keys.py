@@ -34,6 +34,7 @@ Scope = Literal["read", "write", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes the ones before it
 SECRET_BYTES = 32
 LOOK_SECONDS = 1.0
+_GONE = -math.inf  # time to read a key again that Redis no longer has
 _NO_SECRET = hashlib.sha256(b"").hexdigest()  # an unknown id takes as long as a wrong secret
 
 
@@ -181,7 +182,7 @@ class KeyStore:
         Raises
         ------
         ProblemError
-            ``records-lost``, ``files-lost``: Redis has no key, and may have lost the keys. ``store-unavailable``.
+            One of `worker.storage.mark.LOSSES`: Redis has no key, and may have lost the keys. ``store-unavailable``.
 
         """
         now = time.monotonic()
@@ -203,7 +204,7 @@ class KeyStore:
             return False
         if not token:
             return True
-        id_, _, secret = token.partition("_")[2].partition("_")
+        _, id_, secret = _parse_token(token)
         key, until = self._read.get(id_, (None, 0.0))
         sha256 = _hash_secret(secret).sha256
         return key is not None and now < until and any(hmac.compare_digest(s.sha256, sha256) for s in key.secrets)
@@ -221,11 +222,15 @@ class KeyStore:
         Raises
         ------
         ProblemError
-            ``invalid-key``: unknown, revoked, replaced or expired. ``record-unreadable``.
+            ``invalid-key``: unknown, revoked, replaced or expired. ``record-unreadable``. If the mark beside the files
+            shows that Redis may have lost the key: as `is_guarded`.
 
         """
         key = self._match(token) or self._match(token, is_new=True)  # the secret may be newer than what was read
         if key is None:
+            self._mark.require_no_loss()
+            if self._read.get(id_ := _parse_token(token)[1], (None, 0.0))[1] == _GONE:
+                self._read.pop(id_, None)
             remedy = "Use the whole key as `glle keys create` printed it, or ask the service's operator for another."
             raise refuse("invalid-key", 401, "The key is unknown, revoked or replaced.", remedy)
         self._is_guarded = True
@@ -236,8 +241,7 @@ class KeyStore:
 
     def _match(self, token: str, *, is_new: bool = False) -> Key | None:
         """Return the key of a token, or None; takes a time that does not depend on the secret."""
-        prefix, _, rest = token.partition("_")
-        id_, _, secret = rest.partition("_")
+        prefix, id_, secret = _parse_token(token)
         key = self._look(id_, is_new=is_new) if prefix == KEY_PREFIX else None
         sha256, is_match = hashlib.sha256(secret.encode()).hexdigest(), False
         for stored in key.secrets if key is not None else (Secret(sha256=_NO_SECRET),):
@@ -258,15 +262,22 @@ class KeyStore:
             if key is not None:
                 self._read[id_] = key, 0.0
             raise
-        if found is None:
-            self._read.pop(id_, None)
-        else:
+        if found is not None:
             self._read[id_] = found, now + LOOK_SECONDS
+        elif key is not None:
+            self._read[id_] = key, _GONE  # `verify` forgets it, unless the records are lost
         return found
 
 
 def _hash_secret(secret: str) -> Secret:
     return Secret(sha256=hashlib.sha256(secret.encode()).hexdigest())
+
+
+def _parse_token(token: str) -> tuple[str, str, str]:
+    """Return the prefix, the id of the key, and the secret of a bearer token."""
+    prefix, _, rest = token.partition("_")
+    id_, _, secret = rest.partition("_")
+    return prefix, id_, secret
 
 
 def _token(key: Key, secret: str) -> str:

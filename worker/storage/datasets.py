@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.tables.table import EXTRAS, Table
 from worker.base.clock import now_iso
 from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import refuse
-from worker.records.dataset import EXTRAS, VALUES, Array, Dataset, Table, content_digest
+from worker.records.dataset import VALUES, Array, Dataset, content_digest
 from worker.records.ids import DEFAULT, dataset_id
 from worker.records.quotas import too_many_bytes
 from worker.storage.object_store.files import STORED_BYTES, DamagedFileError

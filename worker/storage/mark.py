@@ -1,54 +1,70 @@
-"""Mark beside the files: it shows when the records or the files of a service are lost.
+"""Mark beside the files, and the one check whether a service's records, files and mark belong together.
 
 Records are in the queue's Redis and their files in the object store, so either half may be lost without the other. Each
 half therefore says what the other half must have:
 
     data/mark/records.json   in the store: the id of the service; the number of changes of its records, and the numbers
-                             of records, at some time; and whether API keys existed
-    glle:service             in Redis, a hash: the id of the service; `marked` once the store has the mark; and
-                             `changes`, how often records of any kind have changed, which only grows
-                             (`worker.storage.records`)
+                             of records, at some time; whether API keys existed; and the schema
+    glle:service             in Redis, a hash: the id of the service; `marked` once the store has the mark; and, written
+                             with each change of a record (`worker.storage.records`), `changes`, how often records of
+                             any kind have changed, which only grows, and `schema`
 
-If Redis has another id, or fewer changes than the mark, records are lost: the server was replaced, was emptied, or
-returned to an earlier state. If Redis has `marked` and `changes`, and the store has no mark, the files are lost. A
-comparison takes one round trip to Redis, and the mark is read at most every `READ_SECONDS`. Nothing is listed.
+`RecordsMark.find_loss` compares them. Its outcome is None, or one of `LOSSES`:
 
-API processes write the mark. A failover of Redis may lose the last moments (docs/how-to/storage.md), so the mark has a
-number of changes that is at least `SETTLED_SECONDS` old; the first mark has 1. All kinds of records are compared;
-messages give numbers for `KINDS` only.
+    records-lost   Redis has another id or fewer changes than the mark: the server was replaced, was emptied, or went
+                   back to an earlier state. Or Redis is empty, and beside the files there is no mark
+    files-lost     Redis has `marked` and `changes`, and the store has no mark
+    other-schema   the mark or the records were written by a version with another schema
+    mark-damaged   the mark cannot be read
+
+Every start, `/readyz`, `/metrics`, the commands, the sweep and each request that may write call it; a request that
+reads uses an outcome of the last second. A comparison takes one round trip to Redis, and the mark is read at most every
+`READ_SECONDS`, or for each request that may write. Files are looked for only if Redis does not know the service.
+
+The mark is written before the first file and the first record. API processes renew it, and write it once more when they
+stop. A failover of Redis may lose the last moments (docs/how-to/storage.md), so the mark of a running service has a
+number of changes that is at least `SETTLED_SECONDS` old, and at most `RENEW_SECONDS` older; the first one is 1. All
+kinds of records are compared; messages give numbers for `KINDS` only.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
-from contextlib import suppress
+from collections import deque
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pydantic.dataclasses
 import redis
 
 from worker.base.clock import now_iso
 from worker.base.problems import ProblemError, refuse
-from worker.base.versions import dump_record, load_record
+from worker.base.versions import SCHEMA, dump_record, load_record, other_schema
 from worker.records.ids import text
+from worker.records.stored_file import STORED
 from worker.storage.object_store.files import FOLDER
-from worker.storage.records import CHANGES, KEYS, SERVICE, USAGE_OF_ALL
+from worker.storage.records import CHANGES, KEYS, SCHEMA_OF_RECORDS, SERVICE, USAGE_OF_ALL
 
 if TYPE_CHECKING:
     from worker.storage.object_store.backend import Bucket
 
+LOSSES = ("records-lost", "files-lost", "other-schema", "mark-damaged")  # codes of the outcomes
 MARK_FOLDER = f"{FOLDER}/mark/"  # beside the files, so that both are lost together
 PATH = f"{MARK_FOLDER}records.json"
 KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters that messages show
 MAX_BYTES = 4096  # a larger file is not a mark
+LOOK_SECONDS = 1.0  # largest age of the outcome that requests use which read
 READ_SECONDS = 10.0
 RENEW_SECONDS = 10  # pause between two checks of an API process whether records have changed
-SETTLED_SECONDS = 60.0
+SETTLED_SECONDS = 30.0
+MAX_LAST_WRITES = 3  # times that a stopping process writes the mark while others go on changing records
 _ACCEPT = "To go on with what is left, run `glle doctor --accept-loss`."
 
 
-@dataclass(frozen=True, kw_only=True)
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class Mark:
     """What the store knows of the records.
 
@@ -73,20 +89,26 @@ class Mark:
     has_keys: bool
     at: str
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether it was written before the first record."""
+        return not (self.changes or self.has_keys)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _RedisState:
-    """What Redis knows: the id of the service, whether the store has its mark, and the records as in `Mark`."""
+    """What Redis knows: the id of the service, whether the store has its mark, its schema, and records as in `Mark`."""
 
     service: str | None
     is_marked: bool
     changes: int
+    schema: int
     records: dict[str, int]
     has_keys: bool
 
 
 class RecordsMark:
-    """The mark of a service, compared with its records.
+    """The mark of a service, compared with its records and files.
 
     Parameters
     ----------
@@ -101,11 +123,20 @@ class RecordsMark:
         self._client = client
         self._bucket = bucket
         self._mark: Mark | None = None
-        self._read_again = 0.0  # monotonic time of the next reading of the mark
-        self._reading: tuple[float, _RedisState] | None = None  # monotonic time, and the state at that time
+        self._read_at = self._failed_at = -READ_SECONDS  # monotonic times of the last reading, and of one that failed
+        self._has_read = False
+        self._settling: deque[tuple[float, _RedisState]] = deque()  # monotonic times, and the states at these times
+        self._state: _RedisState | None = None  # as it was compared last
+        self._loss: ProblemError | None = None  # outcome that requests use
+        self._looked_at = -LOOK_SECONDS  # monotonic time of this outcome
 
-    def find_loss(self) -> ProblemError | None:
-        """Return ``records-lost`` or ``files-lost``, or None if records and files belong together.
+    def find_loss(self, max_age: float = READ_SECONDS) -> ProblemError | None:
+        """Return a problem whose code is one of `LOSSES`, or None if records, files and mark belong together.
+
+        Parameters
+        ----------
+        max_age
+            Seconds after which the mark is read again.
 
         Raises
         ------
@@ -115,65 +146,152 @@ class RecordsMark:
         redis.RedisError
 
         """
-        if _compare(self._read_mark(), self._read_redis()) is None:
-            return None
-        state = self._read_redis()
-        self._read_again = 0.0  # another process may have written the mark and Redis in between
-        return _compare(self._read_mark(), state)
+        if (loss := self._compare(max_age)) is not None:
+            loss = self._compare(0.0)  # another process may have written the mark and Redis in between
+        return loss
 
     def require_no_loss(self) -> None:
         """Raise the problem that `find_loss` returns, if any."""
         if (loss := self.find_loss()) is not None:
             raise loss
 
+    def was_whole(self, *, is_write: bool) -> bool:
+        """Return whether `require_no_recent_loss` would raise nothing, without asking Redis or the store."""
+        return not is_write and self._loss is None and time.monotonic() < self._looked_at + LOOK_SECONDS
+
+    def require_no_recent_loss(self, *, is_write: bool) -> None:
+        """Raise a loss that `find_loss` has found for a request, and mark a new service.
+
+        Parameters
+        ----------
+        is_write
+            Whether the request may write. It is then compared by itself, with a mark that is read again, so that
+            nothing is written beside a loss or before the mark; raises as `renew`. Otherwise the outcome of the last
+            second suffices, requests that arrive during a comparison get the former outcome, and servers that do not
+            answer are left to what the request needs of them.
+
+        """
+        if is_write or time.monotonic() >= self._looked_at + LOOK_SECONDS:
+            self._looked_at = time.monotonic()
+            with nullcontext() if is_write else suppress(redis.RedisError, ProblemError):
+                self._loss = self.find_loss(0.0 if is_write else READ_SECONDS)
+                if self._loss is None:
+                    self._write_first()
+        if self._loss is not None:
+            raise ProblemError(self._loss.problem)
+
     def start_refusal(self) -> str:
-        """Return why a process must not start, or an empty text; servers that do not answer are left to /readyz."""
+        """Return why a process must not start, or an empty text, and mark a new service.
+
+        Servers that do not answer are left to /readyz.
+        """
         loss = None
         with suppress(ProblemError, redis.RedisError):
-            loss = self.find_loss()
+            loss = self.find_loss(0.0)
+            if loss is None:
+                self._write_first()
         return "" if loss is None else f"It does not start. {loss.problem.detail} {loss.problem.remedy}"
 
-    def renew(self) -> None:
-        """Write the mark after the first record, after the first key, and for changes that are old enough.
+    def renew(self, *, is_last: bool = False) -> None:
+        """Write the mark of a new service, after the first record or key, and for changes that are old enough.
 
         A mark that shows a loss is not changed. Raises ``store-unavailable``, ``storage-full`` and `redis.RedisError`.
+
+        Parameters
+        ----------
+        is_last
+            Whether the process stops: all changes so far are marked.
+
         """
-        if self.find_loss() is not None:
+        if self.find_loss(0.0) is not None:
             return
-        mark, state = self._read_mark(), self._read_redis()
-        if mark is None:
-            if state.changes:
-                self._client.hsetnx(SERVICE, "id", secrets.token_hex(16))
-                state = self._read_redis()
-                assert state.service is not None
-                self._write(replace(_mark_of(state, state.service), changes=1))  # further changes may not be old enough
-        elif (settled := self._find_settled(state)) is not None and settled.changes > mark.changes:
-            self._write(replace(_mark_of(settled, mark.service), has_keys=mark.has_keys or state.has_keys))
-        elif state.has_keys and not mark.has_keys:
-            self._write(replace(mark, has_keys=True))
+        self._write_first()
+        for _ in range(MAX_LAST_WRITES if is_last else 1):
+            mark, state = self._mark, self._read_redis()
+            if mark is None:  # it was removed meanwhile
+                return
+            new = _mark_of(state, mark.service) if is_last else self._find_settled(mark, state)
+            new = replace(new, has_keys=mark.has_keys or state.has_keys)
+            if (new.changes, new.has_keys) == (mark.changes, mark.has_keys):
+                return
+            self._write(new)
 
     def accept_loss(self) -> None:
-        """Take the records and files that are left as the whole service, under a new id; raises as `renew`."""
+        """Take the records and files that are left as the whole service, under a new id; raises as `renew`.
+
+        Raises ``other-schema``, too: this version could not read what is left.
+        """
+        if (loss := self.find_loss(0.0)) is not None and loss.problem.code == "other-schema":
+            raise loss
         self._write(_mark_of(self._read_redis(), secrets.token_hex(16)))
+
+    def _write_first(self) -> None:
+        """Write the mark of a service that has none, or whose blank mark has another id; `find_loss` returned None."""
+        mark, state = self._mark, self._state
+        if mark is not None and state is not None and mark.service == state.service:
+            if not state.is_marked:  # the process that wrote the mark was killed
+                self._client.hset(SERVICE, "marked", 1)
+            return
+        self._client.hsetnx(SERVICE, "id", secrets.token_hex(16))
+        state = self._read_redis()
+        assert state.service is not None
+        self._write(_first_mark(state, state.service))
 
     def _write(self, mark: Mark) -> None:
         raw = dump_record(asdict(mark)).encode()
         self._bucket.write(PATH, [raw], len(raw))
         self._client.hset(SERVICE, mapping={"id": mark.service, "marked": 1})
-        self._mark, self._read_again = mark, time.monotonic() + READ_SECONDS
+        self._mark, self._read_at, self._has_read = mark, time.monotonic(), True
+        self._loss = None
 
-    def _read_mark(self) -> Mark | None:
-        if (now := time.monotonic()) < self._read_again:
+    def _compare(self, max_age: float) -> ProblemError | None:
+        """Return the loss that mark, Redis and store show now, or None."""
+        try:
+            mark = self._read_mark(max_age)
+        except ProblemError as error:
+            if error.problem.code == "record-unreadable":
+                return self._damaged(self._read_redis())
+            if error.problem.code == "other-schema":
+                return error
+            raise
+        self._state = state = self._read_redis()
+        if state.changes and state.schema != SCHEMA:
+            return other_schema("The queue's Redis", state.schema or "4 or earlier")
+        is_known = mark is not None and mark.service == state.service
+        if mark is None or mark.is_blank:
+            return None if is_known else self._find_loss_without_mark(state)
+        is_whole = is_known and state.changes >= mark.changes and (state.has_keys or not mark.has_keys)
+        return None if is_whole else _records_lost(mark, state)
+
+    def _find_loss_without_mark(self, state: _RedisState) -> ProblemError | None:
+        """Return the loss of a service that is not marked in this store; None if it is new."""
+        if state.changes:
+            return _files_lost(state) if state.is_marked else None
+        return self._unnamed() if self._bucket.contains(FOLDER, except_in=MARK_FOLDER) else None
+
+    def _read_mark(self, max_age: float) -> Mark | None:
+        now = time.monotonic()
+        if self._has_mark(now, max_age):
             return self._mark
         try:
             raw = self._bucket.read(PATH, 0, MAX_BYTES)
         except ProblemError:
-            if self._mark is None:
+            self._failed_at = now
+            if not self._has_read:
                 raise
             return self._mark
-        self._mark = None if raw is None else load_record("The mark beside the files", raw, lambda it: Mark(**it))
-        self._read_again = now + READ_SECONDS
+        self._read_at = -math.inf  # a damaged mark is read again
+        self._mark = None if raw is None else load_record(f"The mark {self._address}", raw, lambda it: Mark(**it))
+        self._read_at, self._has_read = now, True
         return self._mark
+
+    def _has_mark(self, now: float, max_age: float) -> bool:
+        """Return whether the mark need not be read; a store that has just failed is not asked by each request."""
+        return self._has_read and now < max(self._read_at + max_age, self._failed_at + READ_SECONDS)
+
+    @property
+    def _address(self) -> str:
+        return self._bucket.address(PATH)
 
     def _read_redis(self) -> _RedisState:
         with self._client.pipeline(transaction=False) as pipeline:
@@ -184,46 +302,79 @@ class RecordsMark:
         return _RedisState(
             service=service.get("id"),
             is_marked="marked" in service,
-            changes=int(service.get(CHANGES, 0)),
-            records={kind: count for kind in KINDS if (count := int(usage.get(kind, 0)))},
+            changes=_integer(service.get(CHANGES)),
+            schema=_integer(service.get(SCHEMA_OF_RECORDS)),
+            records={kind: count for kind in KINDS if (count := _integer(usage.get(kind)))},
             has_keys=KEYS in usage,  # the counter exists from the first key on
         )
 
-    def _find_settled(self, state: _RedisState) -> _RedisState | None:
-        """Return the former reading of the counters if it is old enough, and keep the present one for the next call."""
+    def _find_settled(self, mark: Mark, state: _RedisState) -> Mark:
+        """Return the mark of the newest reading that is old enough, and keep the present reading for later calls."""
         now = time.monotonic()
-        if self._reading is None:
-            self._reading = now, state
-            return None
-        since, former = self._reading
-        if now - since < SETTLED_SECONDS:
-            return None
-        self._reading = now, state
-        return former
+        self._settling.append((now, state))
+        settled = _first_mark(state, mark.service) if mark.is_blank else mark
+        while self._settling and self._settling[0][0] <= now - SETTLED_SECONDS:
+            former = self._settling.popleft()[1]
+            if former.service == mark.service and former.changes > settled.changes:
+                settled = _mark_of(former, mark.service)
+        return settled
+
+    def _damaged(self, state: _RedisState) -> ProblemError:
+        return refuse(
+            "mark-damaged",
+            503,
+            f"The mark of the service, {self._address}, is damaged, so nothing shows whether records are lost. The "
+            f"queue's Redis has records ({_list_records(state.records)}) after {state.changes:,} changes.",
+            "Restore this file from a backup. Or, if these are all records, run `glle doctor --accept-loss`, which "
+            "writes it anew.",
+            mark=self._address,
+            records=state.records,
+            changes=state.changes,
+        )
+
+    def _unnamed(self) -> ProblemError:
+        return refuse(
+            "records-lost",
+            503,
+            f"The queue's Redis is empty, and {self._bucket.address(FOLDER)} has files of a service.",
+            "Set GLLE_REDIS_URL to the server of these files, or for `glle up` put back the folder queue of the data "
+            f"folder; or restore a backup (docs/how-to/storage.md); or use an empty folder or bucket. {_ACCEPT}",
+        )
 
 
 def _mark_of(state: _RedisState, service: str) -> Mark:
     return Mark(service=service, changes=state.changes, records=state.records, has_keys=state.has_keys, at=now_iso())
 
 
-def _compare(mark: Mark | None, state: _RedisState) -> ProblemError | None:
-    """Return the loss that a mark and the state of Redis show, or None."""
-    facts: dict[str, Any] = {"records": state.records, "changes": state.changes}
-    if mark is None:
-        if not (state.is_marked and state.changes):
-            return None
-        return refuse(
-            "files-lost",
-            503,
-            f"The queue's Redis has records ({_list_records(state.records)}), and the folder or bucket of their files "
-            "has no mark of them: it is another one, or was emptied.",
-            "Set GLLE_DATA_DIR and GLLE_STORE_URL to the folder or bucket of the files, as on the other machines of the"
-            f" service, or restore a backup. {_ACCEPT}",
-            **facts,
-        )
-    if state.service == mark.service and state.changes >= mark.changes and (state.has_keys or not mark.has_keys):
-        return None
+def _first_mark(state: _RedisState, service: str) -> Mark:
+    """Return a mark of at most one change, because the others may be too young."""
+    return replace(_mark_of(state, service), changes=min(state.changes, 1))
+
+
+def _integer(value: str | None) -> int:
+    """Return a number that Redis stores; 0, as for a missing one, if it is damaged."""
+    try:
+        return int(value or 0)
+    except ValueError:
+        return 0
+
+
+def _files_lost(state: _RedisState) -> ProblemError:
+    return refuse(
+        "files-lost",
+        503,
+        f"The queue's Redis has records ({_list_records(state.records)}), and the folder or bucket of their files "
+        "has no mark of them: it is another one, or was emptied.",
+        "Set GLLE_DATA_DIR and GLLE_STORE_URL to the folder or bucket of the files, as on the other machines of the"
+        f" service, or restore a backup. {_ACCEPT}",
+        records=state.records,
+        changes=state.changes,
+    )
+
+
+def _records_lost(mark: Mark, state: _RedisState) -> ProblemError:
     other = " of another service" if state.service not in {None, mark.service} else ""
+    facts: dict[str, Any] = {"records": state.records, "changes": state.changes}
     return refuse(
         "records-lost",
         503,

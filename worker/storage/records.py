@@ -5,7 +5,7 @@
     glle:<kind>s:tag:<tag>       sorted set of the records with a tag; also `name:<name>`, and further sets of the kind
     glle:usage                   hash: counters of the default tenant's records of all kinds, such as `datasets`
     glle:usage:all               hash: the same counters over all tenants
-    glle:service                 hash: `changes` counts the changes of all records, and only grows
+    glle:service                 hash: `changes` counts the changes of all records, and only grows; `schema`
 
 The sets and the usage of other tenants are named by `worker.records.ids.tenant_key`. A change names the stored record
 that it replaces, and is tried again if that record has changed in the meantime. No change is lost, and sets and usage
@@ -23,7 +23,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from worker.base.problems import refuse
-from worker.base.versions import dump_record, load_record
+from worker.base.versions import SCHEMA, dump_record, load_record
 from worker.records.ids import DEFAULT, index_member, member_name, tenant_key, text
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ USAGE = "glle:usage"
 USAGE_OF_ALL = "glle:usage:all"
 SERVICE = "glle:service"  # `worker.storage.mark` has its other members
 CHANGES = "changes"
+SCHEMA_OF_RECORDS = "schema"
 KEYS = "keys"  # counter of API keys
 _NO_LIMITS: dict[str, int] = {}
 
@@ -49,7 +50,7 @@ _NO_LIMITS: dict[str, int] = {}
 # triples of a counter, its change, and its limit (0: none).
 # Returns 'done'; 'changed' if the stored record is not the one to replace; 'unwanted' if the job is not running, or a
 # key does not exist as it must, or exists as it must not; or the name of a counter whose limit would be exceeded.
-_REPLACE = """
+_REPLACE = f"""
 local record, usage, usage_of_all, service, job = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local needed, excluded, left = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local old = redis.call('GET', record)
@@ -65,7 +66,8 @@ for at = 8, #ARGV, 3 do
 end
 -- The first write decides whether a full server refuses the script. It accepts DEL.
 if ARGV[2] == '' then redis.call('DEL', record) else redis.call('SET', record, ARGV[2]) end
-redis.call('HINCRBY', service, 'changes', 1)
+redis.call('HINCRBY', service, '{CHANGES}', 1)
+redis.call('HSETNX', service, '{SCHEMA_OF_RECORDS}', {SCHEMA})
 for at = 8, #ARGV, 3 do
   redis.call('HINCRBY', usage, ARGV[at], ARGV[at + 1])
   redis.call('HINCRBY', usage_of_all, ARGV[at], ARGV[at + 1])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rq.rate_limit import RateLimit
 
+from glle_engine.tables.table import Table
 from qa.faults.chaos import checks
 from qa.faults.chaos.checks import CACHE, QUEUE, Census, differing_arrays, expected_arrays
 from qa.faults.chaos.killer import parents_by_mark
@@ -23,7 +24,6 @@ from worker.jobs.queue import open_queue
 from worker.records.draws import DrawAddress
 from worker.records.ids import text
 from worker.records.job import BATCH
-from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from worker.stores import Stores

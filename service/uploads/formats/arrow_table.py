@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from glle_engine.tables.cells import TextKind
     from glle_engine.tables.columns import Column
     from glle_engine.tables.roles import ColumnRoles
+    from glle_engine.tables.table import Table
     from service.uploads.limits import Limits
-    from worker.records.dataset import Table
 
 BLOCK_VALUES = 2**20  # values converted at a time: 8 MB
 _FOOTER = {"thrift_string_size_limit": 2**20, "thrift_container_size_limit": 2**20}  # bytes, and members of a list

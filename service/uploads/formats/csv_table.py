@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from glle_engine.tables.cells import TextKind
     from glle_engine.tables.roles import ColumnRoles
+    from glle_engine.tables.table import Table
     from service.uploads.limits import Limits
-    from worker.records.dataset import Table
 
 BLOCK_CELLS = 2**15  # cells that are in memory as text, some 60 bytes each
 _USUAL = Declared()

@@ -19,8 +19,8 @@ from worker.storage.validation import REMEDIES, BadRows, bad_value
 if TYPE_CHECKING:
     from glle_engine.base.validation import Missing
     from glle_engine.tables.roles import ColumnRoles
+    from glle_engine.tables.table import Table
     from service.uploads.limits import Limits
-    from worker.records.dataset import Table
 
 _MEMBERS = {"data", "names", "labels", "colors", "ids"}
 

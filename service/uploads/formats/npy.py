@@ -30,8 +30,9 @@ from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from glle_engine.tables.roles import ColumnRoles
+    from glle_engine.tables.table import Table
     from service.uploads.limits import Limits
-    from worker.records.dataset import Array, Table
+    from worker.records.dataset import Array
 
     Members = dict[str, zipfile.ZipInfo]
 

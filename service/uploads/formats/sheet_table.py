@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from glle_engine.tables.cells import TextKind
     from glle_engine.tables.roles import ColumnRoles
+    from glle_engine.tables.table import Table
     from service.uploads.limits import Limits
-    from worker.records.dataset import Table
 
 MAX_SHEETS = 20  # a notice names at most this many sheets
 _DIGITS = 15  # of a number that Excel keeps

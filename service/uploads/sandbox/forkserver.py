@@ -24,6 +24,7 @@ from typing import IO, Any, NoReturn
 
 import numpy as np
 
+from glle_engine.tables.table import EXTRAS, Table
 from service.encoding.arrow import has_arrow
 from service.uploads.reading import Upload
 from service.uploads.synthetic import Synthetic
@@ -31,7 +32,7 @@ from worker.base.disk import open_reserving, require_room_in
 from worker.base.memory import limit_memory, offer_to_oom_killer
 from worker.base.problems import ProblemError
 from worker.execution.process_guard import die_with_parent
-from worker.records.dataset import EXTRAS, VALUES, Array, Table
+from worker.records.dataset import VALUES, Array
 
 SOURCES: dict[str, type[Upload | Synthetic]] = {each.source: each for each in (Upload, Synthetic)}
 REQUEST = b"r"  # the byte that carries the descriptors of a request
@@ -166,7 +167,9 @@ def table_of(out: IO[bytes], outcome: dict[str, Any]) -> Table:
         If an array has an unexpected dtype, or is not within the file.
 
     """
-    arrays = {name: _map_array(out, place) for name, place in outcome["arrays"].items() if name in (VALUES, *EXTRAS)}
+    arrays: dict[str, Any] = {
+        name: _map_array(out, place) for name, place in outcome["arrays"].items() if name in (VALUES, *EXTRAS)
+    }
     return Table(**arrays, names=outcome["names"], source=outcome["source"])
 
 

@@ -30,10 +30,10 @@ from worker.records.shares import UNLIMITED, Share
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from glle_engine.tables.table import Table
     from service.uploads.reading import Upload
     from service.uploads.synthetic import Synthetic
     from worker.base.settings import Settings
-    from worker.records.dataset import Table
 
 CPU_SECONDS = 60  # processor time to parse one body
 SECONDS = 120.0  # time limit for parsing one body, and for waiting for a reader

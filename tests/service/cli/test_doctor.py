@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,21 +17,22 @@ import pytest
 import redis
 from rq import Worker as RqWorker
 
+from glle_engine.tables.table import Table
 from service.app import create_app
-from service.cli import doctor, main
+from service.cli import doctor, main, options
 from tests.conftest import until
 from tests.service.conftest import register_worker, serving
 from tests.system.conftest import ROOT
 from worker.base.problems import worker_lost
-from worker.base.settings import Settings, shared_values
+from worker.base.settings import Settings, rows, shared_values
 from worker.jobs.queue import open_queue
 from worker.operations import permissions
 from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
-from worker.storage.datasets import Table
+from worker.storage.mark import PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import httpx
@@ -76,7 +78,11 @@ def register_complete_worker(stores: Stores) -> None:
 def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
     """Correct servers, a live worker and free space: every check passes, and the exit code is 0."""
     register_complete_worker(stores)
-    checks = checks_by_name(doctor.deployment(stores.settings))
+    stores.client.config_set("appendfsync", "always")
+    try:
+        checks = checks_by_name(doctor.deployment(stores.settings))
+    finally:
+        stores.client.config_set("appendfsync", "everysec")
     bad = {name: check.detail for name, check in checks.items() if check.state != "ok" and name != "disk space"}
     assert bad == {}
     assert {
@@ -265,6 +271,59 @@ def test_a_loss_is_a_problem_until_it_is_accepted(
     assert checks_by_name(doctor.deployment(stores.settings))["records"].state == "ok"
 
 
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "mark-damaged": lambda folder: (folder / "objects" / PATH).write_text("{}"),
+    "other-schema": lambda folder: (folder / "objects" / PATH).write_text('{"format": 4}'),
+    "files-lost": lambda folder: (folder / "objects" / PATH).unlink(),
+    "records-lost": lambda folder: shutil.rmtree(folder / "queue" / "appendonlydir"),
+}
+
+
+@pytest.mark.parametrize("code", DAMAGE)
+def test_the_data_folder_of_a_stopped_service_is_checked(
+    tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other commands refuse a loss, and its acceptance helps, unless the schema differs."""
+    for row in rows():
+        monkeypatch.delenv(row.variable, raising=False)
+    monkeypatch.setenv("GLLE_DATA_DIR", str(tmp_path))
+    assert main.main(["keys", "create"]) == 0
+    assert checks_by_name(doctor.deployment(Settings(data_dir=str(tmp_path))))["records"].state == "ok"
+    DAMAGE[code](tmp_path)
+    check = checks_by_name(doctor.deployment(Settings(data_dir=str(tmp_path))))["records"]
+    assert (check.state, check.code) == ("problem", code)
+    capsys.readouterr()
+    for command in ("list", "create"):
+        assert main.main(["keys", command]) == options.CANNOT_START
+        output = capsys.readouterr()
+        assert (check.detail in output.err, output.out) == (True, "")
+    is_accepted = code != "other-schema"
+    assert main.main(["doctor", "--accept-loss"]) == (0 if is_accepted else 1)
+    assert main.main(["keys", "list"]) == (0 if is_accepted else options.CANNOT_START)
+
+
+def test_what_the_log_survives_is_named(stores: Stores, tmp_path: Path) -> None:
+    """A power cut loses the last second of `everysec`; a user that cannot see the setting is told so."""
+    stores.client.config_set("appendfsync", "everysec")
+    info = {"aof_enabled": 1}
+    check = doctor._persistence(stores.client, info)
+    assert (check.state, "appendfsync everysec" in check.detail) == ("warning", True)
+    assert "appendfsync always" in check.remedy
+    server = EmbeddedRedis(tmp_path, ())
+    server.spawn()
+    server.wait()
+    try:
+        admin = redis.Redis.from_url(server.url)
+        admin.execute_command("ACL", "SETUSER", "glle", "on", ">secret", "~*", "&*", "+@all", "-config")  # type: ignore[no-untyped-call]
+        with redis.Redis.from_url(re.sub("//[^@]*@", "//glle:secret@", server.url)) as client:
+            check = doctor._persistence(client, info)
+        assert (check.state, "Not checked" in check.detail) == ("ok", True)
+        admin.config_set("appendfsync", "always")
+        assert doctor._persistence(admin, info).detail.endswith("appendfsync always.")
+    finally:
+        server.stop()
+
+
 def test_a_user_default_without_permissions_is_a_problem(tmp_path: Path) -> None:
     """Redis replays its append-only file as this user; the documented line is enough, and does not let it log in."""
     page = (ROOT / "docs" / "how-to" / "storage.md").read_text(encoding="utf-8")
@@ -300,10 +359,14 @@ def test_a_server_older_than_documented_is_a_problem(
 def test_missing_rules_of_users_are_named(tmp_path: Path) -> None:
     """The documented rules are complete; of fewer, the doctor names each missing one and goes no further."""
     page = (ROOT / "docs" / "how-to" / "storage.md").read_text(encoding="utf-8")
-    scripts = (path.read_text(encoding="utf-8") for path in (ROOT / "worker").rglob("*.py"))
-    calls = (match for text in scripts for match in re.findall(r"redis\.p?call\(\s*'(\w+)'(?:, '(CREATE)')?", text))
-    called = {"|".join(filter(None, words)).lower() for words in calls}
-    assert {"incrby", "hset"} <= called <= {*permissions.QUEUE.commands.split(), *permissions.CACHE.commands.split()}
+    called: dict[str, set[str]] = {"queue": set(), "cache": set()}
+    for path in (ROOT / "worker").rglob("*.py"):
+        calls = re.findall(r"redis\.p?call\(\s*'(\w+)'(?:, '(CREATE)')?", path.read_text(encoding="utf-8"))
+        called["cache" if path.name == "draw_stream.py" else "queue"] |= {
+            "|".join(filter(None, words)).lower() for words in calls
+        }
+    assert {"incrby", "hset"} <= called["queue"] <= {*permissions.QUEUE.commands.split()}
+    assert {"xreadgroup"} <= called["cache"] <= {*permissions.CACHE.commands.split()}
     server = EmbeddedRedis(tmp_path, ())
     server.spawn()
     server.wait()

@@ -174,13 +174,23 @@ def test_start_errors_name_the_setting(
     assert output in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["serve", "worker"])
-def test_a_process_does_not_start_without_the_records(stores: Stores, command: str) -> None:
-    """The command ends with `CANNOT_START`, and the message names the remedy."""
+COMMANDS = {
+    "serve": ["serve"], "worker": ["worker"], "keys list": ["keys", "list"], "keys create": ["keys", "create"],
+    "scrub": ["scrub"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_works_on_a_loss(stores: Stores, command: str) -> None:
+    """It ends with `CANNOT_START`, and the message names the remedy; no key is created."""
     stores.keys.create("alice", ("read",), "", None)
     stores.mark.renew()
     stores.client.flushall()
-    ended = glle(command, **{**stores.settings.to_env(), "GLLE_PORT": "0", "GLLE_API_PROCESSES": "1"})
+    ended = glle(*COMMANDS[command], **{**stores.settings.to_env(), "GLLE_PORT": "0", "GLLE_API_PROCESSES": "1"})
     assert ended.returncode == options.CANNOT_START
-    assert "It does not start. At 20" in ended.stderr
+    assert "At 20" in ended.stderr
+    assert "had records (keys: 1)" in ended.stderr
     assert "`glle doctor --accept-loss`" in ended.stderr
+    assert ("It does not start." in ended.stderr) == (command in {"serve", "worker"})
+    assert ended.stdout == ""
+    assert stores.keys.all() == []

@@ -7,7 +7,6 @@ import json
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -15,7 +14,7 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from service.app import create_app
-from tests.conftest import until
+from tests.conftest import stored_files, until
 from tests.service.conftest import serving
 from tests.service.tenants import serve_stores
 from worker.records import shares
@@ -100,7 +99,7 @@ def test_a_disconnect_during_an_upload_is_no_error(
     until(counted)
     assert counted() == [("POST", "/v1/datasets", 499)]
     assert [record for record in caplog.records if record.exc_info] == []
-    assert not [path for path in Path(app.state.stores.settings.data_dir).rglob("*") if path.is_file()]
+    assert stored_files(app.state.stores) == []
 
 
 def test_a_request_beyond_the_limit_is_refused_early(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

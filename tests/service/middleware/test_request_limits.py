@@ -45,7 +45,9 @@ def settings(server_settings: Settings, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def port(settings: Settings) -> Iterator[int]:
     """The port of a service with short timeouts."""
-    with serving(connected_app(Stores.connect(settings))) as client:
+    stores = Stores.connect(settings)
+    stores.client.flushall()  # records of other tests do not belong to this folder
+    with serving(connected_app(stores)) as client:
         yield client.base_url.port or 80
 
 

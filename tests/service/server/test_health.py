@@ -14,6 +14,7 @@ import pytest
 import redis
 from rq.rate_limit import RateLimit
 
+from glle_engine.tables.table import Table
 from service.app import create_app
 from service.server import metrics
 from tests.conftest import until
@@ -26,7 +27,7 @@ from worker.operations import health
 from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH
 from worker.storage import api_keys
-from worker.storage.datasets import Table
+from worker.storage.mark import PATH
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -147,6 +148,24 @@ def test_not_ready_when_records_or_files_are_lost(stores: Stores) -> None:
         answer = check_problem(restarted.get("/readyz"), 503, "files-lost")
         assert "datasets: 1" in answer["detail"]
         assert "--accept-loss" in answer["remedy"]
+
+
+@pytest.mark.parametrize(("raw", "code"), [(b"{}", "mark-damaged"), (b'{"format": 3}', "other-schema")])
+def test_not_ready_with_a_mark_that_cannot_be_read(stores: Stores, raw: bytes, code: str) -> None:
+    """503 names the file and the remedy, and so does each request; no upload is accepted."""
+    register_worker(stores)
+    with serve_stores(stores, auth="off") as client:
+        stores.datasets.add(Table(values=np.eye(3), source={}))
+        stores.mark.renew()
+        assert client.get("/readyz").status_code == 200
+        stores.files.bucket.write(PATH, [raw], len(raw))
+        for answer in (
+            client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}),
+            client.get("/readyz"),
+            client.get("/v1/datasets"),
+        ):
+            assert str(stores.files.bucket.local_path(PATH)) in check_problem(answer, 503, code)["detail"]
+        assert f'glle_data_lost{{reason="{code}"}} 1.0' in client.get("/metrics").text
 
 
 def test_not_ready_without_a_live_worker(client: httpx.Client, stores: Stores) -> None:

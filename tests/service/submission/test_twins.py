@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.tables.table import Table
 from tests.service.conftest import check_problem, posterior_record
 from tests.service.submission.conftest import POST_1
 from tests.service.tenants import serve_stores
-from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     import httpx

@@ -17,7 +17,7 @@ from service.uploads.reading import Upload
 from worker.base.problems import Problem, ProblemError
 
 if TYPE_CHECKING:
-    from worker.records.dataset import Table
+    from glle_engine.tables.table import Table
 
 LIMITS = Limits(points=5000, features=20)
 X = np.random.default_rng(0).normal(size=(6, 3))

@@ -17,7 +17,7 @@ from worker.base.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from worker.storage.datasets import Table
+    from glle_engine.tables.table import Table
 
 BOUNDARY = "a-boundary"
 

@@ -45,8 +45,8 @@ from worker.records.shares import SHARE, UNLIMITED, Share
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from glle_engine.tables.table import Table
     from worker.base.problems import Problem
-    from worker.records.dataset import Table
 
 LIMITS = Limits(points=3_000_000, features=20)
 LARGE = 2**22  # bytes of a body
@@ -221,7 +221,7 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
     monkeypatch.setattr(Upload, "read", fail)
     monkeypatch.setattr(forkserver, "restrict", lambda **_: None)
     monkeypatch.setattr(os, "_exit", codes.append)
-    request = json.dumps({"allowed": {}, "options": asdict(upload(CSV))}).encode()
+    request = json.dumps({"allowed": {}, "source": Upload.source, "options": asdict(upload(CSV))}).encode()
     with temporary_file(b"1\n") as file, temporary_file(b"") as out, temporary_file(request) as message:
         forkserver.work(*(os.dup(each.fileno()) for each in (file, out, message)))
     assert codes == [code]

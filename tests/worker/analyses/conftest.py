@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from glle_engine.reliability import resamples as engine
+from glle_engine.tables.table import Table
 from tests.worker.execution.workers import fit_job
 from worker.analyses import resamples
 from worker.execution import tasks
-from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from glle_engine.posterior.summary import Summary

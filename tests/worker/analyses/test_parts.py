@@ -18,6 +18,7 @@ from glle_engine.base import progress
 from glle_engine.methods import method
 from glle_engine.reliability.calibration import HALF_SAMPLES, calibrate
 from glle_engine.reliability.resamples import HALVES, SEPARATE, FunctionEmbedder, resample
+from glle_engine.tables.table import Table
 from tests.conftest import in_turn, until
 from tests.worker.analyses.conftest import check_bits, found
 from tests.worker.execution.workers import SHEET, worker
@@ -33,7 +34,6 @@ from worker.records.cache_entry import Entry
 from worker.records.ids import text
 from worker.records.job import BATCH, QUEUES
 from worker.records.sharding import PartsSharding
-from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from glle_engine.posterior.summary import Summary

@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 from glle_engine.posterior import npz
+from glle_engine.tables.table import Table
 from worker.base.files import make_folder, sync_folder, temporary
 from worker.base.settings import Settings
 from worker.operations.embedded_redis import queue_server
-from worker.storage.datasets import DatasetStore, Table
+from worker.storage.datasets import DatasetStore
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from glle_engine import NUMBERS, FitSpec
+from glle_engine.tables.table import Table
 from tests.conftest import refusal
 from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import CalibrationSpec
@@ -20,7 +23,6 @@ from worker.records import draws
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawAddress
 from worker.records.job import BATCH
-from worker.storage.datasets import Table
 from worker.storage.posteriors import ARRAYS, posterior_id
 from worker.storage.results import result_id
 
@@ -126,6 +128,12 @@ def put_with_schema(stores: Stores, kind: str, schema: int) -> None:
     """Write a job of this schema, then a record of a given one."""
     put(stores, "job", json.dumps({**RECORDS["job"], "format": SCHEMA}))
     put(stores, kind, json.dumps({**RECORDS[kind], "format": schema}))
+
+
+def test_the_changelog_says_which_schema_this_version_has() -> None:
+    """Who upgrades reads there whether stored data are read."""
+    changelog = (Path(__file__).parents[3] / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"`SCHEMA` (\d+)", changelog)[:1] == [str(SCHEMA)], "the newest entry is the first"
 
 
 @pytest.mark.parametrize("schema", [SCHEMA - 1, SCHEMA + 1])

@@ -13,6 +13,7 @@ import pytest
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from glle_engine.methods import METHODS
+from glle_engine.tables.table import Table
 from tests.conftest import until
 from tests.worker.execution.workers import fit_job, horses, worker
 from worker.analyses.audit import AuditSpec
@@ -23,7 +24,6 @@ from worker.jobs.queue import RETRIES, fetch_tasks
 from worker.jobs.store import NO_QUOTA
 from worker.records.ids import DEFAULT, text
 from worker.records.job import BATCH, INTERACTIVE
-from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings

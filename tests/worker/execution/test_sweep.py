@@ -93,7 +93,7 @@ def test_a_removal_that_fails_is_made_up_by_a_sweep(
 ) -> None:
     """The deletion of a posterior succeeds while the store is away; then its files have no record."""
     with monkeypatch.context() as patch:
-        patch.setattr(backend.Bucket, "remove", raiser(backend._unavailable("a test")))
+        patch.setattr(backend.Bucket, "remove", raiser(backend._unavailable("a test", "None.")))
         assert stores.posteriors.delete(posterior_id)
     assert paths(stores) == stored
     assert sweep(stores, NOW) == (0, 2)

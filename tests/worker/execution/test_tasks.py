@@ -18,12 +18,12 @@ from rq.timeouts import JobTimeoutException
 
 import glle_engine
 from glle_engine.base.errors import OutOfRangeError
+from glle_engine.tables.table import Table
 from tests.conftest import error_of, in_turn, stored_files
 from tests.worker.execution.workers import SHEET, N, draws_job, fit_job, raiser
 from worker.execution import context, draws, tasks
 from worker.records.job import INTERACTIVE
 from worker.records.quotas import Quotas
-from worker.storage.datasets import Table
 from worker.storage.object_store.files import STORED_BYTES
 from worker.storage.posteriors import PosteriorStore
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine import FitSpec, manifolds
+from glle_engine.tables.table import Table
 from tests.conftest import until
 from tests.processes import children, command_line
 from worker.records.draws import DrawsSpec
 from worker.records.ids import digest
-from worker.storage.datasets import Table
 from worker.storage.posteriors import posterior_id
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from glle_engine.tables.table import Table
 from tests.conftest import refusal, stored_files
 from worker.base.files import NPY_HEADER_LOCK, PREFIX, temporary
 from worker.base.problems import ProblemError
 from worker.storage import datasets, validation
-from worker.storage.datasets import DatasetStore, Table, all_points_equal
+from worker.storage.datasets import DatasetStore, all_points_equal
 from worker.storage.object_store.backend import Bucket
 from worker.storage.object_store.files import FOLDER
 

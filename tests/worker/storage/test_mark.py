@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from glle_engine.tables.table import Table
 from tests.conftest import refusal
 from tests.service.conftest import posterior_record
 from worker.analyses.embedding import Recipe
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.base.clock import now_iso
+from worker.base.versions import SCHEMA
 from worker.storage import mark
-from worker.storage.datasets import Table
-from worker.storage.mark import MARK_FOLDER, PATH, RecordsMark
+from worker.storage.mark import PATH, RecordsMark
 from worker.storage.object_store import backend
 from worker.storage.object_store.files import FOLDER
-from worker.storage.records import CHANGES, SERVICE
+from worker.storage.records import CHANGES, SCHEMA_OF_RECORDS, SERVICE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +37,7 @@ KINDS: dict[str, Callable[[Stores], object]] = {
     ),
     "keys": lambda stores: stores.keys.create("alice", ("read",), "", None),
 }
+WHOLE = {"service": "a", "changes": 1, "records": {}, "has_keys": False, "at": "2026-01-01T00:00:00Z"}
 
 
 def add(stores: Stores, n: int) -> None:
@@ -51,11 +55,14 @@ def code(found: ProblemError | None) -> str | None:
     return None if found is None else found.problem.code
 
 
+def write_mark(stores: Stores, raw: bytes) -> None:
+    """Replace the mark."""
+    stores.datasets.files.bucket.write(PATH, [raw], len(raw))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_loss_of_records_of_any_kind_is_noticed(remote_stores: Stores, kind: str) -> None:
     """By all processes, until the loss is accepted; no process marks the loss as the new state meanwhile."""
-    process(remote_stores).renew()
-    assert not remote_stores.datasets.files.bucket.modification_times(MARK_FOLDER), "without a record there is no mark"
     KINDS[kind](remote_stores)
     running = process(remote_stores)
     running.renew()
@@ -86,6 +93,58 @@ def test_the_loss_of_the_files_is_noticed(remote_stores: Stores, kind: str) -> N
     assert code(process(remote_stores).find_loss()) is None
 
 
+def test_an_empty_service_has_nothing_to_lose(remote_stores: Stores) -> None:
+    """Its first start marks it; with an emptied Redis, store, or both it is a new service, which is marked again."""
+    first = process(remote_stores)
+    assert first.start_refusal() == ""
+    bucket = remote_stores.datasets.files.bucket
+    assert list(bucket.modification_times(FOLDER)) == [PATH]
+    for loses_records, loses_files in ((True, False), (False, True), (True, True)):
+        if loses_records:
+            remote_stores.client.flushall()
+        if loses_files:
+            bucket.remove(PATH)
+        assert code(first.find_loss()) is None
+        assert process(remote_stores).start_refusal() == ""
+        assert list(bucket.modification_times(FOLDER)) == [PATH]
+        assert remote_stores.client.hget(SERVICE, "marked")
+
+
+@pytest.mark.parametrize("files", ["beside a blank mark", "without a mark"])
+def test_files_beside_an_empty_redis_are_no_new_service(remote_stores: Stores, files: str) -> None:
+    """Neither with a mark that was written before the first record, nor without a mark."""
+    if files == "beside a blank mark":
+        assert process(remote_stores).start_refusal() == ""
+    add(remote_stores, 3)
+    remote_stores.client.flushall()
+    restarted = process(remote_stores)
+    problem = refusal(restarted.require_no_loss)
+    assert (problem.code, problem.status) == ("records-lost", 503)
+    assert problem.remedy in restarted.start_refusal()
+    for is_write in (False, True):
+        assert refusal(lambda of=is_write: restarted.require_no_recent_loss(is_write=of)).code == "records-lost"
+    assert remote_stores.client.hgetall(SERVICE) == {}, "it is not marked"
+    restarted.accept_loss()
+    assert process(remote_stores).start_refusal() == ""
+
+
+def test_no_file_is_written_before_the_mark(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a process that is killed between a new service's first file and its record would leave a loss."""
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            backend.Bucket, "write", lambda *_: (_ for _ in ()).throw(backend._unavailable("a test", "None."))
+        )
+        running = process(stores)
+        assert running.start_refusal() == ""
+        running.require_no_recent_loss(is_write=False)
+        problem = refusal(lambda: running.require_no_recent_loss(is_write=True))
+        assert problem.code == "store-unavailable"
+    running.require_no_recent_loss(is_write=True)
+    path = f"{FOLDER}/00/orphan"
+    stores.files.bucket.write(path, [b"x"], 1)
+    assert code(process(stores).find_loss()) is None
+
+
 def test_an_earlier_state_of_the_records_is_a_loss(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deletions are not; nor is a failover that loses changes of the last moments, which the mark does not count."""
     now = 1000.0
@@ -105,7 +164,27 @@ def test_an_earlier_state_of_the_records_is_a_loss(stores: Stores, monkeypatch: 
     assert code(process(stores).find_loss()) is None
     stores.client.hset(SERVICE, CHANGES, earlier)  # as on a promoted replica
     assert code(process(stores).find_loss()) is None
-    stores.client.hset(SERVICE, CHANGES, earlier - 2)  # the first reading was settled
+    stores.client.hset(SERVICE, CHANGES, earlier - 1)
+    assert code(process(stores).find_loss()) == "records-lost"
+
+
+def test_the_mark_lags_by_a_known_time(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By at most the time in which changes settle and one renewal; after a clean stop, not at all."""
+    now = 1000.0
+    monkeypatch.setattr("worker.storage.mark.time", SimpleNamespace(monotonic=lambda: now))
+    running = process(stores)
+    changes = {}
+    for n in range(3, 23):
+        add(stores, n)
+        changes[now] = int(stores.client.hget(SERVICE, CHANGES) or 0)
+        running.renew()
+        marked = json.loads(stores.files.bucket.read(PATH, 0, 4096) or b"")["changes"]
+        oldest = now - mark.SETTLED_SECONDS - mark.RENEW_SECONDS
+        assert all(marked >= count for time, count in changes.items() if time <= oldest), "the bound of the page"
+        assert all(marked <= max(count, 1) for time, count in changes.items() if time > now - mark.SETTLED_SECONDS)
+        now += mark.RENEW_SECONDS
+    running.renew(is_last=True)
+    stores.client.hincrby(SERVICE, CHANGES, -1)
     assert code(process(stores).find_loss()) == "records-lost"
 
 
@@ -131,6 +210,7 @@ def test_the_first_mark_is_no_loss_for_other_processes(stores: Stores, monkeypat
         patched.setattr(backend.Bucket, "write", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             process(stores).renew()
+    stores.client.hset(SERVICE, CHANGES, 1)
     assert code(process(stores).find_loss()) is None
     assert code(second.find_loss()) is None
     first.renew()
@@ -139,12 +219,84 @@ def test_the_first_mark_is_no_loss_for_other_processes(stores: Stores, monkeypat
         assert code(each.find_loss()) is None
 
 
+def test_a_writer_that_was_killed_after_the_mark_is_completed(stores: Stores) -> None:
+    """Redis learns that the store has the mark, so that the loss of the files is noticed, too."""
+    add(stores, 3)
+    process(stores).renew()
+    stores.client.hdel(SERVICE, "marked")
+    process(stores).renew()
+    stores.files.bucket.remove(PATH)
+    assert code(process(stores).find_loss()) == "files-lost"
+
+
+DAMAGED = {
+    "garbage": b"\x00\xffgarbage",
+    "nothing": b"",
+    "no members": b"{}",
+    "a list": b"[]",
+    "a schema alone": json.dumps({"format": SCHEMA}).encode(),
+    "a member too much": json.dumps({**WHOLE, "format": SCHEMA, "more": 1}).encode(),
+    "a number as text": json.dumps({**WHOLE, "format": SCHEMA, "changes": "many"}).encode(),
+    "no number": json.dumps({**WHOLE, "format": SCHEMA, "changes": None}).encode(),
+    "records as a list": json.dumps({**WHOLE, "format": SCHEMA, "records": []}).encode(),
+    "too long": json.dumps({**WHOLE, "format": SCHEMA, "at": "x" * mark.MAX_BYTES}).encode(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_mark_is_named(stores: Stores, damage: str) -> None:
+    """The file and the command that writes it anew are; a running process notices it, too, and does not replace it."""
+    add(stores, 3)
+    running = process(stores)
+    running.renew()
+    file = stores.files.bucket.local_path(PATH)
+    write_mark(stores, DAMAGED[damage])
+    for each in (running, process(stores)):
+        each.renew()
+        problem = refusal(lambda it=each: it.require_no_recent_loss(is_write=True))
+        assert (problem.code, problem.status) == ("mark-damaged", 503)
+        assert str(file) in problem.detail
+        assert "datasets: 1" in problem.detail
+        assert "`glle doctor --accept-loss`" in problem.remedy
+        assert str(file) in each.start_refusal()
+    assert Path(file).read_bytes() == DAMAGED[damage]
+    process(stores).accept_loss()
+    assert code(running.find_loss()) is None
+    assert running.start_refusal() == ""
+
+
+@pytest.mark.parametrize("schema", [SCHEMA - 1, SCHEMA + 1])
+@pytest.mark.parametrize("where", ["mark", "records", "records without a schema"])
+def test_data_of_another_schema_are_refused(stores: Stores, where: str, schema: int) -> None:
+    """Whether the mark or the records show it; nothing is changed, and no acceptance helps."""
+    add(stores, 3)
+    running = process(stores)
+    running.renew()
+    if where == "mark":
+        raw = json.loads(stores.files.bucket.read(PATH, 0, 4096) or b"")
+        write_mark(stores, json.dumps({**raw, "format": schema}).encode())
+    elif where == "records":
+        stores.client.hset(SERVICE, SCHEMA_OF_RECORDS, schema)
+    else:
+        stores.client.hdel(SERVICE, SCHEMA_OF_RECORDS)
+    before = stores.files.bucket.read(PATH, 0, 4096), stores.client.hgetall(SERVICE)
+    for each in (running, process(stores)):
+        each.renew()
+        problem = refusal(lambda it=each: it.require_no_recent_loss(is_write=True))
+        assert (problem.code, problem.status) == ("other-schema", 503)
+        assert f"reads schema {SCHEMA}" in problem.detail
+        assert problem.detail in each.start_refusal()
+        assert refusal(each.accept_loss).code == "other-schema"
+    assert (stores.files.bucket.read(PATH, 0, 4096), stores.client.hgetall(SERVICE)) == before
+
+
 def test_a_comparison_reads_the_store_seldom(remote_stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand comparisons read the mark once and list nothing; a store that fails later changes nothing."""
     add(remote_stores, 3)
     process(remote_stores).renew()
     read: list[str] = []
     monkeypatch.setattr(backend.Bucket, "modification_times", lambda *_: pytest.fail("it was listed"))
+    monkeypatch.setattr(backend.Bucket, "contains", lambda *_, **__: pytest.fail("it was listed"))
     original = backend.Bucket.read
 
     def read_and_note(bucket: backend.Bucket, path: str, start: int, stop: int) -> bytes | None:
@@ -155,8 +307,29 @@ def test_a_comparison_reads_the_store_seldom(remote_stores: Stores, monkeypatch:
     running = process(remote_stores)
     for _ in range(1000):
         assert code(running.find_loss()) is None
+        running.require_no_recent_loss(is_write=False)
     assert read == [PATH]
-    monkeypatch.setattr(backend.Bucket, "read", lambda *_: (_ for _ in ()).throw(backend._unavailable("a test")))
-    running._read_again = 0.0
+    monkeypatch.setattr(
+        backend.Bucket, "read", lambda *_: (_ for _ in ()).throw(backend._unavailable("a test", "None."))
+    )
+    running._read_at -= mark.READ_SECONDS
     assert code(running.find_loss()) is None
+    running.require_no_recent_loss(is_write=True)
     assert refusal(process(remote_stores).find_loss).code == "store-unavailable"
+
+
+def test_requests_notice_a_loss_at_once_if_they_write(stores: Stores) -> None:
+    """Others within a second; both until it is over."""
+    add(stores, 3)
+    running = process(stores)
+    running.renew()
+    running.require_no_recent_loss(is_write=False)
+    file = stores.files.bucket.local_path(PATH)
+    kept = file.read_bytes()
+    file.unlink()
+    running.require_no_recent_loss(is_write=False)
+    assert refusal(lambda: running.require_no_recent_loss(is_write=True)).code == "files-lost"
+    assert refusal(lambda: running.require_no_recent_loss(is_write=False)).code == "files-lost"
+    file.write_bytes(kept)
+    running.require_no_recent_loss(is_write=True)
+    running.require_no_recent_loss(is_write=False)

@@ -18,12 +18,13 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from glle_engine.tables.table import Table
 from tests.conftest import refusal
 from tests.worker.execution.workers import raiser
 from worker.base.files import Temporary
 from worker.base.problems import ProblemError
 from worker.records.cache_entry import Entry
-from worker.storage.datasets import DatasetStore, Table
+from worker.storage.datasets import DatasetStore
 from worker.storage.object_store import backend, files
 from worker.storage.object_store.files import COPIES, COPY_SECONDS, FOLDER, DamagedFileError, ObjectFiles
 from worker.stores import Stores
@@ -269,7 +270,7 @@ def test_a_failing_store_leaves_no_data_set(one: Stores, monkeypatch: pytest.Mon
 
     def fail(self: Bucket, path: str, *arguments: Any) -> None:
         if path.endswith("labels.npy"):
-            raise backend._unavailable("a test")
+            raise backend._unavailable("a test", "None.")
         write(self, path, *arguments)
 
     monkeypatch.setattr(backend.Bucket, "write", fail)

@@ -19,7 +19,7 @@ from worker.storage.object_store import backend
 from worker.storage.object_store.backend import Bucket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -152,6 +152,57 @@ def test_the_url_is_shown_without_secrets() -> None:
     assert row.format("file:///srv/objects") == "file:///srv/objects"
     assert row.format("s3://bucket/prefix") == "s3://bucket/prefix"
     assert "geheim" not in row.format("ftp://me:geheim@host/x?token=geheim")
+
+
+@pytest.mark.parametrize(
+    ("status", "cause", "remedy"),
+    [
+        (401, "refuses the credentials", "credentials"),
+        (403, "refuses the credentials", "rights: put, get, delete and list"),
+        (404, "bucket or container does not exist", "Create it"),
+        (500, "status 500", "check the store"),
+        (0, "cannot be reached over the network", "AWS_ENDPOINT_URL"),
+    ],
+)
+def test_the_cause_of_a_failure_is_named(
+    s3: type[Answers], monkeypatch: pytest.MonkeyPatch, status: int, cause: str, remedy: str
+) -> None:
+    """Credentials, bucket or network, in every operation; never the class of an error, nor what the store says."""
+
+    def answer(handler: Answers) -> None:
+        handler.rfile.read(int(handler.headers.get("content-length", 0)))
+        handler.send_response(status)
+        handler.send_header("content-length", "6")
+        handler.end_headers()
+        handler.wfile.write(b"geheim")
+
+    for method in ("GET", "PUT", "DELETE", "POST"):
+        monkeypatch.setattr(s3, f"do_{method}", answer, raising=False)
+    if not status:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    bucket = Bucket("s3://bucket/prefix", seconds=20.0, retries=0)
+    calls: list[Callable[[], object]] = [
+        lambda: bucket.write("a", [b"x"], 1),
+        lambda: bucket.modification_times("data"),
+    ]
+    if status != 404:  # a missing object
+        calls.append(lambda: bucket.read("a", 0, 1))
+    for call in calls:
+        problem = refusal(call)
+        assert problem.code == "store-unavailable"
+        assert cause in problem.detail
+        assert remedy in problem.remedy
+        assert "Error" not in problem.detail
+        assert "geheim" not in problem.detail
+
+
+def test_the_cause_of_a_failing_folder_is_named(tmp_path: Path) -> None:
+    """In the words of the system."""
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "objects" / "a").write_text("a file in the place of a folder")
+    problem = refusal(Bucket(f"file://{tmp_path}/objects").write, "a/b", [b"x"], 1)
+    assert problem.detail == "The object store failed: Not a directory."
+    assert "GLLE_DATA_DIR" in problem.remedy
 
 
 @pytest.mark.parametrize("url", ["file:///folder", "memory:"])

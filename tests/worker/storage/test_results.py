@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import redis
 
+from glle_engine.tables.table import Table
 from tests.conftest import refusal, stored_files
 from worker.base.clock import iso, now_ms
 from worker.records.cache_entry import Entry
 from worker.storage import results
-from worker.storage.datasets import Table
 from worker.storage.object_store.files import STORED_BYTES, ObjectFiles
 from worker.storage.results import ResultRecord, result_id
 

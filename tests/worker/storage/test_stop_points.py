@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from glle_engine.methods import METHODS
+from glle_engine.tables.table import Table
 from tests.stop_points import stopping
 from tests.worker.execution.workers import SHEET, draws_job, fit_job
 from worker.analyses.embedding import Recipe
@@ -24,7 +25,6 @@ from worker.execution.sweep import find_records_without_files, find_unnamed_file
 from worker.records.cache_entry import Entry
 from worker.records.ids import DEFAULT
 from worker.storage import results
-from worker.storage.datasets import Table
 from worker.storage.records import RecordStore
 from worker.stores import Stores
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
-from obstore.exceptions import BaseError, GenericError
+from obstore.exceptions import BaseError, GenericError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import LocalStore, from_url
 
 from worker.base.files import make_folder, temporary
@@ -40,6 +41,18 @@ _PARALLEL = 2  # requests of a long write
 _ATTEMPTS = 10  # attempts to write into a folder that other processes may remove while it is empty
 _SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss")
 _LOCAL = "file://"
+_METADATA = re.compile(r"169\.254\.|metadata\.google")  # addresses that know the role of a machine
+_OS_ERROR = re.compile(r"os error (\d+)")
+_STATUS = re.compile(r"status code: (\d{3})")
+_CHECK_FOLDER = "Check the folder of GLLE_STORE_URL or GLLE_DATA_DIR, its disk, and the rights of the service's user."
+_CHECK_CREDENTIALS = (
+    "Check the variables of the store's credentials, and their rights: put, get, delete and list below the prefix "
+    "(docs/how-to/storage.md)."
+)
+_CHECK_NETWORK = (
+    "Try again in some seconds; if it still fails, check the network and the address of the store: GLLE_STORE_URL, and "
+    "AWS_ENDPOINT_URL if it is set."
+)
 
 T = TypeVar("T")
 
@@ -73,6 +86,7 @@ class Bucket:
         self, url: str, *, seconds: float = SECONDS, counts: Counters | None = None, retries: int = RETRIES
     ) -> None:
         self._counts = counts
+        self._url = url
         self._root = Path(url.removeprefix(_LOCAL))  # folder of a local store
         self.is_local = url.startswith(_LOCAL)
         self._store: Store | None = None if self.is_local else _open(url, timedelta(seconds=seconds), retries)
@@ -82,6 +96,10 @@ class Bucket:
     def local_path(self, path: str) -> Path:
         """Return the file of an object of a local store."""
         return self._root / path
+
+    def address(self, path: str) -> str:
+        """Return the file or URL of an object, for messages."""
+        return str(self.local_path(path)) if self.is_local else f"{self._url.rstrip('/')}/{path}"
 
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> None:
         """Write or replace an object of `size` bytes as a whole; raises ``store-unavailable``, ``storage-full``."""
@@ -132,6 +150,14 @@ class Bucket:
 
         return self._request("list", find) or {}
 
+    def contains(self, folder: str, *, except_in: str) -> bool:
+        """Return whether a folder has an object that is not in one of its folders; at most some pages are listed."""
+
+        def find(store: Store) -> bool:
+            return any(not item["path"].startswith(except_in) for page in store.list(folder) for item in page)
+
+        return bool(self._request("list", find))
+
     def probe(self) -> None:
         """Raise ``store-unavailable`` unless the store answers."""
         self.modification_times("probe")  # fails if the bucket does not exist, too
@@ -171,7 +197,7 @@ class Bucket:
         if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
             remedy = "Delete data sets, posteriors and results of jobs that are no longer needed, or enlarge the store."
             return refuse("storage-full", 507, "There is no space left in the object store.", remedy)
-        return _unavailable(type(error).__name__)
+        return _unavailable(*(_explain_folder(error) if self.is_local else _explain(error)))
 
     def _count(self, *series: str, by: int = 1) -> None:
         if self._counts is not None and by:
@@ -217,10 +243,29 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
         raise SettingsError(f"GLLE_STORE_URL: {reason}. See docs/how-to/storage.md.") from None
 
 
-def _unavailable(why: str) -> ProblemError:
-    return refuse(
-        "store-unavailable",
-        503,
-        f"The object store failed ({why}).",
-        "Try again in some seconds; if it still fails, check the store behind GLLE_STORE_URL and its credentials.",
-    )
+def _explain(error: Exception) -> tuple[str, str]:
+    """Return why a store failed, and the remedy: credentials, bucket or network. The message itself is never shown."""
+    message = str(error)
+    if _METADATA.search(message):
+        return "no credentials were found, neither in its variables nor as a role of this machine", _CHECK_CREDENTIALS
+    status = _STATUS.search(message)
+    if isinstance(error, UnauthenticatedError | PermissionDeniedError) or (status and status[1] in {"401", "403"}):
+        return "it refuses the credentials, or their rights do not suffice", _CHECK_CREDENTIALS
+    if isinstance(error, FileNotFoundError) or (status and status[1] == "404"):
+        return "its bucket or container does not exist", "Create it, or correct GLLE_STORE_URL."
+    if "redirect" in message:
+        return "it redirects: the bucket is in another region", "Correct the region in the variables of the store."
+    if status:
+        return f"it answers with status {status[1]}", "Try again in some seconds; if it still fails, check the store."
+    return "it cannot be reached over the network, or answers too late", _CHECK_NETWORK
+
+
+def _explain_folder(error: Exception) -> tuple[str, str]:
+    """Return why a folder failed, such as ``Permission denied``, and the remedy."""
+    number = _OS_ERROR.search(str(error))
+    code = error.errno if isinstance(error, OSError) and error.errno else int(number[1]) if number else errno.EIO
+    return os.strerror(code), _CHECK_FOLDER
+
+
+def _unavailable(why: str, remedy: str) -> ProblemError:
+    return refuse("store-unavailable", 503, f"The object store failed: {why}.", remedy)

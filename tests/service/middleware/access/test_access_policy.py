@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +13,7 @@ import redis
 from openapi import client_types
 from service.cli import main
 from service.middleware.access_policy import OPEN_PATHS, AccessPolicy, Proxies
+from tests.conftest import until
 from tests.service.conftest import check_problem, register_worker
 from tests.service.tenants import bearer, serve_stores
 from worker.base.settings import Settings, SettingsError
@@ -49,7 +51,56 @@ def test_a_service_whose_records_are_lost_does_not_become_keyless(stores: Stores
         check_problem(restarted.post("/v1/datasets/synthetic", json={"name": "s_curve"}), 503, "records-lost")
         assert restarted.get("/livez").status_code == 200
         stores.mark.accept_loss()
-        assert restarted.get("/v1/datasets").status_code == 200
+        until(lambda: restarted.get("/v1/datasets").status_code == 200)
+
+
+def test_lost_keys_are_no_invalid_keys(stores: Stores) -> None:
+    """503 with Retry-After, also for uploads, until the records are back; the scrapes of a running process go on."""
+    key, admin, unknown = (
+        bearer(stores, "alice"),
+        bearer(stores, "alice", "admin"),
+        {"Authorization": "Bearer glle_0_1"},
+    )
+    stores.mark.renew()
+    with serve_stores(stores) as client:
+        for header in (key, admin):
+            assert client.get("/v1/datasets", headers=header).status_code == 200
+        check_problem(client.get("/v1/datasets", headers=unknown), 401, "invalid-key")
+        kept = {name: stores.client.dump(name) for name in stores.client.scan_iter()}
+        stores.client.flushall()
+        for header in (key, unknown):
+            body = {"name": "s_curve", "n": 60}
+            answer = client.post("/v1/datasets/synthetic", json=body, headers=header)
+            check_problem(answer, 503, "records-lost")
+            assert answer.headers["retry-after"]
+            check_problem(client.get("/v1/datasets", headers=header), 503, "records-lost")
+        assert 'glle_data_lost{reason="records-lost"} 1.0' in client.get("/metrics", headers=admin).text
+        assert client.get("/metrics", headers=key).status_code == 403
+        check_problem(client.get("/readyz", headers=unknown), 503, "not-ready")
+        assert "records" in client.get("/readyz", headers=admin).json()["details"]["failed"]
+        assert stores.datasets.usage() == {}
+        for name, value in kept.items():
+            stores.client.restore(name, 0, value or b"")
+        until(lambda: client.get("/v1/datasets", headers=key).status_code == 200)
+        check_problem(client.get("/v1/datasets", headers=unknown), 401, "invalid-key")
+        assert 'glle_data_lost{reason="records-lost"} 0.0' in client.get("/metrics", headers=admin).text
+
+
+@pytest.mark.parametrize("auth", ["auto", "off"])
+def test_nothing_is_uploaded_beside_lost_files(stores: Stores, auth: str) -> None:
+    """The next upload after the folder was emptied is 503, with keys or without authentication."""
+    with serve_stores(stores, auth=auth) as client:
+        key = bearer(stores, "default") if auth == "auto" else {}
+        body = {"name": "s_curve", "n": 60}
+        assert client.post("/v1/datasets/synthetic", json=body, headers=key).status_code == 201
+        stores.mark.renew()
+        shutil.rmtree(stores.files.bucket.local_path(""))
+        for path in ("/v1/datasets/synthetic", "/v1/posteriors"):
+            answer = client.post(path, json=body, headers=key)
+            check_problem(answer, 503, "files-lost")
+            assert answer.headers["retry-after"]
+        assert not stores.files.bucket.local_path("").exists()
+        assert client.get("/readyz").status_code == 503
 
 
 def test_a_keyless_service_refuses_when_its_records_vanish(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,11 @@ import pytest
 from scipy.spatial.distance import cdist
 
 import glle_engine
+from glle_engine.tables.table import Table
 from tests.service.conftest import check_problem, upload
 from tests.service.routes.posteriors.conftest import NPY, NPZ, SHEET, N, fit_posterior, npz, post_fit, result_of
 from worker.execution import tasks
-from worker.storage.datasets import DatasetStore, Table
+from worker.storage.datasets import DatasetStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,395 @@
+"""Compare maps of the same data in this process: which of them to show, with their audits and scores."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from glle.arguments import with_keywords
+from glle.inputs import set_blocks_apart
+from glle.reading import ColumnOptions, DataPoints, read_points, table_options
+from glle.table import table_text
+from glle_engine.audit.candidates import candidates_of, default_candidates
+from glle_engine.audit.choice import QUESTIONS, Choices
+from glle_engine.audit.comparison import compare_maps
+from glle_engine.audit.sources import checked_coordinates
+from glle_engine.base.errors import GlleError, InvalidParameterError
+from glle_engine.base.parameters import with_seed
+from glle_engine.base.progress import silent
+from glle_engine.methods import method as method_of
+from glle_engine.metrics.registry import SCORES, score
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Unpack
+
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike, NDArray
+
+    from glle_engine.audit.candidates import Candidate
+    from glle_engine.audit.choice import MapFacts
+    from glle_engine.audit.comparison import Compared
+    from glle_engine.audit.result import Audit
+    from glle_engine.base.progress import OnProgress
+    from glle_engine.base.results import Note
+    from glle_engine.base.spec import Metric, Standardize
+
+PANEL = 3.2  # inches of a small map
+COLUMNS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Several maps of the same data, with an answer to which of them to show; `print` shows the answer.
+
+    Attributes
+    ----------
+    choices : Choices
+        The answers, at most a sentence for each question.
+    audits : dict of str to Audit
+        Audits by label; the audit of a map that is clearly behind in all questions is preliminary.
+    facts : dict of str to MapFacts
+        What the answers rest on, by label.
+    embeddings : dict of str to (n, p) float64
+        Coordinates by label.
+    scores : dict of str to dict of str to float
+        Scores by label and name.
+    problems : dict of str to list of GlleError
+        Why a method or one of its scores failed, by label.
+    seconds : dict of str to float
+        Time of each map with its audit.
+    labels : (n,) array or None
+        Labels of the points.
+    notes : tuple of Note
+        How a table was read, and whether few features determine the distances.
+
+    """
+
+    choices: Choices = field(default_factory=Choices)
+    audits: dict[str, Audit] = field(default_factory=dict)
+    facts: dict[str, MapFacts] = field(default_factory=dict)
+    embeddings: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)
+    problems: dict[str, list[GlleError]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    labels: NDArray[Any] | None = None
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def best(self) -> dict[str, str | None]:
+        """Label of the map to show by question: "neighbors", "layout" and "groups"; None if no map answers it."""
+        return self.choices.best
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The answers in words; none without audits."""
+        return self.choices.sentences
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences) if self.sentences else repr(self)
+
+    def __repr__(self) -> str:
+        failures = [f"{label}: {error}" for label, errors in self.problems.items() for error in errors]
+        table = table_text([["", *self._columns()], *([label, *self._cells(label)] for label in self._rows())])
+        return "\n".join([*self.sentences, table, *failures, *(note.message for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """Return the sentences and a table of the maps, for notebooks."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in ("", *self._columns()))
+        rows = "".join(
+            f"<tr><th>{escape(label)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in self._cells(label))}</tr>"
+            for label in self._rows()
+        )
+        failed = [f"{label}: {error}" for label, errors in self.problems.items() for error in errors]
+        below = [*failed, *(note.message for note in self.notes)]
+        sentences = "".join(f"<p><strong>{escape(sentence)}</strong></p>" for sentence in self.sentences)
+        notes = "".join(f"<p>{escape(line)}</p>" for line in below)
+        return f"<div>{sentences}<table><tr>{head}</tr>{rows}</table>{notes}</div>"
+
+    def frame(self) -> Any:
+        """Return a pandas.DataFrame with a row for each map, also for maps that failed.
+
+        Raises
+        ------
+        ImportError
+            Without pandas.
+
+        """
+        import pandas as pd  # noqa: PLC0415 # an optional package
+
+        labels = list(dict.fromkeys([*self._rows(), *self.problems]))
+        rows = []
+        for label in labels:
+            errors = self.problems.get(label, [])
+            own = self._values(label) if label in self.facts else {}
+            audit = self.audits.get(label)
+            rows.append(
+                {
+                    "best_for": ", ".join(question for question in QUESTIONS if self.best[question] == label),
+                    **own,
+                    **self.scores.get(label, {}),
+                    "remains": None if audit is None else audit.remains,
+                    "seconds": self.seconds.get(label),
+                    "verdict": None if audit is None else audit.verdict,
+                    "problem": " ".join(map(str, errors)) or None,
+                }
+            )
+        return pd.DataFrame(rows, index=pd.Index(labels, name="map"))
+
+    def plot(self, labels: ArrayLike | None = None) -> Figure:
+        """Draw all maps as small panels, with outlines of islands and the level of each audit; return the figure.
+
+        Points have the colors of `labels` (n,), by default of the labels of the comparison.
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib.
+
+        """
+        from matplotlib.figure import Figure  # noqa: PLC0415 # an optional package
+
+        from glle_engine.base.pictures.plotting import plot  # noqa: PLC0415 # loaded when something is drawn
+
+        count = max(len(self.embeddings), 1)
+        columns = min(COLUMNS, count)
+        lines = math.ceil(count / columns)
+        figure = Figure(figsize=(PANEL * columns, PANEL * lines), layout="constrained")
+        colors = self.labels if labels is None else labels
+        for number, (label, Y) in enumerate(self.embeddings.items(), start=1):
+            axes = figure.add_subplot(lines, columns, number)
+            plot(self.audits.get(label, Y), colors, ax=axes)
+            if (legend := axes.get_legend()) is not None and number < count:
+                legend.remove()
+            best = [question for question in QUESTIONS if self.best[question] == label]
+            level = f" ({self.audits[label].level})" if label in self.audits else ""
+            axes.set_title(f"{label}{level}" + (f"\nbest for {', '.join(best)}" if best else ""), fontsize="small")
+        return figure
+
+    def _rows(self) -> list[str]:
+        return list(self.embeddings)
+
+    def _columns(self) -> list[str]:
+        names = list(dict.fromkeys(name for row in self.scores.values() for name in row))
+        own = ["level", "neighbors", "distances", "along the data", "islands", "trusted"] if self.facts else []
+        return [*own, *names]
+
+    def _cells(self, label: str) -> list[str]:
+        row = self.scores.get(label, {})
+        names = list(dict.fromkeys(name for each in self.scores.values() for name in each))
+        scores = [f"{row[name]:.4g}" if name in row else "" for name in names]
+        if not self.facts:
+            return scores
+        own = self._values(label) if label in self.facts else dict.fromkeys(range(6))
+        cells = ["" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+                 for value in list(own.values())[:6]]  # fmt: skip
+        return [*cells, *scores]
+
+    def _values(self, label: str) -> dict[str, Any]:
+        """Return the values that the choice rests on."""
+        facts = self.facts[label]
+        straight, along = (None, None) if not len(facts.layout) else facts.layout.mean(axis=0).tolist()
+        return {
+            "level": facts.level if facts.is_complete else "behind",
+            "neighbors": facts.kept,
+            "distances": straight,
+            "along": along,
+            "islands": facts.islands,
+            "trusted_islands": facts.trusted,
+            "trusted_points": facts.grouped,
+        }
+
+
+@with_keywords(ColumnOptions)
+def compare(
+    X: Any,
+    methods: Any = None,
+    *,
+    labels: ArrayLike | str | None = None,
+    blocks: ArrayLike | str | None = None,
+    standardize: Standardize | None = None,
+    metric: Metric | None = None,
+    truth: ArrayLike | None = None,
+    audit: bool = True,
+    scores: Sequence[str] | None = None,
+    n_neighbors: int | Literal["auto"] | None = "auto",
+    seed: int = 0,
+    random_state: Any = None,
+    threads: int | None = None,
+    on_progress: OnProgress = silent,
+    **options: Unpack[ColumnOptions],
+) -> Comparison:
+    """Say which map of the data to show: for who is near whom, for distances across the map, and for groups.
+
+    Each candidate is audited on the same halves of the data, so that their differences are paired. Candidates that are
+    clearly behind in all questions stop after two pairs of halves.
+
+    Parameters
+    ----------
+    X
+        The data (n, d), or any data of `fit`.
+    methods
+        Candidates: names, pairs (name, parameters), dictionaries with `method`, `parameters` and `label`, functions of
+        points (m, d) to coordinates (m, p), or estimators. Or a dictionary from labels to these, whose values may also
+        be coordinates (n, p), a posterior, a draw or an embedding. By default PCA, t-SNE and UMAP with several numbers
+        of neighbors, Isomap, GLLE and PaCMAP, as far as they are installed.
+    labels, truth
+        Class (n,) of the points, or the name of a column, and true coordinates (n, q), for scores and plots.
+    blocks
+        Subject, series or replicate of each point, or the name of its column, as for `audit`.
+    standardize, metric
+        Of the data, as for `audit`. All maps are judged by the same distances.
+    audit
+        False for the scores alone, which need one map by each method: nothing is chosen then.
+    scores
+        Names of scores; None for the fast scores whose inputs are given.
+    n_neighbors
+        Number of neighbors for the scores. "auto" or None means 10, or fewer if there are less than 21 points.
+    seed, random_state
+        Seed of the halves.
+    threads
+        As for `audit`.
+    on_progress
+        Called with (maps done, all, title of a map); its exceptions end the comparison.
+    options
+        Options of a table, as for `fit`; scores use its labels.
+
+    Raises
+    ------
+    ValueError
+        If two candidates have the same label.
+    InvalidParameterError
+        If a candidate is no method.
+
+    Examples
+    --------
+    >>> import glle
+    >>> found = glle.compare(glle.datasets.make("swiss_roll", 200, seed=0).X, ["pca", "isomap"])
+    >>> sorted(found.best)
+    ['groups', 'layout', 'neighbors']
+
+    """
+    of_table, _ = table_options(options, compare.__kwdefaults__ or {})
+    blocks, of_table = set_blocks_apart(X, blocks, {**of_table, "labels": labels})
+    found = read_points(X, of_table)
+    points = found.X
+    scored = Scored(points, found.labels, found.rows(truth, "the truth"), n_neighbors)
+    candidates = default_candidates(*np.shape(points)) if methods is None else candidates_of(methods)
+    making = _Making(Comparison(labels=found.labels), scored, scored.names(scores))
+    if not audit:
+        for candidate in candidates:
+            making.embed(candidate)
+        return making.result(found)
+    states = compare_maps(
+        points,
+        candidates,
+        standardize=standardize,
+        metric=metric,
+        blocks=found.column(blocks) if isinstance(blocks, str) else found.rows(blocks, "the blocks"),
+        names=found.names,
+        threads=threads,
+        on_progress=on_progress,
+        **with_seed({"random_state": random_state, **({"seed": seed} if seed or random_state is None else {})}),
+    )
+    for compared, choices in deque(states, maxlen=1):
+        for each in compared:
+            making.add_audited(each)
+        making.comparison = replace(making.comparison, choices=choices)
+    return making.result(found)
+
+
+@dataclass(eq=False)
+class _Making:
+    """Comparison in progress."""
+
+    comparison: Comparison
+    scored: Scored
+    names: list[str]
+    notes: dict[str, Note] = field(default_factory=dict)
+
+    def result(self, points: DataPoints) -> Comparison:
+        """Return the comparison with the notes on the data."""
+        return replace(self.comparison, notes=points.all_notes(self.notes.values()))
+
+    def embed(self, candidate: Candidate) -> None:
+        """Add the map of a candidate and its scores, without an audit."""
+        try:
+            Y, notes = _coordinates(self.scored.X, candidate, self.scored.labels)
+        except GlleError as error:
+            self.comparison.problems[candidate.label] = [error]
+        else:
+            self._add(candidate.label, Y, notes)
+
+    def add_audited(self, each: Compared) -> None:
+        """Add a map that was audited, or the problem of its candidate."""
+        label, found = each.candidate.label, self.comparison
+        if each.audit is None or each.facts is None:
+            assert each.problem is not None
+            found.problems[label] = [each.problem]
+            return
+        found.audits[label], found.facts[label], found.seconds[label] = each.audit, each.facts, each.seconds
+        self._add(label, each.audit.embedding, each.audit.notes)
+
+    def _add(self, label: str, Y: NDArray[np.float64], notes: Iterable[Note]) -> None:
+        self.notes |= {note.code: note for note in notes if note.code == "unequal-feature-scales"}
+        self.comparison.embeddings[label] = Y
+        row = self.comparison.scores[label] = dict[str, float]()
+        for name in self.names:
+            try:
+                row |= score(self.scored.X, Y, [name], **self.scored.options())
+            except GlleError as error:
+                self.comparison.problems.setdefault(label, []).append(error)
+
+
+def _coordinates(
+    X: ArrayLike, candidate: Candidate, labels: ArrayLike | None
+) -> tuple[NDArray[np.float64], tuple[Note, ...]]:
+    """Return coordinates (n, p) and notes of a candidate, without an audit."""
+    if candidate.name is not None:
+        chosen = method_of(candidate.method)
+        spec = chosen.spec.from_dict(candidate.parameters)
+        embedding = chosen.embed(X, spec, labels=classes_of(labels) if chosen.labels else None)
+        return embedding.Y, embedding.notes
+    function = getattr(candidate.method, "fit_transform", candidate.method)
+    Y = candidate.Y if function is None else function(X)
+    return checked_coordinates(Y, np.shape(X)[0]), ()
+
+
+def classes_of(labels: ArrayLike | None) -> ArrayLike | None:
+    """Return labels that are words as integers, in sorted order."""
+    if labels is None or np.asarray(labels).dtype.kind in "iubf":
+        return labels
+    return np.unique(np.asarray(labels).astype(str), return_inverse=True)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Everything that scores of embeddings of X (n, d) need."""
+
+    X: Any
+    labels: Any
+    truth: Any
+    neighbors: int | Literal["auto"] | None
+
+    def names(self, scores: Sequence[str] | None) -> list[str]:
+        """Return the names of scores; None stands for the fast scores whose inputs are given."""
+        if isinstance(scores, str) or not isinstance(scores, Iterable | None):
+            raise InvalidParameterError(
+                f"scores={scores!r:.60} is no list of names.", remedy=f"Give a list of names, of {', '.join(SCORES)}."
+            )
+        if scores is not None:
+            return [*scores]
+        given = {"nothing", *(name for name in ("labels", "truth") if getattr(self, name) is not None)}
+        return [name for name, item in SCORES.items() if item.needs in given and item.most_points is None]
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments of `score`."""
+        n = np.shape(self.X)[0] if np.ndim(self.X) else 0
+        k = max(1, min(10, (n - 1) // 2)) if self.neighbors in {None, "auto"} else self.neighbors
+        return {"n_neighbors": k, "labels": self.labels, "truth": self.truth}

@@ -1,0 +1,168 @@
+"""Candidates of a comparison: maps by a method with its parameters, by a function, or as coordinates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from glle_engine.base.errors import GlleError, InvalidParameterError
+from glle_engine.base.results import brief
+from glle_engine.methods.registry import METHODS, canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DEFAULTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("pca", {}),
+    ("t-sne", {"perplexity": 30}),
+    ("t-sne", {"perplexity": 10}),
+    ("t-sne", {"perplexity": 60}),
+    ("umap", {"n_neighbors": 15}),
+    ("umap", {"n_neighbors": 5}),
+    ("umap", {"n_neighbors": 50}),
+    ("isomap", {}),
+    ("glle", {}),
+    ("pacmap", {}),
+)
+"""Candidates by default, of the installed methods."""
+
+TITLES = {"pca": "PCA", "t-sne": "t-SNE", "umap": "UMAP", "pacmap": "PaCMAP", "glle": "GLLE", "lle": "LLE"}
+"""Names in sentences that are shorter than the titles of the registry."""
+
+_IN_WORDS = {"perplexity": "with perplexity {}", "n_neighbors": "with {} neighbors"}
+_POINTS_PER_NEIGHBOR = 6  # a half has three times as many points as a candidate's neighbors or perplexity
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A map to compare.
+
+    Attributes
+    ----------
+    label : str
+        Name of its row.
+    title : str
+        Name in sentences.
+    method : str, callable, estimator or None
+        As for `audit`; None for coordinates alone.
+    parameters : dict
+        Parameters of a method by name.
+    Y : optional
+        Coordinates (n, p), a posterior or an embedding.
+
+    """
+
+    label: str
+    title: str
+    method: Any = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    Y: Any = None
+
+    __repr__ = brief
+
+    @property
+    def name(self) -> str | None:
+        """Name of the method in the registry; None for functions and coordinates."""
+        return canonical(self.method) if isinstance(self.method, str) else None
+
+
+def default_candidates(n: int, d: int) -> list[Candidate]:
+    """Return the default candidates for n points of d features: those whose method is installed and possible."""
+    found = []
+    for name, parameters in DEFAULTS:
+        size = max([0, *parameters.values()])
+        try:
+            chosen = METHODS[name]
+            chosen.require_available()
+            chosen.require_possible(n, d, chosen.spec(**parameters))
+        except GlleError:
+            continue
+        if _POINTS_PER_NEIGHBOR * size <= n:
+            found.append((name, parameters))
+    return candidates_of(found)
+
+
+def candidates_of(methods: Any) -> list[Candidate]:
+    """Return candidates, given one or several methods.
+
+    Each method is a name, a pair (name, parameters), a dictionary with `method`, `parameters` and `label`, a function,
+    an estimator, or coordinates. A dictionary by label has these as its values.
+
+    Raises
+    ------
+    InvalidParameterError
+        For something else.
+    ValueError
+        If two candidates have the same label.
+
+    """
+    if isinstance(methods, Mapping) and not isinstance(methods.get("method"), str):
+        named: Sequence[tuple[str | None, Any]] = [(str(label), item) for label, item in methods.items()]
+    else:
+        is_one = isinstance(methods, (str, Mapping)) or not isinstance(methods, Iterable)
+        named = [(None, item) for item in ([methods] if is_one or _is_pair(methods) else methods)]
+    found = [_candidate(label, item) for label, item in named]
+    counts: Counter[str | None] = Counter(each.name for each in found)
+    taken: set[str] = set()
+    result = []
+    for (label, item), each in zip(named, found, strict=True):
+        own = label or (item.get("label") if isinstance(item, Mapping) else None)
+        wanted = own or _label(each, is_several=counts[each.name] > 1)
+        if own and own in taken:
+            raise ValueError(f"Two of the methods have the label {own!r}: give each another `label`.")
+        number = 1
+        while not own and wanted in taken:
+            number += 1
+            wanted = f"{_label(each, is_several=True)}-{number}"
+        taken.add(wanted)
+        title = wanted if own else each.title
+        result.append(Candidate(wanted, title, each.method, each.parameters, each.Y))
+    return result
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and isinstance(item[1], Mapping)
+
+
+def _candidate(label: str | None, item: Any) -> Candidate:
+    """Return a candidate with the label that it has alone."""
+    if isinstance(item, str):
+        return _of_method(item, {})
+    if _is_pair(item):
+        return _of_method(item[0], dict(item[1]))
+    if isinstance(item, Mapping):
+        name, parameters = item.get("method"), item.get("parameters", {})
+        if not (isinstance(name, str) and isinstance(parameters, Mapping)):
+            raise _no_method(item)
+        return _of_method(name, dict(parameters))
+    if callable(item) or hasattr(item, "fit_transform"):
+        name = getattr(item, "__name__", type(item).__name__).strip("<>")
+        return Candidate(name, name, item)
+    if label is None:
+        raise _no_method(item)
+    return Candidate(label, label, Y=item)
+
+
+def _of_method(name: str, parameters: dict[str, Any]) -> Candidate:
+    known = canonical(name)
+    title = TITLES.get(known) or (METHODS[known].title if known in METHODS else name)
+    words = [_IN_WORDS[key].format(value) for key, value in parameters.items() if key in _IN_WORDS]
+    others = [f"{key} {value}" for key, value in parameters.items() if key not in _IN_WORDS]
+    with_ = [f"with {', '.join(others)}"] if others else []
+    return Candidate(known, " ".join([title, *words, *with_]), name, parameters)
+
+
+def _label(candidate: Candidate, *, is_several: bool) -> str:
+    """Return the label of a candidate: its name, with its number of neighbors if several have the method."""
+    size = next((value for key, value in candidate.parameters.items() if key in _IN_WORDS), None)
+    return f"{candidate.label}-{size}" if is_several and size is not None else candidate.label
+
+
+def _no_method(item: Any) -> InvalidParameterError:
+    return InvalidParameterError(
+        f"{item!r:.60} is no method.",
+        remedy='Give a name such as "umap", ("umap", {"n_neighbors": 50}) or a function; coordinates as a value of a '
+        "dictionary by label.",
+    )

@@ -1,0 +1,267 @@
+"""Which of several maps to show, for each of three questions: all rules, with every threshold.
+
+The questions are who is near whom (`neighbors`), distances across the map (`layout`), and groups (`groups`).
+
+- Neighbors: the map that keeps most neighbors of the data's first ten components.
+- Layout: the map of which maps of halves have the highest mean rank correlation with the data's distances, straight and
+  along the data.
+- Groups: the map with most points on trusted islands, if some map has three trusted islands.
+
+A map never wins because it is stable: a folded map is the stablest. Halves are the same for all maps, so that
+differences are paired over them. Of maps that are as good as the best one, the simplest is named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from glle_engine.audit.answers import standard_error
+from glle_engine.base.results import brief
+from glle_engine.reliability.thresholds import CLEARANCE, FEW_POINTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from glle_engine.audit.statement import Level
+
+Question = Literal["neighbors", "layout", "groups"]
+QUESTIONS: tuple[Question, ...] = ("neighbors", "layout", "groups")
+
+SMALL_DIFFERENCE = 0.01  # maps whose scores differ by less are as good as each other, however certain the difference
+MIN_KEPT = 0.05  # share of neighbors beyond chance, below which no map is named for neighbors
+MIN_LAYOUT = 0.3  # mean rank correlation, below which no map is named for its layout
+MIN_TRUSTED = 3  # trusted islands that some map needs, so that a map is named for groups
+BEHIND = 0.05  # a map that is behind by more than this, and by 2.5 errors, after two pairs of halves is not continued
+FIRST_PAIRS = 2  # pairs of halves after which maps that are clearly behind stop
+SIMPLEST = ("pca", "t-sne")  # of maps that are as good, the first of these is named, or else the first candidate
+NAMED = 3  # a sentence names at most this many maps that are as good
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MapFacts:
+    """What is known of one map, as input for the choice.
+
+    Attributes
+    ----------
+    label : str
+    title : str
+        Name in sentences, such as "UMAP with 50 neighbors".
+    method : str or None
+        Name of the method in the registry.
+    level : {"trust", "partly", "no", "unknown"}
+        Level of the map's audit.
+    beyond_chance : bool or None
+        As in `Audit`.
+    kept : float
+        Share of the neighbors among the data's components that the map keeps, beyond chance.
+    kept_in_halves : (m,) float64
+        The same of each map of a half. Empty for coordinates that cannot be made again, as are all of halves.
+    layout : (m, 2) float64
+        Rank correlations of each map of a half with the data's distances, straight and along the data.
+    islands : int
+        Islands of the map.
+    trusted : int
+        Islands that can be trusted.
+    grouped : float
+        Share of the points on trusted islands.
+    in_groups : float
+        Share of the points on islands that are isolated in the data: more cannot be on trusted islands.
+    grouped_in_halves : (m,) float64
+        Share of the points on trusted islands that are isolated in each map of a half.
+    is_complete : bool
+        Whether the map's audit is complete.
+
+    """
+
+    label: str
+    title: str
+    method: str | None
+    level: Level
+    beyond_chance: bool | None
+    kept: float
+    kept_in_halves: NDArray[np.float64]
+    layout: NDArray[np.float64]
+    islands: int
+    trusted: int
+    grouped: float
+    in_groups: float
+    grouped_in_halves: NDArray[np.float64]
+    is_complete: bool = True
+
+    @property
+    def fidelity(self) -> float | None:
+        """Mean rank correlation of the layout in maps of halves; None without halves."""
+        return float(self.layout.mean()) if len(self.layout) else None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The answer to one question.
+
+    Attributes
+    ----------
+    question : {"neighbors", "layout", "groups"}
+    best : str or None
+        Label of the map to show; None if no map answers the question.
+    as_good : tuple of str
+        Labels of the maps that are as good.
+    sentence : str
+
+    """
+
+    question: Question
+    best: str | None
+    as_good: tuple[str, ...]
+    sentence: str
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Scores of a question: of each map on all points, and of each of its halves."""
+
+    value: Callable[[MapFacts], float]
+    halves: Callable[[MapFacts], NDArray[np.float64]]
+    least: float = 0.0
+
+
+_OF_QUESTION: dict[Question, _Scores] = {
+    "neighbors": _Scores(lambda facts: facts.kept, lambda facts: facts.kept_in_halves, MIN_KEPT),
+    "layout": _Scores(lambda facts: facts.fidelity or 0.0, lambda facts: facts.layout.mean(axis=1), MIN_LAYOUT),
+    "groups": _Scores(lambda facts: facts.grouped, lambda facts: facts.grouped_in_halves),
+}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The answers to all questions, at most one sentence each; one sentence in all if no map shows anything."""
+
+    answers: tuple[Choice, ...] = ()
+    nothing: str = field(default="")
+
+    __repr__ = brief
+
+    @property
+    def best(self) -> dict[str, str | None]:
+        """Label of the map to show by question, or None."""
+        found = {answer.question: answer.best for answer in self.answers}
+        return {question: found.get(question) for question in QUESTIONS}
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentences."""
+        return (self.nothing,) if self.nothing else tuple(answer.sentence for answer in self.answers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `best`, `as_good` by question, and `sentences` as a JSON-able dictionary."""
+        found = {answer.question: list(answer.as_good) for answer in self.answers}
+        as_good = {question: found.get(question, []) for question in QUESTIONS}
+        return {"best": self.best, "as_good": as_good, "sentences": list(self.sentences)}
+
+
+def choose(maps: Sequence[MapFacts], n: int) -> Choices:
+    """Return which of the maps of n points to show."""
+    if not maps:
+        return Choices()
+    if all(facts.beyond_chance is False for facts in maps):
+        few = f" {n} points are too few to see any but a strong one." if n < FEW_POINTS else ""
+        return Choices(nothing=f"Show no map: we found no structure in these data.{few}")
+    relied = [facts for facts in maps if facts.level != "no"]
+    if not relied:
+        return Choices(nothing="Show no map: none of these shows what another sample of the data would show, too.")
+    return Choices((_neighbors(relied), _layout(relied), _groups(relied)))
+
+
+def behind(maps: Sequence[MapFacts]) -> set[str]:
+    """Return the labels of the maps that are clearly behind in all questions."""
+    eligible = [facts for facts in maps if facts.level != "no"]
+    if not eligible:
+        return set()
+    found = set()
+    most_grouped = max(facts.grouped for facts in eligible)
+    for facts in maps:
+        is_left = facts.in_groups == 0 or facts.in_groups < most_grouped - BEHIND
+        for question in ("neighbors", "layout"):
+            scores = _OF_QUESTION[question]
+            leader = max(eligible, key=scores.value)
+            is_left &= scores.value(leader) - scores.value(facts) > BEHIND and not _is_as_good(facts, leader, question)
+        if is_left:
+            found.add(facts.label)
+    return found
+
+
+def _neighbors(maps: Sequence[MapFacts]) -> Choice:
+    best, as_good = _winner(maps, "neighbors")
+    if best is None:
+        return Choice("neighbors", None, (), "No map keeps who is near whom.")
+    return Choice("neighbors", *_labels(best, as_good), f"To see who is near whom, show {_named(best, as_good)}.")
+
+
+def _layout(maps: Sequence[MapFacts]) -> Choice:
+    best, as_good = _winner([facts for facts in maps if len(facts.layout)], "layout")
+    if best is None:
+        return Choice("layout", None, (), "No map orders distances as the data do.")
+    return Choice("layout", *_labels(best, as_good), f"For distances across the map, show {_named(best, as_good)}.")
+
+
+def _groups(maps: Sequence[MapFacts]) -> Choice:
+    several = [facts for facts in maps if facts.trusted]
+    if max((facts.trusted for facts in maps), default=0) < MIN_TRUSTED:
+        shown = max(maps, key=lambda facts: facts.islands)
+        changing = shown.islands - shown.trusted
+        which = f"{changing} of the {shown.islands}" if shown.trusted else f"the {shown.islands}"
+        change = f"; {which} islands of {shown.title} change with the sample" if changing > 1 else ""
+        return Choice("groups", None, (), f"No map separates groups that can be trusted{change}.")
+    best, as_good = _winner(several, "groups")
+    assert best is not None
+    share = f"{best.trusted} islands that can be trusted hold {best.grouped:.0%} of the points"
+    return Choice("groups", *_labels(best, as_good), f"To see groups, show {_named(best, as_good)}: {share}.")
+
+
+def _winner(maps: Sequence[MapFacts], question: Question) -> tuple[MapFacts | None, list[MapFacts]]:
+    """Return the map to show, and the others that are as good; None if the best one does not answer the question."""
+    scores = _OF_QUESTION[question]
+    leader = max(maps, key=scores.value, default=None)
+    if leader is None or scores.value(leader) < scores.least:
+        return None, []
+    as_good = [facts for facts in maps if facts is leader or _is_as_good(facts, leader, question)]
+    best = min(as_good, key=lambda facts: (_simplicity(facts), facts is not leader))
+    return best, [facts for facts in as_good if facts is not best]
+
+
+def _is_as_good(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
+    """Return whether a map is as good as the leader: their paired difference over halves is within 2.5 errors."""
+    scores = _OF_QUESTION[question]
+    if scores.value(leader) - scores.value(facts) <= SMALL_DIFFERENCE:
+        return True
+    if not (len(facts.layout) and len(leader.layout)):
+        return False
+    mine, best = scores.halves(facts), scores.halves(leader)
+    count = min(len(mine), len(best))
+    pairs = (best[:count] - mine[:count]).reshape(-1, 2).mean(axis=1)
+    return float(pairs.mean()) <= CLEARANCE * standard_error(pairs)
+
+
+def _simplicity(facts: MapFacts) -> int:
+    return SIMPLEST.index(facts.method) if facts.method in SIMPLEST else len(SIMPLEST)
+
+
+def _labels(best: MapFacts, as_good: Sequence[MapFacts]) -> tuple[str, tuple[str, ...]]:
+    return best.label, tuple(facts.label for facts in as_good)
+
+
+def _named(best: MapFacts, as_good: Sequence[MapFacts]) -> str:
+    """Return the title of the best map, with the titles of the maps that are as good in parentheses."""
+    titles = [facts.title for facts in as_good[:NAMED]]
+    if len(as_good) > NAMED:
+        titles.append(f"{len(as_good) - NAMED} more")
+    if not titles:
+        return best.title
+    are = "is" if len(titles) == 1 else "are"
+    listed = titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
+    return f"{best.title} ({listed} {are} as good)"

@@ -1,0 +1,265 @@
+"""Comparison of several maps of the same data: their audits on the same halves, and which of them to show.
+
+All maps are first audited by two pairs of halves. Maps that are clearly behind in all questions stop there; the audits
+of the others go on as usual. Halves are the same for all maps, so that their differences are paired
+(`glle_engine.audit.choice`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from glle_engine.audit.audit import audits, rows_of_halves
+from glle_engine.audit.chance import NEIGHBORS
+from glle_engine.audit.choice import Choices, MapFacts, behind, choose
+from glle_engine.audit.fidelity import Fidelity
+from glle_engine.audit.sources import points_in_space
+from glle_engine.base.errors import GlleError
+from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.results import brief
+from glle_engine.methods.parameters import DistanceSpec
+from glle_engine.posterior.posterior import Posterior
+from glle_engine.reliability.resamples import resample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from glle_engine.audit.candidates import Candidate
+    from glle_engine.audit.result import Audit
+    from glle_engine.base.spec import Metric, Standardize
+    from glle_engine.reliability.resamples import Resamples
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """One map of a comparison.
+
+    Attributes
+    ----------
+    candidate : Candidate
+    audit : Audit or None
+        Preliminary if the map is clearly behind; None if the candidate failed.
+    facts : MapFacts or None
+    problem : GlleError or None
+        Why there is no map.
+    seconds : float
+        Time of the map and its audit.
+
+    """
+
+    candidate: Candidate
+    audit: Audit | None = None
+    facts: MapFacts | None = None
+    problem: GlleError | None = None
+    seconds: float = 0.0
+
+    __repr__ = brief
+
+
+class StartAudit(Protocol):
+    """Function that starts the audit of a candidate."""
+
+    def __call__(self, candidate: Candidate, embed_halves: Callable[..., Resamples]) -> Iterator[Audit]:
+        """Return the audits of a candidate after each stage; maps of halves are made by `embed_halves`."""
+
+
+def compare_maps(
+    X: ArrayLike,
+    candidates: Sequence[Candidate],
+    *,
+    standardize: Standardize | None = None,
+    metric: Metric | None = None,
+    labels: ArrayLike | None = None,
+    blocks: ArrayLike | None = None,
+    n_neighbors: int = NEIGHBORS,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    on_progress: OnProgress = silent,
+) -> Iterator[tuple[list[Compared], Choices]]:
+    """Yield the maps compared so far, and which of them to show, after each further map.
+
+    Parameters are the same as for `audit`, but for the candidates. A candidate that fails is a row with its problem.
+
+    Parameters
+    ----------
+    X : (n, d) array-like
+    candidates : sequence of Candidate
+    standardize, metric, labels, blocks, n_neighbors, names, seed, threads
+        As for `audit`. All maps are judged by the same distances of the data, whatever parameters they have.
+    on_progress
+        Called with (maps done, all, title of a map); its exceptions end the comparison.
+
+    """
+    given = {"standardize": standardize, "metric": metric}
+    space: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    judge = Judge(points_in_space(X, DistanceSpec.from_dict(space)), seed, n_neighbors)
+
+    def start(candidate: Candidate, embed_halves: Callable[..., Resamples]) -> Iterator[Audit]:
+        done = len([each for each in compared if each.audit is not None or each.problem is not None])
+        return audits(
+            X,
+            candidate.Y,
+            method=candidate.method,
+            parameters=candidate.parameters,
+            **({} if isinstance(getattr(candidate.Y, "posterior_", candidate.Y), Posterior) else space),
+            labels=labels,
+            blocks=blocks,
+            n_neighbors=n_neighbors,
+            names=names,
+            seed=seed,
+            threads=threads,
+            embed_halves=embed_halves,
+            on_progress=lambda *_: on_progress(done, len(candidates), candidate.title),
+        )
+
+    compared: list[Compared] = []
+    open_audits: dict[str, _Open] = {}
+    for candidate in candidates:
+        on_progress(len(compared), len(candidates), candidate.title)
+        running = _Open(candidate, judge, start)
+        compared.append(running.advance())
+        if compared[-1].problem is None:
+            open_audits[candidate.label] = running
+        yield compared, judge.choose(compared)
+    left = behind([each.facts for each in compared if each.facts is not None])
+    for number, candidate in enumerate(candidates):
+        if candidate.label in open_audits and candidate.label not in left:
+            on_progress(len(candidates), len(candidates), candidate.title)
+            compared[number] = open_audits[candidate.label].finish()
+            yield compared, judge.choose(compared)
+    while preliminary := _winners_to_finish(compared, judge.choose(compared)):
+        for number in preliminary:
+            compared[number] = open_audits[compared[number].candidate.label].finish()
+        yield compared, judge.choose(compared)
+
+
+def _winners_to_finish(compared: Sequence[Compared], choices: Choices) -> list[int]:
+    """Return the numbers of the maps that are named although their audits are preliminary."""
+    named = {label for label in choices.best.values() if label is not None}
+    return [
+        number
+        for number, each in enumerate(compared)
+        if each.candidate.label in named and each.audit is not None and each.audit.is_preliminary
+    ]
+
+
+@dataclass(eq=False)
+class _Open:
+    """The audit of a candidate in progress, with the maps of its halves."""
+
+    candidate: Candidate
+    judge: Judge
+    start: StartAudit
+    places: list[NDArray[np.float64]] = field(default_factory=list)
+    rows: NDArray[np.intp] | None = None
+    seconds: float = 0.0
+    _audits: Iterator[Audit] | None = None
+
+    def advance(self) -> Compared:
+        """Return the candidate after one more stage of its audit."""
+        return self._run(lambda audits: next(audits, None))
+
+    def finish(self) -> Compared:
+        """Return the candidate after its whole audit."""
+        return self._run(lambda audits: deque(audits, maxlen=1).pop())
+
+    def _run(self, step: Callable[[Iterator[Audit]], Audit | None]) -> Compared:
+        started = time.perf_counter()
+        try:
+            if self._audits is None:
+                self._audits = self.start(self.candidate, self._embed)
+            audit = step(self._audits) or self.audit
+        except GlleError as error:
+            return Compared(self.candidate, problem=error)
+        self.seconds += time.perf_counter() - started
+        self.audit = audit
+        assert audit is not None
+        return Compared(
+            self.candidate,
+            audit,
+            self.judge.facts_of(self.candidate, audit, self.halves, self.rows),
+            None,
+            self.seconds,
+        )
+
+    audit: Audit | None = None
+
+    @property
+    def halves(self) -> NDArray[np.float64]:
+        """Maps (m, r, p) of complete pairs of halves; none if there are no halves."""
+        if not self.places:
+            return np.empty((0, 0, 0))
+        places = np.concatenate(self.places)
+        is_found = np.isfinite(places).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
+        return np.asarray(places[np.repeat(is_found, 2)])
+
+    def _embed(self, embedder: Any, count: int, **options: Any) -> Resamples:
+        self.rows = rows_of_halves(embedder, options["seed"]) if self.rows is None else self.rows
+        found = resample(embedder, count, **options)
+        self.places.append(found.places)
+        return found
+
+
+@dataclass(eq=False)
+class Judge:
+    """The data of a comparison, by which all maps are judged.
+
+    Attributes
+    ----------
+    points : (n, d) float64
+        In the space of the comparison.
+    seed : int
+    n_neighbors : int
+
+    """
+
+    points: NDArray[np.float64]
+    seed: int = 0
+    n_neighbors: int = NEIGHBORS
+    _cached: dict[bytes, Fidelity] = field(default_factory=dict)
+
+    def facts_of(
+        self, candidate: Candidate, audit: Audit, halves: NDArray[np.float64], rows: NDArray[np.intp] | None
+    ) -> MapFacts:
+        """Return what is known of a map: by its audit, and by maps (m, r, p) of halves of some rows of the data."""
+        n, islands = len(self.points), audit.islands
+        whole = self._fidelity(np.arange(n))
+        k = max(1, min(self.n_neighbors, n // 5))
+        sizes = np.bincount(islands.of_points, minlength=len(islands.in_data)) / n
+        held = islands.of_halves if islands.of_halves is not None else np.zeros((len(halves), len(sizes)), bool)
+        some = whole if rows is None else self._fidelity(rows)
+        k_of_rows = min(k, max(1, len(some.points) // 5))
+        return MapFacts(
+            label=candidate.label,
+            title=candidate.title,
+            method=candidate.name,
+            level=audit.level,
+            beyond_chance=audit.beyond_chance,
+            kept=whole.kept(audit.embedding, k),
+            kept_in_halves=np.array([some.kept(Y, k_of_rows) for Y in halves]),
+            layout=np.array([some.layout(Y) for Y in halves]).reshape(-1, 2),
+            islands=islands.count,
+            trusted=int(islands.stays.sum()) if islands.count else 0,
+            grouped=float(sizes[islands.stays].sum()) if islands.count else 0.0,
+            in_groups=float(sizes[islands.in_data].sum()) if islands.count else 0.0,
+            grouped_in_halves=(held & islands.stays) @ sizes,
+            is_complete=not audit.is_preliminary,
+        )
+
+    def choose(self, compared: Sequence[Compared]) -> Choices:
+        """Return which of the compared maps to show."""
+        return choose([each.facts for each in compared if each.facts is not None], len(self.points))
+
+    def _fidelity(self, rows: NDArray[np.intp]) -> Fidelity:
+        key = rows.tobytes()
+        if key not in self._cached:
+            self._cached[key] = Fidelity.from_points(np.ascontiguousarray(self.points[rows]), self.seed)
+        return self._cached[key]

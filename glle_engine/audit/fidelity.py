@@ -1,0 +1,109 @@
+r"""Fidelity of a map to the data: neighbors that it keeps, and distances that it orders as the data do.
+
+Neighbors are those among the data's first ten principal components. Beyond ten dimensions all points are nearly equally
+far from each other, and noise decides who is near whom.
+
+Distances are compared by their rank correlation, over pairs of a hundred random points with a thousand random points.
+They are compared with two kinds of distances, because a sheet has both: the data's own distances, and distances along
+the data, the lengths of shortest paths over the graph of ten neighbors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
+
+from glle_engine.base.progress import silent
+from glle_engine.graph.connectivity import bridge
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.linalg.distances import unit_of
+from glle_engine.methods.linear.pca import principal_axes
+from glle_engine.reliability.alignment import rank_correlation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+COMPONENTS = 10
+PATH_NEIGHBORS = 10  # neighbors in the graph of shortest paths
+MAX_STARTS, MAX_ENDS = 100, 1000  # points of the compared pairs
+
+
+@dataclass(frozen=True, eq=False)
+class Fidelity:
+    """Distances of points, with which maps of the same points are compared.
+
+    Attributes
+    ----------
+    points : (n, d) float64
+        Points whose Euclidean distances are the data's.
+    starts, ends : (s,), (e,) int
+        Rows of the points of the compared pairs.
+
+    """
+
+    points: NDArray[np.float64]
+    starts: NDArray[np.intp]
+    ends: NDArray[np.intp]
+
+    @classmethod
+    def from_points(cls, points: NDArray[np.float64], seed: int = 0) -> Self:
+        """Return the fidelity to points (n, d); the seed chooses the compared pairs."""
+        n = len(points)
+        order = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64))).permutation(n)
+        return cls(points / unit_of(points), order[:MAX_STARTS], order[: MAX_STARTS + MAX_ENDS])
+
+    @cached_property
+    def components(self) -> NDArray[np.float64]:
+        """The first ten principal components (n, 10) of the points, or the points if they have no more columns."""
+        if self.points.shape[1] <= COMPONENTS:
+            return self.points
+        count = min(COMPONENTS, len(self.points) - 1)
+        return np.ascontiguousarray(principal_axes(self.points, count, silent).scores)
+
+    @cached_property
+    def straight(self) -> NDArray[np.float64]:
+        """The data's own distances of all pairs (s * e,)."""
+        return _distances(self.points, self.starts, self.ends)
+
+    @cached_property
+    def along(self) -> NDArray[np.float64]:
+        """The lengths of shortest paths over the graph of neighbors, of all pairs (s * e,)."""
+        n, k = len(self.points), min(PATH_NEIGHBORS, len(self.points) - 2)
+        nearest, _, _ = bridge(self.points, kneighbors(self.points, k)[0])
+        rows = np.repeat(np.arange(n), k)
+        lengths = np.sqrt(((self.points[rows] - self.points[nearest.ravel()]) ** 2).sum(axis=1))
+        graph = csr_array((np.maximum(lengths, np.finfo(float).tiny), (rows, nearest.ravel())), shape=(n, n))
+        return np.asarray(dijkstra(graph, directed=False, indices=self.starts)[:, self.ends]).ravel()
+
+    def kept(self, Y: NDArray[np.float64], k: int) -> float:
+        """Return the share of the k nearest among the data's components that are among the k nearest in a map (n, p).
+
+        It is corrected for chance: 0 for random positions, 1 for all neighbors.
+        """
+        expected = self._near(k)
+        found = kneighbors(np.ascontiguousarray(Y), k)[0]
+        share = float((expected[:, :, None] == found[:, None, :]).any(axis=2).mean())
+        by_chance = k / (len(Y) - 1)
+        return (share - by_chance) / (1 - by_chance)
+
+    def layout(self, Y: NDArray[np.float64]) -> tuple[float, float]:
+        """Return the rank correlations of a map's distances (n, p) with the data's own, and with those along them."""
+        found = _distances(Y, self.starts, self.ends)
+        return rank_correlation(found, self.straight), rank_correlation(found, self.along)
+
+    def _near(self, k: int) -> NDArray[np.int32]:
+        cached: dict[int, NDArray[np.int32]] = self.__dict__.setdefault("_neighbors", {})
+        if k not in cached:
+            cached[k] = kneighbors(self.components, k)[0]
+        return cached[k]
+
+
+def _distances(points: NDArray[np.float64], starts: NDArray[np.intp], ends: NDArray[np.intp]) -> NDArray[np.float64]:
+    a, b = points[starts], points[ends]
+    squares = (a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * a @ b.T
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0))).ravel()

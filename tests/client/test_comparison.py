@@ -1,0 +1,61 @@
+"""`glle.compare`: which map to show, as sentences, a table, a figure and HTML."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glle
+
+pd = pytest.importorskip("pandas")
+X = glle.datasets.make("s_curve", 120, seed=4).X
+SIDES = np.where(X[:, 0] > 0, "right", "left")
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    """A comparison with a candidate that fails."""
+    table = pd.DataFrame(X, columns=list("abc")).assign(side=SIDES)
+    methods = ["pca", ("isomap", {"n_neighbors": 12}), "nonsense"]
+    return glle.compare(table, methods, labels="side", scores=["trustworthiness", "neighborhood_hit"], threads=1)
+
+
+def test_it_prints_the_answer(found: Any) -> None:
+    """At most three sentences; its representation adds a row for each map, and the reason of a failure."""
+    assert str(found).splitlines() == list(found.sentences)
+    assert 1 <= len(found.sentences) <= 3
+    assert set(found.best) == {"neighbors", "layout", "groups"}
+    assert set(found.best.values()) <= {"pca", "isomap", None}
+    lines = repr(found).splitlines()
+    assert lines[: len(found.sentences)] == list(found.sentences)
+    assert "nonsense: method='nonsense' is not known" in repr(found)
+    assert set(found.audits) == set(found.facts) == set(found.embeddings) == {"pca", "isomap"}
+
+
+def test_a_row_for_each_map(found: Any) -> None:
+    """With what the answer rests on, the scores, and the problem of a candidate that failed."""
+    frame = found.frame()
+    assert list(frame.index) == ["pca", "isomap", "nonsense"]
+    assert {"level", "neighbors", "distances", "along", "trusted_islands", "trustworthiness"} <= set(frame.columns)
+    assert frame.loc["pca", "neighborhood_hit"] == found.scores["pca"]["neighborhood_hit"]
+    assert "not known" in frame.loc["nonsense", "problem"]
+    best = {question for label in frame.index for question in str(frame.loc[label, "best_for"]).split(", ") if question}
+    assert best == {question for question, label in found.best.items() if label}
+
+
+def test_notebooks_and_figures(found: Any) -> None:
+    """HTML is escaped; a figure has a panel for each map, with its level."""
+    html = found._repr_html_()  # the protocol of notebooks
+    assert html.count("<tr>") == 3
+    assert "<script" not in glle.compare(X, {"<script>": X[:, :2]}, audit=False)._repr_html_()
+    titles = [axes.get_title() for axes in found.plot().axes]
+    assert [title.split()[0] for title in titles] == ["pca", "isomap"]
+    assert found.audits["pca"].level in titles[0]
+
+
+def test_scores_alone_choose_nothing() -> None:
+    """One map by each method, also for coordinates from anywhere and functions."""
+    alone = glle.compare(X, {"mine": X[:, :2], "first": lambda points: points[:, 1:], "pca": "pca"}, audit=False)
+    assert (alone.sentences, alone.audits, set(alone.best.values())) == ((), {}, {None})
+    assert set(alone.scores) == {"mine", "first", "pca"}
+    assert str(alone) == repr(alone)

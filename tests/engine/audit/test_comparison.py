@@ -1,0 +1,85 @@
+"""Comparisons of maps: candidates, their audits on the same halves, and which of them to show."""
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glle_engine import manifolds
+from glle_engine.audit.audit import audit
+from glle_engine.audit.candidates import candidates_of, default_candidates
+from glle_engine.audit.choice import Choices
+from glle_engine.audit.comparison import Compared, compare_maps
+from glle_engine.base.errors import InvalidParameterError
+
+
+def compared(X: Any, methods: Any, **options: Any) -> tuple[dict[str, Compared], Choices]:
+    """Return the maps by label, and which of them to show."""
+    ((found, choices),) = deque(compare_maps(X, candidates_of(methods), threads=1, **options), maxlen=1)
+    return {each.candidate.label: each for each in found}, choices
+
+
+def test_an_audit_within_a_comparison_is_the_audit() -> None:
+    """With the same halves for all, of a function and of a method by name."""
+    X = manifolds.make("swiss_roll", 200, seed=0).X
+    found, choices = compared(X, ["isomap", lambda points: points[:, :2]], seed=3)
+    direct = audit(X, method="isomap", seed=3, threads=1)
+    of_isomap = found["isomap"].audit
+    assert of_isomap is not None
+    assert (of_isomap.verdict, of_isomap.remains) == (direct.verdict, direct.remains)
+    assert set(choices.best) == {"neighbors", "layout", "groups"}
+    assert 1 <= len(choices.sentences) <= 3
+
+
+def test_a_candidate_that_refuses_is_a_row_with_its_reason() -> None:
+    """Unknown methods, impossible parameters and failing functions; the others go on."""
+    X = manifolds.make("s_curve", 80, seed=0).X
+    found, _ = compared(X, ["pca", "nonsense", ("isomap", {"n_neighbors": 200}), lambda points: points[:-1, :2]])
+    problems = {label: str(each.problem) for label, each in found.items() if each.problem is not None}
+    assert set(problems) == set(found) - {"pca"}
+    assert "not known" in problems["nonsense"]
+    assert found["pca"].audit is not None
+
+
+def test_noise_has_no_map() -> None:
+    """One sentence, whatever the candidates keep."""
+    X = np.random.default_rng(0).standard_normal((150, 6))
+    _, choices = compared(X, ["pca", "isomap"])
+    assert choices.sentences == ("Show no map: we found no structure in these data.",)
+
+
+def test_a_map_that_is_clearly_behind_stops_after_two_pairs() -> None:
+    """A map of one column of noise beside PCA of a plane; a named map has a complete audit."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([10 * rng.standard_normal((200, 2)), rng.standard_normal((200, 3))])
+    X[:, 2] += X[:, 0]
+    found, choices = compared(X, {"plane": lambda points: points[:, :2], "bad": lambda points: points[:, 3:]})
+    bad, plane = found["bad"].audit, found["plane"].audit
+    assert bad is not None
+    assert plane is not None
+    assert (bad.is_preliminary, bad.pairs) == (True, 2)
+    assert not plane.is_preliminary
+    assert choices.best["layout"] == choices.best["neighbors"] == "plane"
+
+
+def test_candidates_have_distinct_labels_and_titles() -> None:
+    """By name, with parameters, as functions and as coordinates; a size is part of the label of one of several."""
+    Y = np.zeros((5, 2))
+    found = candidates_of(["pca", ("tsne", {"perplexity": 10}), ("t-sne", {"perplexity": 50}), "umap"])
+    assert [each.label for each in found] == ["pca", "t-sne-10", "t-sne-50", "umap"]
+    assert [each.title for each in found][:2] == ["PCA", "t-SNE with perplexity 10"]
+    named = candidates_of({"mine": Y, "PCA": "pca"})
+    assert [(each.label, each.name) for each in named] == [("mine", None), ("PCA", "pca")]
+    with pytest.raises(InvalidParameterError, match="is no method"):
+        candidates_of([3])
+    with pytest.raises(ValueError, match="label"):
+        candidates_of([{"method": "pca", "label": "a"}, {"method": "lle", "label": "a"}])
+
+
+def test_default_candidates_are_possible() -> None:
+    """At most a dozen, and fewer for few points, whose halves have too few for large neighborhoods."""
+    few, many = default_candidates(60, 4), default_candidates(1000, 10)
+    assert "pca" in {each.label for each in few}
+    assert len(few) < len(many) <= 12
+    assert len({each.label for each in many}) == len(many)
