@@ -26,6 +26,7 @@ from glle_engine.audit.audit import (
 from glle_engine.audit.chance import discoveries, find_copies, find_relations, unknown_reason
 from glle_engine.audit.islands import contact, find_islands, isolated
 from glle_engine.audit.result import PAGE, Groups
+from glle_engine.audit.sources import source_of_method
 from glle_engine.audit.statement import Facts, state
 from glle_engine.base.errors import (
     GlleError,
@@ -392,12 +393,14 @@ def test_a_few_points_that_the_method_tears_off_are_no_island() -> None:
 
 def test_islands_that_a_method_places_by_chance_have_no_arrangement() -> None:
     """UMAP starts at random, and GLLE places the pieces of a bridged graph as it comes; PCA does neither."""
-    embedded = audit(ISLANDS, method="umap")
-    assert embedded.islands.stays.all()
-    assert embedded.arrangement is None
-    assert "arrangement" in embedded.statement.distrusted
-    assert "the distances between islands (UMAP places islands by chance)" in embedded.verdict
-    assert audit(ISLANDS, fit(ISLANDS, n_neighbors=8, disconnected="bridge")).arrangement is None
+    for method, is_by_chance in (("umap", True), ("t-sne", True), ("pca", False), ("isomap", False)):
+        source, _ = source_of_method(ISLANDS, method, {}, principal(ISLANDS))
+        assert source.is_placed_by_chance == is_by_chance
+    found = audit(ISLANDS, fit(ISLANDS, n_neighbors=8, disconnected="bridge"))
+    assert found.islands.stays.all()
+    assert found.arrangement is None
+    assert "arrangement" in found.statement.distrusted
+    assert "the distances between islands (GLLE places islands by chance)" in found.verdict
 
 
 @pytest.mark.parametrize(
@@ -541,7 +544,7 @@ def test_units_are_named_first() -> None:
     assert "column 2 has" in audit(X, method="pca").verdict
     for method in ("pca", principal):
         standardized = audit(X, method=method, standardize="zscore")
-        assert standardized.verdict.startswith("✓ Trust the layout (")
+        assert "✓ Trust the layout (" in standardized.verdict
         assert standardized.remains == pytest.approx(
             audit(PLANE, method=method, standardize="zscore").remains, abs=1e-6
         )
