@@ -41,6 +41,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from glle_engine.audit.agreement import far_neighbors, measure_agreement, nearest_among, shared, spaces_of
 from glle_engine.audit.answers import (
     arrangement,
     disturbed_by_data,
@@ -51,9 +52,7 @@ from glle_engine.audit.answers import (
     islands_of_samples,
     isolated_among,
     neighborhoods,
-    neighbors_among,
     shape,
-    shared,
     standard_error,
 )
 from glle_engine.audit.chance import (
@@ -62,10 +61,10 @@ from glle_engine.audit.chance import (
     dominant_feature,
     find_copies,
     find_relations,
-    kept_neighbors,
     neighbors_of_block,
     unknown_reason,
 )
+from glle_engine.audit.columns import find_clustered_columns
 from glle_engine.audit.dependence import find_dependence
 from glle_engine.audit.result import Audit, Groups
 from glle_engine.audit.sources import (
@@ -170,15 +169,17 @@ def audits(
     classes, no_groups = _groups(labels, n)
     of_blocks = None if blocks is None else _labels(blocks, n, "blocks")[1]
     relations = find_relations(source.data[~copies], seed, None if of_blocks is None else of_blocks[~copies])
-    kept, by_chance = kept_neighbors(source, embedding, k, seed)
+    fidelity = measure_agreement(points, embedding, k, seed)
     is_given = method is not None and Y is not None and not is_own_map
     dominant = dominant_feature(points)
+    is_without = relations is not None and relations > STRUCTURE_LEVEL
+    clustered = find_clustered_columns(source.data[~copies], seed) if is_without else []
     facts = Facts(
         name=source.name,
         n=int((~copies).sum()),
         has_structure=None if relations is None else relations <= STRUCTURE_LEVEL,
-        kept=kept,
-        by_chance=by_chance,
+        fidelity=fidelity,
+        clustered=tuple(_name(names, column, source.data.shape[1]) for column in clustered),
         islands=islands_of_picture(embedding, points, is_linear=source.is_linear and not is_given),
         p=embedding.shape[1],
         dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),
@@ -376,7 +377,7 @@ def _read(
     Y, is_other = place(picture), np.zeros(len(islands), bool)
     is_other[answered] = True
     is_other[chosen] = False
-    near = neighbors_among(Y, rows, k)
+    near = nearest_among(Y, rows, k)[0]
     is_own = np.isin(np.arange(len(islands)), chosen)
     held = own = np.zeros(1, bool)
     others, has_several = Y, islands.max() > 0
@@ -613,7 +614,9 @@ def _said(statement: Statement) -> dict[str, Any]:
 
 def _is_beyond(facts: Facts) -> bool | None:
     has_structure = facts.has_structure
-    return None if has_structure is None else has_structure and facts.kept - facts.by_chance >= MIN_KEPT
+    return (
+        None if has_structure is None else has_structure and facts.fidelity.kept - facts.fidelity.by_chance >= MIN_KEPT
+    )
 
 
 def _of_halves(found: _Found, halves: Resamples) -> Audit:
@@ -628,7 +631,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
             else "Audit an embedding with other parameters, such as a larger n_neighbors.",
         )
     pictures, near = (np.array([reading[at] for reading in readings]) for at in (0, 1))
-    own = neighbors_among(embedding, rows, found.k)
+    own = nearest_among(embedding, rows, found.k)[0]
     foreign = _foreign(own[rows], near[:, rows]) if found.is_given else None
     if foreign is not None:
         facts = replace(found.facts, foreign=foreign)
@@ -644,7 +647,8 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
         found.facts.islands, *(np.array([reading[at] for reading in readings]) for at in (2, 3))
     )
     of_neighbors, of_points = neighborhoods(near, island, rows)
-    disturbed = disturbed_by_samples(embedding, own, graph, pictures, near, island)
+    is_far = far_neighbors(spaces_of(found.points), own, rows, min(found.k, len(rows) // 5))
+    disturbed = disturbed_by_samples(embedding, own, graph, pictures, near, island, is_far)
     groups = None
     if found.classes is not None:
         groups = compare_groups(*found.classes, near, np.array([reading.apart for reading in readings]))

@@ -18,7 +18,9 @@ from glle_engine.reliability.thresholds import (
     MANY_DISTURBED,
     MIN_KEPT,
     MOST_SAMPLES,
+    NEAR_IN_DATA,
     PARTLY,
+    TRUE_DISTANCES,
     TRUST,
 )
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from glle_engine.audit.agreement import Agreement
     from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
 
 Level = Literal["trust", "partly", "no", "unknown"]
@@ -71,8 +74,8 @@ class Facts:
         Number of distinct points.
     has_structure : bool or None
         Whether the features are related; None if it cannot be decided.
-    kept, by_chance : float
-        Share of the data's neighbors that the map keeps, and share that random positions would keep.
+    fidelity : Agreement
+        Agreement of the map with the data.
     islands, arrangement, neighborhoods, shape, remains
         As in `Audit`; `remains` is None if only coordinates are given.
     disturbed : Disturbed
@@ -89,6 +92,8 @@ class Facts:
         Number of dimensions that the data fill, if the map has fewer (`p`).
     groups : str
         Clause that says which labeled groups stay apart.
+    clustered : tuple of str
+        Columns whose values form clusters, if no relation among the features was found.
     dependent : str
         Reason why halves of the rows are not independent samples; empty if they may be.
 
@@ -97,8 +102,7 @@ class Facts:
     name: str
     n: int
     has_structure: bool | None
-    kept: float
-    by_chance: float
+    fidelity: Agreement
     islands: Islands
     disturbed: Disturbed | None = None
     p: int = 2
@@ -112,6 +116,7 @@ class Facts:
     dominant: tuple[str, float] | None = None
     hidden: int | None = None
     groups: str = ""
+    clustered: tuple[str, ...] = ()
     dependent: str = ""
 
 
@@ -156,17 +161,24 @@ def state(facts: Facts) -> Statement:
 def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
     """Return level, action and reason if the map shows no structure; None if it shows some, or if that is unknown."""
     apart = "points lie as far apart as points with independent features would"
+    if facts.has_structure is False and (count := len(facts.clustered)):
+        named = _and(list(facts.clustered)) if count <= NAMED else f"{count} columns"
+        verb, theirs = (
+            ("has", "its combinations with the other columns") if count == 1 else ("have", "their combinations")
+        )
+        action = "Read clusters of single columns from this map, and no relations between columns"
+        return "partly", action, f"{named} {verb} clusters, but {theirs} are those of independent columns"
     if facts.has_structure is False and facts.n < FEW_POINTS:
         action = f"Collect more points before you read this map: {facts.n} points are too few to tell"
         return "unknown", action, "we found no structure, but in so few points we would miss all but a strong one"
     if facts.has_structure is False:
         return "no", "Do not read structure into this map: we found none", f"your {apart}"
-    if facts.has_structure and facts.kept - facts.by_chance < MIN_KEPT:
+    if facts.has_structure and facts.fidelity.kept - facts.fidelity.by_chance < MIN_KEPT:
         action = "Do not rely on this map: the data have structure, but the map does not show it"
         return (
             "no",
             action,
-            f"it keeps {facts.kept:.0%} of the neighbors, and random places would keep {facts.by_chance:.0%}",
+            _kept(facts.fidelity),
         )
     return None
 
@@ -206,8 +218,10 @@ def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
         yield "islands", (False, "the islands as separate groups")
     if not stays:
         is_rough = PARTLY <= facts.remains < TRUST
-        yield "layout", (facts.remains >= PARTLY, "the rough layout" if is_rough else "the layout")
+        is_true = max(facts.fidelity.straight, facts.fidelity.along) >= TRUE_DISTANCES
+        yield "layout", (facts.remains >= PARTLY and is_true, "the rough layout" if is_rough else "the layout")
     is_near = facts.neighborhoods is not None and facts.neighborhoods.share >= PARTLY and facts.has_gain
+    is_near = is_near and facts.fidelity.near >= NEAR_IN_DATA
     yield "neighbors", (is_near, "which points are neighbors" if is_near else "single neighbors")
 
 
@@ -242,6 +256,8 @@ def _reasons(facts: Facts) -> list[str]:
         reasons.append(_expected(facts))
     if facts.hidden is not None:
         reasons.append(f"the data fill {facts.hidden} dimensions, and this map has {facts.p}")
+    false, true = _agreement(facts)
+    reasons = [*false, *reasons, *true]
     if facts.groups:
         reasons.insert(MAX_REASONS - 1, facts.groups)
     return reasons
@@ -253,10 +269,49 @@ def _expected(facts: Facts, expect: str = "we expect") -> str:
     return f"{expect} a new sample {size} to reproduce {facts.remains:.0%} of this map (R²)"
 
 
+def _kept(fidelity: Agreement, subject: str = "it") -> str:
+    return (
+        f"{subject} keeps {fidelity.kept:.0%} of the neighbors, and random places would keep {fidelity.by_chance:.0%}"
+    )
+
+
+def _true_distances(fidelity: Agreement) -> str:
+    """Return a clause that says which distances in the data the distances in the map rank like."""
+    straight, along = f"({fidelity.straight:.2f})", f"({fidelity.along:.2f})"
+    is_straight, is_along = (value >= TRUE_DISTANCES for value in (fidelity.straight, fidelity.along))
+    if is_straight and is_along:
+        return f"distances in this map rank like distances in the data (correlation {fidelity.straight:.2f})"
+    if is_straight:
+        return (
+            f"distances in this map rank like straight distances {straight}, not like distances along the data {along}"
+        )
+    if is_along:
+        return f"distances in this map rank like distances along the data {along}, not like straight ones {straight}"
+    return f"distances in this map rank neither like straight distances {straight} nor like ones along the data {along}"
+
+
+def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
+    """Return the clauses about distances and neighbors that disagree with the data, and the ones that agree."""
+    fidelity, false, true = facts.fidelity, list[str](), list[str]()
+    if facts.remains is not None and facts.remains >= PARTLY and not facts.islands.stays.any():
+        is_true = max(fidelity.straight, fidelity.along) >= TRUE_DISTANCES
+        (true if is_true else false).append(_true_distances(fidelity))
+    (true if fidelity.near >= NEAR_IN_DATA else false).append(_near_shares(facts))
+    return false, true
+
+
+def _near_shares(facts: Facts) -> str:
+    """Return a clause with the shares of neighbors in the map that are near in the data, and in another sample."""
+    near = f"{facts.fidelity.near:.0%} of the neighbors in the map are near in the data"
+    if facts.neighborhoods is None:
+        return near
+    return f"{near}, and {facts.neighborhoods.share:.0%} are neighbors in another sample"
+
+
 def _fidelity(facts: Facts) -> list[str]:
     """Return what the audit can say without a method: kept neighbors, islands in the data, tears and folds."""
     islands = facts.islands
-    parts = [f"the map keeps {facts.kept:.0%} of the neighbors, and random places would keep {facts.by_chance:.0%}"]
+    parts = [_kept(facts.fidelity, "the map")]
     if islands.count:
         count = int(islands.in_data.sum())
         whole = "both islands" if islands.count == 2 else f"all {islands.count} islands"

@@ -12,6 +12,7 @@ from sklearn.decomposition import PCA
 
 from glle_engine import fit, manifolds
 from glle_engine.audit import chance
+from glle_engine.audit.agreement import Agreement
 from glle_engine.audit.answers import Disturbed, Islands, Seam, groups_apart, islands_of_picture
 from glle_engine.audit.audit import (
     audit,
@@ -466,7 +467,7 @@ def test_small_tears_are_called_small(points: int, said: str) -> None:
         np.ones(200), np.ones(200), flags, ~flags & False, np.empty((0, 2), np.int64), (Seam("tear", sides, (0, 0), 5),)
     )
     facts = Facts(
-        name="t-SNE", n=200, has_structure=True, kept=0.6, by_chance=0.1, islands=islands,
+        name="t-SNE", n=200, has_structure=True, fidelity=Agreement(0.6, 0.1, 0.9, 0.9, 0.9), islands=islands,
         disturbed=disturbed, remains=0.8,
     )  # fmt: skip
     assert f"the map {said} ({points} " in state(facts).text.lower()
@@ -475,7 +476,9 @@ def test_small_tears_are_called_small(points: int, said: str) -> None:
 def test_islands_of_most_samples_are_not_called_absent() -> None:
     """An island of three of four samples is not said to be absent from other samples."""
     islands = Islands(0.6, 0.1, np.arange(90) % 3, np.ones(3, bool), np.array([1.0, 0.75, 0.1]))
-    facts = Facts(name="UMAP", n=90, has_structure=True, kept=0.6, by_chance=0.1, islands=islands, remains=0.8)
+    facts = Facts(
+        name="UMAP", n=90, has_structure=True, fidelity=Agreement(0.6, 0.1, 0.9, 0.9, 0.9), islands=islands, remains=0.8
+    )
     text = state(facts).text.lower()
     assert "one island is not separate in other samples (c)" in text
     assert "one island is separate in most other samples, but not in all (b)" in text
