@@ -26,6 +26,13 @@ TRUE_DISTANCES = (
 )
 DOMINANT = 0.9  # share of the variance in one feature, from which on a map shows little else
 
+# Rows that are no independent samples.
+MIN_COPIES = 0.3  # share of rows with a near-copy from which on there is a note
+DEPENDENT_COPIES = 0.5  # share of rows with a near-copy from which on halves are not independent
+MAX_STEP = 0.8  # order matters if consecutive rows are nearer than this, relative to random or to later rows
+SET_OVERLAP = 0.9  # share of neighbors that neighbors have in common, from which on they are sets of near-copies
+SET_DROP = 0.12  # or by which the share falls from the size of the set to the next larger one
+
 # Isolation of islands and groups.
 ISLAND_CONTACT = 0.02  # share of an island's points that may touch another island
 GROUP_CONTACT = 0.1  # the same share for groups by labels, because labels may be wrong
