@@ -9,7 +9,8 @@ from __future__ import annotations
 TRUST = 0.6
 PARTLY = 0.3  # below it, do not rely on the share; also the smallest share of neighbors beyond chance
 FEW_POINTS = 100  # points, below which data without visible structure cannot be told from data with some
-STAYS = 0.875  # share of resamples in which an island or a pair of groups has to be isolated to be trusted
+STAYS = 0.8  # share of resamples in which an island or a pair of groups has to be isolated to be trusted
+UNCLEAR_ISLAND = (0.6, 0.95)  # shares of resamples in which an island is isolated, between which more halves are made
 MOST_SAMPLES = 0.5  # share of resamples from which on an island is said to be separate in most of them
 CLEARANCE = 2.5  # standard errors between a share and the thresholds, from which on more resamples change no statement
 
@@ -24,6 +25,13 @@ TRUE_DISTANCES = (
     0.65  # rank correlation with distances in the data or along them, from which on a layout can be trusted
 )
 DOMINANT = 0.9  # share of the variance in one feature, from which on a map shows little else
+
+# Rows that are no independent samples.
+MIN_COPIES = 0.3  # share of rows with a near-copy from which on there is a note
+DEPENDENT_COPIES = 0.5  # share of rows with a near-copy from which on halves are not independent
+MAX_STEP = 0.8  # order matters if consecutive rows are nearer than this, relative to random or to later rows
+SET_OVERLAP = 0.9  # share of neighbors that neighbors have in common, from which on they are sets of near-copies
+SET_DROP = 0.12  # or by which the share falls from the size of the set to the next larger one
 
 # Isolation of islands and groups.
 ISLAND_CONTACT = 0.02  # share of an island's points that may touch another island

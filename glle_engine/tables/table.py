@@ -11,6 +11,7 @@ import numpy as np
 
 from glle_engine.base.errors import TableError
 from glle_engine.base.validation import resolve_missing
+from glle_engine.tables.cells import number_of
 from glle_engine.tables.roles import MAX_IDS, MAX_LISTED, ColumnProfile, Layout, no_features, option
 from glle_engine.tables.row_texts import Ids, is_text, label_array, missing_labels, text_of
 
@@ -465,6 +466,8 @@ class _Pass:
                 remedy = _NO_CHOICE
             if code == "bad-cell" and fault.rows.count == 1 and fault.row == 0:
                 remedy = "If the first row has units, remove it"
+            if code == "bad-cell" and number_of(fault.shown) is not None:  # in a workbook
+                remedy = "These cells are of the type text: make them numbers"
             listed = [f"{each} ({number:,})" for each, number in list(names.items())[:_LISTED]]
             more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
             shown = fault.shown[:_SHOWN]

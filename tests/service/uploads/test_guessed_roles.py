@@ -205,6 +205,8 @@ def test_a_sheet_of_a_workbook_is_read() -> None:
     assert (numbered.names, numbered.values.tolist()) == (["1", "2"], [[2, 4], [3, 5.5]])
     problem = refusal(workbook({"x": [1.0, 2.0, "three", 4.0], "y": [1.0, 2.0, 3.0, 4.0]}), XLSX)
     assert (problem.code, problem.details["row"], problem.details["name"]) == ("bad-cell", 3, "x")
+    texts_among_numbers = workbook({"x": [1.0, "2.0", 3.0, 4.0], "y": [1.0, 2.0, 3.0, "n/a"]})
+    assert "type text: make them numbers" in refusal(texts_among_numbers, XLSX, missing="drop").remedy
     assert "'pair' (time)" in refusal(workbook({"x": [1.0], "pair": [dt.time(1)]}), XLSX).detail
     assert refusal(workbook(COLUMNS), XLSX, colors="site").code == "unsupported-column"
     assert refusal(b"x" * 100, XLSX).code == "malformed-xlsx"
