@@ -33,7 +33,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import pdist
 
-from glle_engine.graph.neighbors import kneighbors, kneighbors_to
+from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_to
 from glle_engine.reliability.thresholds import ISLAND_CONTACT
 
 if TYPE_CHECKING:
@@ -251,8 +251,7 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
     distinct = distance[distance[:, 0] > 0]
     if k < MIN_CUT or not len(distinct):
         return usual
-    inverse = np.log(distinct[:, -1:] / distinct[:, :-1]).mean() * (k - 1) / (k - 2)
-    dimension = 1 / max(inverse, 1e-12)
+    dimension = intrinsic_dimension(distinct) * (k - 2) / (k - 1)  # without the bias of few neighbors
     if len(points) <= DIMENSION_NEIGHBORS:  # too few for this estimate: a piece of a curve is nearly straight
         squares = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) ** 2
         dimension = (min(dimension, 2) + squares.sum() ** 2 / (squares**2).sum()) / 2
