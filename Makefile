@@ -63,6 +63,11 @@ $(STAMP): $(VENV)/.demo requirements/dev.lock
 	$(call install,requirements/dev.lock)
 	@touch $@
 
+# The tests of the pages, in what `make demo` installs.
+$(VENV)/.pages: $(VENV)/.demo requirements/pages.lock $(TYPES)
+	$(call install,requirements/pages.lock)
+	@touch $@
+
 demo: $(VENV)/.demo $(TYPES)
 	$(BIN)/python -m demo $(DEMO)
 
@@ -129,16 +134,18 @@ lock:
 	$(MAKE) --no-print-directory -C qa ../$(VENV)-audit/.installed
 	$(LOCK) $(SERVER) --extra excel --extra pacmap --extra notebook --group image --group dev --group demo \
 		-o requirements/dev.lock
-	$(LOCK) $(SERVER) --group demo --constraint requirements/dev.lock -o requirements/demo.lock
+	$(LOCK) $(SERVER) --extra arrow --extra excel --group demo \
+		--constraint requirements/dev.lock -o requirements/demo.lock
 	$(LOCK) $(SERVER) --extra arrow --extra excel --group image \
 		--constraint requirements/dev.lock -o requirements/server.lock
 	$(LOCK) --group build --constraint requirements/dev.lock -o requirements/build.lock
 	$(LOCK) pyproject.toml --group bench --constraint requirements/dev.lock -o requirements/bench.lock
 	$(LOCK) pyproject.toml --group ui --constraint requirements/dev.lock -o requirements/ui.lock
+	$(LOCK) --group pages --constraint requirements/dev.lock -o requirements/pages.lock
 	$(LOCK) pyproject.toml --group docs --constraint requirements/dev.lock -o requirements/docs.lock
 	$(LOCK) pyproject.toml --group clients --constraint requirements/dev.lock -o requirements/clients.lock
 	$(LOCK) --group install -o requirements/install.lock
 	$(LOCK) --group audit --constraint requirements/install.lock -o requirements/audit.lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit out glle_engine/compiled .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-pages out glle_engine/compiled .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from glle_engine.posterior.sampler import Draw
     from glle_engine.posterior.summary import Summary
 
+_TABLE_CODES = frozenset({"column-role", "missing-label", "missing-id"})  # notes that are printed with a result
 _OF_TABLE = ("labels", "colors", "ids")  # arrays of the table in a saved posterior
 _GIVE_PRECOMPUTED = "If it is such a matrix, give metric='precomputed'."
 _GIVE_SCALING = (
@@ -101,7 +102,7 @@ class TableResult:
 
     def __str__(self) -> str:
         found: Any = self
-        return "\n".join([repr(self), *(note.message for note in found.notes if note.code == "column-role")])
+        return "\n".join([repr(self), *(note.message for note in found.notes if note.code in _TABLE_CODES)])
 
     def _features(self, X: Any, *, is_new: bool = False) -> Any:
         return read_features(X, self.options, self.names, is_new=is_new)
@@ -424,6 +425,8 @@ def audit(
         metric=metric,
         labels=points.labels,
         blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks, "the blocks"),
+        ids=points.ids,
+        id_names=points.options.get("id", ()),
         is_own_map=is_own_map,
         n_neighbors=score_neighbors,
         names=points.names if names is None else names,

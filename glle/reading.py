@@ -14,7 +14,7 @@ import numpy as np
 from glle.inputs import in_keywords
 from glle.transport.errors import COLUMN_LISTS, in_words, keyword
 from glle_engine.base.arrays import array_of
-from glle_engine.base.errors import GlleError, InvalidParameterError, InvalidShapeError, NotFiniteError
+from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, NotFiniteError
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.pictures.points import align_rows, texts_of_labels
 from glle_engine.base.results import Note
@@ -24,7 +24,7 @@ from glle_engine.tables.columns import WholeTable, number_column
 from glle_engine.tables.frames import frame_columns, is_anndata, is_frame, is_series, require_here
 from glle_engine.tables.given import given_column, is_column, with_given
 from glle_engine.tables.roles import SINGLE, ColumnRoles, array_of_column, column_order
-from glle_engine.tables.table import CHOICE, is_of_missing, read_table
+from glle_engine.tables.table import read_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -134,8 +134,8 @@ def table_options(options: Mapping[str, Any], others: Iterable[str]) -> tuple[di
     return of_table, {name: value for name, value in options.items() if name not in of_table}
 
 
-def read_points(data: Any, options: Mapping[str, Any]) -> DataPoints:
-    """Return the points of data; `options` are `TableOptions`.
+def read_points(data: Any, options: Mapping[str, Any], *, are_new: bool = False) -> DataPoints:
+    """Return the points of data; `options` are `TableOptions`. Rows of new points are neither dropped nor filled.
 
     `labels` and `colors` name a column, or have one value for each row. A missing label is the empty text.
 
@@ -153,7 +153,7 @@ def read_points(data: Any, options: Mapping[str, Any]) -> DataPoints:
     with in_keywords():
         roles = ColumnRoles.from_options(given)
         given |= {name: value for name in given if (value := getattr(roles, name, None)) not in {None, ()}}
-        points = _points(data, roles, given.get("obsm"), values)
+        points = _points(data, roles, given.get("obsm"), values, are_new=are_new)
     lists = {name: [*value] if isinstance(value, tuple) else value for name, value in given.items()}
     options = {name: value for name, value in {**lists, **points.options}.items() if name not in values}
     found = {name: _given_values(points, name, vector) for name, vector in values.items()}
@@ -173,12 +173,12 @@ def _given_values(points: DataPoints, name: str, vector: Any) -> NDArray[Any]:
     return found
 
 
-def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str, Any]) -> DataPoints:
+def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str, Any], *, are_new: bool) -> DataPoints:
     if isinstance(data, (str, os.PathLike)):
         raise InvalidParameterError(f"{data} is a path.", remedy="Read the file, as by pandas.read_csv.")
     require_here(data)
     if is_anndata(data) or obsm is not None:
-        return _anndata_points(data, roles, obsm)
+        return _anndata_points(data, roles, obsm, are_new=are_new)
     if not is_frame(data):
         roles.require_none("the data have no named columns.", "Give a frame of pandas or polars.")
         return _array_points(data, roles.missing)
@@ -188,7 +188,7 @@ def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str
     given = {**values, **({"labels": np.zeros(len(columns))} if "labels" in values else {})}
     columns, names = with_given(columns, given, index)
     roles = replace(roles, labels=names.get("labels", roles.labels), colors=names.get("colors", roles.colors))
-    return replace(_table_points(columns, roles), index=index)
+    return replace(_table_points(columns, roles, are_new=are_new), index=index)
 
 
 def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | None, *, is_new: bool = False) -> Any:
@@ -213,15 +213,10 @@ def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | N
     known = {"features": ["*"] if names is None else [*names], **fitted}
     known = {name: value for name, value in known.items() if name not in without}
     if columns is None or names is None:
-        return read_points(data, known).X
+        return read_points(data, known, are_new=is_new).X
     apart = {fitted.get("labels"), fitted.get("colors")}.union(*(fitted.get(name, ()) for name in ("id", "ignore")))
     column_order(fitted.get("features", names), [name for name in columns if name not in apart])
-    try:
-        found = read_points(data, known)
-    except GlleError as error:
-        if is_new:
-            error.remedy = error.remedy.replace(in_words(CHOICE, keyword), "Remove these rows, or fill the values in")
-        raise
+    found = read_points(data, known, are_new=is_new)
     given = dict.fromkeys(found.names or ())
     absent = [name for name in names if name not in given]  # categories
     X = np.hstack([found.X, np.zeros((len(found.X), len(absent)))]) if absent else found.X
@@ -236,7 +231,7 @@ def _column_names(data: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def _array_points(data: Any, missing: Missing | None) -> DataPoints:
+def _array_points(data: Any, missing: Missing | None, *, are_new: bool = False) -> DataPoints:
     """Return the points of an array or a sparse matrix."""
     if is_sparse(data):
         return _sparse_points(data, missing)
@@ -244,7 +239,8 @@ def _array_points(data: Any, missing: Missing | None) -> DataPoints:
     if values.ndim != 2 or values.dtype.kind != "f" or not np.isnan(values).any():
         return DataPoints(data)
     columns = [number_column(column) for column in values.T]
-    return replace(_table_points(WholeTable(None, columns), ColumnRoles(missing=missing)), options={})
+    table = _table_points(WholeTable(None, columns), ColumnRoles(missing=missing), are_new=are_new)
+    return replace(table, options={})
 
 
 def _sparse_points(data: Any, missing: Missing | None) -> DataPoints:
@@ -264,28 +260,27 @@ def _sparse_points(data: Any, missing: Missing | None) -> DataPoints:
     return DataPoints(rows[kept], notes=(Note("missing-values", note),), kept=kept)
 
 
-def _anndata_points(data: Any, roles: ColumnRoles, obsm: str | None) -> DataPoints:
+def _anndata_points(data: Any, roles: ColumnRoles, obsm: str | None, *, are_new: bool) -> DataPoints:
     """Return the points of an AnnData, with columns of its `obs`."""
     cells = cells_of(data, roles, obsm)
-    found = replace(_array_points(cells.values, roles.missing), names=cells.names, index=data.obs_names)
+    found = replace(
+        _array_points(cells.values, roles.missing, are_new=are_new), names=cells.names, index=data.obs_names
+    )
     return replace(
         found, **{name: found.rows(getattr(cells, name), f"the {name}") for name in ("labels", "colors", "ids")}
     )
 
 
-def _table_points(columns: WholeTable, roles: ColumnRoles) -> DataPoints:
+def _table_points(columns: WholeTable, roles: ColumnRoles, *, are_new: bool) -> DataPoints:
     """Return the points in the columns of a table; roles are guessed for columns without one."""
-    table = read_table(columns, roles)
+    table = read_table(columns, roles, are_new=are_new)
     layout = table.layout
     assert layout is not None
     given = {"features": layout.features, **layout.roles}
     positions = {role: [at for at in found if at not in columns.index] for role, found in given.items()}
     options: dict[str, Any] = {role: [layout.name(at) for at in found] for role, found in positions.items() if found}
     options |= {role: options[role][0] for role in SINGLE if role in options}
-    notes = tuple(
-        Note("missing-values" if is_of_missing(notice) else "column-role", in_words(notice, keyword))
-        for notice in table.notices
-    )
+    notes = tuple(Note(notice.code, in_words(notice.message, keyword)) for notice in table.notices)
     return DataPoints(
         np.asarray(table.values, np.float64),
         labels=table.labels,

@@ -109,7 +109,7 @@ def _patch() -> None:
             for name, start in _writes(packet):
                 if _decide(name):
                     if start:
-                        send_all(self, packet[:start], check_health)  # type: ignore[no-untyped-call]
+                        send_all(self, [packet[:start]], check_health)  # type: ignore[no-untyped-call]
                         time.sleep(SENT_SECONDS)
                     self.disconnect()  # type: ignore[no-untyped-call]
                     _die()
@@ -149,7 +149,7 @@ def _writes(packet: bytes) -> list[tuple[str, int]]:
             return [*found, ("MULTI", start)]
         key = words[1].decode(errors="replace") if len(words) > 1 else ""
         if name not in READS and not key.startswith(WORKERS):
-            found.append(
-                (f"{name} {key}" if name != "EVALSHA" else f"{name} {words[3].decode(errors='replace')}", start)
-            )
+            place = 3 if name in {"EVAL", "EVALSHA"} else 1  # of the first key
+            first = [word.decode(errors="replace") for word in words[place : place + 1]]
+            found.append((" ".join([name, *first]), start))
     return found

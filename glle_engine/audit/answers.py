@@ -18,9 +18,10 @@ points that are its neighbors in halves, weighted by their probability. *Squeeze
 to its neighbors in the embedding. Both are divided by the typical distance to neighbors there, so that 1 is usual. If
 only coordinates are given, the data take the role of the halves.
 
-Two points are far from each other if their distance is more than four times the distance from each of the two to its
-k-th neighbor. A point is *torn off* if a tenth of its neighbors in halves, by weight, are far from it in the embedding,
-and *glued* if half of its neighbors in the embedding are far from it in halves. A *seam* is a tear or a fold with two
+A point is *torn off* if a tenth of its neighbors in halves, by weight, are far from it in the embedding: more than four
+times the distance from each of the two points to its k-th neighbor. It is *glued* if more than 35 % of its neighbors in
+the embedding are far from it in the data (`far_neighbors`). Embeddings of halves cannot show this, because a fold of
+the data is often a fold of each half. A *seam* is a tear or a fold with two
 sides: connected points that are torn off each other, or laid onto each other.
 """
 
@@ -33,11 +34,11 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from glle_engine.audit.agreement import far_neighbors, shared, spaces_of
 from glle_engine.audit.islands import MIN_SHARE, contact, find_islands, isolated, numbered
 from glle_engine.base.progress import silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.linalg.distances import nearest_rows
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.reliability.resamples import placing_weights
@@ -45,10 +46,10 @@ from glle_engine.reliability.thresholds import (
     DISTURBED,
     FAR,
     FEW_DISTURBED,
+    GLUED,
     GROUP_CONTACT,
     LIKELY_NEIGHBORS,
     MANY_DISTURBED,
-    MOSTLY,
     STAYS,
 )
 
@@ -125,14 +126,14 @@ class Islands:
 
     @property
     def stays(self) -> NDArray[np.bool_]:
-        """Islands (m,) that can be trusted: they are isolated in seven of eight halves, and in the data."""
+        """Islands (m,) that can be trusted: they are isolated in 80 % of the halves, and in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         return np.asarray((self.in_samples >= STAYS) & self.in_data)
 
     @property
     def is_cut(self) -> NDArray[np.bool_]:
-        """Islands (m,) that the method cuts: they are isolated in seven of eight halves, but not in the data."""
+        """Islands (m,) that the method cuts: they are isolated in 80 % of the halves, but not in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         own = self.in_samples if self.in_halves is None else self.in_halves
@@ -383,11 +384,13 @@ def disturbed_by_samples(
     pictures: NDArray[np.float64],
     near: NDArray[Any],
     islands: NDArray[np.int64],
+    is_far_in_data: NDArray[np.bool_],
 ) -> Disturbed:
-    """Return the points that an embedding (n, p) tears off or glues, compared with embeddings of halves.
+    """Return the points that an embedding (n, p) tears off, compared with embeddings of halves, or glues.
 
     `own` (n, k) are the neighbors in the embedding, `pictures` (m, n, p) the embeddings of halves, `near` (m, n, k) the
-    neighbors in these, and `probability` (n, n) the probabilities of being neighbors.
+    neighbors in these, `probability` (n, n) the probabilities of being neighbors, and `is_far_in_data` (n, k) says
+    which of the `own` neighbors are far in the data: embeddings of halves can have the same folds.
     """
     radii = np.linalg.norm(Y[:, None] - Y[own], axis=2)
     reach, usual = radii.max(axis=1), float(np.median(radii.mean(axis=1)))
@@ -400,17 +403,15 @@ def disturbed_by_samples(
     is_far = is_likely & (apart > FAR * np.maximum(reach[rows], reach[columns]))
     torn, likely = (np.bincount(rows, weights * flags, len(Y)) for flags in (is_far, is_likely))
     is_torn = torn > DISTURBED * np.maximum(likely, 1e-12)
-    squeeze, far = np.zeros(len(Y)), np.zeros(own.shape)
+    squeeze = np.zeros(len(Y))
     for places, nearest in zip(pictures, near, strict=True):
         distance = np.linalg.norm(places[:, None] - places[own], axis=2)
         inside = np.linalg.norm(places[:, None] - places[nearest], axis=2)
         squeeze += distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0) / len(pictures)
-        limit = inside.max(axis=1)
-        far += (distance > FAR * np.maximum(limit[:, None], limit[own])) / len(pictures)
-    is_glued = far.mean(axis=1) > MOSTLY
+    is_glued = is_far_in_data.mean(axis=1) > GLUED
     pairs, in_picture = np.stack([rows, columns], axis=1), _pairs(own)
     tears = _seams("tear", pairs[is_far & is_torn[rows]], in_picture, islands, stretch)
-    laid = in_picture[(far > MOSTLY).ravel() & is_glued[in_picture[:, 0]]]
+    laid = in_picture[is_far_in_data.ravel() & is_glued[in_picture[:, 0]]]
     folds = _seams("fold", laid, pairs[is_likely], islands, squeeze)
     is_shown = is_far & (is_torn.mean() <= MANY_DISTURBED)
     shown = _some_tears(rows[is_shown], columns[is_shown], weights[is_shown])
@@ -422,20 +423,30 @@ def disturbed_by_data(
 ) -> Disturbed:
     """Return the points that an embedding (n, p) tears off or glues, compared with the data (n, d)."""
     (in_picture, _), (in_data, _) = (kneighbors(np.ascontiguousarray(each), k) for each in (Y, points))
-    scores, far = [], []
-    for places, own, other in ((Y, in_picture, in_data), (points, in_data, in_picture)):
-        inside = np.linalg.norm(places[:, None] - places[own], axis=2)
-        distance = np.linalg.norm(places[:, None] - places[other], axis=2)
-        scores.append(distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0))
-        limit = inside.max(axis=1)
-        far.append(distance > FAR * np.maximum(limit[:, None], limit[other]))
-    is_torn, is_glued = far[0].mean(axis=1) > DISTURBED, far[1].mean(axis=1) > MOSTLY
-    torn, laid = _pairs(in_data)[far[0].ravel()], _pairs(in_picture)[far[1].ravel()]
-    tears = _seams("tear", torn[is_torn[torn[:, 0]]], _pairs(in_picture), islands, scores[0])
-    folds = _seams("fold", laid[is_glued[laid[:, 0]]], _pairs(in_data), islands, scores[1])
+    stretch, is_torn_pair = _distances_to(Y, in_picture, in_data)
+    squeeze, _ = _distances_to(points, in_data, in_picture)
+    is_far = far_neighbors(spaces_of(points), in_picture, np.arange(len(Y)), k)
+    is_torn, is_glued = is_torn_pair.mean(axis=1) > DISTURBED, is_far.mean(axis=1) > GLUED
+    torn, laid = _pairs(in_data)[is_torn_pair.ravel()], _pairs(in_picture)[is_far.ravel()]
+    tears = _seams("tear", torn[is_torn[torn[:, 0]]], _pairs(in_picture), islands, stretch)
+    folds = _seams("fold", laid[is_glued[laid[:, 0]]], _pairs(in_data), islands, squeeze)
     some = torn[: len(torn) if is_torn.mean() <= MANY_DISTURBED else 0]
     shown = _some_tears(some[:, 0], some[:, 1], np.ones(len(some)))
-    return Disturbed(scores[0], scores[1], is_torn, is_glued, shown, tears + folds)
+    return Disturbed(stretch, squeeze, is_torn, is_glued, shown, tears + folds)
+
+
+def _distances_to(
+    places: NDArray[np.float64], own: NDArray[np.int32], other: NDArray[np.int32]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return each point's mean distance (n,) to `other` points (n, k), and which (n, k) are far.
+
+    The usual distance to the point's `own` neighbors (n, k) is 1.
+    """
+    inside = np.linalg.norm(places[:, None] - places[own], axis=2)
+    distance = np.linalg.norm(places[:, None] - places[other], axis=2)
+    limit = inside.max(axis=1)
+    is_far = distance > FAR * np.maximum(limit[:, None], limit[other])
+    return distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0), is_far
 
 
 def _pairs(near: NDArray[Any]) -> NDArray[np.int64]:
@@ -471,21 +482,6 @@ def _seams(
                 Seam(kind, (points[0], points[1]), (at[0], at[1]), float(score[np.concatenate(points)].mean()))
             )
     return tuple(sorted(found, key=lambda seam: -sum(len(each) for each in seam.sides))[:MAX_SEAMS])
-
-
-def neighbors_among(Y: NDArray[np.float64], rows: NDArray[np.intp], k: int) -> NDArray[np.int32]:
-    """Return the k rows (n, k) of `rows` that are nearest to each point of an embedding (n, p), without the point."""
-    Y = np.ascontiguousarray(Y)
-    if len(rows) == len(Y):
-        return kneighbors(Y, k)[0]
-    own = np.full(len(Y), -1)
-    own[rows] = np.arange(len(rows))
-    return rows.astype(np.int32)[nearest_rows(Y[rows], Y, own, k)[0]]
-
-
-def shared(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the share (n,) of each point's `first` neighbors (n, k) that are also among its `second` ones (n, k)."""
-    return np.asarray((first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1))
 
 
 def standard_error(values: NDArray[np.float64]) -> float:

@@ -49,6 +49,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse.linalg import eigsh
 
+from glle_engine.audit.agreement import shared
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
@@ -136,8 +137,9 @@ def find_relations(
 
 def _permute_columns(data: NDArray[np.float64], length: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """Return data (n, d) with each column permuted by itself, in blocks of `length` consecutive rows."""
-    blocks = np.arange(len(data)).reshape(-1, length)
-    return np.stack([column[rng.permutation(blocks).ravel()] for column in data.T], axis=1)
+    count, within = len(data) // length, np.arange(length)
+    orders = ((length * rng.permutation(count)[:, None] + within).ravel() for _ in range(data.shape[1]))
+    return np.stack([column[order] for column, order in zip(data.T, orders, strict=True)], axis=1)
 
 
 def _equal_blocks(blocks: NDArray[np.int64], limit: int, rng: np.random.Generator) -> NDArray[np.intp]:
@@ -248,7 +250,7 @@ def compare_with_chance(
     k = neighbors_of_block(n, n_neighbors)
     preserved = np.empty(n)
     for block in blocks:
-        preserved[block] = shared_neighbors(source.place(data[block]), Y[block], k)
+        preserved[block] = _preserved(source.place(data[block]), Y[block], k)
     parts = [block[:, None] for block in blocks] if of_blocks is None else [_equal_blocks(of_blocks, BLOCK, rng)]
     permuted = (
         _permute_columns(data[part.ravel()], part.shape[1], rng)
@@ -277,21 +279,12 @@ def neighbors_of_block(n: int, n_neighbors: int) -> int:
 
 def _null(source: Source, k: int, permuted: NDArray[np.float64], number: int) -> NDArray[np.float64]:
     assert source.embed is not None
-    return shared_neighbors(source.place(permuted), source.embed(permuted, number), k)
+    return _preserved(source.place(permuted), source.embed(permuted, number), k)
 
 
-def kept_neighbors(source: Source, Y: NDArray[np.float64], k: int, seed: int = 0) -> tuple[float, float]:
-    """Return the share of neighbors that an embedding keeps, of at most 1,000 random points, and by chance."""
-    rows = np.random.Generator(np.random.Philox(key=np.array([seed, len(Y)], np.uint64))).permutation(len(Y))[:BLOCK]
-    k = min(k, len(rows) // 5)
-    kept = shared_neighbors(source.place(source.data[rows]), Y[rows], k).mean()
-    return float(kept), k / (len(rows) - 1)
-
-
-def shared_neighbors(points: NDArray[np.float64], Y: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+def _preserved(points: NDArray[np.float64], Y: NDArray[np.float64], k: int) -> NDArray[np.float64]:
     """Return the share (n,) of each point's k nearest neighbors that are also among its k nearest in an embedding."""
-    expected, found = (kneighbors(np.ascontiguousarray(of), k)[0] for of in (points, Y))
-    return np.asarray((expected[:, :, None] == found[:, None, :]).any(axis=2).mean(axis=1))
+    return shared(*(kneighbors(np.ascontiguousarray(each), k)[0] for each in (points, Y)))
 
 
 def discoveries(p_value: NDArray[np.float64], rate: float = FALSE_DISCOVERIES) -> NDArray[np.bool_]:

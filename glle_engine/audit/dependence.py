@@ -2,37 +2,71 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.audit.chance import find_copies
 from glle_engine.base.results import Note
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.reliability.thresholds import DEPENDENT_COPIES, MAX_STEP, MIN_COPIES, SET_DROP, SET_OVERLAP
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
 ROWS = 2000  # at most these first rows are examined
 NEAR_COPY, FIFTH = 0.1, 5  # distance to the nearest neighbor relative to the distance to the fifth neighbor
-MIN_COPIES = 0.3  # share of rows with a near-copy from which on there is a note
-DEPENDENT_COPIES = 0.5  # share of rows with a near-copy from which on halves are not independent
-MAX_STEP = 0.8  # order matters if consecutive rows are nearer than this, relative to random rows (mean distance)
-LAG = 5  # rows; at this lag rows of a series have moved apart, and rows of a sorted group have not
+LAGS = (2, 3, 5, 8)  # rows; at one of these lags rows of a series have moved apart, and rows of a sorted group have not
+MAX_SET = 9  # rows of one set of near-copies
+MIN_ROWS = 50  # of fewer rows, sets of near-copies are not examined
+
+MIN_BLOCKS = 4  # blocks that can be halved
+_NUMBERED = re.compile(r"(.*\w)[ _.:/-]+\w{1,4}|(.*\d)[A-Za-z]")  # an id with a stem: S07_2, mouse-3/a, 12b
+
+
+def block_candidates(ids: NDArray[Any] | None, names: Sequence[str] = ()) -> Iterator[Note]:
+    """Yield a note on each column of ids (n,) or (n, columns) that may say which rows belong together.
+
+    Its values repeat, or begin with stems that repeat, such as S07 of S07_1 and S07_2. There are at least four of them,
+    and at most half as many as rows.
+    """
+    columns = [] if ids is None else [ids] if ids.ndim == 1 else list(ids.T)
+    for name, values in zip(names or ["id"] * len(columns), columns, strict=False):
+        texts = [str(value) for value in values.tolist()]
+        matches = [_NUMBERED.fullmatch(text) for text in texts]
+        stems = [match and (match[1] or match[2]) for match in matches]
+        if MIN_BLOCKS <= (count := len(set(texts))) <= len(texts) // 2:
+            how = f"has {count} values in {len(texts)} rows. If these group the rows, give blocks={name!r}."
+        elif None not in stems and MIN_BLOCKS <= (count := len(set(stems))) <= len(texts) // 2:
+            how = (
+                f"has {count} values before a number or a letter, such as {stems[0]} of {texts[0]}. If rows with one "
+                "such value belong together, give blocks=, this part of each row's id."
+            )
+        else:
+            continue
+        yield Note("blocks-candidate", f"Column {name!r} {how}")
 
 
 def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[Note], str]:
     """Return notes if points (n, d) have near-copies, or are near the points in the rows before them.
 
     Also returns the reason why halves of the points are not independent samples, or an empty text if they may be. Rows
-    that are sorted by group are about as near to the fifth row before them as to the row before them, and can still be
-    independent. Rows of a series and replicates are nearer to the row before them.
+    that are sorted by group are about as near to the eighth row before them as to the row before them, and can still be
+    independent. Rows of a series and replicates are nearer to the row before them. Medians are compared, because a few
+    steps from group to group say nothing.
     """
     n, notes, reason = len(points), list[Note](), ""
     if n < 4 * FIFTH:
         return notes, reason
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
     points = np.ascontiguousarray(points[:ROWS])
-    distance = kneighbors(points, FIFTH)[1]
+    distinct = np.unique(points, axis=0)
+    is_by_chance = len(distinct) < len(points) and not find_copies(points, seed).any()
+    examined = distinct if is_by_chance and len(distinct) > FIFTH + 1 else points
+    distance = kneighbors(np.ascontiguousarray(examined), FIFTH)[1]
     if (copies := float((distance[:, 0] < NEAR_COPY * distance[:, -1]).mean())) >= MIN_COPIES:
         text = (
             f"{copies:.0%} of the rows have a near-copy. If they are replicates, give blocks=, with the same value for "
@@ -41,15 +75,45 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
         )
         notes.append(Note("near-copies", text))
         reason = "most rows have a near-copy" if copies >= DEPENDENT_COPIES else ""
-    step, far = (np.linalg.norm(points[lag:] - points[:-lag], axis=1).mean() for lag in (1, LAG))
+    elif size := _size_of_sets(distinct):
+        text = (
+            f"The rows form sets of about {size} rows that are each other's nearest rows. If they are replicates, give "
+            "blocks=, with the same value for the replicates of one sample."
+        )
+        notes.append(Note("near-copies", text))
+        reason = f"the rows form sets of about {size} near-copies"
+    step, *others = (float(np.median(np.linalg.norm(points[lag:] - points[:-lag], axis=1))) for lag in (1, *LAGS))
     order = rng.permutation(len(points))
-    usual = np.linalg.norm(points[order[1:]] - points[order[:-1]], axis=1).mean()
+    usual = float(np.median(np.linalg.norm(points[order[1:]] - points[order[:-1]], axis=1)))
     if step < MAX_STEP * usual:
         text = (
             "Rows are nearer to the row before them than to random rows. If they are series or are sorted by subject, "
             "give blocks=, the series or subject of each row."
         )
         notes.append(Note("order-of-rows", text))
-        if step < MAX_STEP * far:
+        if step < MAX_STEP * max(others):
             reason = "each row is near the row before it, as in a series or among replicates"
     return notes, reason
+
+
+def _size_of_sets(points: NDArray[np.float64]) -> int:
+    """Return the size of the sets that most rows form with their nearest rows, or 0.
+
+    A row and its k nearest rows share a part of these k + 1 rows with the k nearest rows of each of them. For distinct
+    points of a smooth density, the share falls slowly with k. For sets of m near-copies it is nearly 1 for k = m - 1,
+    and much less for k = m.
+    """
+    n = len(points)
+    if n < MIN_ROWS:
+        return 0
+    near = kneighbors(np.ascontiguousarray(points), MAX_SET)[0]
+    closed = np.column_stack([np.arange(n), near])
+    overlaps = np.empty(MAX_SET)
+    for k in range(1, MAX_SET + 1):
+        own = closed[:, : k + 1]
+        others = [(own[:, :, None] == own[near[:, column], None, :]).any(axis=2).mean() for column in range(k)]
+        overlaps[k - 1] = np.mean(others)
+    falls = overlaps[:-1] - overlaps[1:]
+    falls[0] = 0  # pairs of mutual neighbors are frequent among all points
+    is_set = (overlaps[:-1] >= SET_OVERLAP) | (falls >= SET_DROP)
+    return int(np.flatnonzero(is_set)[overlaps[:-1][is_set].argmax()]) + 2 if is_set.any() else 0

@@ -1,4 +1,4 @@
-"""Statement of an audit: a level, and at most two sentences that say what to do, and why.
+"""Statement of an audit: a level, and up to three lines that say what to read, what not, and why.
 
 Each thing that a reader could take from a map (islands, arrangement, shape, layout, neighbors) is either trusted or
 distrusted, and the sentences are made from these two lists, so that they cannot contradict each other.
@@ -18,7 +18,9 @@ from glle_engine.reliability.thresholds import (
     MANY_DISTURBED,
     MIN_KEPT,
     MOST_SAMPLES,
+    NEAR_IN_DATA,
     PARTLY,
+    TRUE_DISTANCES,
     TRUST,
 )
 
@@ -27,12 +29,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from glle_engine.audit.agreement import Agreement
     from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
 
 Level = Literal["trust", "partly", "no", "unknown"]
 SMALL_TEAR = 0.02  # a tear is small if one of its sides has less than this share of the points
+MIN_ARRANGED = 3  # islands that an arrangement needs
 NAMED = 5  # a sentence names at most this many islands
 MAX_REASONS = 3
+READ, AVOID = "✓", "✗"  # before the lines that say what to read, and what not
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Statement:
         How much of what the sentence is about can be trusted: everything ("trust"), some of it ("partly"), nothing
         ("no"), or the audit cannot tell ("unknown").
     text : str
-        At most two sentences.
+        Up to three lines: what to read (✓), what not (✗), and why.
     trusted, distrusted : tuple of str
         Some of "islands", "arrangement", "shape", "layout" and "neighbors".
 
@@ -71,8 +76,8 @@ class Facts:
         Number of distinct points.
     has_structure : bool or None
         Whether the features are related; None if it cannot be decided.
-    kept, by_chance : float
-        Share of the data's neighbors that the map keeps, and share that random positions would keep.
+    fidelity : Agreement
+        Agreement of the map with the data.
     islands, arrangement, neighborhoods, shape, remains
         As in `Audit`; `remains` is None if only coordinates are given.
     disturbed : Disturbed
@@ -89,6 +94,12 @@ class Facts:
         Number of dimensions that the data fill, if the map has fewer (`p`).
     groups : str
         Clause that says which labeled groups stay apart.
+    is_placed_by_chance : bool
+        Whether the method places islands by chance, so that their arrangement means nothing.
+    is_preliminary : bool
+        Whether more halves follow, so that shares and tears are left unsaid.
+    clustered : tuple of str
+        Columns whose values form clusters, if no relation among the features was found.
     dependent : str
         Reason why halves of the rows are not independent samples; empty if they may be.
 
@@ -97,8 +108,7 @@ class Facts:
     name: str
     n: int
     has_structure: bool | None
-    kept: float
-    by_chance: float
+    fidelity: Agreement
     islands: Islands
     disturbed: Disturbed | None = None
     p: int = 2
@@ -112,7 +122,10 @@ class Facts:
     dominant: tuple[str, float] | None = None
     hidden: int | None = None
     groups: str = ""
+    clustered: tuple[str, ...] = ()
     dependent: str = ""
+    is_placed_by_chance: bool = False
+    is_preliminary: bool = False
 
 
 def state(facts: Facts) -> Statement:
@@ -129,7 +142,8 @@ def state(facts: Facts) -> Statement:
         )
     if unseen is not None:
         level, action, because = unseen
-        return Statement(level, f"{action}.{_sentence([because])}")
+        mark = f"{AVOID} " if level == "no" else ""
+        return Statement(level, f"{mark}{action}.{_sentence([because])}")
     if facts.dominant is not None:
         name, share = facts.dominant
         return Statement(
@@ -156,23 +170,33 @@ def state(facts: Facts) -> Statement:
 def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
     """Return level, action and reason if the map shows no structure; None if it shows some, or if that is unknown."""
     apart = "points lie as far apart as points with independent features would"
+    if facts.has_structure is False and (count := len(facts.clustered)):
+        named = _and(list(facts.clustered)) if count <= NAMED else f"{count} columns"
+        verb, theirs = (
+            ("has", "its combinations with the other columns") if count == 1 else ("have", "their combinations")
+        )
+        action = "Read clusters of single columns from this map, and no relations between columns"
+        return "partly", action, f"{named} {verb} clusters, but {theirs} are those of independent columns"
     if facts.has_structure is False and facts.n < FEW_POINTS:
         action = f"Collect more points before you read this map: {facts.n} points are too few to tell"
         return "unknown", action, "we found no structure, but in so few points we would miss all but a strong one"
     if facts.has_structure is False:
         return "no", "Do not read structure into this map: we found none", f"your {apart}"
-    if facts.has_structure and facts.kept - facts.by_chance < MIN_KEPT:
+    if facts.has_structure and facts.fidelity.kept - facts.fidelity.by_chance < MIN_KEPT:
         action = "Do not rely on this map: the data have structure, but the map does not show it"
         return (
             "no",
             action,
-            f"it keeps {facts.kept:.0%} of the neighbors, and random places would keep {facts.by_chance:.0%}",
+            _kept(facts.fidelity),
         )
     return None
 
 
 def _on_samples(facts: Facts) -> Statement:
-    """Return the statement on a map whose method is known."""
+    """Return the statement on a map whose method is known: what to read (✓), what not (✗), and why.
+
+    If the map can be trusted only in part, the exception is the first line.
+    """
     assert facts.remains is not None
     things = dict(_things(facts))
     trusted = {thing: text for thing, (is_trusted, text) in things.items() if is_trusted}
@@ -185,30 +209,86 @@ def _on_samples(facts: Facts) -> Statement:
         level = "unknown"
     if not trusted:
         level = "no"
-    first = f"Trust {_and(list(trusted.values()))}" if trusted else "Do not rely on this map"
-    if trusted and distrusted:
-        first += f"; do not read {_and(list(distrusted.values()), 'or')} from this map"
-    text = f"{first}.{_sentence(_reasons(facts)[:MAX_REASONS])}"
+    reads = f"{READ} Trust {_and(list(trusted.values()))}." if trusted else f"{AVOID} Do not rely on this map."
+    exceptions = [*distrusted.values(), *_exceptions(facts)]
+    avoids = f"{AVOID} Do not read {_and(exceptions, 'or')} from this map." if trusted and exceptions else ""
+    lines = [avoids, reads] if level == "partly" else [reads, avoids]
+    reasons = ["more halves of your data are being mapped"] if facts.is_preliminary else _reasons(facts)[:MAX_REASONS]
+    text = "\n".join([*filter(None, lines), _sentence(reasons).strip()])
     return Statement(level, text, tuple(trusted), tuple(distrusted))
 
 
 def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
     """Yield each thing that a reader could take from the map, whether to trust it, and how the sentence names it."""
     assert facts.remains is not None
-    if stays := facts.islands.stays.any():
-        yield "islands", (True, _trusted_islands(facts.islands))
-        is_arranged = facts.islands.stays.all() or (facts.arrangement is not None and facts.arrangement.share < TRUST)
-        if facts.arrangement is not None and is_arranged:  # distances between untrusted islands mean nothing
-            yield "arrangement", (facts.arrangement.share >= TRUST, "the distances between islands")
-        if facts.shape is not None:
-            yield "shape", (facts.shape.share >= TRUST, "the shapes of the islands")
-    elif facts.islands.count:
+    islands, arrangement, shape = facts.islands, facts.arrangement, facts.shape
+    if stays := islands.stays.any():
+        yield "islands", (True, _trusted_islands(islands))
+        between = "the distances between islands"
+        if facts.is_placed_by_chance and islands.count >= MIN_ARRANGED:
+            yield "arrangement", (False, f"{between} ({facts.name} places islands by chance)")
+        elif arrangement is not None and (islands.stays.all() or arrangement.share < TRUST):
+            # distances between untrusted islands mean nothing
+            is_arranged = arrangement.share >= TRUST
+            yield "arrangement", (is_arranged, between + _scale(facts, arrangement.share, TRUST))
+        if shape is not None:
+            text = "the shapes of the islands" + _scale(facts, shape.share, TRUST)
+            yield "shape", (shape.share >= TRUST, text)
+    elif islands.count:
         yield "islands", (False, "the islands as separate groups")
     if not stays:
-        is_rough = PARTLY <= facts.remains < TRUST
-        yield "layout", (facts.remains >= PARTLY, "the rough layout" if is_rough else "the layout")
-    is_near = facts.neighborhoods is not None and facts.neighborhoods.share >= PARTLY and facts.has_gain
-    yield "neighbors", (is_near, "which points are neighbors" if is_near else "single neighbors")
+        is_true = max(facts.fidelity.straight, facts.fidelity.along) >= TRUE_DISTANCES
+        text = "the rough layout" if PARTLY <= facts.remains < TRUST else "the layout"
+        scale = _scale(facts, facts.remains, PARTLY if facts.remains < TRUST else TRUST)
+        if facts.remains >= PARTLY and not is_true:
+            scale = " (its distances are not the distances of the data)"
+        yield "layout", (facts.remains >= PARTLY and is_true, text + scale)
+    yield "neighbors", _neighbors(facts)
+
+
+def _neighbors(facts: Facts) -> tuple[bool, str]:
+    """Return whether to trust the neighbors in the map, and how the sentence names them, with the reason if not."""
+    near, text = facts.neighborhoods, "single neighbors"
+    if near is None:
+        return False, text
+    if near.share < PARTLY:
+        return False, text + _scale(facts, near.share, PARTLY)
+    if facts.fidelity.near < NEAR_IN_DATA:
+        return False, f"{text} (too few are near in the data)"
+    if not facts.has_gain:
+        return False, f"{text} (maps of data without structure keep hardly fewer of them)"
+    return True, "which points are neighbors" + _scale(facts, near.share, PARTLY)
+
+
+def _scale(facts: Facts, share: float, needed: float) -> str:
+    """Return a share beside the share that is needed for trust; nothing while the share may still change."""
+    return "" if facts.is_preliminary else f" ({share:.0%}, {needed:.0%} needed)"
+
+
+def _exceptions(facts: Facts) -> list[str]:
+    """Return what not to read from the map beside the things that are distrusted as a whole."""
+    islands, parts = facts.islands, list[str]()
+    if (stays := islands.stays).any() and (count := int((~stays).sum())):
+        one = "island" if count == 1 else "islands"
+        what = f"{one} {_and(_names(islands, ~stays))}" if count <= NAMED else f"the other {count} islands"
+        parts.append(f"{what} as {'a separate group' if count == 1 else 'separate groups'}")
+    if facts.remains is not None and PARTLY <= facts.remains < TRUST and not stays.any():
+        parts.append("details of the layout")
+    if facts.is_preliminary:
+        return parts
+    disturbed = facts.disturbed
+    if disturbed is not None and _is_local(disturbed.is_torn):
+        parts.append("the gap at a tear as a gap in the data")
+    if disturbed is not None and _is_local(disturbed.is_glued):
+        parts.append("points laid onto each other as neighbors")
+    if facts.hidden is not None:
+        parts.append(f"the whole of the data (they fill {facts.hidden} dimensions, and this map has {facts.p})")
+    return parts
+
+
+def _is_local(flags: NDArray[np.bool_]) -> bool:
+    """Return whether some but not most points are marked."""
+    return bool(FEW_DISTURBED <= flags.mean() <= MANY_DISTURBED and flags.sum() > 1)
 
 
 def _trusted_islands(islands: Islands) -> str:
@@ -240,8 +320,11 @@ def _reasons(facts: Facts) -> list[str]:
     reasons += _disturbances(facts)
     if facts.remains is not None:
         reasons.append(_expected(facts))
-    if facts.hidden is not None:
-        reasons.append(f"the data fill {facts.hidden} dimensions, and this map has {facts.p}")
+    if islands.outside:
+        points = "point is" if islands.outside == 1 else "points are"
+        reasons.append(f"{islands.outside} {points} in clumps too small to judge (gray)")
+    false, true = _agreement(facts)
+    reasons = [*false, *reasons, *true]
     if facts.groups:
         reasons.insert(MAX_REASONS - 1, facts.groups)
     return reasons
@@ -253,10 +336,49 @@ def _expected(facts: Facts, expect: str = "we expect") -> str:
     return f"{expect} a new sample {size} to reproduce {facts.remains:.0%} of this map (R²)"
 
 
+def _kept(fidelity: Agreement, subject: str = "it") -> str:
+    return (
+        f"{subject} keeps {fidelity.kept:.0%} of the neighbors, and random places would keep {fidelity.by_chance:.0%}"
+    )
+
+
+def _true_distances(fidelity: Agreement) -> str:
+    """Return a clause that says which distances in the data the distances in the map rank like."""
+    straight, along = f"({fidelity.straight:.2f})", f"({fidelity.along:.2f})"
+    is_straight, is_along = (value >= TRUE_DISTANCES for value in (fidelity.straight, fidelity.along))
+    if is_straight and is_along:
+        return f"distances in this map rank like distances in the data (correlation {fidelity.straight:.2f})"
+    if is_straight:
+        return (
+            f"distances in this map rank like straight distances {straight}, not like distances along the data {along}"
+        )
+    if is_along:
+        return f"distances in this map rank like distances along the data {along}, not like straight ones {straight}"
+    return f"distances in this map rank neither like straight distances {straight} nor like ones along the data {along}"
+
+
+def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
+    """Return the clauses about distances and neighbors that disagree with the data, and the ones that agree."""
+    fidelity, false, true = facts.fidelity, list[str](), list[str]()
+    if facts.remains is not None and facts.remains >= PARTLY and not facts.islands.stays.any():
+        is_true = max(fidelity.straight, fidelity.along) >= TRUE_DISTANCES
+        (true if is_true else false).append(_true_distances(fidelity))
+    (true if fidelity.near >= NEAR_IN_DATA else false).append(_near_shares(facts))
+    return false, true
+
+
+def _near_shares(facts: Facts) -> str:
+    """Return a clause with the shares of neighbors in the map that are near in the data, and in another sample."""
+    near = f"{facts.fidelity.near:.0%} of the neighbors in the map are near in the data"
+    if facts.neighborhoods is None:
+        return near
+    return f"{near}, and {facts.neighborhoods.share:.0%} are neighbors in another sample"
+
+
 def _fidelity(facts: Facts) -> list[str]:
     """Return what the audit can say without a method: kept neighbors, islands in the data, tears and folds."""
     islands = facts.islands
-    parts = [f"the map keeps {facts.kept:.0%} of the neighbors, and random places would keep {facts.by_chance:.0%}"]
+    parts = [_kept(facts.fidelity, "the map")]
     if islands.count:
         count = int(islands.in_data.sum())
         whole = "both islands" if islands.count == 2 else f"all {islands.count} islands"
@@ -276,7 +398,8 @@ def _disturbances(facts: Facts) -> list[str]:
         "fold": "lie beside points that are not their neighbors, where the map folds (`squeeze`)",
     }
     for kind, flags in (("tear", disturbed.is_torn), ("fold", disturbed.is_glued)):
-        if FEW_DISTURBED <= flags.mean() <= MANY_DISTURBED and (count := int(flags.sum())) > 1:
+        if _is_local(flags):
+            count = int(flags.sum())
             seams = [seam for seam in disturbed.seams if seam.kind == kind]
             several = f"{count} points {texts[kind]}"
             if kind == "tear" and len(seams) > 1:
@@ -288,7 +411,7 @@ def _disturbances(facts: Facts) -> list[str]:
 def _sides(seam: Seam, islands: Islands) -> str:
     """Return a clause about the two regions that a map tears apart or lays onto each other."""
     (a, first), (b, second) = sorted(
-        (islands.names[at], len(side)) for at, side in zip(seam.islands, seam.sides, strict=True)
+        (islands.names[max(island, 0)], len(side)) for island, side in zip(seam.islands, seam.sides, strict=True)
     )
     is_tear = seam.kind == "tear"
     if is_tear and min(first, second) < SMALL_TEAR * len(islands.of_points):
@@ -303,8 +426,12 @@ def _sides(seam: Seam, islands: Islands) -> str:
 
 
 def _named(islands: Islands, chosen: NDArray[np.bool_]) -> str:
-    names = [islands.names[at] for at in np.flatnonzero(chosen)]
+    names = _names(islands, chosen)
     return f" ({', '.join(names)})" if len(names) <= NAMED else ""
+
+
+def _names(islands: Islands, chosen: NDArray[np.bool_]) -> list[str]:
+    return [islands.names[island] for island in np.flatnonzero(chosen)]
 
 
 def _sentence(parts: Sequence[str]) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 TRUST = 0.6
 PARTLY = 0.3  # below it, do not rely on the share; also the smallest share of neighbors beyond chance
 FEW_POINTS = 100  # points, below which data without visible structure cannot be told from data with some
-STAYS = 0.875  # share of resamples in which an island or a pair of groups has to be isolated to be trusted
+STAYS = 0.8  # share of resamples in which an island or a pair of groups has to be isolated to be trusted
+UNCLEAR_ISLAND = (0.6, 0.95)  # shares of resamples in which an island is isolated, between which more halves are made
 MOST_SAMPLES = 0.5  # share of resamples from which on an island is said to be separate in most of them
 CLEARANCE = 2.5  # standard errors between a share and the thresholds, from which on more resamples change no statement
 
@@ -18,7 +19,19 @@ STRUCTURE_LEVEL = 0.025  # p-value up to which features are related: noise is ca
 
 MIN_KEPT = 0.01  # share of neighbors that a map which shows anything keeps beyond the share by chance
 CLEAR_GAIN = 0.1  # a map clearly beats chance if it keeps this share of the neighbors that maps of permuted data lose
+CLUSTERED = 1.4  # excess mass of two modes of a column, times the root of n, from which on the column has clusters
+NEAR_IN_DATA = 0.8  # share of neighbors in the map that are near in the data, from which on neighbors can be trusted
+TRUE_DISTANCES = (
+    0.65  # rank correlation with distances in the data or along them, from which on a layout can be trusted
+)
 DOMINANT = 0.9  # share of the variance in one feature, from which on a map shows little else
+
+# Rows that are no independent samples.
+MIN_COPIES = 0.3  # share of rows with a near-copy from which on there is a note
+DEPENDENT_COPIES = 0.5  # share of rows with a near-copy from which on halves are not independent
+MAX_STEP = 0.8  # order matters if consecutive rows are nearer than this, relative to random or to later rows
+SET_OVERLAP = 0.9  # share of neighbors that neighbors have in common, from which on they are sets of near-copies
+SET_DROP = 0.12  # or by which the share falls from the size of the set to the next larger one
 
 # Isolation of islands and groups.
 ISLAND_CONTACT = 0.02  # share of an island's points that may touch another island
@@ -26,9 +39,11 @@ GROUP_CONTACT = 0.1  # the same share for groups by labels, because labels may b
 
 # Places where the picture and its resamples disagree.
 FAR = 4.0  # distance of two points in units of the larger distance to a k-th neighbor, from which on they are far
+FAR_RANK = 3  # a neighbor in the map is far in the data from this multiple of k on, by its rank
+FAR_DISTANCE = 1.5  # and from this multiple of the larger distance to a k-th neighbor on
 LIKELY_NEIGHBORS = 0.4  # probability of two points to be neighbors in another sample, from which on a tear is said
 DISTURBED = 0.1  # share of a point's neighbors that are torn off, from which on the point is marked
-MOSTLY = 0.5  # share of a point's neighbors in the picture that are far elsewhere, from which on the point is glued
+GLUED = 0.35  # share of a point's neighbors in the map that are far in the data, from which on the point is glued
 FEW_DISTURBED, MANY_DISTURBED = 0.01, 0.5  # share of marked points: fewer are not mentioned, more are no local fault
 FOREIGN = 0.5  # coordinates are no map of a method if they share fewer neighbors with its maps than times this share
 FOREIGN_GAP = 0.1  # and at least this share fewer

@@ -11,6 +11,7 @@ import numpy as np
 
 from glle_engine.base.errors import TableError
 from glle_engine.base.validation import resolve_missing
+from glle_engine.tables.cells import number_of
 from glle_engine.tables.roles import MAX_IDS, MAX_LISTED, ColumnProfile, Layout, no_features, option
 from glle_engine.tables.row_texts import Ids, is_text, label_array, missing_labels, text_of
 
@@ -39,12 +40,12 @@ _KINDS = {
     "one_hot": ("categories", ("text", "number", "date")),
 }
 """What messages call a role, and the kinds that its columns can have."""
-CHOICE = "Drop such rows with ?missing=drop, or take the medians of their columns with ?missing=median"
-"""Remedy of missing values."""
+_CHOICE = "Drop such rows with ?missing=drop, or take the medians of their columns with ?missing=median"
+_NO_CHOICE = "Remove these rows, or fill the values in"
 # What messages say about values with a problem, and the remedy.
 _PROBLEMS = {
     "bad-cell": ("Cells are no numbers", "Fill the values in, or remove their rows"),
-    "missing-value": ("Values are missing", CHOICE),
+    "missing-value": ("Values are missing", _CHOICE),
     "not-finite": ("Values are infinite", "Remove their rows, or make them missing"),
     "inexact-integer": (
         "Integers beyond 2^53, between which float64 cannot tell neighbors apart, are",
@@ -77,6 +78,18 @@ class _NoBounds:
         """Accept any size."""
 
 
+@dataclass(frozen=True)
+class Notice:
+    """Something that was decided about a table: `message` says it.
+
+    `code` is "column-role" for a role or a format that was guessed, "missing-values" for values of features or colors
+    that were dropped or filled, and "missing-label" or "missing-id".
+    """
+
+    code: str
+    message: str
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Table:
     """Table that was read, or generated.
@@ -91,7 +104,7 @@ class Table:
         Labels (n,) as texts or float64, colors (n,) as float64, true coordinates (n, 2) of synthetic data, and ids (n,)
         or, from several columns, (n, columns) as texts or int64; None if there are none.
     notices
-        Sentences on what was decided.
+        What was decided.
     kept
         (rows,) mask of the rows that became points, or None if all did.
     layout
@@ -107,7 +120,7 @@ class Table:
     colors: Array | None = None
     coordinates: Array | None = None
     ids: Array | None = None
-    notices: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
     kept: NDArray[np.bool_] | None = None
     layout: Layout | None = None
     source: dict[str, Any] = field(default_factory=dict)
@@ -124,11 +137,17 @@ class Table:
 
 
 def read_table(
-    columns: Columns, roles: ColumnRoles, out: IO[bytes] | None = None, bounds: Bounds | None = None
+    columns: Columns,
+    roles: ColumnRoles,
+    out: IO[bytes] | None = None,
+    bounds: Bounds | None = None,
+    *,
+    are_new: bool = False,
 ) -> Table:
     """Return the table of columns; if there is a file `out`, the values are written to it and mapped from it.
 
-    If the values of some columns decide their roles, a first pass reads these columns.
+    If the values of some columns decide their roles, a first pass reads these columns. The rows of new points
+    (`are_new`) are neither dropped nor filled, so that an error on missing values offers neither.
 
     Raises
     ------
@@ -155,7 +174,7 @@ def read_table(
                 profile.add(block.column(at))
         layout = layout.guess(kinds, profiles)
     layout = layout.with_index([at for at, kind in enumerate(kinds) if kind in _KINDS["id"][1]])
-    return _Pass(columns, layout, bounds, roles.missing).read(out)
+    return _Pass(columns, layout, bounds, roles.missing, are_new=are_new).read(out)
 
 
 def build_table(
@@ -166,7 +185,7 @@ def build_table(
     colors: Array | None = None,
     coordinates: Array | None = None,
     ids: Ids | None = None,
-    notices: Sequence[str] = (),
+    notices: Sequence[Notice] = (),
     missing: Missing | None = None,
     layout: Layout | None = None,
 ) -> Table:
@@ -178,7 +197,8 @@ def build_table(
         If no row is left, or a column has no value.
 
     """
-    found = [*notices, *missing_labels(labels), *(ids.notices() if ids else ())]
+    found = [*notices, *(Notice("missing-label", each) for each in missing_labels(labels))]
+    found += [Notice("missing-id", each) for each in (ids.notices() if ids else ())]
     extras: dict[str, Any] = {
         "labels": labels,
         "colors": colors,
@@ -190,10 +210,10 @@ def build_table(
         if not values.flags.writeable and values.dtype.kind == "f":
             values = np.array(values)
         kept, change = resolve_missing(values, missing, names)
-        found += [change] if change else []
+        found += [Notice("missing-values", change)] if change else []
         if colors is not None:
             of_color, change = resolve_missing(colors[:, None], missing, ["the colors"])
-            found += [change] if change else []
+            found += [Notice("missing-values", change)] if change else []
             kept = of_color if kept is None else kept if of_color is None else kept & of_color
     if kept is not None:
         if not kept.any():
@@ -214,11 +234,6 @@ def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
         values[end : end + len(block)] = block
         end += len(block)
     return values[:end]
-
-
-def is_of_missing(notice: str) -> bool:
-    """Return whether a notice says that missing values of features or colors were dropped or filled."""
-    return "rows have missing values" in notice or "missing values in" in notice
 
 
 def map_rows(out: IO[bytes], start: int, dtype: np.dtype[Any], features: int, order: str = "C") -> Array:
@@ -272,7 +287,10 @@ class _Fault:
 class _Pass:
     """The pass over the rows of a table that reads the values."""
 
-    def __init__(self, columns: Columns, layout: Layout, bounds: Bounds, missing: Missing | None) -> None:
+    def __init__(
+        self, columns: Columns, layout: Layout, bounds: Bounds, missing: Missing | None, *, are_new: bool
+    ) -> None:
+        self._are_new = are_new
         self._columns, self._layout, self._bounds, self._missing = columns, layout, bounds, missing
         self._one_hot = set(layout.roles["one_hot"])
         self._refused = [at for at in layout.features if not self._is_feature(at)]
@@ -349,7 +367,10 @@ class _Pass:
             labels=None if layout.labels is None else label_array(labels, self._columns.base),
             colors=np.concatenate(colors) if colors else None,
             ids=ids,
-            notices=[*layout.notices(), *self._categorical(), *self._columns.notices(), *self._counter(values)],
+            notices=[
+                Notice("column-role", each)
+                for each in [*layout.notices(), *self._categorical(), *self._columns.notices(), *self._counter(values)]
+            ],
             missing=self._missing,
             layout=layout,
         )
@@ -441,8 +462,12 @@ class _Pass:
             names = {layout.name(at): number for at, number in sorted(fault.by_column.items())}
             name = layout.name(fault.column)
             what, remedy = _PROBLEMS[code]
+            if code == "missing-value" and self._are_new:
+                remedy = _NO_CHOICE
             if code == "bad-cell" and fault.rows.count == 1 and fault.row == 0:
                 remedy = "If the first row has units, remove it"
+            if code == "bad-cell" and number_of(fault.shown) is not None:  # in a workbook
+                remedy = "These cells are of the type text: make them numbers"
             listed = [f"{each} ({number:,})" for each, number in list(names.items())[:_LISTED]]
             more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
             shown = fault.shown[:_SHOWN]

@@ -34,6 +34,8 @@ JSON = "application/json"
 NPY = "application/x-npy"
 NPZ = "application/zip"
 CSV = "text/csv"
+SHEET_CSV = "text/csv; formulas=quoted"  # for spreadsheets, which run a text that begins as a formula
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _PIECE_BYTES = 2**20
 _JSON_VALUES = 2**14  # values encoded at a time; the encoder holds the interpreter lock for 0.7 ms
 # Part of strong ETags, because another version of the encoder may write other digits of the same numbers.
@@ -322,16 +324,29 @@ def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
     return first | columns
 
 
-def csv_pieces(table: ResultTable) -> Iterator[str]:
-    """Yield a table as CSV with a header; each number is the shortest decimal that reads back to the same bits."""
+def csv_pieces(table: ResultTable, *, quotes_formulas: bool = False) -> Iterator[str]:
+    """Yield a table as CSV with a header; each number is the shortest decimal that reads back to the same bits.
+
+    With `quotes_formulas` an apostrophe precedes each name and text that a spreadsheet would run as a formula. Numbers
+    stay as they are.
+    """
     buffer = io.StringIO()
     writer = csv.writer(buffer)
-    writer.writerow([name for name, _ in table.columns])
+    names = [name for name, _ in table.columns]
+    writer.writerow(map(_quote_formula, names) if quotes_formulas else names)
     for block in table.blocks(_CSV_VALUES):
-        writer.writerows(zip(*(vector.tolist() for vector in block), strict=True))
+        cells = [vector.tolist() for vector in block]
+        if quotes_formulas:
+            texts = [vector.dtype.kind == "U" for vector in block]
+            cells = [list(map(_quote_formula, c)) if is_text else c for c, is_text in zip(cells, texts, strict=True)]
+        writer.writerows(zip(*cells, strict=True))
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
+
+
+def _quote_formula(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def arrow_pieces(table: ResultTable) -> Iterator[bytes]:

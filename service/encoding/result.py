@@ -19,8 +19,9 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.encoding import arrays as encode
-from service.encoding.arrays import CSV, JSON, NPY, NPZ, AbortableResponse, Array, ResultTable, Stack
+from service.encoding.arrays import CSV, JSON, NPY, NPZ, SHEET_CSV, AbortableResponse, Array, ResultTable, Stack
 from service.encoding.arrow import ARROW, REMEDY, has_arrow
+from service.encoding.media_types import MediaType
 from service.encoding.representations import ACCEPT_RANGES, RangedResponse, matches_tag
 from worker.base.problems import ProblemError, refuse
 
@@ -37,6 +38,7 @@ _SYNTAX = f"`a:b` as in Python, half open; or a comma list of at most {MAX_LISTE
 Points = Annotated[str | None, Query(description=f"Only these points: {_SYNTAX}", examples=["0:100"])]
 Draws = Annotated[str | None, Query(description=f"Only these of the draws, by position: {_SYNTAX}", examples=["0:8"])]
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
+TABLES = frozenset({ARROW, CSV, SHEET_CSV})  # media types with a row for each point
 SCALE_HEADER = "Glle-Scale"  # shows the scale to requests with scale=auto, and beside binary bodies
 NOTES_HEADER = "Glle-Notes"  # codes of the doubts about scale=auto
 _INLINE_BYTES = 2**17  # fewer bytes take less than a millisecond, and are encoded on the event loop
@@ -169,9 +171,11 @@ class ArraysResult:
 
     def _pieces(self, media: str, dtype: str) -> Iterable[str | bytes | memoryview]:
         """Yield the body in a media type other than npy."""
-        if media in {CSV, ARROW}:
+        if media in TABLES:
             assert self.table is not None
-            return encode.csv_pieces(self.table()) if media == CSV else encode.arrow_pieces(self.table())
+            if media == ARROW:
+                return encode.arrow_pieces(self.table())
+            return encode.csv_pieces(self.table(), quotes_formulas=media == SHEET_CSV)
         stacks = {name: Stack.from_array(array, dtype) for name, array in self.arrays.items()}
         if media == NPZ:
             stacks |= {name: Stack.from_array(array) for name, array in self.stored.items()}
@@ -205,32 +209,34 @@ class ArraysResult:
 
 
 def _content_type(media: str) -> str:
-    return f"{CSV}; charset=utf-8; header=present" if media == CSV else media  # the parameter `header` is from RFC 4180
+    if media in {CSV, SHEET_CSV}:
+        return media.replace(CSV, f"{CSV}; charset=utf-8; header=present")  # the parameter `header` is from RFC 4180
+    return media
 
 
 def negotiate(request: Request, offered: tuple[str, ...]) -> str:
     """Return the offered media type that the Accept header prefers, or raise ``not-acceptable``.
 
-    If several are preferred equally, the one that is offered first wins. Arrow streams need pyarrow.
+    If several are preferred equally, the one that is offered first wins. Arrow streams need pyarrow. CSV with the
+    parameter ``formulas=quoted`` is `SHEET_CSV`.
     """
     return _negotiate(request.headers.get("accept", "*/*"), offered, has_arrow=has_arrow())
 
 
 @lru_cache(256)
 def _negotiate(accept: str, offered: tuple[str, ...], *, has_arrow: bool) -> str:
-    accepted: list[tuple[float, str]] = []
+    accepted: list[tuple[float, MediaType]] = []
     for part in accept.split(","):
-        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+        media_type = MediaType.parse(part)
         try:
-            accepted.append((-float(quality), kind))
+            accepted.append((-float(media_type.parameters.get("q", "1")), media_type))
         except ValueError:
             continue
     available = tuple(media for media in offered if media != ARROW or has_arrow)
-    for rank, kind in sorted(accepted, key=lambda item: item[0]):
+    for rank, wanted in sorted(accepted, key=lambda item: item[0]):
         for media in available:
-            if rank < 0 and kind in {media, media.partition("/")[0] + "/*", "*/*"}:
-                return media
+            if rank < 0 and wanted.kind in {media, media.partition("/")[0] + "/*", "*/*"}:
+                return SHEET_CSV if media == CSV and wanted.parameters.get("formulas") == "quoted" else media
     raise refuse(
         "not-acceptable",
         406,

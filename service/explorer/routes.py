@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 import glle_engine
 from service.encoding.static import REVALIDATE, StaticBody
+from service.schemas.addresses import address
 from service.schemas.problems import failures
 from worker.base.problems import refuse
 
@@ -81,7 +82,8 @@ def root(request: Request) -> Response:
     """Return the explorer page; a program that sends `Accept: application/json` gets links."""
     accepted = request.headers.get("accept", "")
     if _JSON in accepted and _HTML not in accepted:
-        links = {"explorer": "/", "docs": "/docs", "contract": "/openapi.json", "info": "/v1/info"}
+        paths = {"explorer": "/", "docs": "/docs", "contract": "/openapi.json", "info": "/v1/info"}
+        links = {name: address(path) for name, path in paths.items()}
         body = StartOut(name="glle", version=glle_engine.__version__, links=links).model_dump_json()
         return Response(body, headers={"Vary": "Accept", "Cache-Control": REVALIDATE}, media_type=_JSON)
     return files()[INDEX].response(request)

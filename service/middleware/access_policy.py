@@ -11,6 +11,7 @@ import redis
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.cors import CORSMiddleware
 
+from service.schemas.addresses import normal_prefix, set_prefix
 from worker.base.problems import ProblemError, refuse
 from worker.base.settings import SettingsError
 from worker.records.ids import DEFAULT
@@ -45,7 +46,7 @@ _PROXY_HEADERS = frozenset({
     b"x-cluster-client-ip", b"client-ip", b"true-client-ip", b"cf-connecting-ip", b"fastly-client-ip", b"cdn-loop",
     b"x-envoy-external-address",
 })  # fmt: skip
-_FORWARDED_FOR = b"x-forwarded-for"
+_FORWARDED_FOR, _FORWARDED_PREFIX = b"x-forwarded-for", b"x-forwarded-prefix"
 OPEN_PATHS = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz"})
 OPEN_FOLDER = "/explorer/"  # static files; the data they request need a key
 METRICS = "/metrics"  # shows numbers of all tenants
@@ -119,6 +120,23 @@ class Proxies:
                 return address
         return None
 
+    def remove_prefix(self, scope: Scope) -> None:
+        """Note the prefix below which the client sees the API (`service.schemas.addresses`), and take it off the path.
+
+        It is uvicorn's root path, which uvicorn puts before each path, or the X-Forwarded-Prefix of a trusted proxy;
+        several proxies give several prefixes, the outermost first.
+        """
+        root = scope.get("root_path", "")
+        if root and scope["path"].startswith(root):
+            scope["path"], scope["raw_path"] = scope["path"][len(root) :], scope["raw_path"][len(root) :]
+            scope["root_path"] = ""  # Starlette would take it off the path again
+        if self.is_any and self.trust(_peer(scope)):
+            parts = [str(value, "latin-1") for name, value in scope["headers"] if name == _FORWARDED_PREFIX]
+            prefixes = [normal_prefix(part) for text in parts for part in text.split(",")]
+            if parts and None not in prefixes:
+                root = "".join(filter(None, prefixes))
+        set_prefix(root)
+
     def trust(self, host: str) -> bool:
         """Return whether an address belongs to a trusted proxy."""
         if not self._networks:
@@ -174,6 +192,8 @@ class AccessPolicy:
     ----------
     is_required
         Whether requests need a key before the first one exists.
+    proxies
+        The trusted proxies.
 
     """
 
@@ -185,7 +205,7 @@ class AccessPolicy:
             raise SettingsError(f"GLLE_AUTH=off would admit every client that reaches {host}. {remedy}")
         self._keys = keys
         self._mark = mark
-        self._proxies = Proxies(settings.trusted_proxies)
+        self.proxies = Proxies(settings.trusted_proxies)
         self._origins = frozenset(allowed_origins(settings.cors_origins))
         self.is_required = settings.auth == "required" or (settings.auth == "auto" and not is_local)
         self._is_off = settings.auth == "off"
@@ -267,9 +287,9 @@ class AccessPolicy:
             if name in _PROXY_HEADERS or name.startswith(_PROXY_PREFIX):
                 trace = f"the header {str(name, 'latin-1')}"
                 break
-        if not self._proxies.is_any or not self._proxies.trust(_peer(scope)):
+        if not self.proxies.is_any or not self.proxies.trust(_peer(scope)):
             return trace
-        client = self._proxies.client(scope)
+        client = self.proxies.client(scope)
         if client is not None and is_loopback(client):
             return None
         return trace or "the address of a trusted proxy"

@@ -22,6 +22,7 @@ from service.middleware import access_policy
 from service.middleware.access_policy import required_scope
 from service.middleware.answer_cache import AnswerCache, send_answer
 from service.middleware.turns import Turns
+from service.schemas.addresses import address, prefix
 from service.schemas.problems import internal_error, problem_response
 from worker.base.problems import ProblemError
 from worker.connections.failures import redis_problem
@@ -49,6 +50,8 @@ _CHALLENGES = {  # RFC 6750
     "invalid-key": _REALM + ', error="invalid_token"',
     "scope-missing": _REALM + ', error="insufficient_scope"',
 }
+
+_ADDRESSES = frozenset({b"location", b"content-location"})  # headers whose values are paths of the API
 
 access_log = logging.getLogger("glle.access")
 
@@ -91,6 +94,7 @@ class RequestMiddleware:
             await self.app(scope, receive, send)
             return
         started = time.perf_counter()
+        self.policy.proxies.remove_prefix(scope)
         request_id = _request_id(scope)
         REQUEST_ID.set(request_id.decode())  # each request has its own context
         REQUEST_MS.set(time.time_ns() // 1_000_000)
@@ -110,6 +114,8 @@ class RequestMiddleware:
                     (b"cross-origin-resource-policy", self._resource_policy),
                     (b"server-timing", b"app;dur=%.1f" % milliseconds),
                 ]
+                if prefix():
+                    message["headers"] = [_below_prefix(*each) for each in message["headers"]]
                 if self.draining.is_set():
                     message["headers"].append((b"connection", b"close"))
             else:
@@ -226,6 +232,11 @@ def _failure(error: Exception) -> Response:
         challenge = _CHALLENGES.get(error.problem.code)
         return problem_response(error.problem, {} if challenge is None else {"WWW-Authenticate": challenge})
     return problem_response(redis_problem(error)) if isinstance(error, redis.RedisError) else internal_error(error)
+
+
+def _below_prefix(name: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """Return a header, with the prefix of the request if it is a path of the API."""
+    return name, address(value.decode("latin-1")).encode("latin-1") if name in _ADDRESSES else value
 
 
 def _log(scope: Scope, route: str, status: int, size: int, seconds: float) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Array, Dtype, ResultTable, matrix_columns, with_ids
 from service.encoding.arrow import ARROW
 from service.encoding.result import (
+    TABLES,
     ArraysResult,
     Selection,
     immutable_headers,
@@ -84,7 +85,7 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
     stored = {name: array for name, array in entry.arrays.items() if name in _SPECTRUM or name.startswith(NEIGHBORS)}
     arrays = {name: array for name, array in entry.arrays.items() if name not in stored and not name.startswith(MAP)}
     part = _slice(spec, arrays, query)
-    ids = query.ids() if media in {CSV, ARROW} else None
+    ids = query.ids() if media in TABLES else None
     tag = part.tag if ids is None else f"{part.tag} ids".strip()
     headers = immutable_headers(entry.meta["sha256"], media, query.dtype, tag)
     headers |= _scale_headers(spec, entry, query.notes)

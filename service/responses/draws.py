@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from service.encoding.arrays import (
-    CSV,
     JSON,
     Array,
     ResponseAbortedError,
@@ -19,9 +18,9 @@ from service.encoding.arrays import (
     id_columns,
     matrix_columns,
 )
-from service.encoding.arrow import ARROW
 from service.encoding.result import (
     MEDIA,
+    TABLES,
     ArraysResult,
     Selection,
     immutable_headers,
@@ -86,7 +85,7 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
     def respond() -> Response:
         dtype, matrices = np.dtype(query.dtype), result.start()
         is_small = spec.shards == 1 and spec.nbytes <= SMALL_BYTES  # a small file is in memory
-        ids = query.ids() if media in {CSV, ARROW} else None
+        ids = query.ids() if media in TABLES else None
         lead = (*((len(scales),) if spec.grid else ()), len(draws))
         shape = (len(points), spec.p)
         # In JSON these members follow the data, because all draws have been read by then.

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.arrays import CSV, JSON, Array, Dtype, ResultTable, matrix_columns, with_ids
-from service.encoding.arrow import ARROW
+from service.encoding.arrays import JSON, Array, Dtype, ResultTable, matrix_columns, with_ids
 from service.encoding.result import (
     MEDIA,
+    TABLES,
     ArraysResult,
     Points,
     Selection,
@@ -118,7 +118,7 @@ async def draw_one(
         entry = await stores.cache.read_draw(id_, key) or await requested_draw(stores, record, key, left)
     if entry is None:
         entry = await _drawn_by_job(stores, record, key, max(0.0, wait - (time.monotonic() - began)))
-    ids = await run_in_threadpool(stores.datasets.ids_of, record.dataset) if media in {CSV, ARROW} else None
+    ids = await run_in_threadpool(stores.datasets.ids_of, record.dataset) if media in TABLES else None
     result, headers = _result(entry, dtype, points, ids, notes, media)
     if "if-none-match" in request.headers and is_not_modified(request, headers):
         return Response(status_code=304, headers=headers)

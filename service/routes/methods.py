@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from glle_engine import methods as registry
 from glle_engine.methods.registry import canonical, suggestion
 from glle_engine.metrics.registry import SCORES
+from service.schemas.addresses import address
 from service.schemas.analyses import EmbeddingIn, ScoreList, ScoreOut
 from service.schemas.problems import failures
 from service.schemas.resources import PosteriorIn
@@ -97,7 +98,7 @@ def list_methods(
     makes: Annotated[Makes | None, Query(description="Only methods with this result.")] = None,
 ) -> MethodList:
     """List the methods with the JSON Schemas of their requests, their growth and their publications."""
-    return MethodList(items=[method for method in catalog().values() if makes in {None, method.makes}])
+    return MethodList(items=[_linked(method) for method in catalog().values() if makes in {None, method.makes}])
 
 
 @router.get("/v1/methods/{name}", summary="Describe a method", responses=failures(_404="No such method."))
@@ -107,7 +108,12 @@ def get_method(name: Annotated[str, Path(description="Such as em.")]) -> MethodO
     if (method := methods.get(canonical(name))) is None:
         remedy = f"{suggestion(name)}Use one of {', '.join(methods)}."
         raise refuse("method-not-found", 404, f"There is no method {name[:50]!r}.", remedy, methods=list(methods))
-    return method
+    return _linked(method)
+
+
+def _linked(method: MethodOut) -> MethodOut:
+    """Return a method of the catalog with its links as the client of this request has to send them."""
+    return method.model_copy(update={"links": {name: address(path) for name, path in method.links.items()}})
 
 
 @router.get("/v1/scores", summary="List scores", responses=failures())

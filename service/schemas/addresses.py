@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from contextvars import ContextVar
 
+from worker.base.settings import SettingsError
+
 _PREFIX: ContextVar[str] = ContextVar("prefix", default="")
 _SEGMENT = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._~-]{1,100}")  # no escapes, and no step upwards
 MAX_SEGMENTS = 8
@@ -44,3 +46,10 @@ def normal_prefix(text: str) -> str | None:
     if len(segments) > MAX_SEGMENTS or not all(_SEGMENT.fullmatch(segment) for segment in segments):
         return None
     return "/" + "/".join(segments)
+
+
+def root_path(setting: str) -> str:
+    """Return the prefix in GLLE_ROOT_PATH; raise `SettingsError` if it is none."""
+    if (root := normal_prefix(setting)) is None:
+        raise SettingsError(f"GLLE_ROOT_PATH: {setting!r} is no path. Give a path such as /glle, without a host.")
+    return root

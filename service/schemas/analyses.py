@@ -11,6 +11,7 @@ from glle_engine.base.spec import Metric, Source, Standardize
 from glle_engine.methods.registry import canonical
 from glle_engine.metrics.registry import Score
 from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES
+from service.schemas.addresses import address
 from service.schemas.derived import fields_of
 from service.schemas.resources import (
     LINKS,
@@ -206,9 +207,9 @@ class ScoreList(BaseModel):
 
 def embedding_links(id_: str, dataset: str) -> dict[str, str]:
     """Return the links of an embedding."""
-    url = f"/v1/embeddings/{id_}"
+    url = address(f"/v1/embeddings/{id_}")
     below = {part: f"{url}/{part}" for part in ("coordinates", "arrays")}
-    return {"self": url, **below, "dataset": f"/v1/datasets/{dataset}"}
+    return {"self": url, **below, "dataset": address(f"/v1/datasets/{dataset}")}
 
 
 Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "array", "items": {"type": "number"}}})]

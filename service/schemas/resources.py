@@ -12,6 +12,7 @@ from glle_engine.base.parameters import Parameter
 from glle_engine.base.spec import Align, Source
 from glle_engine.posterior.fit import with_neighbors
 from glle_engine.tables.table import Table
+from service.schemas.addresses import address
 from service.schemas.problems import ProblemOut
 from worker.analyses.embedding import EmbeddingSpec
 from worker.base.problems import Problem
@@ -155,7 +156,7 @@ class DatasetOut(BaseModel):
     @classmethod
     def from_record(cls, dataset: Dataset) -> Self:
         """Return the JSON of a record."""
-        url = f"/v1/datasets/{dataset.id}"
+        url = address(f"/v1/datasets/{dataset.id}")
         source = dataset.source
         return cls(
             **asdict(dataset),
@@ -260,12 +261,12 @@ class PosteriorOut(BaseModel):
     @classmethod
     def from_record(cls, record: PosteriorRecord) -> Self:
         """Return the JSON of a record."""
-        url = f"/v1/posteriors/{record.id}"
+        url = address(f"/v1/posteriors/{record.id}")
         parts = ("arrays", "export", "draws", "summary", "calibration", "transform", "reconstructions")
         below = {part: f"{url}/{part}" for part in parts}
-        links = {"self": url, **below, "dataset": f"/v1/datasets/{record.dataset}"}
+        links = {"self": url, **below, "dataset": address(f"/v1/datasets/{record.dataset}")}
         for neighbors in record.datasets[1:]:
-            links["neighbors"] = f"/v1/datasets/{neighbors}"
+            links["neighbors"] = address(f"/v1/datasets/{neighbors}")
         return cls(**asdict(record), n_features=record.d, links=links)
 
 
@@ -308,16 +309,16 @@ class JobOut(BaseModel):
     @classmethod
     def from_job(cls, job: Job) -> Self:
         """Return the JSON of a record."""
-        url = f"/v1/jobs/{job.id}"
+        url = address(f"/v1/jobs/{job.id}")
         links = {"self": url}
         if job.posterior is not None:
-            links["posterior"] = f"/v1/posteriors/{job.posterior}"
+            links["posterior"] = address(f"/v1/posteriors/{job.posterior}")
         if job.dataset not in {None, job.inline}:
-            links["dataset"] = f"/v1/datasets/{job.dataset}"
+            links["dataset"] = address(f"/v1/datasets/{job.dataset}")
         if job.kind == "embedding":
-            links["embedding"] = f"/v1/embeddings/{EmbeddingSpec.from_dict(job.spec).recipe.id}"
+            links["embedding"] = address(f"/v1/embeddings/{EmbeddingSpec.from_dict(job.spec).recipe.id}")
         if job.kind in {"placement", "audit"} and job.spec["embedding"]:
-            links["embedding"] = f"/v1/embeddings/{job.spec['embedding']}"
+            links["embedding"] = address(f"/v1/embeddings/{job.spec['embedding']}")
         if job.status == "succeeded":
             links["result"] = f"{url}/result"
         internal = {"n", "p", "grid", "shard_seconds", "engine", "recipe"}

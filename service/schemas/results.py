@@ -237,7 +237,7 @@ class IslandsOut(BaseModel):
     outside: int = Field(description="Points in no island, in clumps too small to judge: -1 in the array `island`.")
     in_data: list[bool] = Field(description="Whether its points are isolated in the data, too.")
     in_samples: list[float] | None = Field(description="Share of halves in which it is isolated; null alone.")
-    stays: list[bool] = Field(description="Whether to trust it: isolated in seven of eight halves, and in the data.")
+    stays: list[bool] = Field(description="Whether to trust it: isolated in 80 % of the halves, and in the data.")
     is_cut: list[bool] = Field(description="Whether the method cuts it: isolated in halves, and not in the data.")
 
 
@@ -278,7 +278,16 @@ class AuditArraysOut(BaseModel):
 
 
 @fields_of(
-    Audit, "verdict", "level", "is_preliminary", "beyond_chance", "remains", "remains_error", "dimension", "pairs"
+    Audit,
+    "verdict",
+    "level",
+    "how",
+    "is_preliminary",
+    "beyond_chance",
+    "remains",
+    "remains_error",
+    "dimension",
+    "pairs",
 )
 class AuditOut(BaseModel):
     """What the data support of a map. A partial result has the same members."""
@@ -295,6 +304,7 @@ class AuditOut(BaseModel):
     blocks: str | None = Field(description="Column or data set with the blocks; null for none.")
     n_neighbors: int = Field(description="Neighbors that were compared.")
     seed: Index = Field(description="Of permutations and halves.")
+    how: str = Field(description="How the verdict was found; empty for coordinates alone.")
     islands: IslandsOut = Field(description="Islands of the map, and whether the data have them.")
     arrangement: AnswerOut | None = Field(description="Places of the islands; null for fewer than three, and alone.")
     neighborhoods: AnswerOut | None = Field(description="Near points; null for coordinates alone.")

@@ -18,6 +18,7 @@ import redis
 import uvicorn
 from starlette.concurrency import run_in_threadpool
 
+from service.schemas.addresses import root_path
 from service.server.http_protocol import HttpProtocol
 from service.server.listening import ACCEPTED, STOP_SECONDS
 from worker.base.problems import ProblemError, refuse
@@ -92,6 +93,7 @@ class ApiServer(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,  # would trust any loopback client, unlike `service.middleware.access_policy`
                 http=HttpProtocol,
+                root_path=root_path(settings.root_path),
                 # No limit_concurrency: unlike `RequestLimits`, it counts idle connections, and also refuses probes.
                 ws="none",
             )

@@ -14,5 +14,5 @@ def uploaded(table: Table, format_: str, **source: Any) -> Table:
     if table.layout is not None:
         source |= table.layout.source()
     if table.notices:
-        source["notices"] = list(table.notices)
+        source["notices"] = [notice.message for notice in table.notices]
     return replace(table, source={"kind": "upload", "format": format_, **source})

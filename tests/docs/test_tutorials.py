@@ -7,15 +7,20 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
+from zipfile import ZipFile
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
+from sklearn.feature_extraction.text import TfidfVectorizer
 
-import glle_engine
+import glle
 from glle import Client
+from tests.docs.pages import PAGES as ALL_PAGES
 from tests.docs.pages import ROOT, STRICT, bash, blocks, run
 from tests.system.conftest import Up
 
@@ -69,7 +74,6 @@ def test_the_uncertainty_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
     """All blocks of the page, one after the other, in one namespace, with fewer points."""
     monkeypatch.chdir(tmp_path)
     adata = SimpleNamespace(n_obs=200, obsm={}, obs={}, uns={})
-    monkeypatch.setitem(sys.modules, "xarray", SimpleNamespace(DataArray=lambda values, **_: values))
     if find_spec("jscatter") is None:  # of Python 3.14
         monkeypatch.setattr("glle.widget", lambda *_, **__: SimpleNamespace(selection=[0]), raising=False)
     first, *more = blocks(TUTORIALS / "uncertainty.md", "python")
@@ -82,28 +86,117 @@ def test_the_uncertainty_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert (tmp_path / "roll.npz").exists()
 
 
-ENGINE_PAGES = (
-    "explanation/spread.md", "explanation/neighbors.md", "explanation/posterior.md", "explanation/published.md",
-    "reference/engine-api.md", "reference/methods.md",
+# What a page assumes is replaced: fewer points, and PCA for UMAP, which compiles for half a minute.
+CHANGES = {
+    '"umap"': '"pca"',
+    "1000": "300",
+    "10_000": "50",
+    "2000": "300",
+    "5000": "300",
+    URL: "URL",
+    "fit(X, search=\"approximate\")  # pip install '.[ann]'": "" if find_spec("faiss") is None else None,
+}
+PAGES = (
+    "explanation/believe.md", "explanation/faq.md", "explanation/neighbors.md", "explanation/posterior.md",
+    "explanation/published.md", "explanation/spread.md", "how-to/tables.md", "index.md", "reference/client-api.md",
+    "reference/client.md", "reference/engine-api.md", "reference/formats.md", "reference/methods.md",
+    "tutorials/gallery.md",
 )  # fmt: skip
-CLIENT_PAGES = ("index.md", "reference/client.md", "reference/client-api.md")
+ELSEWHERE = {
+    "README.md",
+    "docs/reference/http-api.md",
+    "docs/tutorials/audit.md",
+    "docs/tutorials/quickstart.md",
+    "docs/tutorials/uncertainty.md",
+}  # pages whose blocks other tests run
 
 
-@pytest.mark.parametrize("page", ENGINE_PAGES)
-def test_first_examples_with_the_engine_run(page: str) -> None:
-    """The first block of the page, with the data that it assumes."""
-    X = glle_engine.manifolds.make("s_curve", 200, seed=0).X
-    names = run(blocks(ROOT / "docs" / page, "python")[:1], fit=glle_engine.fit, X=X)
-    assert {"posterior", "result"} & names.keys()
+SLOW_PAGES = ("explanation/which-map.md",)  # audits of several methods
 
 
-@pytest.mark.parametrize("page", CLIENT_PAGES)
-def test_first_examples_with_the_client_run(up: Up, monkeypatch: pytest.MonkeyPatch, page: str) -> None:
-    """The first block of the page, with the posterior that it assumes."""
+def test_every_page_with_python_is_run() -> None:
+    """Here, in `test_examples.py`, or (generated clients) by `make -C qa clients`."""
+    found = {str(page.relative_to(ROOT)) for page in ALL_PAGES if blocks(page, "python")}
+    assert found == {*ELSEWHERE, *(f"docs/{page}" for page in (*PAGES, *SLOW_PAGES))}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", [*PAGES, *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW_PAGES)])
+def test_the_blocks_of_the_page_run(up: Up, monkeypatch: pytest.MonkeyPatch, page: str, tmp_path: Path) -> None:
+    """All of them, one after the other, with the data and the names that the page assumes."""
+    from matplotlib import pyplot as plt  # noqa: PLC0415 # after the backend was chosen
+
     monkeypatch.setenv("GLLE_URL", up.url)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    X, y = (values[:150] for values in load_digits(return_X_y=True))
+    rng = np.random.default_rng(0)
+    points = glle.datasets.make("s_curve", 150, seed=0).X
+    frame = pd.DataFrame(points, columns=list("abc")).assign(cluster=[f"group {each}" for each in y])
+    frame.loc[3, "a"] = np.nan
+    pieces = blocks(ROOT / "docs" / page, "python")
+    if "cells.xlsx" in "".join(pieces):
+        write_workbook(tmp_path / "cells.xlsx", frame.dropna())
+    posterior = glle.fit(X)
+    posterior.save(tmp_path / "post.npz")
+    for old, new in CHANGES.items():
+        pieces = [text if new is None else text.replace(old, up.url if new == "URL" else new) for text in pieces]
+    distances = np.linalg.norm(X[:, None] - X[None], axis=2)
+    given: dict[str, Any] = {
+        "X": X, "y": y, "D": distances, "near": np.argsort(distances, axis=1)[:, 1:9],
+        "texts": [" ".join(each) for each in rng.choice(["red", "blue", "wide", "deep", "calm", "loud"], (90, 4))],
+        "frame": frame, "fit": glle.fit, "glle": glle, "pandas": pd, "TfidfVectorizer": TfidfVectorizer,
+    }  # fmt: skip
     with Client() as client:
-        posterior = client.fit(client.synthetic("s_curve", 300), n_neighbors=10)
-        run([blocks(ROOT / "docs" / page, "python")[0].replace(URL, up.url)], posterior=posterior)
+        if "client" in page or page in {"index.md", "how-to/tables.md"}:
+            given["posterior"] = client.fit(client.synthetic("s_curve", 300), n_neighbors=10)
+        else:
+            given["posterior"] = posterior
+        for text in pieces:
+            given = run([text], **{**given, "client": client})  # an earlier block may have closed its own
+    plt.close("all")
+
+
+def write_workbook(path: Path, frame: pd.DataFrame) -> None:
+    """Write a workbook with one sheet of texts and numbers, as Excel does, without a library."""
+    cells = [
+        "".join(
+            f"<c><v>{value}</v></c>" if isinstance(value, float) else f'<c t="inlineStr"><is><t>{value}</t></is></c>'
+            for value in row
+        )
+        for row in [tuple(frame.columns), *frame.itertuples(index=False)]
+    ]
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types"><Default Extension="xml" '
+        'ContentType="application/xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets><sheet name="a" sheetId="1" '
+        'r:id="r1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+        f'Type="{office}/worksheet" Target="worksheets/sheet1.xml"/></Relationships>',
+        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>'
+        + "".join(f"<row>{row}</row>" for row in cells)
+        + "</sheetData></worksheet>",
+    }
+    with ZipFile(path, "w") as file:
+        for name, part in parts.items():
+            file.writestr(name, part)
+
+
+@pytest.mark.parametrize("name", ["table.parquet", "cells.xlsx"])
+def test_the_service_reads_what_the_pages_promise(up: Up, tmp_path: Path, name: str) -> None:
+    """Parquet and Excel, in the environment of this test."""
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=list("abc"))
+    if name.endswith("xlsx"):
+        write_workbook(tmp_path / name, frame)
+    else:
+        frame.to_parquet(tmp_path / name)
+    with Client(up.url) as client:
+        assert client.dataset(tmp_path / name).n == 30
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

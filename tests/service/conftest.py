@@ -58,12 +58,18 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def serving(app: FastAPI) -> Iterator[httpx.Client]:
+def serving(app: FastAPI, root_path: str = "") -> Iterator[httpx.Client]:
     """Serve an app from a thread; yield a client that compares each response with the contract."""
     with listen("127.0.0.1", 0) as sock:
         server = _Server(
             uvicorn.Config(
-                app, log_level="critical", lifespan="off", http=HttpProtocol, timeout_keep_alive=75, proxy_headers=False
+                app,
+                log_level="critical",
+                lifespan="off",
+                http=HttpProtocol,
+                timeout_keep_alive=75,
+                proxy_headers=False,
+                root_path=root_path,
             )
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})

@@ -104,11 +104,14 @@ class AuditSpec(AnalysisSpec):
                 on_halves(found)
             return found
 
-        names = context.record_of(self.dataset).names
+        record = context.record_of(self.dataset)
+        names = record.names
         for audit in audits(
             **self._subject(context),
             labels=None if self.labels is None else groups_of(context, self.labels),
             blocks=self._blocks(context),
+            ids=context.extras(self.dataset).get("ids"),
+            id_names=record.source.get("columns", {}).get("id", ()),
             is_own_map=self.recipe is not None,
             n_neighbors=self.n_neighbors,
             names=names,

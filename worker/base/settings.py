@@ -74,6 +74,9 @@ class Settings:
         "",
         "Proxies whose X-Forwarded-For names the client: addresses or networks, comma-separated. Empty: none.",
     )
+    root_path: str = _setting(
+        "", "Path below which a proxy serves the API, such as /glle, if the proxy removes it. Empty: the root."
+    )
     quotas: str = _setting(
         "",
         "Quotas of all tenants (*) and of single ones: `*=jobs:20,posteriors:500 alice=bytes:5GB`. They limit bytes of "

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from worker.records.job import Job
 
 MAX_MISSED = 4  # missed heartbeats after which a task counts as abandoned
-LOCK_SECONDS = 30  # a lock of maintenance that a killed worker held ends after this time (RQ: a quarter of an hour)
+LOCK_SECONDS = 10  # a lock of maintenance that a killed worker held ends after this time (RQ: a quarter of an hour)
 RQ_RESERVE = 15  # seconds that RQ subtracts from the time to live of a worker for its wait for a task
 RETRY_DELAY_SECONDS = 1.0  # pause between two attempts to reach a server
 REMIND_SECONDS = 1.5  # pause between two signals; RQ ignores a second one within a second
@@ -112,7 +112,7 @@ class TaskJob(SafeJob):
 
 
 class WorkerQueue(Queue):
-    """A queue whose maintenance lock outlives a killed worker by half a minute at most."""
+    """A queue whose maintenance lock outlives a killed worker by some seconds at most."""
 
     job_class = TaskJob
 
@@ -416,6 +416,8 @@ class Worker:
 
     def _run_rq(self, role: str) -> int:
         process_stores.cache_clear()
+        with suppress(redis.RedisError):
+            process_stores().queue.abandon(f"{self._name}.{role}.{self._rq[role].starts - 1}")  # its work-horse is dead
         return work(self._rq_name(role), QUEUES_OF_ROLE[role], self._settings, self._place)
 
     def _run_sampler(self) -> int:

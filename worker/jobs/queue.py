@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rq import Queue, Retry
 from rq.command import send_stop_job_command
 from rq.exceptions import InvalidJobOperation, NoSuchJobError
+from rq.executions import WORKER_EXECUTIONS_KEY_TEMPLATE
 from rq.job import Dependency, JobStatus
 from rq.job import Job as RqJob
 from rq.rate_limit import RateLimit, RateLimitRegistry
@@ -35,6 +36,7 @@ from worker.base.problems import ProblemError, refuse, timed_out, worker_lost
 from worker.connections.clients import replicas_of
 from worker.observability.live_workers import forget_dead_workers, live_workers
 from worker.observability.request_context import task_metadata
+from worker.records.ids import text
 from worker.records.job import BATCH, QUEUES, job_key
 from worker.records.shares import allowed_tasks
 
@@ -58,8 +60,7 @@ RETRIES = 3  # retries of a task whose worker was killed; a task that fails by i
 ENDED_SECONDS = 60  # RQ keeps an ended task for this time; the job's record outlives it
 FAILED_SECONDS = 86400
 REPLICATION_MARK = "glle:replicated"
-REPLICATION_MARK_SECONDS = 60
-REPLICATION_WAIT_MS = 1000
+REPLICATION_MARK_SECONDS, REPLICATION_WAIT_MS = 60, 1000
 STALE_SECONDS = 2.0  # an open job without news for this time is compared with RQ
 SWEEP_JOBS = 200  # open jobs of one sweep, a random sample of larger sets
 GRACE_SECONDS = 2.0  # for a task to stop by itself after its time limit
@@ -231,6 +232,12 @@ class TaskQueue:
         """Free the place of a prolonged task in its tenant's share of batches."""
         self._batches(task).release_and_enqueue(task.id)
 
+    def abandon(self, worker: str) -> None:
+        """Let RQ repeat the tasks of a dead RQ worker at its next cleanup, instead of after some heartbeats."""
+        for execution in self._client.smembers(WORKER_EXECUTIONS_KEY_TEMPLATE.format(worker)):
+            for queue in self._queues.values():
+                self._client.zadd(queue.started_job_registry.key, {text(execution): 1}, xx=True)
+
     def _batches(self, task: RqJob) -> RateLimitRegistry:
         """Return the share of batches of a task's tenant."""
         return RateLimitRegistry(f"{BATCH}:{(task.rate_limit_key or '').split(':')[1]}", self._client)
@@ -287,9 +294,8 @@ class TaskQueue:
                 is_running = True
                 with suppress(InvalidJobOperation, NoSuchJobError):  # it has just ended, or is about to begin
                     send_stop_job_command(self._client, task.id, serializer=SERIALIZER)
-        with self._client.pipeline() as pipeline:
-            self._delete([task for task in left if task.id not in running], pipeline)
-            pipeline.execute()
+        waiting = [task for task in left if task.id not in running]
+        self._client.transaction(lambda pipeline: self._delete(waiting, pipeline))
         if not is_running:
             self._jobs.finish_cancel(job.id)
         return self._jobs.fetch(job.id)
@@ -444,11 +450,10 @@ class TaskQueue:
 
     def _enqueue(self, job: Job, id_: str, limit: RateLimit, former: RqJob | None = None) -> None:
         """Enqueue a task in one transaction, in place of a former one of the same id."""
-        task = self._task(job, id_, limit)
         with self._client.pipeline() as pipeline:
             if former is not None:
                 self._leave([former], pipeline)
-            self._queues[job.queue].add(task, pipeline)
+            self._queues[job.queue].add(self._task(job, id_, limit), pipeline)
             pipeline.execute()
 
     def _task(self, job: Job, id_: str, limit: RateLimit, depends_on: Dependency | None = None) -> RqJob:

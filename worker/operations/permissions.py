@@ -69,9 +69,9 @@ QUEUE = Permissions(
     "acl|dryrun blmove blpop client|info client|list client|setname decrby del discard eval evalsha exec "
     "exists expire get hdel hello hexists hget hgetall hincrby hincrbyfloat hmget hscan hset hsetnx incrby info "
     "lindex linsert llen lpop lpos lpush lrange lrem ltrim mget multi persist pexpire ping pttl publish rpush "
-    "sadd scan scard script|load set sismember smembers srandmember srem subscribe time ttl unlink unsubscribe "
-    "unwatch wait watch xadd xrevrange xtrim zadd zcard zcount zpopmin zrange zrangebylex zrangebyscore zrem "
-    "zremrangebyscore zrevrangebylex zscore",
+    "sadd scan scard script|exists script|load set sismember smembers srandmember srem subscribe time ttl unlink "
+    "unsubscribe unwatch wait watch xadd xrevrange xtrim zadd zcard zcount zpopmin zrange zrangebylex zrangebyscore "
+    "zrem zremrangebyscore zrevrangebylex zscore",
     ("glle:", "rq:"),
     ("glle:", "rq:"),
 )

@@ -1,7 +1,7 @@
 """The map that `glle.compare` names for each question, beside the maps that the truth names.
 
     python -m docs.figures.believe.choice --maps out/choice     # maps of fresh samples, an hour
-    python -m docs.figures.believe.choice --maps out/choice --choose out/choice.jsonl --write
+    python -m docs.figures.believe.choice --maps out/choice --keep out/choice.jsonl
 
 Each candidate embeds two fresh samples of a distribution with known truth. Its true score for neighbors is the share of
 the map's ten neighbors that are near in the coordinates without noise; for the layout the rank correlation of its
@@ -11,6 +11,8 @@ distances with the true distances; for groups the adjusted Rand index of the map
 from __future__ import annotations
 
 import argparse
+import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +20,25 @@ import numpy as np
 from scipy.stats import spearmanr
 from sklearn.metrics import adjusted_rand_score
 
+import glle
 from docs.figures.believe.truths import TRUTHS
+from docs.figures.methods.tables import table
 from glle_engine.audit.islands import find_islands
 from glle_engine.base.errors import GlleError
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.registry import method as method_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from docs.figures.believe.laws import Array
     from docs.figures.believe.truths import Points, Truth
 
+    Row = dict[str, Any]
+
 SAMPLES = 2
+NOISE_SAMPLES = 4
+FIXED = ("t-sne 30", "pca", "umap 15")
 NEIGHBORS = 10
 MAX_ROWS = 600  # points of a map among which distances are compared
 MIN_ISLANDS = 0.5  # adjusted Rand index from which on a map shows the groups
@@ -105,12 +115,114 @@ def truths_of(truth: Truth, folder: Path) -> dict[str, dict[str, float | None]]:
     return scores
 
 
+def choose(truth: Truth, seed: int) -> Row:
+    """Return what a comparison of one sample names for each question, and what fixed choices name."""
+    points = truth.draw(np.random.default_rng(seed), truth.n)
+    blocks = np.arange(truth.n) // truth.together if truth.together > 1 else None
+    methods = {label: (name, parameters) for label, name, parameters in CANDIDATES}
+    started = time.process_time()
+    found = glle.compare(np.ascontiguousarray(points.X), methods, blocks=blocks, scores=["trustworthiness"], threads=1)
+    trusted = {label: row["trustworthiness"] for label, row in found.scores.items() if "trustworthiness" in row}
+    fixed = {"trustworthiness": max(trusted, key=trusted.__getitem__), "perplexity n/100": _nearest_perplexity(truth.n)}
+    return {
+        "name": truth.name, "kind": truth.kind, "n": truth.n, "noise": truth.is_noise, "seed": seed, "best": found.best,
+        "as_good": {answer.question: list(answer.as_good) for answer in found.choices.answers},
+        "sentences": list(found.choices.sentences), "fixed": {label: label for label in FIXED} | fixed,
+        "levels": {label: audit.level for label, audit in found.audits.items()},
+        "seconds": time.process_time() - started,
+    }  # fmt: skip
+
+
+def _nearest_perplexity(n: int) -> str:
+    return min(("t-sne 10", "t-sne 30", "t-sne 60"), key=lambda label: abs(float(label.split()[1]) - n / 100))
+
+
+def regrets(rows: list[Row], choice: str | None, question: str) -> list[float]:
+    """Return, for each distribution, the best true score less the true score of a choice; the comparison's if None."""
+    found = []
+    for row in rows:
+        scores = {label: of[question] for label, of in row["truths"].items() if of[question] is not None}
+        chosen = row["best"][question] if choice is None else row["fixed"][choice]
+        if scores and chosen in scores and (question != "groups" or max(scores.values()) >= MIN_ISLANDS):
+            found.append(max(scores.values()) - scores[chosen])
+    return found
+
+
+def summary(rows: list[Row]) -> str:
+    """Return the table of regrets, and the counts that have goals."""
+    structure = [row for row in rows if not row["noise"]]
+    lines = []
+    for choice in (None, *FIXED, "trustworthiness", "perplexity n/100"):
+        cells = []
+        for question in ("neighbors", "layout", "groups"):
+            values = np.array(regrets(structure, choice, question))
+            cells.append(f"{np.median(values):.3f} / {np.quantile(values, 0.9):.3f} ({len(values)})")
+        lines.append(["**`compare`**" if choice is None else choice, *cells])
+    text = table(["choice", "neighbors", "layout", "groups"], lines)
+    shown = [
+        row for row in structure if max((of["groups"] or 0 for of in row["truths"].values()), default=0) >= MIN_ISLANDS
+    ]
+    none = sum(row["best"]["groups"] is None for row in shown)
+    named = regrets(structure, None, "groups")
+    noise = [row for row in rows if row["noise"]]
+    counts = [
+        [
+            "groups: regret of at most .05 where a map is named",
+            "9 of 10",
+            f"{sum(each <= 0.05 for each in named)} of {len(named)}",
+        ],
+        ["groups that some map shows, and none is named", "at most a third", f"{none} of {len(shown)}"],
+        [
+            "noise for which a map is named",
+            "none",
+            f"{sum(any(row['best'].values()) for row in noise)} of {len(noise)}",
+        ],
+    ]
+    for default in ("umap 15", "t-sne 30"):
+        worse = [
+            row["name"] for row in structure
+            if row["best"]["neighbors"] and default in row["truths"]
+            and row["truths"][default]["neighbors"] - row["truths"][row["best"]["neighbors"]]["neighbors"] > 0.05
+        ]  # fmt: skip
+        counts.append([f"neighbors: worse than {default} by .05", "none", f"{len(worse)} {', '.join(worse)}".strip()])
+    return f"{text}\n\n{table(['count', 'goal', 'found'], counts)}"
+
+
+def misses(rows: list[Row]) -> Iterator[str]:
+    """Yield a line for each choice whose regret is more than .05, and for each map named for noise."""
+    for row in rows:
+        if row["noise"]:
+            if any(row["best"].values()):
+                yield f"{row['name']} (noise): {' '.join(row['sentences'])}"
+            continue
+        for question, best in row["best"].items():
+            scores = {label: of[question] for label, of in row["truths"].items() if of[question] is not None}
+            if best in scores and max(scores.values()) - scores[best] > 0.05:
+                better = max(scores, key=scores.__getitem__)
+                yield f"{row['name']}, {question}: {best} {scores[best]:.2f}, {better} {scores[better]:.2f}"
+
+
 def main() -> None:
-    """Make the maps of fresh samples."""
+    """Make the maps of fresh samples, choose, and print the table and the misses."""
     parser = argparse.ArgumentParser(prog="python -m docs.figures.believe.choice", description=__doc__)
     parser.add_argument("--maps", type=Path, default=Path("out/choice"))
+    parser.add_argument("--keep", type=Path, help="JSON lines of the choices; without it only maps are made")
     options = parser.parse_args()
     make_maps(options.maps)
+    if options.keep is None:
+        return
+    lines = options.keep.read_text(encoding="utf-8").splitlines() if options.keep.exists() else []
+    rows: list[Row] = [json.loads(line) for line in lines]
+    kept = {(row["name"], row["seed"]) for row in rows}
+    for truth in sorted(TRUTHS, key=lambda truth: truth.n):
+        for seed in range(NOISE_SAMPLES if truth.is_noise else 1):
+            if (truth.name, seed) in kept:
+                continue
+            row = choose(truth, seed) | {"truths": {} if truth.is_noise else truths_of(truth, options.maps)}
+            rows.append(row)
+            with options.keep.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+    print(summary(rows), *misses(rows), sep="\n")
 
 
 if __name__ == "__main__":

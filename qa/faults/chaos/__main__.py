@@ -1,6 +1,6 @@
 """Kill random processes of `glle up` under a mixed load of two tenants, then check every promise.
 
-Every second kill ends a process before one of its writes, where a death leaves most behind.
+Most kills end a process before one of its writes, where a death leaves most behind.
 
 `python -m qa.faults.chaos` runs it. The report lists the kills, the recovery times and one row for each check. It is
 also written to `<out>/chaos.json`. The exit code is 1 if a check has violations.
@@ -92,11 +92,11 @@ def _run(options: argparse.Namespace, up: Up, mark: str, stops: Path) -> dict[st
         rows += [replace(row, name=f"{row.name} ({tenant})") for row in again]
     ledger = joined(ledgers)
     clients = [httpx.Client(base_url=up.url, timeout=60, headers=headers) for headers in keys]
+    with connect_stores(Settings(data_dir=str(folder))) as stores:
+        sweep(stores, age=0)  # what killed uploads, tasks and deletions have left
     row, census = checks.keys(up.redis("GLLE_REDIS_URL"), up.redis("GLLE_CACHE_URL"), clients)
     if set(killer.kinds) & set(RESIDENTS.values()):
         rows.append(checks.residents(up.process.pid))
-    with connect_stores(Settings(data_dir=str(folder))) as stores:
-        sweep(stores, age=0)  # the files of killed uploads and tasks
     rows += [row, checks.files(folder, up.redis("GLLE_REDIS_URL")), _check_stop(up, mark)]
     rows.append(Row("work-horses without a worker while it ran", killer.looks, sorted(map(str, killer.strays))))
     failed = Counter(job.error for job in ledger.jobs.values() if job.status == "failed")

@@ -1,7 +1,7 @@
 """Killer of the processes of a running `glle up`, with a separate seed, and the times of recovery.
 
-After random numbers of requests it kills each kind of process once, then random kinds, every second time before one of
-the next writes of the process (`qa.faults.chaos.stopping`). Kills are spaced by requests instead of seconds, so that a
+After random numbers of requests it kills each kind of process once, then random kinds, mostly before one of the next
+writes of the process (`qa.faults.chaos.stopping`). Kills are spaced by requests instead of seconds, so that a
 slow machine runs the same test. Processes are listed from /proc.
 """
 
@@ -40,14 +40,15 @@ OF_HEAD: dict[str, Kind] = {
 }
 SHORT_LIVED: tuple[Kind, ...] = ("work-horse",)
 SHARES: dict[Kind, int] = {
-    "API": 2, "worker": 3, "sampler": 4, "quick RQ worker": 1, "batch RQ worker": 1, "work-horse": 4, "queue server": 2,
+    "API": 4, "worker": 3, "sampler": 4, "quick RQ worker": 3, "batch RQ worker": 3, "work-horse": 4, "queue server": 2,
     "cache server": 2,
 }  # fmt: skip
 STRAY_SECONDS = 2.0  # seconds until a process that lost its parent should end
 LOOK_SECONDS = 0.2
 WAIT_SECONDS = 10.0  # seconds to wait for a process of a kind; a work-horse lives for milliseconds
 BUSY_SECONDS = 0.5  # seconds to wait for a sampler at work, because an idle one has no task to lose
-STOP_WRITES = 12  # a process ends before one of that many next writes
+STOP_SHARE = 0.75  # of the kills of a process that writes
+STOP_WRITES = 8  # a process ends before one of that many next writes
 STOP_SECONDS = 5.0  # an idle process writes nothing; after this time it is killed as it is
 # Operations that succeed only with a process of that kind.
 _SHOWN_BY = {
@@ -217,7 +218,11 @@ class Killer:
             busy = [process for process in candidates if process.is_busy]
             if candidates and (busy or kind != "sampler" or waited > BUSY_SECONDS):
                 victim = self._rng.choice(busy if kind == "sampler" and busy else candidates)
-                write = "" if kind.endswith("server") or self._rng.random() < 0.5 else self._stop_before_write(victim)
+                write = (
+                    ""
+                    if kind.endswith("server") or self._rng.random() > STOP_SHARE
+                    else self._stop_before_write(victim)
+                )
                 with contextlib.suppress(ProcessLookupError):  # ended meanwhile
                     if not write:
                         os.kill(victim.pid, signal.SIGKILL)

@@ -19,9 +19,6 @@ TYPESCRIPT_PAGE = ROOT / "docs" / "tutorials" / "typescript.md"
 PAGE_URL = "http://127.0.0.1:8000"
 PACKAGE = "glle_client"
 MODULES = Path(__file__).with_name("node_modules")
-COMPILE = (
-    "tsc --strict --exactOptionalPropertyTypes --noUncheckedIndexedAccess --target es2022 --module nodenext page.mts"
-)
 # Media types of these that openapi-python-client leaves out: formats of uploads, and the zip file of an export.
 INCOMPLETE = {"POST /v1/datasets", "POST /v1/datasets/preview", "GET /v1/posteriors/{id}/export"}
 SECONDS = 300
@@ -47,13 +44,14 @@ def run_typescript(folder: Path, url: str) -> str:
     """Compile the TypeScript page with the types of its command, run it, and compare its draws; return a summary."""
     (folder / "node_modules").symlink_to(MODULES)
     tools = MODULES / ".bin"
-    (line,) = _commands(TYPESCRIPT_PAGE, "npx ", url)
-    run([str(tools / line[1]), *line[2:]], folder)
+    make_types, compile_program = _commands(TYPESCRIPT_PAGE, "npx ", url)
+    (folder / "package.json").write_text('{"type": "module"}', "utf-8")  # of the page's `npm pkg set`
+    run([str(tools / make_types[1]), *make_types[2:]], folder)
     program = "\n".join([*blocks(TYPESCRIPT_PAGE, "ts"), SAVE_TYPESCRIPT])
-    (folder / "page.mts").write_text(program.replace("docs/examples", str(ROOT / "docs" / "examples")), "utf-8")
-    command = shlex.split(COMPILE)
-    run([str(tools / command[0]), *command[1:]], folder)
-    output = run(["node", "page.mjs"], folder, GLLE_URL=url)
+    (folder / "journey.ts").write_text(program.replace("docs/examples", str(ROOT / "docs" / "examples")), "utf-8")
+    run([str(tools / compile_program[1]), *compile_program[2:]], folder)
+    (command,) = _commands(TYPESCRIPT_PAGE, "node ", url)
+    output = run(command, folder, GLLE_URL=url)
     _compare(folder, url, output)
     return "The TypeScript page compiles in strict mode, and its draws have the bits of the service."
 

@@ -1,5 +1,6 @@
 /** HTTP client of the service: keys, problems, JSON and arrays. */
 
+import { address } from './lib/base.js';
 import { readNpz } from './lib/npz.js';
 import { set, state } from './store.js';
 
@@ -43,7 +44,7 @@ export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type
   } else if (type) headers['Content-Type'] = type;
   let answer;
   try {
-    answer = await (onSent ? sendForm(path, headers, sent, onSent) : fetch(path, { method, headers, body: sent, signal }));
+    answer = await (onSent ? sendForm(address(path), headers, sent, onSent) : fetch(address(path), { method, headers, body: sent, signal }));
   } catch (error) {
     if (error.name === 'AbortError') throw new Cancelled();
     set({ service: 'down', missed: state.missed + 1 });

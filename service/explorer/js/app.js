@@ -48,7 +48,7 @@ export function App() {
 }
 
 /** The top line; its buttons come last in the order of the keyboard. */
-const Top = () => html`<header class="top"><h1><a class="brand" href="/">glle</a></h1>
+const Top = () => html`<header class="top"><h1><a class="brand" href="./">glle</a></h1>
   <span class="tagline">Maps of data, and how far to believe them</span></header>`;
 
 /** The buttons at the top right. */
@@ -59,7 +59,7 @@ function Corner() {
     <button type="button" class="tool" data-testid="keys" aria-label="Keys (?)" title="Keys (?)" onClick=${() => set({ dialog: 'keys' })}>?</button>
     <button type="button" class="tool" data-testid="theme" aria-label=${now === 'dark' ? 'Use light colors' : 'Use dark colors'}
       title="Dark or light (d)" onClick=${switchTheme}>${now === 'dark' ? '☀' : '☾'}</button>
-    <a class="docs" href="/docs">API</a>
+    <a class="docs" href="docs">API</a>
   </nav>`;
 }
 

@@ -1,10 +1,12 @@
 """Statements of audits: what they name, and how far they rely on it."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 
+from glle_engine.audit.agreement import Agreement
 from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
 from glle_engine.audit.statement import Facts, state
 
@@ -28,6 +30,7 @@ def disturbed(torn: int = 0, glued: int = 0, *seams: tuple[Literal["tear", "fold
 
 ONE, BOTH, THREE = islands([0], [0.3]), islands([1, 1], [1, 1]), islands([1, 1, 1], [1, 1, 1])
 SOME = islands([1, 1, 1], [1, 0.9, 0.2])
+TRUE, LOST = Agreement(0.6, 0.1, 0.97, 0.93, 0.94), Agreement(0.105, 0.1, 0.97, 0.93, 0.94)
 NOISE: Any = {"has_structure": False}
 ALONE: Any = {"remains": None}
 
@@ -37,16 +40,24 @@ ALONE: Any = {"remains": None}
     [
         ({}, "trust", "layout neighbors", "", ["Trust the layout", "half this size", "96%"]),
         ({"half": 2000}, "trust", "layout neighbors", "", ["of 2,000 points"]),
-        ({"remains": 0.5}, "partly", "layout neighbors", "", ["the rough layout", "50%"]),
-        ({"remains": 0.2}, "partly", "neighbors", "layout", ["do not read the layout"]),
-        ({"remains": 0.2, "neighborhoods": FAR}, "no", "", "layout neighbors", ["Do not rely on this map.", "20%"]),
-        ({"has_gain": False}, "trust", "layout", "neighbors", ["do not read single neighbors"]),
+        ({"fidelity": Agreement(0.5, 0.1, 0.51, 0.93, 0.9)}, "trust", "layout", "neighbors",
+         ["51% of the neighbors in the map are near in the data, and 95% are neighbors in"]),
+        ({"fidelity": Agreement(0.5, 0.1, 0.9, 0.93, 0.4)}, "trust", "layout neighbors", "",
+         ["rank like straight distances (0.93), not like distances along the data (0.40)"]),
+        ({"fidelity": Agreement(0.5, 0.1, 0.9, 0.4, 0.93)}, "trust", "layout neighbors", "",
+         ["rank like distances along the data (0.93), not like straight ones (0.40)"]),
+        ({"fidelity": Agreement(0.5, 0.1, 0.9, 0.4, 0.6)}, "partly", "neighbors", "layout",
+         ["Distances in this map rank neither like straight distances (0.40) nor"]),
+        ({"remains": 0.5}, "partly", "layout neighbors", "", ["read details of the", "rough layout (50%, 30% needed)"]),
+        ({"remains": 0.2}, "partly", "neighbors", "layout", ["✗ Do not read the layout (20%, 30% needed)"]),
+        ({"remains": 0.2, "neighborhoods": FAR}, "no", "", "layout neighbors", ["✗ Do not rely on this map.", "20%"]),
+        ({"has_gain": False}, "trust", "layout", "neighbors", ["✗ Do not read single neighbors (maps of data"]),
         ({"neighborhoods": None}, "trust", "layout", "neighbors", []),
         ({"islands": BOTH}, "trust", "islands neighbors", "", ["both islands"]),
         ({"islands": THREE, "arrangement": NEAR, "shape": NEAR}, "trust", "islands arrangement shape neighbors", "",
-         ["all 3 islands, the distances between islands, the shapes of the islands and which points"]),
+         ["all 3 islands, the distances between islands (95%, 60% needed), the shapes of the islands (95%"]),
         ({"islands": THREE, "arrangement": FAR, "shape": FAR}, "partly", "islands neighbors", "arrangement shape",
-         ["the distances between islands or the shapes of the islands"]),
+         ["the distances between islands (20%, 60% needed) or the shapes of the islands (20%, 60% needed)"]),
         ({"islands": SOME, "arrangement": NEAR}, "partly", "islands neighbors", "", ["2 of the 3 islands (A, B)"]),
         ({"islands": SOME, "arrangement": FAR}, "partly", "islands neighbors", "arrangement", ["One island is", "(C)"]),
         ({"islands": islands([1, 0], [1, 1])}, "partly", "islands neighbors", "", ["have cut it (B)"]),
@@ -55,21 +66,24 @@ ALONE: Any = {"remains": None}
         ({"foreign": (0.1, 0.8)}, "unknown", "", "", ["shares 10% of its", "share 80%", "keeps 60%", "keep 10%."]),
         ({"foreign": (0.1, 0.8), **NOISE}, "no", "", "", ["shares 10%", "we found none; your points"]),
         ({"n": 99, **NOISE}, "unknown", "", "", ["99 points are too few"]),
+        ({"clustered": ("column 1", "column 3"), **NOISE}, "partly", "", "",
+         ["no relations between columns. Column 1 and column 3 have clusters, but their combinations are those of"]),
+        ({"clustered": ("column 1",), **NOISE}, "partly", "", "", ["Column 1 has clusters, but its combinations"]),
         ({"n": 100, **NOISE}, "no", "", "", ["we found none."]),
-        ({"kept": 0.105}, "no", "", "", ["the map does not show it", "keeps 10%"]),
-        ({"has_structure": None, "kept": 0.105}, "unknown", "layout neighbors", "", ["fewer than two features vary"]),
+        ({"fidelity": LOST}, "no", "", "", ["the map does not show it", "keeps 10%"]),
+        ({"has_structure": None, "fidelity": LOST}, "unknown", "layout neighbors", "", ["fewer than two features"]),
         ({"dominant": ("column 'a'", 0.97)}, "unknown", "", "", ["column 'a' has 97% of the variance"]),
         (ALONE, "unknown", "", "", ["coordinates alone cannot tell. The map keeps 60% of", "would keep 10%."]),
         (ALONE | {"islands": islands([1, 0, 0], None)}, "unknown", "", "", ["1 of its 3 islands is separate"]),
         (ALONE | {"islands": islands([1, 1], None)}, "unknown", "", "", ["both islands are separate"]),
         (ALONE | {"islands": islands([1, 1, 1], None)}, "unknown", "", "", ["all 3 islands are separate"]),
         (ALONE | {"islands": islands([0, 0], None)}, "unknown", "", "", ["none of its 2 islands are separate"]),
-        ({"hidden": 3}, "partly", "layout neighbors", "", ["fill 3 dimensions, and this map has 2."]),
-        ({"hidden": 3, "groups": "ABC"}, "partly", "layout neighbors", "", ["96%", "has 2; ABC."]),
+        ({"hidden": 3}, "partly", "layout neighbors", "", ["fill 3 dimensions, and this map has 2)"]),
+        ({"hidden": 3, "groups": "ABC"}, "partly", "layout neighbors", "", ["96%", "has 2)", "; ABC."]),
         ({"disturbed": disturbed(20)}, "partly", "layout neighbors", "", ["20 points lie far", "`stretch`"]),
         ({"disturbed": disturbed(0, 20)}, "partly", "layout neighbors", "", ["20 points lie beside", "`squeeze`"]),
-        ({"disturbed": disturbed(150, 150)}, "trust", "layout neighbors", "", ["neighbors. We expect"]),
-        ({"disturbed": disturbed(1)}, "trust", "layout neighbors", "", ["neighbors. We expect"]),
+        ({"disturbed": disturbed(150, 150)}, "trust", "layout neighbors", "", ["needed).\nWe expect"]),
+        ({"disturbed": disturbed(1)}, "trust", "layout neighbors", "", ["needed).\nWe expect"]),
         ({"disturbed": disturbed(20, 0, ("tear", 0, 0))}, "partly", "layout neighbors", "", ["in two (5 and 12"]),
         ({"disturbed": disturbed(0, 20, ("fold", 0, 0))}, "partly", "layout neighbors", "", ["regions of 5 and 12"]),
         ({"islands": BOTH, "disturbed": disturbed(20, 0, ("tear", 1, 0))}, "partly", "islands neighbors", "",
@@ -85,7 +99,7 @@ def test_a_statement_follows_from_the_facts(
 ) -> None:
     """Its level, what to rely on, and the numbers and names that it says."""
     facts: dict[str, Any] = {
-        "name": "PCA", "n": N, "has_structure": True, "kept": 0.6, "by_chance": 0.1,
+        "name": "PCA", "n": N, "has_structure": True, "fidelity": TRUE,
         "islands": ONE, "remains": 0.96, "neighborhoods": NEAR,
     }  # fmt: skip
     found = state(Facts(**facts | changes))
@@ -114,7 +128,7 @@ def test_a_statement_does_not_contradict_itself(count: int, remains: float | Non
         answers = [None if remains is None else Answer(float(share), 0.01) for share in rng.choice(SHARES, 3)]
         facts = Facts(
                 name="PCA", n=200, has_structure=structure,
-                kept=float(rng.choice([0.1, 0.6])), by_chance=0.1,
+                fidelity=Agreement(float(rng.choice([0.1, 0.6])), 0.1, *rng.choice([0.3, 0.9], 3).tolist()),
                 islands=islands, disturbed=disturbed, remains=remains, arrangement=answers[0] if count > 2 else None,
                 neighborhoods=answers[1], shape=answers[2], has_gain=bool(rng.random() < 0.5),
                 foreign=(0.1, 0.8) if rng.random() < 0.1 else None,
@@ -125,8 +139,14 @@ def test_a_statement_does_not_contradict_itself(count: int, remains: float | Non
         assert not set(found.trusted) & set(found.distrusted)
         assert found.text.count(". ") <= 1
         assert found.text.endswith(".")
-        assert found.text.startswith("Trust ") == bool(found.trusted)
-        assert ("do not read" in found.text) == bool(found.trusted and found.distrusted)
+        lines = found.text.splitlines()
+        assert sum(line.startswith("✓ Trust ") for line in lines) == bool(found.trusted)
+        if found.trusted:
+            assert any(line.startswith("✗ Do not read ") for line in lines) >= bool(found.distrusted)
+            assert lines[0].startswith("✗ Do not read ") == (found.level == "partly"), "the exception comes first"
+        early = state(replace(facts, is_preliminary=True))
+        assert (early.level, early.trusted) == (found.level, found.trusted)
+        assert not (early.trusted and "%" in early.text), "numbers that may still change are not said"
         assert (found.level in {"trust", "partly", "unknown"}) or not found.trusted
         if found.level == "trust":
             assert remains is not None

@@ -341,3 +341,28 @@ def test_negotiation(accept: str | None, expected: str | None) -> None:
         assert (caught.value.problem.status, caught.value.problem.details) == (406, {"offered": [JSON, NPY, NPZ]})
     else:
         assert negotiate(request, (JSON, NPY, NPZ)) == expected
+
+
+QUOTED = {"accept": "text/csv; formulas=quoted"}
+FORMULAS = ["=1+1", "+a", "-b", "@c", "plain", "a=b"]
+
+
+def test_texts_that_a_spreadsheet_would_run_are_quoted_on_request(client: httpx.Client) -> None:
+    """Ids, labels and names are changed in this form only, and numbers in none."""
+    body = {
+        "data": [[-1.5, float(row)] for row in range(6)],
+        "names": ["=x", "y"],
+        "labels": FORMULAS,
+        "ids": [f"{text}{row}" for row, text in enumerate(FORMULAS)],
+    }
+    path = client.post("/v1/datasets", json=body).raise_for_status().json()["links"]["data"]
+    plain, quoted = client.get(path, headers={"accept": "text/csv"}), client.get(path, headers=QUOTED)
+    rows, safe = (list(csv.reader(answer.text.splitlines())) for answer in (plain, quoted))
+    assert rows[0] == ["id", "=x", "y", "label"]
+    assert [row[3] for row in rows[1:]] == FORMULAS
+    assert "formulas=quoted" in quoted.headers["content-type"]
+    assert plain.headers["etag"] != quoted.headers["etag"]
+    for row, other in zip(rows, safe, strict=True):
+        for cell, shown in zip(row, other, strict=True):
+            is_number = cell.replace(".", "").removeprefix("-").isdigit()
+            assert shown == ("'" if cell[0] in "=+-@" and not is_number else "") + cell

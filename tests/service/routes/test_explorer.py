@@ -35,7 +35,7 @@ def test_a_browser_gets_the_page(guarded_client: httpx.Client) -> None:
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["cache-control"] == "no-cache"
-    assert '<script type="module" src="/explorer/js/main.js"></script>' in answer.text
+    assert '<script type="module" src="explorer/js/main.js"></script>' in answer.text
 
 
 def test_a_program_gets_links(client: httpx.Client) -> None:
@@ -116,7 +116,7 @@ def test_every_library_and_every_example_has_its_licence(client: httpx.Client) -
 
 def test_every_named_file_exists_and_every_module_is_used() -> None:
     """Every path in the page and its modules exists, and the imports of main.js reach every module."""
-    named = re.findall(r'(?:href|src)="/explorer/([^"]+)"', (FOLDER / "index.html").read_text("utf-8"))
+    named = re.findall(r'(?:href|src)="explorer/([^"]+)"', (FOLDER / "index.html").read_text("utf-8"))
     assert len(named) >= 4
     reached, remaining = set(), [FOLDER / name for name in named]
     while remaining:

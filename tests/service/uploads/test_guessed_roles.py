@@ -205,6 +205,8 @@ def test_a_sheet_of_a_workbook_is_read() -> None:
     assert (numbered.names, numbered.values.tolist()) == (["1", "2"], [[2, 4], [3, 5.5]])
     problem = refusal(workbook({"x": [1.0, 2.0, "three", 4.0], "y": [1.0, 2.0, 3.0, 4.0]}), XLSX)
     assert (problem.code, problem.details["row"], problem.details["name"]) == ("bad-cell", 3, "x")
+    texts_among_numbers = workbook({"x": [1.0, "2.0", 3.0, 4.0], "y": [1.0, 2.0, 3.0, "n/a"]})
+    assert "type text: make them numbers" in refusal(texts_among_numbers, XLSX, missing="drop").remedy
     assert "'pair' (time)" in refusal(workbook({"x": [1.0], "pair": [dt.time(1)]}), XLSX).detail
     assert refusal(workbook(COLUMNS), XLSX, colors="site").code == "unsupported-column"
     assert refusal(b"x" * 100, XLSX).code == "malformed-xlsx"
@@ -382,4 +384,13 @@ def test_a_workbook_of_another_zip_version_is_refused() -> None:
     """The version that a reader needs is beyond what the ZIP format has so far."""
     body = bytearray(workbook(COLUMNS))
     body[body.find(b"PK\1\2") + 6] = 99
+    assert refusal(bytes(body), XLSX).code == "malformed-xlsx"
+
+
+def test_a_workbook_whose_members_have_no_names_is_refused() -> None:
+    """A member's name says that it is UTF-8, and is not."""
+    body = bytearray(workbook(COLUMNS))
+    entry = body.find(b"PK\1\2")
+    body[entry + 9] |= 8
+    body[entry + 46] = 0xE9
     assert refusal(bytes(body), XLSX).code == "malformed-xlsx"

@@ -1,5 +1,7 @@
 /** Shell and Python code that reproduces the view. */
 
+import { SERVICE, address } from './base.js';
+
 /** The settings that differ from the service's defaults. */
 function changedSettings({ posterior, forms, method, draws, frame }) {
   const changed = { ...forms[method] };
@@ -15,27 +17,27 @@ function singleLines({ single }, language) {
   const { dataset, method, parameters, coordinates } = single.body;
   if (single.isGiven && language === 'python') {
     const of = [dataset, coordinates].filter(Boolean).map((id) => `"${id}"`).join(', ');
-    return `from glle import Client\n\nclient = Client("${location.origin}")\nprint(client.audit(${of}${method ? `, method="${method}"` : ''}).verdict)`;
+    return `from glle import Client\n\nclient = Client("${SERVICE()}")\nprint(client.audit(${of}${method ? `, method="${method}"` : ''}).verdict)`;
   }
   if (single.isGiven) {
-    return `curl '${location.origin}/v1/audits?wait=60' \\\n  -H 'Content-Type: application/json' -d '${JSON.stringify(single.body)}'`;
+    return `curl '${SERVICE()}/v1/audits?wait=60' \\\n  -H 'Content-Type: application/json' -d '${JSON.stringify(single.body)}'`;
   }
   if (language === 'python') {
     const keywords = Object.entries(parameters).map(([name, value]) => `, ${name}=${literal(value)}`);
     return [
       'from glle import Client',
       '',
-      `client = Client("${location.origin}")`,
+      `client = Client("${SERVICE()}")`,
       `result = client.embed(client.dataset("${dataset}"), "${method}"${keywords.join('')})`,
       'embedding = result.embedding',
     ].join('\n');
   }
   return [
     '# embed; the answer has a link to the embedding',
-    `curl '${location.origin}/v1/embeddings?wait=60' \\`,
+    `curl '${SERVICE()}/v1/embeddings?wait=60' \\`,
     `  -H 'Content-Type: application/json' -d '${JSON.stringify(single.body)}'`,
     '# its coordinates',
-    `curl '${location.origin}${single.path}' -H 'Accept: application/x-npy' -o embedding.npy`,
+    `curl '${location.origin}${address(single.path)}' -H 'Accept: application/x-npy' -o embedding.npy`,
   ].join('\n');
 }
 
@@ -43,7 +45,7 @@ function singleLines({ single }, language) {
 export function curlLines(state) {
   if (state.single) return singleLines(state, 'curl');
   const { fit, index, seed, scale } = changedSettings(state);
-  const origin = location.origin;
+  const origin = SERVICE();
   const key = sessionStorage.getItem('glle-key') ? ` -H "Authorization: Bearer $GLLE_KEY"` : '';
   const fitted = [
     '# fit; the answer has the id of the posterior',
@@ -79,7 +81,7 @@ export function pythonLines(state) {
   return [
     'from glle import Client',
     '',
-    `client = Client("${location.origin}")`,
+    `client = Client("${SERVICE()}")`,
     `posterior = client.fit(client.dataset("${dataset}"), ${keywords.join(', ')})`,
     ...(isAverage(state) ? [] : [`embedding = posterior.draw(${index}, seed=${seed}, scale=${literal(scale)})`]),
     `draws = posterior.draws(${count}, seed=${seed}, scale=${literal(state.draws?.scale ?? 1)})`,

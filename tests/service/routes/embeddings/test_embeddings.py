@@ -120,7 +120,7 @@ def test_an_embedding_is_202_until_it_is_computed(client: httpx.Client, stores: 
     )
     check_problem(client.get(failing.json()["links"]["embedding"] + "?wait=0"), 422, "no-convergence")
     found = client.get("/v1/embeddings/job_0")
-    assert "job_0 is a job: GET /v1/jobs/job_0" in check_problem(found, 404, "embedding-not-found")["remedy"]
+    assert "job_0 is the id of a job: GET /v1/jobs/job_0" in check_problem(found, 404, "embedding-not-found")["remedy"]
 
 
 def test_an_embedding_requested_during_the_deletion_goes_with_its_job(

@@ -1,0 +1,115 @@
+"""How true an embedding is to the data: neighbors that both have, points that it folds together, and distances.
+
+An embedding that another sample reproduces can still be wrong: two sheets that lie on top of each other do so in every
+sample. So an audit also compares the embedding with the data. If the data have many features, noise hides neighbors and
+distances, so the first ten principal components are compared, too, and the larger agreement counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.audit.fidelity import COMPONENTS, Fidelity
+from glle_engine.base.progress import silent
+from glle_engine.base.results import brief
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.linalg.distances import nearest_rows
+from glle_engine.methods.linear.pca import principal_axes
+from glle_engine.reliability.thresholds import FAR_DISTANCE, FAR_RANK
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAX_POINTS = 1000  # random points that are compared
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """Agreement of an embedding with the data, measured on at most 1,000 random points.
+
+    Attributes
+    ----------
+    kept : float in [0, 1]
+        Share of each point's k nearest neighbors in the data that are among its k nearest in the embedding.
+    by_chance : float
+        The share of neighbors that random positions would keep.
+    near : float in [0, 1]
+        Share of each point's k nearest neighbors in the embedding that are near in the data (`far_neighbors`).
+    straight, along : float
+        Rank correlation of distances in the embedding with Euclidean distances in the data, and with distances along
+        the data: the lengths of shortest paths over nearest neighbors.
+
+    """
+
+    kept: float
+    by_chance: float
+    near: float
+    straight: float
+    along: float
+
+    __repr__ = brief
+
+
+def measure_agreement(points: NDArray[np.float64], Y: NDArray[np.float64], k: int, seed: int = 0) -> Agreement:
+    """Return the agreement of an embedding (n, p) with points (n, d), by k neighbors."""
+    rows = np.random.Generator(np.random.Philox(key=np.array([seed, len(Y)], np.uint64))).permutation(len(Y))
+    rows = np.sort(rows[:MAX_POINTS])
+    points, Y = points[rows], np.ascontiguousarray(Y[rows])
+    k = min(k, len(rows) // 5)
+    near, everything = kneighbors(Y, k)[0], np.arange(len(rows))
+    spaces = spaces_of(points)
+    kept = max(float(shared(kneighbors(space, k)[0], near).mean()) for space in spaces)
+    is_near = float(1 - far_neighbors(spaces, near, everything, k).mean())
+    layouts = [Fidelity.from_points(space, seed).layout(Y) for space in spaces]
+    straight, along = (max(each) for each in zip(*layouts, strict=True))
+    return Agreement(kept, k / (len(rows) - 1), is_near, straight, along)
+
+
+def far_neighbors(
+    spaces: list[NDArray[np.float64]], near: NDArray[np.int32], rows: NDArray[np.intp], k: int
+) -> NDArray[np.bool_]:
+    """Return which neighbors (n, m) of points in an embedding are far in the data, in each of its `spaces` (n, d).
+
+    Point j is far from i if it is not among the 3 k nearest of i, nor i among the 3 k nearest of j, of the `rows` that
+    count as neighbors, and farther than 1.5 times the distance to the k-th neighbor of both. Ranks alone would call
+    most pairs far in groups that fill many dimensions, where all points are about equally far from each other.
+    """
+    is_far = np.ones(near.shape, bool)
+    everything = np.arange(len(near))[:, None]
+    for space in spaces:
+        in_data, distances = nearest_among(space, rows, min(FAR_RANK * k, len(rows) - 2))
+        limit = distances[:, min(k, distances.shape[1]) - 1]
+        for column, others in enumerate(near.T):
+            is_near = (in_data == others[:, None]).any(axis=1) | (in_data[others] == everything).any(axis=1)
+            apart = np.linalg.norm(space - space[others], axis=1)
+            is_far[:, column] &= ~is_near & (apart > FAR_DISTANCE * np.maximum(limit, limit[others]))
+    return is_far
+
+
+def spaces_of(points: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return points (n, d), and their first ten principal components if there are more features."""
+    points = np.ascontiguousarray(points)
+    if points.shape[1] <= COMPONENTS or len(points) <= COMPONENTS + 1:
+        return [points]
+    return [points, np.ascontiguousarray(principal_axes(points, COMPONENTS, silent).scores)]
+
+
+def nearest_among(
+    points: NDArray[np.float64], rows: NDArray[np.intp], k: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return the k `rows` nearest to each point (n, d), without the point itself, and their distances: both (n, k)."""
+    points = np.ascontiguousarray(points)
+    if len(rows) == len(points):
+        return kneighbors(points, k)
+    own = np.full(len(points), -1)
+    own[rows] = np.arange(len(rows))
+    near, distances = nearest_rows(points[rows], points, own, k)
+    return rows.astype(np.int32)[near], distances
+
+
+def shared(first: NDArray[np.int32], second: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return the share (n,) of each point's `first` neighbors (n, k) that are also among its `second` ones (n, k)."""
+    return np.asarray((first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1))
