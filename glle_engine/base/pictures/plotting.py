@@ -154,9 +154,9 @@ def plot(
 
     The title is the level of an audit and what to read and what not, or says how far draws agree. A point is the more
     opaque, the more of its neighbors stay. An audit is drawn with outlines around its islands (solid around the islands
-    to trust), lines across tears and rings around folded points. Other results are drawn with the 50 and 90 % regions of some
-    points. A posterior is drawn as the mean of 40 draws, or of fewer draws if it has more than 10,000 points; to see
-    its embedding alone, give ``posterior.embedding``.
+    to trust), lines across tears and rings around folded points. Other results are drawn with the 50 and 90 % regions
+    of some points. A posterior is drawn as the mean of 40 draws, or of fewer draws if it has more than 10,000 points;
+    to see its embedding alone, give ``posterior.embedding``.
 
     Parameters
     ----------
