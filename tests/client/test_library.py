@@ -12,7 +12,6 @@ import httpx
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.collections import LineCollection
 
 import glle
 import glle_engine
@@ -23,6 +22,7 @@ from glle_engine.methods import method
 from glle_engine.metrics.registry import score
 from glle_engine.posterior.npz import save
 from glle_engine.reliability.calibration import calibrate
+from glle_engine.reliability.thresholds import MANY_DISTURBED
 from tests.client.answers import Service
 
 if TYPE_CHECKING:
@@ -308,8 +308,8 @@ def test_islands_and_tears_of_an_audit_are_drawn(axes: Any) -> None:
         outlines = [patch.get_linestyle() for patch in panel.patches]
         is_solid = found.islands.stays & (found.level in {"trust", "partly"})
         assert outlines == ["-" if stays else "--" for stays in is_solid]
-        has_lines = any(isinstance(each, LineCollection) for each in panel.collections)
-        assert has_lines == bool(len(found.disturbed.tears))
+        marked = bool(len(found.disturbed.tears)) + bool(0 < found.is_glued.mean() <= MANY_DISTURBED)
+        assert len(panel.collections) == 1 + marked
     figure.canvas.draw()
     for panel in figure.axes:
         for text in (panel.title, panel.xaxis.label):
