@@ -111,7 +111,7 @@ def candidates_of(methods: Any) -> list[Candidate]:
         own = label or (item.get("label") if isinstance(item, Mapping) else None)
         wanted = own or _label(each, is_several=counts[each.name] > 1)
         if own and own in taken:
-            raise ValueError(f"Two of the methods have the label {own!r}: give each another `label`.")
+            raise ValueError(f"Two of the methods have the label {own!r}: give each its own `label`.")
         number = 1
         while not own and wanted in taken:
             number += 1

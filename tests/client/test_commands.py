@@ -144,7 +144,7 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
     ("arguments", "message"),
     [
         (["datasets", "upload", "nowhere.csv"], "There is no file nowhere.csv"),
-        (["datasets", "upload", "table.doc"], "is none of .npy"),
+        (["datasets", "upload", "table.doc"], "has none of the suffixes .npy"),
         (["fit", "nowhere.npy"], "There is no file nowhere.npy"),
         (["draw", "post_x", "-o", "draws.xlsx"], "name it draws.npy, draws.csv or draws.parquet"),
         (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),
@@ -379,7 +379,7 @@ def test_tables_and_lines_of_methods(glle: Glle, run: Callable[..., str], sheet:
     _, out, err = glle("embed", *data, *isomap)
     assert re.fullmatch(rf"{N} points by isomap in \d+\.\d\d s\n  trustworthiness 0\.9\d+\n", err)
     id_ = out.strip()
-    first, groups = run("audit", *data, "--method", "pca", "-o", str(audited)).splitlines()
+    first, groups, *_ = run("audit", *data, "--method", "pca", "-o", str(audited)).splitlines()
     assert re.match("(trust|partly|no): ", first)
     assert re.fullmatch(r"  Groups apart in other samples: l and r \d+%\.", groups)
     assert audited.read_text("utf-8").startswith(
