@@ -196,7 +196,7 @@ def audits(
     if source.embedder is None:
         yield _of_coordinates(embedding, points, k, facts, tuple(notes))
         return
-    rows = rows_of_halves(source.embedder, seed)
+    rows = _rows_of_halves(source.embedder, seed)
     if len(rows) < n:
         notes.append(_sampled(len(rows), n))
         facts = replace(facts, half=len(rows) // 2)
@@ -321,7 +321,7 @@ def embedder_of_halves(
     source, _ = _source(X, Y, method, parameters or {}, standardize, metric)
     assert source.embedder is not None
     of_blocks = None if blocks is None else _labels(blocks, source.embedder.shape[0], "blocks")[1]
-    return _part_embedder(source.embedder, rows_of_halves(source.embedder, seed), of_blocks)
+    return _part_embedder(source.embedder, _rows_of_halves(source.embedder, seed), of_blocks)
 
 
 audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # type: ignore[attr-defined] # for help()
@@ -407,7 +407,7 @@ def _read(
     return _Reading(Y, near, held, own, None if classes is None else groups_apart(others, classes, is_other))
 
 
-def rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
+def _rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
     """Return the rows that are halved, ascending: all rows, or a random sample if there are many."""
     n = embedder.shape[0]
     if n <= MANY:
@@ -700,6 +700,7 @@ def _of_halves(found: _Found, halves: Resamples) -> tuple[Audit, Facts]:
         groups=groups,
         chance=found.chance,
         pairs=len(pictures) // 2,
+        rows=rows,
         notes=found.notes,
     )
     return result, facts

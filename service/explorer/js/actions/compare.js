@@ -63,7 +63,7 @@ export async function compare() {
   await runWork(async () => {
     const methods = comparedMethods().map((name) => ({ method: name, parameters: parametersOf(name) }));
     const dimensions = new Set(methods.map(({ method, parameters }) => parameters.n_components ?? settingsOf(method).n_components?.default));
-    const body = { dataset: state.dataset.id, methods, ...beside(), ...(dimensions.size === 1 && { align: 'first' }) };
+    const body = { dataset: state.dataset.id, methods, audit: false, ...beside(), ...(dimensions.size === 1 && { align: 'first' }) };
     await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));
     if (state.dataset.n <= MAX_AUDITED) await auditRows();
   });
