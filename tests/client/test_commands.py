@@ -379,9 +379,9 @@ def test_tables_and_lines_of_methods(glle: Glle, run: Callable[..., str], sheet:
     _, out, err = glle("embed", *data, *isomap)
     assert re.fullmatch(rf"{N} points by isomap in \d+\.\d\d s\n  trustworthiness 0\.9\d+\n", err)
     id_ = out.strip()
-    first, groups, *_ = run("audit", *data, "--method", "pca", "-o", str(audited)).splitlines()
+    first, *lines = run("audit", *data, "--method", "pca", "-o", str(audited)).splitlines()
     assert re.match("(trust|partly|no): ", first)
-    assert re.fullmatch(r"  Groups apart in other samples: l and r \d+%\.", groups)
+    assert any(re.fullmatch(r"  Groups apart in other samples: l and r \d+%\.", line) for line in lines)
     assert audited.read_text("utf-8").startswith(
         "y1,y2,island,neighborhood,stretch,squeeze,is_torn,is_glued,seam,p_value,"
     )
