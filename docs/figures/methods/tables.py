@@ -52,8 +52,8 @@ def listing() -> str:
     same = ", ".join(f"`{name}`" for name, method in METHODS.items() if method.reproducible)
     text = (
         f"The same bits on all processors, also with another number of threads: {same}. The other methods give "
-        "the same bits on one processor with one number of threads (`OMP_NUM_THREADS`), because BLAS rounds differently "
-        "with another number; descents such as `meu` and `sne` then differ in about the ninth digit."
+        "the same bits on one processor with one number of threads (`OMP_NUM_THREADS`), because BLAS rounds "
+        "differently with another number; descents such as `meu` and `sne` then differ in about the ninth digit."
     )
     return "\n\n".join([*tables, text])
 
