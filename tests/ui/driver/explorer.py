@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,14 @@ _INK = """async ([places, around]) => {
         return pixels.some((value, i) => i % 4 === 3 && value > 60);
     });
 }"""
+
+
+def lines_of(verdict: str) -> list[str]:
+    """Return the lines in which the page shows a verdict: what to read, what not, and why."""
+    words = re.sub(r",? `(?:seam|stretch|squeeze)`(?=\))| \(`(?:seam|stretch|squeeze)`\)", "", verdict)
+    first, _, why = words.replace("give `blocks`, the", "name the").partition(". ")
+    action, _, distrusted = first.removesuffix(".").partition("; do not read ")
+    return [f"{action}.", *([f"Do not read {distrusted}."] if distrusted else []), *([why] if why else [])]
 
 
 # Records the texts and ellipses that are drawn into a saved picture, which is no part of the page.
@@ -122,6 +131,11 @@ class Explorer:
     def at(self, name: str) -> Locator:
         """Return the element with this test id."""
         return self.page.get_by_test_id(name)
+
+    def expect_verdict(self, verdict: str) -> None:
+        """Wait until the page shows a verdict, each of its lines with a mark before it."""
+        lines = [re.compile(rf"^\s*[✓✗?]?\s*{re.escape(line)}$") for line in lines_of(verdict)]
+        expect(self.at("verdict").locator("p")).to_have_text(lines)
 
     def state(self, name: str) -> Any:
         """Return a member of the page's state."""

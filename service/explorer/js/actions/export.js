@@ -129,7 +129,7 @@ export function saveCsv(list = null) {
 
 /** Save the embedding as npy: in full precision, but the average of the draws as the page has it. */
 export async function saveNpy() {
-  if (isAverage() || state.single?.isExample) return save(new Blob([npyOf(embeddingOf(-1), dimension())]), `${fileName()}.npy`);
+  if (isAverage() || (state.single && !state.single.path)) return save(new Blob([npyOf(embeddingOf(-1), dimension())]), `${fileName()}.npy`);
   return saveWork(async () => save(await (await askMade(arrayPath(), 'application/x-npy', PREPARING)).blob(), `${fileName()}.npy`));
 }
 
