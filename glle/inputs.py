@@ -84,6 +84,11 @@ class AuditDataOptions(AuditOptions, DataOptions):
 class CompareDataOptions(CompareOptions, DataOptions):
     """Keyword arguments of `Client.compare`."""
 
+    blocks: NotRequired[Any]
+    """
+    Block of each point, or the name of a column.
+    """
+
 
 class TransformDataOptions(TransformOptions, DataOptions):
     """Keyword arguments of `Posterior.transform`."""

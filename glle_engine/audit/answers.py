@@ -126,14 +126,14 @@ class Islands:
 
     @property
     def stays(self) -> NDArray[np.bool_]:
-        """Islands (m,) that can be trusted: they are isolated in seven of eight halves, and in the data."""
+        """Islands (m,) that can be trusted: they are isolated in 80 % of the halves, and in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         return np.asarray((self.in_samples >= STAYS) & self.in_data)
 
     @property
     def is_cut(self) -> NDArray[np.bool_]:
-        """Islands (m,) that the method cuts: they are isolated in seven of eight halves, but not in the data."""
+        """Islands (m,) that the method cuts: they are isolated in 80 % of the halves, but not in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         own = self.in_samples if self.in_halves is None else self.in_halves

@@ -18,10 +18,10 @@ careful side. `remains` is the smaller of two means: the mean :math:`R^2` of the
 :math:`R^2` of the audited map with the halves, because halves can agree on something that the audited map does not
 have. The spread of a point is its spread over halves, without a factor (docs/explanation/believe.md).
 
-More halves are made until `remains` and the share of islands are 2.5 standard errors away from the thresholds of the
-statement. Above 5,000 points the audit makes maps of the halves of a random sample of 4,000 points. All shares and all
-neighbors refer to this sample. The other points are placed in the maps by weights on the sample, and get their scores
-from these positions.
+More halves are made until `remains` is 2.5 standard errors away from the thresholds of the statement, at most 16, and
+until each island of the data is isolated in nearly all or in few halves, at most 24. Above 5,000 points the audit makes
+maps of the halves of a random sample of 4,000 points. All shares and all neighbors refer to this sample. The other
+points are placed in the maps by weights on the sample, and get their scores from these positions.
 
 If both halves are embedded with one more coordinate than the map has, the squared canonical correlations of the two
 embeddings say how many coordinates two samples share: three for a 3-ball, none for noise. Coordinates of nearly equal
@@ -65,7 +65,7 @@ from glle_engine.audit.chance import (
     unknown_reason,
 )
 from glle_engine.audit.columns import find_clustered_columns
-from glle_engine.audit.dependence import find_dependence
+from glle_engine.audit.dependence import MIN_BLOCKS, block_candidates, find_dependence
 from glle_engine.audit.result import Audit, Groups
 from glle_engine.audit.sources import (
     checked_coordinates,
@@ -105,9 +105,9 @@ from glle_engine.reliability.thresholds import (
     FOREIGN_GAP,
     MIN_KEPT,
     PARTLY,
-    STAYS,
     STRUCTURE_LEVEL,
     TRUST,
+    UNCLEAR_ISLAND,
 )
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Metric, Standardize
     from glle_engine.reliability.resamples import Embedder
 
-STAGES = (2, 4, 8)  # pairs of separate halves after which the audit makes a statement
+STAGES = (2, 4, 8, 12)  # pairs of separate halves after which the audit makes a statement
+USUAL_PAIRS = 8  # more only if islands are unclear
 MAX_PAIRS = STAGES[-1]
 MIN_PAIRS = STAGES[0]
 REGION_PAIRS = 4  # fewer pairs do not calibrate regions
@@ -131,7 +132,6 @@ DIMENSION_NEIGHBORS = 10
 MIN_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
 MEASURED_POINTS = 60  # audits of fewer points were not measured
 MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of 4,000
-MIN_BLOCKS = 4
 KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
 MAX_NUMBERS = 20  # labels with decimals are groups up to this number of different values
 SHARED = 0.5  # two samples share a coordinate from this squared canonical correlation on
@@ -147,6 +147,8 @@ def audits(
     metric: Metric | None = None,
     labels: ArrayLike | None = None,
     blocks: ArrayLike | None = None,
+    ids: NDArray[Any] | None = None,
+    id_names: Sequence[str] = (),
     is_own_map: bool = False,
     n_neighbors: int = NEIGHBORS,
     names: Sequence[str] | None = None,
@@ -182,25 +184,38 @@ def audits(
         clustered=tuple(_name(names, column, source.data.shape[1]) for column in clustered),
         islands=islands_of_picture(embedding, points, is_linear=source.is_linear and not is_given),
         p=embedding.shape[1],
+        is_placed_by_chance=source.is_placed_by_chance,
         dominant=None if dominant is None else (_name(names, dominant[0], points.shape[1]), dominant[1]),
     )
     reason = unknown_reason(points, embedding.shape[1])
     notes = [*source.notes, *no_groups, *_notes(embedding, k, relations, classes, reason, int(copies.sum()))]
     if of_blocks is None:
         found_notes, dependent = find_dependence(points, seed)
-        notes += found_notes
+        notes += [*found_notes, *block_candidates(ids, id_names)]
         facts = replace(facts, dependent=dependent)
     if source.embedder is None:
         yield _of_coordinates(embedding, points, k, facts, tuple(notes))
         return
-    rows = rows_of_halves(source.embedder, seed)
+    rows = _rows_of_halves(source.embedder, seed)
     if len(rows) < n:
         notes.append(_sampled(len(rows), n))
         facts = replace(facts, half=len(rows) // 2)
     embedder = _part_embedder(source.embedder, rows, of_blocks)
     place = _placement(points, rows, is_linear=source.is_linear)
     found = _Found(
-        points, embedding, embedder, seed, k, classes, facts, tuple(notes), rows, place, source.is_linear, is_given
+        points,
+        embedding,
+        embedder,
+        seed,
+        k,
+        classes,
+        facts,
+        tuple(notes),
+        rows,
+        place,
+        source.is_linear,
+        is_given,
+        source.is_placed_by_chance,
     )
     with nullcontext(executor) if executor or threads == 1 else ThreadPoolExecutor(threads or os.cpu_count()) as pool:
         makers = pool if source.is_threaded else executor
@@ -227,9 +242,9 @@ def audits(
                     wider = source.wider.of_rows(np.sort(some[:WIDER_POINTS])) if n > WIDER_POINTS else source.wider
                     dimension, hidden = _dimension(wider, seed, makers, on_progress)
                     found = replace(found, dimension=dimension, facts=replace(found.facts, hidden=hidden))
-            result = _of_halves(found, halves)
-            is_last = pairs == MAX_PAIRS or (pairs > MIN_PAIRS and _is_certain(result))
-            yield result if is_last else _preliminary(result)
+            result, said = _of_halves(found, halves)
+            is_last = pairs == MAX_PAIRS or (pairs > MIN_PAIRS and _is_certain(result, pairs))
+            yield result if is_last else _preliminary(result, said)
             if is_last:
                 return
 
@@ -258,6 +273,8 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     blocks : (n,) array-like, optional
         Subject, series or replicate of each point. Halves are then halves of the blocks, because rows of one block are
         not independent samples.
+    ids : (n,) or (n, columns) array, optional
+        Columns that name the rows, with the names `id_names`. A note says which of them may be blocks.
     is_own_map : bool
         Whether the method itself made the coordinates. The audit then does not compare them with the method's maps.
     n_neighbors : int
@@ -304,7 +321,7 @@ def embedder_of_halves(
     source, _ = _source(X, Y, method, parameters or {}, standardize, metric)
     assert source.embedder is not None
     of_blocks = None if blocks is None else _labels(blocks, source.embedder.shape[0], "blocks")[1]
-    return _part_embedder(source.embedder, rows_of_halves(source.embedder, seed), of_blocks)
+    return _part_embedder(source.embedder, _rows_of_halves(source.embedder, seed), of_blocks)
 
 
 audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # type: ignore[attr-defined] # for help()
@@ -340,6 +357,7 @@ class _Found:
     place: Callable[[NDArray[np.float64]], NDArray[np.float64]]  # positions of the rows to positions of all points
     is_linear: bool
     is_given: bool  # whether something other than the method may have made the coordinates
+    is_placed_by_chance: bool  # whether the method places islands by chance
     chance: Chance | None = None
     dimension: int | None = None
     readings: list[_Reading] = field(default_factory=list)
@@ -389,7 +407,7 @@ def _read(
     return _Reading(Y, near, held, own, None if classes is None else groups_apart(others, classes, is_other))
 
 
-def rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
+def _rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
     """Return the rows that are halved, ascending: all rows, or a random sample if there are many."""
     n = embedder.shape[0]
     if n <= MANY:
@@ -619,8 +637,8 @@ def _is_beyond(facts: Facts) -> bool | None:
     )
 
 
-def _of_halves(found: _Found, halves: Resamples) -> Audit:
-    """Return the audit that compares the maps of separate halves."""
+def _of_halves(found: _Found, halves: Resamples) -> tuple[Audit, Facts]:
+    """Return the audit that compares the maps of separate halves, and what its statement is made of."""
     embedding, rows, readings = found.embedding, found.rows, found.readings
     if len(readings) < 2 * MIN_PAIRS:
         count, problems = len(halves.places), halves.problems
@@ -635,7 +653,7 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
     foreign = _foreign(own[rows], near[:, rows]) if found.is_given else None
     if foreign is not None:
         facts = replace(found.facts, foreign=foreign)
-        return _of_coordinates(embedding, found.points, found.k, facts, found.notes)
+        return _of_coordinates(embedding, found.points, found.k, facts, found.notes), facts
     answered, island = found.answered, found.facts.islands.of_points
     read = pictures[:, answered]
     shares, (_, _, size) = common_share(read), normalize(embedding)
@@ -656,13 +674,13 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
         found.facts,
         islands=islands,
         remains=min(float(shares.mean()), float(with_shown.mean())),
-        arrangement=arrangement(read, island[answered]),
+        arrangement=None if found.is_placed_by_chance else arrangement(read, island[answered]),
         neighborhoods=of_neighbors,
         shape=shape(read, island[answered]),
         disturbed=disturbed,
         groups="" if groups is None else groups.statement(),
     )
-    return Audit(
+    result = Audit(
         **_said(state(facts)),
         beyond_chance=_is_beyond(facts),
         embedding=embedding,
@@ -682,8 +700,10 @@ def _of_halves(found: _Found, halves: Resamples) -> Audit:
         groups=groups,
         chance=found.chance,
         pairs=len(pictures) // 2,
+        rows=rows,
         notes=found.notes,
     )
+    return result, facts
 
 
 def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) -> dict[str, Regions]:
@@ -710,23 +730,32 @@ def _foreign(own: NDArray[Any], near: NDArray[Any]) -> tuple[float, float] | Non
     return (found, usual) if is_foreign else None
 
 
-def _is_certain(found: Audit) -> bool:
-    """Return whether further halves would hardly change the statement."""
+def _is_certain(found: Audit, pairs: int) -> bool:
+    """Return whether further halves would hardly change the statement.
+
+    Islands of the data that are isolated in some halves and not in others need the most halves.
+    """
     if found.level == "no" or found.remains is None or found.remains_error is None:
         return True
     clearance = CLEARANCE * found.remains_error
     certain = all(abs(found.remains - threshold) > clearance for threshold in (PARTLY, TRUST))
+    certain = certain or pairs >= USUAL_PAIRS
     islands = found.islands
     if islands.count and islands.in_samples is not None:
         held = islands.in_samples[islands.in_data]
-        return bool(((held == 1) | (held < STAYS - 0.2)).all()) and (certain or bool(islands.stays.any()))
+        is_clear = ~((held >= UNCLEAR_ISLAND[0]) & (held <= UNCLEAR_ISLAND[1]))
+        return bool(is_clear.all()) and (certain or bool(islands.stays.any()))
     return certain
 
 
-def _preliminary(found: Audit) -> Audit:
-    """Return an audit marked as preliminary; its level is "unknown" unless it is "no" for a map without `remains`."""
+def _preliminary(found: Audit, facts: Facts) -> Audit:
+    """Return an audit marked as preliminary, whose statement has no numbers that may change.
+
+    Its level is "unknown" unless it is "no" for a map without `remains`.
+    """
+    statement = state(replace(facts, is_preliminary=True))
     level = found.level if found.level == "no" and found.remains is None else "unknown"
-    statement = Statement(level, f"Preliminary: {found.verdict}")
+    statement = Statement(level, f"Preliminary: {statement.text}")
     return replace(found, **_said(statement), is_preliminary=True)
 
 

@@ -14,7 +14,9 @@ differences are paired over them. Of maps that are as good as the best one, the 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
 
 from glle_engine.audit.answers import standard_error
 from glle_engine.base.results import brief
@@ -23,7 +25,6 @@ from glle_engine.reliability.thresholds import CLEARANCE, FEW_POINTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from glle_engine.audit.statement import Level
@@ -91,6 +92,16 @@ class MapFacts:
     in_groups: float
     grouped_in_halves: NDArray[np.float64]
     is_complete: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as a JSON-able dictionary."""
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """Return the inverse of `to_dict`."""
+        arrays = {name: np.array(value[name]) for name in ("kept_in_halves", "grouped_in_halves")}
+        return cls(**{**value, **arrays, "layout": np.array(value["layout"]).reshape(-1, 2)})
 
     @property
     def fidelity(self) -> float | None:

@@ -33,7 +33,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import pdist
 
-from glle_engine.graph.neighbors import kneighbors, kneighbors_to
+from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_to
 from glle_engine.reliability.thresholds import ISLAND_CONTACT
 
 if TYPE_CHECKING:
@@ -124,25 +124,23 @@ def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> N
 def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the clusters (n,) after the points without a cluster joined one, the nearest point first.
 
-    So a chain of points belongs to the cluster from which it starts. A point farther than `FAR_STEP` times the
-    cluster's reach starts a clump: a further cluster if it has 8 points in the end, and else none (-1).
+    So a chain of points belongs to the cluster from which it starts. A point farther than `FAR_STEP` times the reach of
+    all points starts a clump: a further cluster if it has 8 points in the end, and else none (-1).
     """
     clusters = clusters.copy()
     if (clusters < 0).all():  # one piece, which grows from the denser half of its points
         core = kneighbors(np.ascontiguousarray(Y), MIN_POINTS - 1)[1][:, -1]
         clusters[core <= np.median(core)] = 0
     is_open = clusters < 0
-    reaches = [_reach(Y[clusters == cluster], len(Y)) for cluster in range(int(clusters.max()) + 1)]
-    limits = [FAR_STEP * reach if reach > 0 else np.inf for reach in reaches]
+    limit, count = FAR_STEP * (_reach(Y, len(Y)) or np.inf), int(clusters.max()) + 1
     rows = np.flatnonzero(is_open)
     distance, nearest = cKDTree(Y[~is_open]).query(Y[rows])
     joined = clusters[~is_open][nearest]
     while len(rows):
         first = int(np.argmin(distance))
         row, cluster = rows[first], int(joined[first])
-        if distance[first] > limits[cluster]:
-            limits.append(limits[cluster])
-            cluster = len(limits) - 1
+        if distance[first] > limit:
+            cluster, count = count, count + 1
         clusters[row] = cluster
         rows, distance, joined = (np.delete(each, first) for each in (rows, distance, joined))
         to_row = np.linalg.norm(Y[rows] - Y[row], axis=1)
@@ -251,8 +249,7 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
     distinct = distance[distance[:, 0] > 0]
     if k < MIN_CUT or not len(distinct):
         return usual
-    inverse = np.log(distinct[:, -1:] / distinct[:, :-1]).mean() * (k - 1) / (k - 2)
-    dimension = 1 / max(inverse, 1e-12)
+    dimension = intrinsic_dimension(distinct) * (k - 2) / (k - 1)  # without the bias of few neighbors
     if len(points) <= DIMENSION_NEIGHBORS:  # too few for this estimate: a piece of a curve is nearly straight
         squares = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) ** 2
         dimension = (min(dimension, 2) + squares.sum() ** 2 / (squares**2).sum()) / 2

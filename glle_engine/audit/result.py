@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+PAGE = "docs/explanation/believe.md"  # says how
 NAMED = 5  # a sentence names at most this many groups
 
 
@@ -49,19 +50,20 @@ class Groups:
     __repr__ = brief
 
     def statement(self) -> str:
-        """Return a clause that says which groups stay apart, or an empty text for a single group."""
+        """Return a clause that says which labels stay apart, or an empty text for a single one."""
         count, apart_from = len(self.names), count_apart(self.apart)
         if count < 2:
             return ""
         if (apart_from == count - 1).all():
-            return "both groups stay apart" if count == 2 else f"all {count} groups stay apart from each other"
+            named = f"the labels {', '.join(map(str, self.names[:-1]))} and {self.names[-1]}"
+            return f"{named if count <= NAMED else f'all {count} labels'} stay apart from each other"
         if count == 2:
-            return "the two groups do not stay apart"
-        pairs = f"{apart_from.sum() // 2} of {count * (count - 1) // 2} pairs of groups stay apart"
+            return f"the labels {self.names[0]} and {self.names[1]} do not stay apart"
+        pairs = f"{apart_from.sum() // 2} of {count * (count - 1) // 2} pairs of labels stay apart"
         mixed = [str(name) for name in self.names[2 * apart_from < count - 1]]
         if not 0 < len(mixed) <= min(NAMED, count - 1):
             return pairs
-        stay = f"group {mixed[0]} stays" if len(mixed) == 1 else f"groups {', '.join(mixed[:-1])} and {mixed[-1]} stay"
+        stay = f"label {mixed[0]} stays" if len(mixed) == 1 else f"labels {', '.join(mixed[:-1])} and {mixed[-1]} stay"
         return f"{pairs} ({stay} apart from fewer than half of the others)"
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,7 +78,7 @@ class Audit(PointResult):
     Attributes
     ----------
     verdict : str
-        At most two sentences: what to do with the map, and why.
+        Up to three lines: what to read from the map (✓), what not (✗), and why.
     level : {"trust", "partly", "no", "unknown"}
         The verdict in one word. "unknown": coordinates alone, a preliminary audit, or data that cannot decide.
     statement : Statement
@@ -125,6 +127,8 @@ class Audit(PointResult):
     chance : Chance or None
     pairs : int
         Number of pairs of separate halves that were embedded.
+    rows : (r,) int or None
+        Rows of the data of which halves were made: all, or a sample of many points; None without halves.
     notes : tuple of Note
 
     """
@@ -151,12 +155,18 @@ class Audit(PointResult):
     groups: Groups | None = None
     chance: Chance | None = None
     pairs: int = 0
+    rows: NDArray[np.intp] | None = None
     notes: tuple[Note, ...] = ()
 
     __repr__ = brief
 
     def __str__(self) -> str:
-        return "\n".join([self.verdict, *(note.message for note in self.notes)])
+        return "\n".join(filter(None, [self.verdict, self.how, *(note.message for note in self.notes)]))
+
+    @property
+    def how(self) -> str:
+        """How the verdict was found; an empty text for coordinates alone."""
+        return f"Your data were halved {self.pairs} times and mapped again ({PAGE})." if self.pairs else ""
 
     @property
     def p_value(self) -> NDArray[np.float64] | None:
@@ -228,6 +238,7 @@ class Audit(PointResult):
         return {
             "verdict": self.verdict,
             "level": self.level,
+            "how": self.how,
             "is_preliminary": self.is_preliminary,
             "beyond_chance": self.beyond_chance,
             "remains": self.remains,

@@ -24,7 +24,7 @@ from glle_engine.reliability.refits import MethodEmbedder, embed_again
 from glle_engine.reliability.resamples import FunctionEmbedder, PosteriorEmbedder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -75,6 +75,9 @@ class Source:
         Whether several threads may embed at the same time; libraries that use threads themselves do not allow it.
     is_linear : bool
         Whether embeddings are affine functions of the points.
+    is_placed_by_chance : bool
+        Whether the method places separate groups by chance: it starts at random, or joins the pieces of its graph by
+        bridges.
     notes : tuple of Note
         Notes on the embedding.
 
@@ -88,6 +91,7 @@ class Source:
     wider: Embedder | None = None
     is_threaded: bool = False
     is_linear: bool = False
+    is_placed_by_chance: bool = False
     notes: tuple[Note, ...] = ()
 
 
@@ -100,7 +104,10 @@ def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
     notes = tuple(note for note in posterior.notes if note.code in {"bridged", "unequal-feature-scales"})
     data = finite_matrix(dense_rows(X))
     place = partial(_points, spec=spec)
-    return Source("GLLE", data, place, again, embedder, wider, is_threaded=True, notes=notes)
+    return Source(
+        "GLLE", data, place, again, embedder, wider, is_threaded=True, is_placed_by_chance=_is_bridged(notes),
+        notes=notes,
+    )  # fmt: skip
 
 
 def source_of_method(
@@ -123,7 +130,8 @@ def source_of_method(
     notes = _scale_notes(data, spec) if made is None else made.notes
     source = Source(
         method.title, data, partial(_points, spec=spec), again, embedder, wider,
-        is_threaded=not method.libraries or method.name in THREADED, is_linear=method.linear, notes=notes,
+        is_threaded=not method.libraries or method.name in THREADED, is_linear=method.linear,
+        is_placed_by_chance=method.random or _is_bridged(notes), notes=notes,
     )  # fmt: skip
     return source, checked_coordinates(Y, len(data)) if made is None else made.Y
 
@@ -215,6 +223,10 @@ def checked_coordinates(Y: Any, n: int) -> NDArray[np.float64]:
             remedy=f"Give one row of coordinates for each point, in the order of the data: shape ({n}, 2).",
         )
     return found
+
+
+def _is_bridged(notes: Iterable[Note]) -> bool:
+    return any(note.code == "bridged" for note in notes)
 
 
 def _posterior_again(points: NDArray[np.float64], number: int, *, spec: FitSpec) -> NDArray[np.float64]:  # noqa: ARG001 # LLE has no seed

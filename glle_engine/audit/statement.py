@@ -1,4 +1,4 @@
-"""Statement of an audit: a level, and at most two sentences that say what to do, and why.
+"""Statement of an audit: a level, and up to three lines that say what to read, what not, and why.
 
 Each thing that a reader could take from a map (islands, arrangement, shape, layout, neighbors) is either trusted or
 distrusted, and the sentences are made from these two lists, so that they cannot contradict each other.
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 Level = Literal["trust", "partly", "no", "unknown"]
 SMALL_TEAR = 0.02  # a tear is small if one of its sides has less than this share of the points
+MIN_ARRANGED = 3  # islands that an arrangement needs
 NAMED = 5  # a sentence names at most this many islands
 MAX_REASONS = 3
+READ, AVOID = "✓", "✗"  # before the lines that say what to read, and what not
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Statement:
         How much of what the sentence is about can be trusted: everything ("trust"), some of it ("partly"), nothing
         ("no"), or the audit cannot tell ("unknown").
     text : str
-        At most two sentences.
+        Up to three lines: what to read (✓), what not (✗), and why.
     trusted, distrusted : tuple of str
         Some of "islands", "arrangement", "shape", "layout" and "neighbors".
 
@@ -92,6 +94,10 @@ class Facts:
         Number of dimensions that the data fill, if the map has fewer (`p`).
     groups : str
         Clause that says which labeled groups stay apart.
+    is_placed_by_chance : bool
+        Whether the method places islands by chance, so that their arrangement means nothing.
+    is_preliminary : bool
+        Whether more halves follow, so that shares and tears are left unsaid.
     clustered : tuple of str
         Columns whose values form clusters, if no relation among the features was found.
     dependent : str
@@ -118,6 +124,8 @@ class Facts:
     groups: str = ""
     clustered: tuple[str, ...] = ()
     dependent: str = ""
+    is_placed_by_chance: bool = False
+    is_preliminary: bool = False
 
 
 def state(facts: Facts) -> Statement:
@@ -134,7 +142,8 @@ def state(facts: Facts) -> Statement:
         )
     if unseen is not None:
         level, action, because = unseen
-        return Statement(level, f"{action}.{_sentence([because])}")
+        mark = f"{AVOID} " if level == "no" else ""
+        return Statement(level, f"{mark}{action}.{_sentence([because])}")
     if facts.dominant is not None:
         name, share = facts.dominant
         return Statement(
@@ -184,7 +193,10 @@ def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
 
 
 def _on_samples(facts: Facts) -> Statement:
-    """Return the statement on a map whose method is known."""
+    """Return the statement on a map whose method is known: what to read (✓), what not (✗), and why.
+
+    If the map can be trusted only in part, the exception is the first line.
+    """
     assert facts.remains is not None
     things = dict(_things(facts))
     trusted = {thing: text for thing, (is_trusted, text) in things.items() if is_trusted}
@@ -197,32 +209,86 @@ def _on_samples(facts: Facts) -> Statement:
         level = "unknown"
     if not trusted:
         level = "no"
-    first = f"Trust {_and(list(trusted.values()))}" if trusted else "Do not rely on this map"
-    if trusted and distrusted:
-        first += f"; do not read {_and(list(distrusted.values()), 'or')} from this map"
-    text = f"{first}.{_sentence(_reasons(facts)[:MAX_REASONS])}"
+    reads = f"{READ} Trust {_and(list(trusted.values()))}." if trusted else f"{AVOID} Do not rely on this map."
+    exceptions = [*distrusted.values(), *_exceptions(facts)]
+    avoids = f"{AVOID} Do not read {_and(exceptions, 'or')} from this map." if trusted and exceptions else ""
+    lines = [avoids, reads] if level == "partly" else [reads, avoids]
+    reasons = ["more halves of your data are being mapped"] if facts.is_preliminary else _reasons(facts)[:MAX_REASONS]
+    text = "\n".join([*filter(None, lines), _sentence(reasons).strip()])
     return Statement(level, text, tuple(trusted), tuple(distrusted))
 
 
 def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
     """Yield each thing that a reader could take from the map, whether to trust it, and how the sentence names it."""
     assert facts.remains is not None
-    if stays := facts.islands.stays.any():
-        yield "islands", (True, _trusted_islands(facts.islands))
-        is_arranged = facts.islands.stays.all() or (facts.arrangement is not None and facts.arrangement.share < TRUST)
-        if facts.arrangement is not None and is_arranged:  # distances between untrusted islands mean nothing
-            yield "arrangement", (facts.arrangement.share >= TRUST, "the distances between islands")
-        if facts.shape is not None:
-            yield "shape", (facts.shape.share >= TRUST, "the shapes of the islands")
-    elif facts.islands.count:
+    islands, arrangement, shape = facts.islands, facts.arrangement, facts.shape
+    if stays := islands.stays.any():
+        yield "islands", (True, _trusted_islands(islands))
+        between = "the distances between islands"
+        if facts.is_placed_by_chance and islands.count >= MIN_ARRANGED:
+            yield "arrangement", (False, f"{between} ({facts.name} places islands by chance)")
+        elif arrangement is not None and (islands.stays.all() or arrangement.share < TRUST):
+            # distances between untrusted islands mean nothing
+            is_arranged = arrangement.share >= TRUST
+            yield "arrangement", (is_arranged, between + _scale(facts, arrangement.share, TRUST))
+        if shape is not None:
+            text = "the shapes of the islands" + _scale(facts, shape.share, TRUST)
+            yield "shape", (shape.share >= TRUST, text)
+    elif islands.count:
         yield "islands", (False, "the islands as separate groups")
     if not stays:
-        is_rough = PARTLY <= facts.remains < TRUST
         is_true = max(facts.fidelity.straight, facts.fidelity.along) >= TRUE_DISTANCES
-        yield "layout", (facts.remains >= PARTLY and is_true, "the rough layout" if is_rough else "the layout")
-    is_near = facts.neighborhoods is not None and facts.neighborhoods.share >= PARTLY and facts.has_gain
-    is_near = is_near and facts.fidelity.near >= NEAR_IN_DATA
-    yield "neighbors", (is_near, "which points are neighbors" if is_near else "single neighbors")
+        text = "the rough layout" if PARTLY <= facts.remains < TRUST else "the layout"
+        scale = _scale(facts, facts.remains, PARTLY if facts.remains < TRUST else TRUST)
+        if facts.remains >= PARTLY and not is_true:
+            scale = " (its distances are not the distances of the data)"
+        yield "layout", (facts.remains >= PARTLY and is_true, text + scale)
+    yield "neighbors", _neighbors(facts)
+
+
+def _neighbors(facts: Facts) -> tuple[bool, str]:
+    """Return whether to trust the neighbors in the map, and how the sentence names them, with the reason if not."""
+    near, text = facts.neighborhoods, "single neighbors"
+    if near is None:
+        return False, text
+    if near.share < PARTLY:
+        return False, text + _scale(facts, near.share, PARTLY)
+    if facts.fidelity.near < NEAR_IN_DATA:
+        return False, f"{text} (too few are near in the data)"
+    if not facts.has_gain:
+        return False, f"{text} (maps of data without structure keep hardly fewer of them)"
+    return True, "which points are neighbors" + _scale(facts, near.share, PARTLY)
+
+
+def _scale(facts: Facts, share: float, needed: float) -> str:
+    """Return a share beside the share that is needed for trust; nothing while the share may still change."""
+    return "" if facts.is_preliminary else f" ({share:.0%}, {needed:.0%} needed)"
+
+
+def _exceptions(facts: Facts) -> list[str]:
+    """Return what not to read from the map beside the things that are distrusted as a whole."""
+    islands, parts = facts.islands, list[str]()
+    if (stays := islands.stays).any() and (count := int((~stays).sum())):
+        one = "island" if count == 1 else "islands"
+        what = f"{one} {_and(_names(islands, ~stays))}" if count <= NAMED else f"the other {count} islands"
+        parts.append(f"{what} as {'a separate group' if count == 1 else 'separate groups'}")
+    if facts.remains is not None and PARTLY <= facts.remains < TRUST and not stays.any():
+        parts.append("details of the layout")
+    if facts.is_preliminary:
+        return parts
+    disturbed = facts.disturbed
+    if disturbed is not None and _is_local(disturbed.is_torn):
+        parts.append("the gap at a tear as a gap in the data")
+    if disturbed is not None and _is_local(disturbed.is_glued):
+        parts.append("points laid onto each other as neighbors")
+    if facts.hidden is not None:
+        parts.append(f"the whole of the data (they fill {facts.hidden} dimensions, and this map has {facts.p})")
+    return parts
+
+
+def _is_local(flags: NDArray[np.bool_]) -> bool:
+    """Return whether some but not most points are marked."""
+    return bool(FEW_DISTURBED <= flags.mean() <= MANY_DISTURBED and flags.sum() > 1)
 
 
 def _trusted_islands(islands: Islands) -> str:
@@ -254,8 +320,9 @@ def _reasons(facts: Facts) -> list[str]:
     reasons += _disturbances(facts)
     if facts.remains is not None:
         reasons.append(_expected(facts))
-    if facts.hidden is not None:
-        reasons.append(f"the data fill {facts.hidden} dimensions, and this map has {facts.p}")
+    if islands.outside:
+        points = "point is" if islands.outside == 1 else "points are"
+        reasons.append(f"{islands.outside} {points} in clumps too small to judge (gray)")
     false, true = _agreement(facts)
     reasons = [*false, *reasons, *true]
     if facts.groups:
@@ -331,7 +398,8 @@ def _disturbances(facts: Facts) -> list[str]:
         "fold": "lie beside points that are not their neighbors, where the map folds (`squeeze`)",
     }
     for kind, flags in (("tear", disturbed.is_torn), ("fold", disturbed.is_glued)):
-        if FEW_DISTURBED <= flags.mean() <= MANY_DISTURBED and (count := int(flags.sum())) > 1:
+        if _is_local(flags):
+            count = int(flags.sum())
             seams = [seam for seam in disturbed.seams if seam.kind == kind]
             several = f"{count} points {texts[kind]}"
             if kind == "tear" and len(seams) > 1:
@@ -343,7 +411,7 @@ def _disturbances(facts: Facts) -> list[str]:
 def _sides(seam: Seam, islands: Islands) -> str:
     """Return a clause about the two regions that a map tears apart or lays onto each other."""
     (a, first), (b, second) = sorted(
-        (islands.names[at], len(side)) for at, side in zip(seam.islands, seam.sides, strict=True)
+        (islands.names[max(island, 0)], len(side)) for island, side in zip(seam.islands, seam.sides, strict=True)
     )
     is_tear = seam.kind == "tear"
     if is_tear and min(first, second) < SMALL_TEAR * len(islands.of_points):
@@ -358,8 +426,12 @@ def _sides(seam: Seam, islands: Islands) -> str:
 
 
 def _named(islands: Islands, chosen: NDArray[np.bool_]) -> str:
-    names = [islands.names[at] for at in np.flatnonzero(chosen)]
+    names = _names(islands, chosen)
     return f" ({', '.join(names)})" if len(names) <= NAMED else ""
+
+
+def _names(islands: Islands, chosen: NDArray[np.bool_]) -> list[str]:
+    return [islands.names[island] for island in np.flatnonzero(chosen)]
 
 
 def _sentence(parts: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import (
     DegenerateDataError,
+    GlleError,
     InvalidParameterError,
     InvalidShapeError,
     MissingLibraryError,
@@ -36,7 +37,7 @@ from glle_engine.graph.sparse import SparsePoints, require_possible
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.maps import AffineMap, Map, NeighborMap, no_inverse
 from glle_engine.methods.parameters import MethodSpec, of_pairs
-from glle_engine.posterior.findings import bridge_notes, scale_figures, scale_notes
+from glle_engine.posterior.findings import bridge_notes, far_points, far_text, scale_figures, scale_notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -163,8 +164,9 @@ class Method(Generic[S]):
     growth : str
         Growth of the time with n, such as "n log n" or "n^3".
     reproducible : bool
-        Whether equal requests give equal bits on every processor. They do not if the method calls BLAS, LAPACK or the
-        mathematical library, which round differently on different processors.
+        Whether equal requests give equal bits on every processor, and on any number of threads. They do not if the
+        method calls BLAS, LAPACK or the mathematical library, which round differently on different processors, and with
+        another number of threads.
     labels : bool
         Whether the method needs labels.
     libraries : tuple of str
@@ -323,10 +325,15 @@ class Method(Generic[S]):
         require_differing(data if isinstance(data, np.ndarray) else SparsePoints.from_rows(data, "euclidean"))
         clock = StageClock(on_progress or silent)
         points = data if self.any_space else _locate(data, spec)
-        if self.joins_equal:
-            embedding = self._embed_distinct(coordinates(points), spec, clock)
-        else:
-            embedding = self.run(points, spec, clock, *classes, **start)
+        try:
+            if self.joins_equal:
+                embedding = self._embed_distinct(coordinates(points), spec, clock)
+            else:
+                embedding = self.run(points, spec, clock, *classes, **start)
+        except GlleError as error:
+            if isinstance(points, np.ndarray) and not spec.precomputed and (far := far_points(points)):
+                error.remedy = f"{far_text(far)} Otherwise: {error.remedy}"
+            raise
         if isinstance(embedding.map, AffineMap) and isinstance(data, np.ndarray) and not self.any_space:
             embedding = replace(embedding, map=_of_data(embedding.map, data, spec))
         if self.neighbor_map is not None and isinstance(data, np.ndarray) and spec.space[1] != "precomputed":
@@ -335,7 +342,9 @@ class Method(Generic[S]):
             embedding = replace(embedding, notes=(*embedding.notes, *scale_notes(scale_figures(points), d, spec)))
         further = dimension_notes(d, spec.n_components, spec.space[1])
         notes = (*embedding.notes, *(note for note in further if note not in embedding.notes))  # a fit has it already
-        notes = (*notes, *concentration_notes(embedding.Y))
+        first = [note for note in notes if note.code == "far-points"]  # it explains the others, and the extent
+        notes = (*first, *(note for note in notes if note not in first))
+        notes = notes if first else (*notes, *concentration_notes(embedding.Y))
         return replace(embedding, notes=notes, seconds=clock.stop())
 
     def _embed_distinct(self, points: NDArray[np.float64], spec: S, on_progress: OnProgress) -> Embedding:

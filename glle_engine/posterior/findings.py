@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from glle_engine.weights.gaussian import WeightDistribution
 
 SMALL_GAP = 0.1
+FAR = 1000  # distances from the middle of the data, in usual ones, from which on a point is named
+_SHOWN_ROWS = 5
 NEAR = 1e-6
 FLAT = 1e-12
 UNEQUAL = 30.0  # ratio of standard deviations: the smaller feature adds a thousandth to squared distances
@@ -166,11 +168,40 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
         "feature_scale_ratio": float(varying.max() / varying.min()) if varying.size and varying.min() > 0 else 1.0,
         "features_of_most_variance": _features_of_most_variance(variance),
         "feature_of_most_variance": int(np.argmax(variance)),
+        **({"far_points": far} if isinstance(X, np.ndarray) and (far := far_points(X)) else {}),
     }
 
 
+def far_points(X: NDArray[np.float64]) -> list[int]:
+    """Return the rows of points (n, d) that lie a thousand times as far from the middle as points usually do.
+
+    The middle is the median of each feature, and distances are the largest along a feature. If more than one in a
+    hundred points lie so far, the distances have many scales, and no point is an exception.
+    """
+    with np.errstate(over="ignore"):
+        away = np.abs(X - np.median(X, axis=0)).max(axis=1)
+    found = np.flatnonzero(away > FAR * np.median(away))
+    return found.tolist() if len(found) <= max(1, len(X) // 100) else []
+
+
+def far_text(rows: list[int]) -> str:
+    """Return a sentence that names points (`far_points`) and says what to do."""
+    some = ", ".join(map(str, rows[:_SHOWN_ROWS])) + (", ..." if len(rows) > _SHOWN_ROWS else "")
+    one = len(rows) == 1
+    lie, their, them = (f"Point {some} lies", "its", "it") if one else (f"Points {some} lie", "their", "them")
+    return (
+        f"{lie} more than {FAR:,} times as far from the middle of the data as points usually do (rows count from 0): "
+        f"check {their} values, and correct {them} or leave {them} out."
+    )
+
+
 def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[Note]:
-    """Yield a note if few of d features determine the distances; `figures` come from `scale_figures`."""
+    """Yield notes on points far from all others, and on few of d features that determine the distances.
+
+    `figures` come from `scale_figures`.
+    """
+    if rows := figures.get("far_points"):
+        yield Note("far-points", far_text(rows))
     is_of_points = spec.space[1] == "euclidean" and not spec.precomputed
     if is_of_points and figures["feature_scale_ratio"] >= UNEQUAL:
         way = "use standardize='zscore'" if hasattr(spec, "standardize") else "standardize them"

@@ -9,7 +9,8 @@ from __future__ import annotations
 TRUST = 0.6
 PARTLY = 0.3  # below it, do not rely on the share; also the smallest share of neighbors beyond chance
 FEW_POINTS = 100  # points, below which data without visible structure cannot be told from data with some
-STAYS = 0.875  # share of resamples in which an island or a pair of groups has to be isolated to be trusted
+STAYS = 0.8  # share of resamples in which an island or a pair of groups has to be isolated to be trusted
+UNCLEAR_ISLAND = (0.6, 0.95)  # shares of resamples in which an island is isolated, between which more halves are made
 MOST_SAMPLES = 0.5  # share of resamples from which on an island is said to be separate in most of them
 CLEARANCE = 2.5  # standard errors between a share and the thresholds, from which on more resamples change no statement
 

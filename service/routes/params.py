@@ -17,7 +17,7 @@ from glle_engine.base.spec import Align
 from service.encoding.arrays import JSON, NPY, Dtype
 from service.encoding.result import NOTES_HEADER, SCALE_HEADER
 from service.middleware.requests import TENANT
-from service.schemas.problems import failures
+from service.schemas.problems import failures, snake_case
 from service.schemas.resources import (
     MAX_COUNTER,
     First,
@@ -131,7 +131,7 @@ def _unknown_parameter(method: str, route: APIRoute, unknown: list[str], accepte
 
 def _nearest(name: str, names: list[str]) -> str:
     """Return the known name that is most similar to a misspelled one, or an empty text."""
-    return next(iter(get_close_matches(name.lower(), names, 1, _ALIKE)), "")
+    return next(iter(get_close_matches(snake_case(name), names, 1, _ALIKE)), "")
 
 
 TenantStores = Annotated[Stores, Depends(_stores)]

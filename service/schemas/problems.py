@@ -47,6 +47,7 @@ _PLAIN = {
 
 # Retry-After in seconds, by code or status.
 _OF_PYDANTIC = re.compile("^Value error, | after validation")
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PARAMETER = re.compile(r"\{.*?\}")
 _RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}
 
@@ -197,7 +198,7 @@ def validation_problem(error: RequestValidationError, members: Sequence[str] = (
         else:
             errors[at] = {"at": at, "message": message, "kind": item["type"]}
         if item["type"] == "extra_forbidden" and len(place) == 2:
-            near += get_close_matches(str(place[1]), members, 1)
+            near += get_close_matches(snake_case(str(place[1])), members, 1)
     first, count = next(iter(errors.values())), len(errors) - 1
     hint = f"Did you mean {', '.join(near)}? " if near else ""
     return Problem(
@@ -207,6 +208,11 @@ def validation_problem(error: RequestValidationError, members: Sequence[str] = (
         remedy=hint + "Correct the fields in `details.errors`; /docs has the fields and their ranges.",
         details={"errors": list(errors.values())},
     )
+
+
+def snake_case(name: str) -> str:
+    """Return a name such as nNeighbors or n-neighbors as this API would write it."""
+    return _CAPITAL.sub("_", name).replace("-", "_").lower()
 
 
 def _place(location: Sequence[int | str], kind: str, body: Any) -> list[int | str]:

@@ -237,7 +237,7 @@ class IslandsOut(BaseModel):
     outside: int = Field(description="Points in no island, in clumps too small to judge: -1 in the array `island`.")
     in_data: list[bool] = Field(description="Whether its points are isolated in the data, too.")
     in_samples: list[float] | None = Field(description="Share of halves in which it is isolated; null alone.")
-    stays: list[bool] = Field(description="Whether to trust it: isolated in seven of eight halves, and in the data.")
+    stays: list[bool] = Field(description="Whether to trust it: isolated in 80 % of the halves, and in the data.")
     is_cut: list[bool] = Field(description="Whether the method cuts it: isolated in halves, and not in the data.")
 
 
@@ -278,7 +278,16 @@ class AuditArraysOut(BaseModel):
 
 
 @fields_of(
-    Audit, "verdict", "level", "is_preliminary", "beyond_chance", "remains", "remains_error", "dimension", "pairs"
+    Audit,
+    "verdict",
+    "level",
+    "how",
+    "is_preliminary",
+    "beyond_chance",
+    "remains",
+    "remains_error",
+    "dimension",
+    "pairs",
 )
 class AuditOut(BaseModel):
     """What the data support of a map. A partial result has the same members."""
@@ -295,6 +304,7 @@ class AuditOut(BaseModel):
     blocks: str | None = Field(description="Column or data set with the blocks; null for none.")
     n_neighbors: int = Field(description="Neighbors that were compared.")
     seed: Index = Field(description="Of permutations and halves.")
+    how: str = Field(description="How the verdict was found; empty for coordinates alone.")
     islands: IslandsOut = Field(description="Islands of the map, and whether the data have them.")
     arrangement: AnswerOut | None = Field(description="Places of the islands; null for fewer than three, and alone.")
     neighborhoods: AnswerOut | None = Field(description="Near points; null for coordinates alone.")
@@ -307,10 +317,22 @@ class AuditOut(BaseModel):
     arrays: AuditArraysOut
 
 
+class MapFactsOut(BaseModel):
+    """What the answers of a comparison rest on."""
+
+    kept: float = Field(description="Share of 15 neighbors among ten components that the map keeps, beyond chance.")
+    straight: float | None = Field(description="Rank correlation of distances in maps of halves with the data's own.")
+    along: float | None = Field(description="The same with distances along the data.")
+    islands: int = Field(description="Islands of the map.")
+    trusted: int = Field(description="Islands that can be trusted.")
+    grouped: float = Field(description="Share of the points on trusted islands.")
+
+
 class ComparedOut(BaseModel):
     """Row of a comparison."""
 
     label: str
+    title: str = Field(description="Name in sentences.")
     method: str
     parameters: dict[str, Any] = Field(description="Every parameter with its value.")
     embedding: str | None = Field(description="Id of the embedding; null without one, like the next members.")
@@ -320,11 +342,40 @@ class ComparedOut(BaseModel):
     scores: dict[str, float] | None
     problem: ProblemOut | None = Field(description="Why the method has no embedding; null if it has one.")
     notes: list[NoteOut]
+    level: Literal["trust", "partly", "no", "unknown"] | None = Field(
+        default=None, description="Of its audit; this and all below are null without audits."
+    )
+    verdict: str | None = Field(default=None, description="Of its audit.")
+    is_preliminary: bool = Field(default=False, description="Whether the map is clearly behind, or not audited yet.")
+    remains: float | None = Field(default=None, description="R^2 over samples, as in an audit.")
+    facts: MapFactsOut | None = Field(default=None, description="What the answers rest on.")
     links: dict[str, str] = Field(description=LINKS)
 
 
+class BestOut(BaseModel):
+    """Label of the map to show by question; null if no map answers it."""
+
+    neighbors: str | None = Field(description="Who is near whom.")
+    layout: str | None = Field(description="Distances across the map.")
+    groups: str | None = Field(description="Groups.")
+
+
+class AsGoodOut(BaseModel):
+    """Labels of the maps that are as good as the best one."""
+
+    neighbors: list[str]
+    layout: list[str]
+    groups: list[str]
+
+
 class ComparisonOut(BaseModel):
-    """Several methods with the same scores."""
+    """Several maps of the same data, and which of them to show."""
+
+    best: BestOut | None = absent("Which map to show; this and the next two with audits.")
+    as_good: AsGoodOut | None = absent("Maps that are as good.")
+    sentences: list[str] | None = absent("The answers in words, at most three.")
+    standardize: str | None = Field(default=None, description="Of the features.")
+    metric: str | None = Field(default=None, description="Of the distances.")
 
     dataset: str
     labels: str | None

@@ -66,22 +66,6 @@ def test_every_variable_is_documented_with_its_default() -> None:
     assert not re.findall(r"^# .*GLLE_", COMPOSE, re.MULTILINE)
 
 
-def test_the_proxy_is_confined_and_knows_the_api() -> None:
-    """Caddy is pinned, has one capability and no way to the servers; requests through it need keys."""
-    tls = yaml.safe_load((ROOT / "deploy" / "compose.tls.yml").read_text())
-    assert tls["services"].keys() == {"api", "caddy"}
-    assert tls["services"]["api"] == {"environment": {"GLLE_AUTH": "required"}}
-    caddy = tls["services"]["caddy"]
-    assert re.fullmatch(r"caddy:[\w.-]+@sha256:[0-9a-f]{64}", caddy["image"])
-    assert (caddy["read_only"], caddy["cap_drop"], caddy["cap_add"]) == (True, ["ALL"], ["NET_BIND_SERVICE"])
-    assert caddy["networks"] == ["outer"]
-    text = (ROOT / "deploy" / "Caddyfile").read_text()
-    port = SERVICES["api"]["ports"][0].rpartition(":")[2]
-    assert re.findall(r"\{\$(\w+):([\w:]+)\}", text) == [("GLLE_SITE", "localhost"), ("GLLE_API", f"api:{port}")]
-    assert caddy["environment"] == {"GLLE_SITE": "${GLLE_SITE:-localhost}"}
-    assert caddy["volumes"][0].split(":")[0] == "./deploy/Caddyfile"
-
-
 def test_grace_period_exceeds_task_timeout() -> None:
     """A worker's stop grace period exceeds the task timeout."""
     assert int(DEFAULTS["GLLE_WORKER_GRACE"].removesuffix("s")) > int(DEFAULTS["GLLE_JOB_TIMEOUT"])

@@ -25,7 +25,7 @@ from worker.base.clock import now_iso, now_ms
 from worker.base.problems import refuse
 from worker.base.versions import stamp
 from worker.jobs import lua_scripts
-from worker.records.ids import DEFAULT, index_member, member_name, new_job_id, tenant_key, text
+from worker.records.ids import DEFAULT, index_member, member_name, new_job_id, other_kind, tenant_key, text
 from worker.records.job import (
     BATCH,
     FIELDS,
@@ -196,7 +196,8 @@ class JobStore:
                 "job-not-found",
                 404,
                 f"Job {id_} does not exist, or its record has expired.",
-                "Send the request that created it again: a stored result is not computed twice.",
+                other_kind(id_, "jobs")
+                or "Send the request that created it again: a stored result is not computed twice.",
                 job=id_,
             )
         return job

@@ -20,6 +20,12 @@ KEY_PREFIX = "glle"  # an API key is <prefix>_<id>_<secret>
 KEY_ID_BYTES = 6
 DEFAULT = "default"  # tenant of requests without a key
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+_KINDS = {
+    "ds_": ("a data set", "datasets"),
+    "post_": ("a posterior", "posteriors"),
+    "emb_": ("an embedding", "embeddings"),
+    "job_": ("a job", "jobs"),
+}
 
 
 def digest(*parts: Any) -> str:
@@ -65,6 +71,14 @@ def is_tenant_name(text: str) -> bool:
 def tenant_key(name: str, tenant: str) -> str:
     """Return a tenant's Redis key for the default tenant's key `name`."""
     return name if tenant == DEFAULT else f"glle:tenant:{tenant}:{name.removeprefix('glle:')}"
+
+
+def other_kind(id_: str, collection: str) -> str:
+    """Return a remedy if an id, by its beginning, is of another kind of resource than this collection; else ''."""
+    for start, (noun, its_collection) in _KINDS.items():
+        if id_.startswith(start) and its_collection != collection:
+            return f"{id_} is the id of {noun}: GET /v1/{its_collection}/{id_} has its links."
+    return ""
 
 
 def dataset_id(sha256: str, tenant: str) -> str:

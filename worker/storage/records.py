@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVa
 
 from worker.base.problems import refuse
 from worker.base.versions import SCHEMA, dump_record, load_record
-from worker.records.ids import DEFAULT, index_member, member_name, tenant_key, text
+from worker.records.ids import DEFAULT, index_member, member_name, other_kind, tenant_key, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -153,7 +153,7 @@ class RecordKind(Generic[R]):
     def not_found(self, id_: str) -> ProblemError:
         """Return the problem of a missing record, such as ``dataset-not-found``."""
         detail = f"There is no {self.title} {id_}."
-        remedy = f"{id_} is a job: GET /v1/jobs/{id_} has its links." if id_.startswith("job_") else self.remedy
+        remedy = other_kind(id_, f"{self.name}s") or self.remedy
         return refuse(f"{self.name}-not-found", 404, detail, remedy, **{self.name: id_})
 
     def set_of(self, tenant: str, name: str = "") -> str:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
 _START = 1e-4  # standard deviation of the start, as in van der Maaten and Hinton
+_START_GRID = 2.0**20  # steps of the start within its deviation; the digits beyond depend on the unit of the data
 _PERPLEXITY = 5.0  # for new points, as in openTSNE
 _EVERY = 25  # iterations between callbacks; each callback costs a computation of the divergence
 _SETTLED = 0.01
@@ -100,7 +101,7 @@ class PartialMap(NeighborMap):
 
         def query(places: NDArray[np.float64], k: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
             nearest, distances = kneighbors_to(self.points, places, k)
-            return nearest, distances / unit
+            return nearest, _rounded(distances / unit)
 
         affinities.knn_index.query = query
         # openTSNE centers the embedding before it places new points, and does not undo this for them.
@@ -181,11 +182,16 @@ def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, 
     # The affinities do not depend on the unit, but the start of openTSNE's search for the widths does.
     unit = float(distances.mean()) or 1.0
     affinities = PerplexityBasedNN(
-        knn_index=PrecomputedNeighbors(nearest.astype(np.int64), distances / unit),
+        knn_index=PrecomputedNeighbors(nearest.astype(np.int64), _rounded(distances / unit)),
         perplexity=spec.perplexity,
         n_jobs=1,
     )
     return affinities, unit, (*perplexity_notes(distances[:, int(spec.perplexity)] > distances[:, 0], spec.perplexity),)
+
+
+def _rounded(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return distances in 24 bits: the digits beyond depend on the unit of the data, and the descent amplifies them."""
+    return distances.astype(np.float32).astype(np.float64)
 
 
 def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:
@@ -208,7 +214,8 @@ def _not_settled(decrease: float | None) -> Note:
 def _start(X: Data, spec: TsneSpec, P: Any) -> NDArray[np.float64]:
     """Return the small start of the descent (n, p); P are the sparse affinities."""
     if spec.init != "spectral":
-        return _START * initial(X, spec.n_components, spec.init, spec.seed)
+        Y = initial(X, spec.n_components, spec.init, spec.seed)
+        return _START * np.round(Y * _START_GRID) / _START_GRID
     from openTSNE.initialization import spectral  # noqa: PLC0415 -- an extra, slow to import
 
     try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from glle_engine.audit import chance
 from glle_engine.audit.agreement import Agreement
 from glle_engine.audit.answers import Disturbed, Islands, Seam, groups_apart, islands_of_picture
 from glle_engine.audit.audit import (
+    _is_certain,
     audit,
     audits,
     canonical_correlations,
@@ -24,7 +26,8 @@ from glle_engine.audit.audit import (
 )
 from glle_engine.audit.chance import discoveries, find_copies, find_relations, unknown_reason
 from glle_engine.audit.islands import contact, find_islands, isolated
-from glle_engine.audit.result import Groups
+from glle_engine.audit.result import PAGE, Groups
+from glle_engine.audit.sources import source_of_method
 from glle_engine.audit.statement import Facts, state
 from glle_engine.base.errors import (
     GlleError,
@@ -58,7 +61,7 @@ def test_noise_is_said_to_be_noise(method: str) -> None:
     found = audit(NOISE[:120], method=method)
     assert found.beyond_chance is False
     assert found.level == "no"
-    assert found.verdict.startswith("Do not read structure into this map: we found none.")
+    assert found.verdict.startswith("✗ Do not read structure into this map: we found none.")
     assert found.is_point_beyond is not None
     assert found.is_point_beyond.mean() < 0.05
 
@@ -70,7 +73,8 @@ def test_a_plane_is_believed() -> None:
     assert found.remains is not None
     assert found.remains > 0.95
     assert (found.level, found.statement.trusted) == ("trust", ("layout", "neighbors"))
-    assert found.verdict.startswith("Trust the layout and which points are neighbors. We expect a new sample")
+    assert found.verdict.startswith("✓ Trust the layout (")
+    assert "\nWe expect a new sample half this size" in found.verdict
     assert found.neighbors is not None
     assert found.stability is not None
     assert 0 <= found.neighbors.data.min() <= found.neighbors.data.max() < 1
@@ -92,8 +96,8 @@ def test_a_ball_has_three_coordinates() -> None:
 def test_islands_are_apart() -> None:
     """Separate groups are apart in all pictures, and each point is among its group."""
     found = audit(ISLANDS, method="pca", labels=CLASSES)
-    assert found.verdict.startswith("Trust all 3 islands")
-    assert found.verdict.endswith("all 3 groups stay apart from each other.")
+    assert found.verdict.startswith("✓ Trust all 3 islands")
+    assert found.verdict.endswith("the labels a, b and c stay apart from each other.")
     assert found.islands.in_samples is not None
     assert found.islands.in_samples.tolist() == [1, 1, 1]
     assert found.arrangement is not None
@@ -129,13 +133,13 @@ def test_groups_are_apart_by_the_points_that_are_not_in_the_half() -> None:
 @pytest.mark.parametrize(
     ("low", "said"),
     [
-        ([], "all 5 groups stay apart from each other"),
+        ([], "the labels a, b, c, d and e stay apart from each other"),
 
         ([(0, 1), (0, 2), (0, 3)],
-         "7 of 10 pairs of groups stay apart (group a stays apart from fewer than half of the others)"),
+         "7 of 10 pairs of labels stay apart (label a stays apart from fewer than half of the others)"),
         ([(0, 1), (0, 2), (0, 3), (1, 2), (1, 4)],
-         "5 of 10 pairs of groups stay apart (groups a and b stay apart from fewer than half of the others)"),
-        ([(i, j) for i in range(5) for j in range(i)], "0 of 10 pairs of groups stay apart"),
+         "5 of 10 pairs of labels stay apart (labels a and b stay apart from fewer than half of the others)"),
+        ([(i, j) for i in range(5) for j in range(i)], "0 of 10 pairs of labels stay apart"),
     ],
 )  # fmt: skip
 def test_the_verdict_names_groups_that_do_not_stay_apart(low: list[tuple[int, int]], said: str) -> None:
@@ -145,7 +149,10 @@ def test_the_verdict_names_groups_that_do_not_stay_apart(low: list[tuple[int, in
         apart[i, j] = apart[j, i] = 0.89
     assert Groups(np.array(list("abcde")), apart, np.ones(5), np.arange(5)).statement() == said
     assert Groups(np.array(["a"]), np.zeros((1, 1)), np.ones(5), np.zeros(5, np.int64)).statement() == ""
-    for share, of_two in ((0.89, "the two groups do not stay apart"), (0.9, "both groups stay apart")):
+    for share, of_two in (
+        (0.89, "the labels 0 and 1 do not stay apart"),
+        (0.9, "the labels 0 and 1 stay apart from each other"),
+    ):
         assert Groups(np.arange(2), share * (1 - np.eye(2)), np.ones(5), np.arange(5) % 2).statement() == of_two
 
 
@@ -385,6 +392,32 @@ def test_a_few_points_that_the_method_tears_off_are_no_island() -> None:
     assert islands.outside == 9
 
 
+def test_islands_that_a_method_places_by_chance_have_no_arrangement() -> None:
+    """UMAP starts at random, and GLLE places the pieces of a bridged graph as it comes; PCA does neither."""
+    for method, is_by_chance in (("umap", True), ("t-sne", True), ("pca", False), ("isomap", False)):
+        source, _ = source_of_method(ISLANDS, method, {}, principal(ISLANDS))
+        assert source.is_placed_by_chance == is_by_chance
+    found = audit(ISLANDS, fit(ISLANDS, n_neighbors=8, disconnected="bridge"))
+    assert found.islands.stays.all()
+    assert found.arrangement is None
+    assert "arrangement" in found.statement.distrusted
+    assert "the distances between islands (GLLE places islands by chance)" in found.verdict
+
+
+@pytest.mark.parametrize(
+    ("share", "pairs", "is_certain"),
+    [(1.0, 4, True), (0.5, 4, True), (0.75, 4, False), (0.875, 4, False), (0.75, 8, False), (0.96, 8, True)],
+)
+def test_unclear_islands_need_more_halves(share: float, pairs: int, is_certain: bool) -> None:  # noqa: FBT001
+    """Islands of the data that are isolated in some halves only are not settled by 16 halves."""
+    found = audit(ISLANDS, method="pca")
+    shares = np.array([1.0, 1.0, share])
+    unclear = replace(found, islands=replace(found.islands, in_samples=shares), remains=0.9, remains_error=0.01)
+    assert _is_certain(unclear, pairs) == is_certain
+    cut = replace(unclear.islands, in_data=np.array([True, True, False]))
+    assert _is_certain(replace(unclear, islands=cut), pairs)
+
+
 def without_groups(name: str, n: int, seed: int) -> NDArray[np.float64]:
     """Return points of one piece."""
     rng = np.random.default_rng([n, seed])
@@ -514,7 +547,7 @@ def test_units_are_named_first() -> None:
     assert "column 2 has" in audit(X, method="pca").verdict
     for method in ("pca", principal):
         standardized = audit(X, method=method, standardize="zscore")
-        assert standardized.verdict.startswith("Trust the layout and which points are neighbors.")
+        assert "✓ Trust the layout (" in standardized.verdict
         assert standardized.remains == pytest.approx(
             audit(PLANE, method=method, standardize="zscore").remains, abs=1e-6
         )
@@ -663,6 +696,9 @@ def test_stages_are_refined() -> None:
     assert [stage.is_preliminary for stage in stages] == [True, False]
     assert [stage.level for stage in stages] == ["unknown", "trust"]
     assert stages[0].verdict.startswith("Preliminary: ")
+    assert "%" not in stages[0].verdict
+    assert stages[-1].how == f"Your data were halved {stages[-1].pairs} times and mapped again ({PAGE})."
+    assert stages[-1].how in str(stages[-1]).splitlines()
     assert stages[-1].pairs == audit(PLANE, method="pca").pairs
 
 

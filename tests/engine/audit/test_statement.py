@@ -1,5 +1,6 @@
 """Statements of audits: what they name, and how far they rely on it."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -47,16 +48,16 @@ ALONE: Any = {"remains": None}
          ["rank like distances along the data (0.93), not like straight ones (0.40)"]),
         ({"fidelity": Agreement(0.5, 0.1, 0.9, 0.4, 0.6)}, "partly", "neighbors", "layout",
          ["Distances in this map rank neither like straight distances (0.40) nor"]),
-        ({"remains": 0.5}, "partly", "layout neighbors", "", ["the rough layout", "50%"]),
-        ({"remains": 0.2}, "partly", "neighbors", "layout", ["do not read the layout"]),
-        ({"remains": 0.2, "neighborhoods": FAR}, "no", "", "layout neighbors", ["Do not rely on this map.", "20%"]),
-        ({"has_gain": False}, "trust", "layout", "neighbors", ["do not read single neighbors"]),
+        ({"remains": 0.5}, "partly", "layout neighbors", "", ["read details of the", "rough layout (50%, 30% needed)"]),
+        ({"remains": 0.2}, "partly", "neighbors", "layout", ["✗ Do not read the layout (20%, 30% needed)"]),
+        ({"remains": 0.2, "neighborhoods": FAR}, "no", "", "layout neighbors", ["✗ Do not rely on this map.", "20%"]),
+        ({"has_gain": False}, "trust", "layout", "neighbors", ["✗ Do not read single neighbors (maps of data"]),
         ({"neighborhoods": None}, "trust", "layout", "neighbors", []),
         ({"islands": BOTH}, "trust", "islands neighbors", "", ["both islands"]),
         ({"islands": THREE, "arrangement": NEAR, "shape": NEAR}, "trust", "islands arrangement shape neighbors", "",
-         ["all 3 islands, the distances between islands, the shapes of the islands and which points"]),
+         ["all 3 islands, the distances between islands (95%, 60% needed), the shapes of the islands (95%"]),
         ({"islands": THREE, "arrangement": FAR, "shape": FAR}, "partly", "islands neighbors", "arrangement shape",
-         ["the distances between islands or the shapes of the islands"]),
+         ["the distances between islands (20%, 60% needed) or the shapes of the islands (20%, 60% needed)"]),
         ({"islands": SOME, "arrangement": NEAR}, "partly", "islands neighbors", "", ["2 of the 3 islands (A, B)"]),
         ({"islands": SOME, "arrangement": FAR}, "partly", "islands neighbors", "arrangement", ["One island is", "(C)"]),
         ({"islands": islands([1, 0], [1, 1])}, "partly", "islands neighbors", "", ["have cut it (B)"]),
@@ -77,12 +78,12 @@ ALONE: Any = {"remains": None}
         (ALONE | {"islands": islands([1, 1], None)}, "unknown", "", "", ["both islands are separate"]),
         (ALONE | {"islands": islands([1, 1, 1], None)}, "unknown", "", "", ["all 3 islands are separate"]),
         (ALONE | {"islands": islands([0, 0], None)}, "unknown", "", "", ["none of its 2 islands are separate"]),
-        ({"hidden": 3}, "partly", "layout neighbors", "", ["fill 3 dimensions, and this map has 2"]),
-        ({"hidden": 3, "groups": "ABC"}, "partly", "layout neighbors", "", ["96%", "has 2; ABC."]),
+        ({"hidden": 3}, "partly", "layout neighbors", "", ["fill 3 dimensions, and this map has 2)"]),
+        ({"hidden": 3, "groups": "ABC"}, "partly", "layout neighbors", "", ["96%", "has 2)", "; ABC."]),
         ({"disturbed": disturbed(20)}, "partly", "layout neighbors", "", ["20 points lie far", "`stretch`"]),
         ({"disturbed": disturbed(0, 20)}, "partly", "layout neighbors", "", ["20 points lie beside", "`squeeze`"]),
-        ({"disturbed": disturbed(150, 150)}, "trust", "layout neighbors", "", ["neighbors. We expect"]),
-        ({"disturbed": disturbed(1)}, "trust", "layout neighbors", "", ["neighbors. We expect"]),
+        ({"disturbed": disturbed(150, 150)}, "trust", "layout neighbors", "", ["needed).\nWe expect"]),
+        ({"disturbed": disturbed(1)}, "trust", "layout neighbors", "", ["needed).\nWe expect"]),
         ({"disturbed": disturbed(20, 0, ("tear", 0, 0))}, "partly", "layout neighbors", "", ["in two (5 and 12"]),
         ({"disturbed": disturbed(0, 20, ("fold", 0, 0))}, "partly", "layout neighbors", "", ["regions of 5 and 12"]),
         ({"islands": BOTH, "disturbed": disturbed(20, 0, ("tear", 1, 0))}, "partly", "islands neighbors", "",
@@ -138,8 +139,14 @@ def test_a_statement_does_not_contradict_itself(count: int, remains: float | Non
         assert not set(found.trusted) & set(found.distrusted)
         assert found.text.count(". ") <= 1
         assert found.text.endswith(".")
-        assert found.text.startswith("Trust ") == bool(found.trusted)
-        assert ("do not read" in found.text) == bool(found.trusted and found.distrusted)
+        lines = found.text.splitlines()
+        assert sum(line.startswith("✓ Trust ") for line in lines) == bool(found.trusted)
+        if found.trusted:
+            assert any(line.startswith("✗ Do not read ") for line in lines) >= bool(found.distrusted)
+            assert lines[0].startswith("✗ Do not read ") == (found.level == "partly"), "the exception comes first"
+        early = state(replace(facts, is_preliminary=True))
+        assert (early.level, early.trusted) == (found.level, found.trusted)
+        assert not (early.trusted and "%" in early.text), "numbers that may still change are not said"
         assert (found.level in {"trust", "partly", "unknown"}) or not found.trusted
         if found.level == "trust":
             assert remains is not None

@@ -12,6 +12,7 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
 from glle_engine import GlleError, fit, manifolds
+from glle_engine.audit.audit import audit
 from glle_engine.base.errors import (
     DegenerateDataError,
     DisconnectedGraphError,
@@ -23,8 +24,9 @@ from glle_engine.base.spec import FitSpec
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import METHODS, method
 from glle_engine.methods.neighbor_embedding.affinities import conditional_affinities, joint_affinities, spectral
+from glle_engine.posterior.findings import far_points
 from glle_engine.reliability.refits import require_resamplable
-from tests.engine.methods.reference import cloud, embed, factor_data, values_of
+from tests.engine.methods.reference import cloud, codes_of, embed, factor_data, values_of
 
 OWN = ("sne", "symmetric-sne", "elastic-embedding")
 Options = dict[str, Any]
@@ -392,3 +394,21 @@ def test_at_scale_zero_is_lle(sheet: np.ndarray) -> None:
     """The mean of the posterior is LLE's."""
     lle = method("lle").embed(sheet).Y
     np.testing.assert_allclose(GLLE.embed(sheet, GLLE.spec(scale=0)).Y, lle, atol=1e-5)
+
+
+def test_a_far_point_is_named() -> None:
+    """In a note of each method that embeds such data, in the remedy of each that cannot, and in a fit and an audit."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 5))
+    X[7] = 1e6
+    for name in ("pca", "alle", "lle", "sne", "modified-lle", "laplacian-eigenmaps", "isomap", "meu", "robust-lle"):
+        try:
+            said = method(name).embed(X).notes[0].message
+        except GlleError as error:
+            said = error.remedy
+        assert said.startswith("Point 7 lies"), (name, said)
+    assert "collapsed" not in codes_of(method("pca").embed(X))
+    assert "far-points" in [note.code for note in fit(X).notes]
+    assert "far-points" in [note.code for note in audit(X, X[:, :2]).notes]
+    assert far_points(np.concatenate([X, X[:60] + 1e7])) == [], "many such points are no exceptions"
+    assert far_points(rng.normal(size=(50, 3))) == []

@@ -337,3 +337,29 @@ def test_the_documentation_is_made_once(client: httpx.Client, path: str, monkeyp
     for tag in (first.headers["etag"], plain.headers["etag"]):
         again = client.get(path, headers={"If-None-Match": tag})
         assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize("spelling", ["nNeighbors", "n-neighbors", "N_NEIGHBORS", "n_neighbour"])
+def test_other_spellings_are_recognized(client: httpx.Client, spelling: str) -> None:
+    """Names in the styles of JavaScript and of the shell lead to the ones of this API."""
+    answer = client.post("/v1/posteriors", json={"dataset": "ds_1", spelling: 5})
+    assert check_problem(answer, 422, "invalid-request")["remedy"].startswith("Did you mean n_neighbors? ")
+
+
+@pytest.mark.parametrize(
+    ("path", "id_", "right"),
+    [
+        ("datasets", "post_1", "posteriors"),
+        ("datasets", "emb_1", "embeddings"),
+        ("posteriors", "ds_1", "datasets"),
+        ("embeddings", "job_1", "jobs"),
+        ("jobs", "post_1", "posteriors"),
+        ("jobs", "ds_1", "datasets"),
+        ("datasets", "ds_1", ""),
+        ("jobs", "job_1", ""),
+    ],
+)
+def test_an_id_of_another_kind_says_so(client: httpx.Client, path: str, id_: str, right: str) -> None:
+    """The remedy names the kind of the id, and the address that has the resource."""
+    remedy = check_problem(client.get(f"/v1/{path}/{id_}"), 404, f"{path.removesuffix('s')}-not-found")["remedy"]
+    assert (f"GET /v1/{right}/{id_} has its links." in remedy) == bool(right)

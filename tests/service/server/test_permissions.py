@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from service.app import create_app
+from tests.conftest import until
 from tests.service.conftest import register_worker, serving
 from tests.service.routes.posteriors.conftest import NPY, fit_posterior, result_of
-from tests.service.submission import test_draw_requests as drawing
 from tests.service.tenants import bearer, serve_stores
+from tests.worker.execution.workers import worker
 from worker.execution import tasks
 from worker.execution.sweep import find_records_without_files, sweep
 from worker.operations import permissions
@@ -49,9 +50,12 @@ def work_with_bucket(stores: Stores) -> None:
 def work_with_worker(stores: Stores) -> None:
     """Let a worker fit and draw for a tenant with a key; delete everything."""
     X = np.random.default_rng(0).normal(size=(120, 3))
-    with serve_stores(stores, auth="required") as client, drawing.workers(stores, 1):
+    with serve_stores(stores, auth="required") as client, worker(stores.settings, "drawing", ""):
         key = bearer(stores, "alice", "admin")
-        posterior = drawing.fit_posterior(client, key, X)
+        dataset = client.post("/v1/datasets", json={"data": X.tolist()}, headers=key).json()["id"]
+        job = client.post("/v1/posteriors", json={"dataset": dataset}, headers=key).json()
+        posterior = f"/v1/posteriors/{job['posterior']}"
+        until(lambda: client.get(posterior, headers=key).status_code == 200)
         for index in range(6):
             assert client.get(f"{posterior}/draws/{index}?wait=30", headers=key).status_code == 200
         assert client.get("/metrics", headers=key).status_code == 200

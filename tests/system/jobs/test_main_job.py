@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import glle_engine
-from glle_engine import manifolds
-from tests.system.arrays import NPY, UPLOAD, from_npy, get_array, to_npy
+from tests.system.arrays import NPY, from_npy, get_array
 from tests.system.conftest import fit_posterior, synthetic, wait_for_end
 
 if TYPE_CHECKING:
@@ -34,29 +32,6 @@ def draws_job(client: httpx.Client, posterior: str, **body: Any) -> dict[str, An
     job: dict[str, Any] = answer.json()
     assert job["status"] == "succeeded"
     return job
-
-
-def test_main_job_step_by_step(client: httpx.Client) -> None:
-    """Upload as npy, fit by a job, draw by a job, fetch; the numbers equal the engine's."""
-    X = manifolds.make("swiss_roll", N, seed=7).X
-    uploaded = client.post("/v1/datasets", content=to_npy(X), headers=UPLOAD)
-    assert uploaded.status_code == 201
-    accepted = client.post("/v1/posteriors", json={"dataset": uploaded.json()["id"], "method": "direct"})
-    assert accepted.status_code == 202
-    job = wait_for_end(client, accepted.headers["location"].rpartition("/")[2])
-    assert job["status"] == "succeeded", job
-    assert job["progress"]["done"] == job["progress"]["total"]
-    body = client.get(job["links"]["posterior"]).json()
-    direct = glle_engine.fit(X, method="direct")
-    assert body["spec"] == direct.spec.to_dict()
-    assert body["provenance"]["engine"] == glle_engine.__version__
-    np.testing.assert_allclose(body["eigenvalues"], direct.eigenvalues, rtol=1e-6)
-    assert client.get(job["links"]["result"]).json() == body
-    draws = draws_job(client, job["links"]["posterior"], n_draws=3, first=5, seed=2)
-    result = get_array(client, draws["links"]["result"])
-    assert result.shape == (3, N, 2)
-    for row, index in zip(result, range(5, 8), strict=True):
-        np.testing.assert_allclose(row, direct.draw(index, seed=2).embedding, atol=1e-6)
 
 
 def test_draw_731_alone_and_in_a_batch_same_bits(client: httpx.Client, posterior: str) -> None:

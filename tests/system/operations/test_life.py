@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -20,6 +19,8 @@ from tests.system.conftest import ONE_EACH, fit_posterior, running, synthetic, w
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.system.conftest import Up
 
 pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
@@ -53,26 +54,6 @@ def test_each_api_process_answers_and_is_replaced_alone(up: Up, client: httpx.Cl
     assert replacement != first
     assert answers_alone(replacement)
     new.close()
-
-
-def test_a_killed_worker_is_replaced_alone(up: Up, client: httpx.Client) -> None:
-    """The others go on, and its fit costs time. Its head holds no connection, which forked processes would share."""
-    until(lambda: len(up.apis()) == len(up.workers()) == 2)  # those that the tests before killed are back
-    until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)
-    head = up.process.pid
-    inodes = {path.readlink().name for path in Path(f"/proc/{head}/fd").iterdir()}
-    lines = [line.split() for line in Path(f"/proc/{head}/net/tcp").read_text().splitlines()[1:]]
-    connected = "01"  # TCP_ESTABLISHED
-    assert not inodes & {f"socket:[{line[9]}]" for line in lines if line[3] == connected}
-    others = {*up.apis(), *up.workers()}
-    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 10_000, seed=9)}).json()
-    until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
-    (killed,) = [pid for pid in up.workers() if up.horses(pid)]
-    os.kill(killed, signal.SIGKILL)
-    until(lambda: len(up.workers()) == 2 and killed not in up.workers())
-    until(lambda: others - {killed} < {*up.apis(), *up.workers()})
-    assert wait_for_end(client, job["id"])["status"] == "succeeded"
-    until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)
 
 
 def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:

@@ -262,3 +262,16 @@ def test_digits_separate(name: str) -> None:
     assert (digit[near] == digit[:, None]).mean() > 0.85
     assert found.figures["converged"]
     assert {note.code for note in found.notes} == {"unequal-feature-scales"}  # some pixels are hardly ever black
+
+
+@pytest.mark.parametrize("factor", [1000.0, 3.7, 1e-5])
+def test_t_sne_does_not_depend_on_the_unit(factor: float) -> None:
+    """To the bit: its descent would amplify differences in the last digits to the whole map."""
+    pytest.importorskip("openTSNE")
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(150, 5)) + 3 * (np.arange(150) < 75)[:, None]
+    chosen = method("t-sne")
+    spec = chosen.spec(early_iter=80, max_iter=120)
+    first, other = chosen.embed(X, spec), chosen.embed(factor * X, spec)
+    assert np.array_equal(first.Y, other.Y)
+    assert np.array_equal(first.transform(X[:9] + 0.5), other.transform(factor * (X[:9] + 0.5)))
