@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 # The state comes from the modules of the page.
 _STATE = "async (name) => (await import('/explorer/js/store.js')).state[name]"
+_IS_DRAWN = """async () => {
+    const { state } = await import('/explorer/js/store.js');
+    return Boolean(state.draws && !state.work);
+}"""
 _PLACES = """async () => {
     const { onStage } = await import('/explorer/js/views/stage.js');
     while (!onStage.plot || !onStage.xy) await new Promise(requestAnimationFrame);
@@ -190,9 +194,8 @@ class Explorer:
         self.wait_drawn()
 
     def wait_drawn(self) -> None:
-        """Wait until draws and spread are available and no work is pending."""
-        expect(self.at("shape-ellipse")).to_be_enabled(timeout=150_000)
-        expect(self.at("cancel")).to_have_count(0)
+        """Wait until the draws and their audit are there, and no work is pending."""
+        until(lambda: bool(self.page.evaluate(_IS_DRAWN)), 150)
 
     def download(self, kind: str) -> tuple[str, bytes]:
         """Return the name and content of a saved file."""
