@@ -80,6 +80,8 @@ def compare_maps(
     blocks: ArrayLike | None = None,
     n_neighbors: int = NEIGHBORS,
     names: Sequence[str] | None = None,
+    ids: NDArray[Any] | None = None,
+    id_names: Sequence[str] = (),
     seed: int = 0,
     threads: int | None = None,
     on_progress: OnProgress = silent,
@@ -92,7 +94,7 @@ def compare_maps(
     ----------
     X : (n, d) array-like
     candidates : sequence of Candidate
-    standardize, metric, labels, blocks, n_neighbors, names, seed, threads
+    standardize, metric, labels, blocks, n_neighbors, names, ids, id_names, seed, threads
         As for `audit`. All maps are judged by the same distances of the data, whatever parameters they have.
     on_progress
         Called with (maps done, all, title of a map); its exceptions end the comparison.
@@ -114,6 +116,8 @@ def compare_maps(
             blocks=blocks,
             n_neighbors=n_neighbors,
             names=names,
+            ids=ids,
+            id_names=id_names,
             seed=seed,
             threads=threads,
             embed_halves=embed_halves,

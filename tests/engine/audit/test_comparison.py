@@ -2,11 +2,13 @@
 
 from collections import deque
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from glle_engine import manifolds
+from glle_engine.audit import chance
 from glle_engine.audit.audit import audit
 from glle_engine.audit.candidates import candidates_of, default_candidates
 from glle_engine.audit.choice import Choices
@@ -83,3 +85,14 @@ def test_default_candidates_are_possible() -> None:
     assert "pca" in {each.label for each in few}
     assert len(few) < len(many) <= 12
     assert len({each.label for each in many}) == len(many)
+
+
+def test_the_test_of_structure_is_made_once_for_all_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a function of the data, whatever the map."""
+    tested = Mock(wraps=chance._test_relations)  # what is saved
+    monkeypatch.setattr(chance, "_test_relations", tested)
+    X = np.random.default_rng(8).standard_normal((60, 4))
+    compared(X, ["pca", "isomap", "lle"])
+    assert tested.call_count == 1
+    assert chance.find_relations(X, 1) is not None
+    assert tested.call_count == 2
