@@ -51,9 +51,11 @@ _INK = """async ([places, around]) => {
 def lines_of(verdict: str) -> list[str]:
     """Return the lines in which the page shows a verdict: what to read, what not, and why."""
     words = re.sub(r",? `(?:seam|stretch|squeeze)`(?=\))| \(`(?:seam|stretch|squeeze)`\)", "", verdict)
-    first, _, why = words.replace("give `blocks`, the", "name the").partition(". ")
-    action, _, distrusted = first.removesuffix(".").partition("; do not read ")
-    return [f"{action}.", *([f"Do not read {distrusted}."] if distrusted else []), *([why] if why else [])]
+    lines = words.replace("give `blocks`, the", "name the").split("\n")
+    if len(lines) > 1:
+        return [line.lstrip("✓✗ ") for line in lines]
+    action, _, why = lines[0].lstrip("✓✗ ").partition(". ")
+    return [f"{action.removesuffix('.')}.", *([why] if why else [])]
 
 
 # Records the texts and ellipses that are drawn into a saved picture, which is no part of the page.

@@ -1,21 +1,21 @@
 /** The verdict of an audit as lines: what to read from the map, what not, and why; and the steps that it asks for. */
 
 /**
- * The lines of a verdict, which says first what to do, and then why.
- * @param {string} verdict
- * @returns {{mark: string, text: string}[]} the mark is ✓, ✗, ? or empty, for a reason
+ * The lines of a verdict: what to read (✓), what not (✗), what to do first (?), and why, without a mark.
+ * @param {string} verdict - lines; one without a mark is what to do, and why
+ * @returns {{mark: string, text: string}[]}
  */
-export function linesOf(verdict, level) {
-  const [first] = verdict.match(/^.*?\.(?= |$)/s) ?? [verdict];
-  const why = verdict.slice(first.length).trim();
-  const [action, except] = first.slice(0, first.endsWith('.') ? -1 : undefined).split('; do not read ');
-  const mark = /^(Trust|Read) /.test(action) ? '✓' : level === 'unknown' ? '?' : '✗';
-  return [
-    { mark, text: `${action}.` },
-    ...(except ? [{ mark: '✗', text: `Do not read ${except}.` }] : []),
-    ...(why ? [{ mark: '', text: why }] : []),
-  ];
+export function linesOf(verdict) {
+  const lines = verdict.replace(/^Preliminary: /, '').split('\n').filter(Boolean);
+  if (lines.length > 1) return lines.map((line) => (MARK.test(line) ? { mark: line[0], text: line.slice(2) } : { mark: '', text: line }));
+  const [line] = lines;
+  const [first] = line.match(/^.*?\.(?= |$)/) ?? [line];
+  const why = line.slice(first.length).trim();
+  const action = MARK.test(first) ? { mark: first[0], text: first.slice(2) } : { mark: first.startsWith('Read ') ? '✓' : '?', text: first };
+  return [action, ...(why ? [{ mark: '', text: why }] : [])];
 }
+
+const MARK = /^[✓✗] /;
 
 /** What a verdict asks for before it can say more: "method", "standardize", "blocks", or null. */
 export function askedBy(verdict) {
@@ -24,15 +24,13 @@ export function askedBy(verdict) {
   return /^Before you rely on this map, (give|name)/.test(verdict) ? 'blocks' : null;
 }
 
-const LIMITS = { trust: 0.6, partly: 0.3, stays: 0.875, group: 0.9 }; // as in glle_engine/reliability/thresholds.py
-
-/** What the shares of an audit have to reach, for the line beside each. */
+/** What the shares of an audit need to be trusted, for the line beside each; as in glle_engine/reliability/thresholds.py. */
 export const SCALES = {
-  remains: `trusted from ${LIMITS.trust * 100}% on, nothing below ${LIMITS.partly * 100}%`,
-  arrangement: `trusted from ${LIMITS.trust * 100}% on`,
-  shape: `trusted from ${LIMITS.trust * 100}% on`,
-  neighborhoods: `trusted from ${LIMITS.partly * 100}% on`,
-  islands: `trusted from ${Math.floor(LIMITS.stays * 100)}% on, if the data have it, too`,
+  remains: '60% needed',
+  arrangement: '60% needed',
+  shape: '60% needed',
+  neighborhoods: '30% needed',
+  islands: 'seven of eight are needed, and that the data have it, too',
 };
 
 /** A share as people say it: about a third. */

@@ -48,7 +48,7 @@ export function Headline() {
 
 /** What to read from the map and what not, a line each, then the reasons and how all this was found. */
 function Verdict({ audit }) {
-  return html`<div class="verdict" data-testid="verdict">${linesOf(audit.verdict, audit.level).map(({ mark, text }) => (mark
+  return html`<div class="verdict" data-testid="verdict">${linesOf(audit.verdict).map(({ mark, text }) => (mark
     ? html`<p class=${{ '✓': 'do', '✗': 'do-not' }[mark] ?? 'open'}><span class="mark" aria-hidden="true">${mark}</span> ${text}</p>`
     : html`<p class="why">${text}</p>`))}</div>
   <details class="found quiet" data-testid="found"><summary>${methodOf(audit)} <span class="link">Read more</span></summary>

@@ -46,7 +46,7 @@ export function Thumb({ xy, look, selection, title, note, current, said, answers
         onKeyDown=${open}></canvas>
       <figcaption title=${title}><span>${title}</span>${note && html`<span class="quiet">${note}</span>`}</figcaption>
       ${answers.length > 0 && html`<p class="answers" data-testid="best">Show it for ${answers.join(' and ')}.</p>`}
-      ${said?.verdict && html`<div class=${`level ${said.level}`} data-testid="thumb-verdict" title=${said.verdict}>${linesOf(said.verdict, said.level).filter(({ mark }) => mark).map(({ mark, text }) => html`<p>${mark} ${text}</p>`)}</div>`}
+      ${said?.verdict && html`<div class=${`level ${said.level}`} data-testid="thumb-verdict" title=${said.verdict}>${linesOf(said.verdict).filter(({ mark }) => mark).map(({ mark, text }) => html`<p>${mark} ${text}</p>`)}</div>`}
     </figure>
   `;
 }
