@@ -189,7 +189,9 @@ def choose(maps: Sequence[MapFacts], n: int) -> Choices:
 
 
 def behind(maps: Sequence[MapFacts]) -> set[str]:
-    """Return the labels of the maps that are clearly behind in all questions."""
+    """Return the labels of the maps that are clearly behind in all questions; all if the data have no structure."""
+    if all(facts.beyond_chance is False for facts in maps):
+        return {facts.label for facts in maps}
     eligible = [facts for facts in maps if facts.level != "no"]
     if not eligible:
         return set()

@@ -89,6 +89,7 @@ def test_maps_that_are_behind_in_all_questions_stop() -> None:
     maps = [first, worse, facts("mds", 0.3, 0.8), facts("pacmap", 0.3, 0.3, in_groups=0.95)]
     assert behind(maps) == {"lle"}
     assert behind([first, facts("lle", 0.66, 0.3)]) == set()
+    assert behind([facts("pca", beyond_chance=False), facts("lle", beyond_chance=False)]) == {"pca", "lle"}
 
 
 def test_coordinates_alone_can_win_neighbors_only() -> None:
