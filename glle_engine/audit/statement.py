@@ -226,7 +226,7 @@ def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
         yield "islands", (True, _trusted_islands(islands))
         between = "the distances between islands"
         if facts.is_placed_by_chance and islands.count >= MIN_ARRANGED:
-            yield "arrangement", (False, f"{between} ({facts.name} places islands by chance)")
+            yield "arrangement", (False, f"{between} (this method places them by chance)")
         elif arrangement is not None and (islands.stays.all() or arrangement.share < TRUST):
             # distances between untrusted islands mean nothing
             is_arranged = arrangement.share >= TRUST

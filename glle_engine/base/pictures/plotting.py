@@ -107,7 +107,7 @@ class Panel:
             shares = 1 - _relative(columns["spread"])
         opacities = None if shares is None else np.interp(shares, (0, 1), _OPACITIES)
         groups = {name: count for name, count in points.apart_from.items() if name in (colors.classes or colors.names)}
-        title = f"{LEVELS[points.level]}\n{points.verdict}" if points.level else points.verdict
+        title = f"{LEVELS[points.level]}\n{_what_to_read(points.verdict)}" if points.level else points.verdict
         panel = cls(title, points.places, colors, opacities=opacities, apart_from=groups)
         if points.level:
             panel = replace(
@@ -137,6 +137,11 @@ class Panel:
             yield "numbers: from how many of the others a group stays apart"
 
 
+def _what_to_read(verdict: str) -> str:
+    """Return the lines of a verdict that say what to read and what not, without the reasons; else the whole verdict."""
+    return "\n".join(line for line in verdict.splitlines() if line[:1] in {"✓", "✗"}) or verdict
+
+
 def plot(
     shown: Any,
     labels: ArrayLike | None = None,
@@ -148,11 +153,11 @@ def plot(
 ) -> Axes:
     """Draw an embedding as points with what is known of their certainty, and return the axes.
 
-    The title is the level and the verdict of an audit, or says how far draws agree. A point is the more opaque, the
-    more of its neighbors stay. An audit is drawn with outlines around its islands (solid around the islands to trust),
-    lines across tears and rings around folded points. Other results are drawn with the 50 and 90 % regions of some
-    points. A posterior is drawn as the mean of 40 draws, or of fewer draws if it has more than 10,000 points; to see
-    its embedding alone, give ``posterior.embedding``.
+    The title is the level of an audit and what to read and what not, or says how far draws agree. A point is the more
+    opaque, the more of its neighbors stay. An audit is drawn with outlines around its islands (solid around the islands
+    to trust), lines across tears and rings around folded points. Other results are drawn with the 50 and 90 % regions
+    of some points. A posterior is drawn as the mean of 40 draws, or of fewer draws if it has more than 10,000 points;
+    to see its embedding alone, give ``posterior.embedding``.
 
     Parameters
     ----------
