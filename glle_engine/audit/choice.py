@@ -33,10 +33,11 @@ Question = Literal["neighbors", "layout", "groups"]
 QUESTIONS: tuple[Question, ...] = ("neighbors", "layout", "groups")
 
 SMALL_DIFFERENCE = 0.01  # maps whose scores differ by less are as good as each other, however certain the difference
+LARGE_DIFFERENCE = 0.03  # maps whose scores differ by more are not as good, however much their halves vary
 MIN_KEPT = 0.05  # share of neighbors beyond chance, below which no map is named for neighbors
 MIN_LAYOUT = 0.3  # mean rank correlation, below which no map is named for its layout
 MIN_TRUSTED = 3  # trusted islands that some map needs, so that a map is named for groups
-BEHIND = 0.05  # a map that is behind by more than this, and by 2.5 errors, after two pairs of halves is not continued
+BEHIND = 0.05  # maps that are behind by more than this after two pairs of halves, in layout also by 2.5 errors, stop
 FIRST_PAIRS = 2  # pairs of halves after which maps that are clearly behind stop
 SIMPLEST = ("pca", "t-sne")  # of maps that are as good, the first of these is named, or else the first candidate
 NAMED = 3  # a sentence names at most this many maps that are as good
@@ -189,7 +190,9 @@ def choose(maps: Sequence[MapFacts], n: int) -> Choices:
 
 
 def behind(maps: Sequence[MapFacts]) -> set[str]:
-    """Return the labels of the maps that are clearly behind in all questions."""
+    """Return the labels of the maps that are clearly behind in all questions; all if the data have no structure."""
+    if all(facts.beyond_chance is False for facts in maps):
+        return {facts.label for facts in maps}
     eligible = [facts for facts in maps if facts.level != "no"]
     if not eligible:
         return set()
@@ -200,7 +203,8 @@ def behind(maps: Sequence[MapFacts]) -> set[str]:
         for question in ("neighbors", "layout"):
             scores = _OF_QUESTION[question]
             leader = max(eligible, key=scores.value)
-            is_left &= scores.value(leader) - scores.value(facts) > BEHIND and not _is_as_good(facts, leader, question)
+            is_behind = scores.value(leader) - scores.value(facts) > BEHIND
+            is_left &= is_behind and (question == "neighbors" or not _is_within_error(facts, leader, question))
         if is_left:
             found.add(facts.label)
     return found
@@ -246,12 +250,19 @@ def _winner(maps: Sequence[MapFacts], question: Question) -> tuple[MapFacts | No
 
 
 def _is_as_good(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
-    """Return whether a map is as good as the leader: their paired difference over halves is within 2.5 errors."""
+    """Return whether a map is as good as the leader: a small difference, or a paired one within 2.5 errors."""
     scores = _OF_QUESTION[question]
-    if scores.value(leader) - scores.value(facts) <= SMALL_DIFFERENCE:
+    difference = scores.value(leader) - scores.value(facts)
+    if difference <= SMALL_DIFFERENCE:
         return True
+    return difference <= LARGE_DIFFERENCE and _is_within_error(facts, leader, question)
+
+
+def _is_within_error(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
+    """Return whether the paired difference of two maps over halves is at most 2.5 errors; False without halves."""
     if not (len(facts.layout) and len(leader.layout)):
         return False
+    scores = _OF_QUESTION[question]
     mine, best = scores.halves(facts), scores.halves(leader)
     count = min(len(mine), len(best))
     pairs = (best[:count] - mine[:count]).reshape(-1, 2).mean(axis=1)
