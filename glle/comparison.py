@@ -292,6 +292,8 @@ def compare(
         standardize=standardize,
         metric=metric,
         blocks=found.column(blocks) if isinstance(blocks, str) else found.rows(blocks, "the blocks"),
+        ids=found.ids,
+        id_names=found.options.get("id", ()),
         names=found.names,
         threads=threads,
         on_progress=on_progress,

@@ -425,6 +425,8 @@ def audit(
         metric=metric,
         labels=points.labels,
         blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks, "the blocks"),
+        ids=points.ids,
+        id_names=points.options.get("id", ()),
         is_own_map=is_own_map,
         n_neighbors=score_neighbors,
         names=points.names if names is None else names,

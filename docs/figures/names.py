@@ -42,6 +42,8 @@ OWN = {
         "embed_halves",
         "is_own_map",
         "names",
+        "ids",
+        "id_names",
         "obsm",
         "priority",
         "timeout",
@@ -68,10 +70,6 @@ DIFFERENT = {
     ("embed", "scores"): "a service computes the fast scores unless told otherwise, the library none",
     ("embed", "init"): "only the library takes coordinates; a name of a start is a parameter of the method",
     ("embed", "parameters"): "keywords of a function are members of one object elsewhere",
-    **{
-        ("compare", name): "a service compares scores alone"
-        for name in ("methods", "blocks", "standardize", "metric", "audit", "seed")
-    },
     ("compare", "align"): "only a service returns aligned embeddings",
 }
 

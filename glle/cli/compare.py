@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glle.cli import output
 from glle.cli.connection import add_command, argument, in_command, report, report_all, report_made, select_options
 from glle.cli.resources import DATA, dataset_of, file_or_id
+from glle.table import table_text
 from glle.types import AuditOptions, CompareOptions, MethodsOptions, UploadOptions
 from glle_engine.base.texts import Text, written
 
@@ -51,9 +51,8 @@ def add(commands: Commands) -> None:
         "--methods",
         metavar="METHOD",
         nargs="+",
-        required=True,
         type=_method,
-        help="NAME or NAME:PARAMETER=VALUE,...",
+        help="NAME or NAME:PARAMETER=VALUE,...; by default a dozen of the installed methods",
     )
     add_command(commands, _compare, DATA, methods, labels, truth, options=[UploadOptions, CompareOptions], timeout=True)
 
@@ -159,17 +158,25 @@ def _audit(args: argparse.Namespace, client: Client) -> int:
 
 
 def _compare(args: argparse.Namespace, client: Client) -> int:
-    """Compare methods on a file or a data set."""
+    """Say which map of a file or a data set to show."""
+    from glle.inputs import set_blocks_apart  # noqa: PLC0415 # as in `_embed`
+
+    if file_or_id(args.data) != args.data:
+        given = select_options(args, UploadOptions)
+        vars(args).update(set_blocks_apart(args.data, getattr(args, "blocks", None), given)[1])
     data, options = _data(args, client)
     result = client.compare(data, args.methods, **options, **select_options(args, CompareOptions))
     names = list(dict.fromkeys(name for row in result.rows for name in row["scores"] or {}))
-    return report_all(args, result.rows, partial(_score_row, names=names))
+    rows = [_score_row(row, names) for row in result.rows]
+    table = table_text([list(rows[0]), *[list(cells.values()) for cells in rows]])
+    return report(args, result.metadata, "\n".join([*result.metadata.get("sentences", ()), table]))
 
 
 def _score_row(row: dict[str, Any], names: list[str]) -> dict[str, object]:
     problem, scores = row["problem"], row["scores"] or {}
     return {
         "method": row["label"],
+        **({"level": _level(row), **_facts(row)} if "facts" in row else {}),
         **{name: _number(scores.get(name)) for name in names},
         "seconds": _number(sum(row["seconds"].values()) if row["seconds"] else None),
         "notes": f"{problem['detail']} {written(Text.from_json(problem['remedy_parts']), in_command)}"
@@ -180,3 +187,15 @@ def _score_row(row: dict[str, Any], names: list[str]) -> dict[str, object]:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
+
+
+def _level(row: dict[str, Any]) -> str:
+    return "behind" if row["is_preliminary"] else row["level"] or ""
+
+
+def _facts(row: dict[str, Any]) -> dict[str, object]:
+    """Return the numbers that the answers rest on."""
+    facts = row["facts"] or {}
+    shares = {"neighbors": "kept", "distances": "straight", "along": "along"}
+    cells: dict[str, object] = {name: _number(facts.get(key)) for name, key in shares.items()}
+    return {**cells, "islands": facts.get("islands", ""), "trusted": facts.get("trusted", "")}

@@ -160,37 +160,45 @@ class MethodOperations(Generic[EmbeddingT]):
     async def compare(
         self,
         data: Any,
-        methods: Sequence[str | dict[str, Any]],
+        methods: Sequence[str | tuple[str, dict[str, Any]] | dict[str, Any]] | None = None,
         *,
         truth: Any = None,
         timeout: float | None = None,
         **options: Unpack[CompareDataOptions],
     ) -> Result:
-        """Return the scores of several methods on one data set.
+        """Say which map of a data set to show: for who is near whom, for distances across the map, and for groups.
 
         Parameters
         ----------
         data, truth, timeout
             As for `embed`.
         methods
-            Names, or dictionaries with `method`, `parameters` and `label`.
+            Names, pairs (name, parameters), or dictionaries with `method`, `parameters` and `label`. By default PCA,
+            t-SNE and UMAP with several numbers of neighbors, Isomap, GLLE and PaCMAP, as far as they are installed.
         options
-            Options of `dataset` for data to upload; `labels` and `scores` as for `embed`; `n_neighbors` for the scores;
-            and `align`, so that the result has the embeddings.
+            Options of `dataset` for data to upload; `labels` and `scores` as for `embed`; `blocks`, `standardize`,
+            `metric` and `seed` as for `audit`; `audit=False` for the scores alone; `n_neighbors` for the scores; and
+            `align`, so that the result has the embeddings.
 
         Returns
         -------
         Result
-            `rows`, one per method: scores, seconds and notes, or a `problem`; embeddings by label; the id of the `job`.
+            `sentences` and `best`, the label by question, or None; `rows`, one per method: the level and verdict of its
+            audit, `facts` that the answers rest on, scores, seconds and notes, or a `problem`; embeddings by label; the
+            id of the `job`.
 
         """
         of_data, spec = data_options(options, CompareDataOptions)
-        compared = [{"method": method} if isinstance(method, str) else method for method in methods]
-        dataset, id_ = await self._labelled_data(data, of_data, of_data.pop("labels", None))
+        blocks = spec.pop("blocks", None)
+        roles: Any = of_data
+        if not is_stored(data, roles):
+            blocks, roles = set_blocks_apart(data, blocks, roles)
+        dataset, id_ = await self._labelled_data(data, roles, roles.pop("labels", None))
         body = {
             "labels": id_,
-            "methods": compared,
+            "methods": None if methods is None else [_row(method) for method in methods],
             "truth": await optional_id(self._session, truth),
+            "blocks": blocks if isinstance(blocks, str) else await labels_id(self._session, blocks),
             **spec,
         }
         return await run_on(self._session, "/v1/comparisons", dataset, body, timeout)
@@ -273,3 +281,10 @@ class MethodOperations(Generic[EmbeddingT]):
             result.arrays, result.metadata, result.index, _session=self._session
         )
         return made
+
+
+def _row(method: str | tuple[str, dict[str, Any]] | dict[str, Any]) -> dict[str, Any]:
+    """Return a row of a comparison."""
+    if isinstance(method, str):
+        return {"method": method}
+    return {"method": method[0], "parameters": method[1]} if isinstance(method, tuple) else method

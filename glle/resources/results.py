@@ -80,7 +80,8 @@ class Result:
                 if problem
             ]
             notes = [note["message"] for note in self.metadata.get("notes", ())]
-            return score_table({label: row for label, problem, row in found if not problem}, [*failures, *notes])
+            table = score_table({label: row for label, problem, row in found if not problem}, [*failures, *notes])
+            return "\n".join([*self.metadata.get("sentences", ()), table])
         shapes = [f"{name}: {array.dtype} {array.shape}" for name, array in self.arrays.items()]
         return f"Result({', '.join([*shapes, *self.metadata])})"
 

@@ -65,7 +65,7 @@ from glle_engine.audit.chance import (
     unknown_reason,
 )
 from glle_engine.audit.columns import find_clustered_columns
-from glle_engine.audit.dependence import find_dependence
+from glle_engine.audit.dependence import MIN_BLOCKS, block_candidates, find_dependence
 from glle_engine.audit.result import Audit, Groups
 from glle_engine.audit.sources import (
     checked_coordinates,
@@ -132,7 +132,6 @@ DIMENSION_NEIGHBORS = 10
 MIN_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
 MEASURED_POINTS = 60  # audits of fewer points were not measured
 MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of 4,000
-MIN_BLOCKS = 4
 KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
 MAX_NUMBERS = 20  # labels with decimals are groups up to this number of different values
 SHARED = 0.5  # two samples share a coordinate from this squared canonical correlation on
@@ -148,6 +147,8 @@ def audits(
     metric: Metric | None = None,
     labels: ArrayLike | None = None,
     blocks: ArrayLike | None = None,
+    ids: NDArray[Any] | None = None,
+    id_names: Sequence[str] = (),
     is_own_map: bool = False,
     n_neighbors: int = NEIGHBORS,
     names: Sequence[str] | None = None,
@@ -190,12 +191,12 @@ def audits(
     notes = [*source.notes, *no_groups, *_notes(embedding, k, relations, classes, reason, int(copies.sum()))]
     if of_blocks is None:
         found_notes, dependent = find_dependence(points, seed)
-        notes += found_notes
+        notes += [*found_notes, *block_candidates(ids, id_names)]
         facts = replace(facts, dependent=dependent)
     if source.embedder is None:
         yield _of_coordinates(embedding, points, k, facts, tuple(notes))
         return
-    rows = rows_of_halves(source.embedder, seed)
+    rows = _rows_of_halves(source.embedder, seed)
     if len(rows) < n:
         notes.append(_sampled(len(rows), n))
         facts = replace(facts, half=len(rows) // 2)
@@ -272,6 +273,8 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     blocks : (n,) array-like, optional
         Subject, series or replicate of each point. Halves are then halves of the blocks, because rows of one block are
         not independent samples.
+    ids : (n,) or (n, columns) array, optional
+        Columns that name the rows, with the names `id_names`. A note says which of them may be blocks.
     is_own_map : bool
         Whether the method itself made the coordinates. The audit then does not compare them with the method's maps.
     n_neighbors : int
@@ -318,7 +321,7 @@ def embedder_of_halves(
     source, _ = _source(X, Y, method, parameters or {}, standardize, metric)
     assert source.embedder is not None
     of_blocks = None if blocks is None else _labels(blocks, source.embedder.shape[0], "blocks")[1]
-    return _part_embedder(source.embedder, rows_of_halves(source.embedder, seed), of_blocks)
+    return _part_embedder(source.embedder, _rows_of_halves(source.embedder, seed), of_blocks)
 
 
 audit.__signature__ = signature(audits).replace(return_annotation="Audit")  # type: ignore[attr-defined] # for help()
@@ -404,7 +407,7 @@ def _read(
     return _Reading(Y, near, held, own, None if classes is None else groups_apart(others, classes, is_other))
 
 
-def rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
+def _rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
     """Return the rows that are halved, ascending: all rows, or a random sample if there are many."""
     n = embedder.shape[0]
     if n <= MANY:
@@ -697,6 +700,7 @@ def _of_halves(found: _Found, halves: Resamples) -> tuple[Audit, Facts]:
         groups=groups,
         chance=found.chance,
         pairs=len(pictures) // 2,
+        rows=rows,
         notes=found.notes,
     )
     return result, facts

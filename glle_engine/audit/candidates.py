@@ -105,20 +105,18 @@ def candidates_of(methods: Any) -> list[Candidate]:
         named = [(None, item) for item in ([methods] if is_one or _is_pair(methods) else methods)]
     found = [_candidate(label, item) for label, item in named]
     counts: Counter[str | None] = Counter(each.name for each in found)
-    taken: set[str] = set()
+    owns = [label or (item.get("label") if isinstance(item, Mapping) else None) for label, item in named]
+    taken = {own for own in owns if own}
+    if len(taken) < sum(bool(own) for own in owns):
+        raise ValueError("Two of the methods have the same label: give each its own `label`.")
     result = []
-    for (label, item), each in zip(named, found, strict=True):
-        own = label or (item.get("label") if isinstance(item, Mapping) else None)
-        wanted = own or _label(each, is_several=counts[each.name] > 1)
-        if own and own in taken:
-            raise ValueError(f"Two of the methods have the label {own!r}: give each another `label`.")
-        number = 1
-        while not own and wanted in taken:
+    for own, each in zip(owns, found, strict=True):
+        name, number = own or _label(each, is_several=counts[each.name] > 1), 1
+        while not own and name in taken:
             number += 1
-            wanted = f"{_label(each, is_several=True)}-{number}"
-        taken.add(wanted)
-        title = wanted if own else each.title
-        result.append(Candidate(wanted, title, each.method, each.parameters, each.Y))
+            name = f"{each.label}-{number}"
+        taken.add(name)
+        result.append(Candidate(name, own or each.title, each.method, each.parameters, each.Y))
     return result
 
 

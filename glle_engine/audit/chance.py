@@ -43,8 +43,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from itertools import cycle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse.linalg import eigsh
@@ -74,6 +75,7 @@ MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = (
 )  # random ones: enough for a relation that a map shows
 MANY_FEATURES = 200
 MIN_BLOCKS_SHARE = 0.5  # blocks are cut to a length that at least this share of them has
+MAX_ANSWERS = 8  # of the test, which are kept
 MIN_EXCHANGED = 8  # blocks that are permuted, cut to a shorter length if they have many rows
 ROUNDING = 1e-9  # smaller differences are no differences
 SMALL = 50  # all eigenvalues of a matrix with fewer rows are computed
@@ -83,6 +85,9 @@ NEIGHBORS = 15
 BLOCK = 1000  # points that are embedded at a time: permuted data have costly graphs
 FALSE_DISCOVERIES = 0.1  # accepted share of false discoveries among the points beyond chance
 MIN_SHARE_OF_COPIES = 0.05  # of the rows; fewer copies change no test
+
+
+_ANSWERS: dict[tuple[Any, ...], float | None] = {}  # by seed and digest of the data
 
 
 def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
@@ -108,8 +113,19 @@ def find_relations(
 ) -> float | None:
     """Return the p-value of the test whether features of data (n, d) are related; None if fewer than two features vary.
 
-    `of_blocks` (n,) are the blocks of rows that are not independent of each other.
+    `of_blocks` (n,) are the blocks of rows that are not independent of each other. The last answers are kept, because
+    several maps of one data set are compared.
     """
+    blocks = b"" if of_blocks is None else of_blocks.tobytes()
+    key = (seed, data.shape, sha256(data.tobytes()).digest(), sha256(blocks).digest())
+    if key not in _ANSWERS:
+        if len(_ANSWERS) >= MAX_ANSWERS:
+            _ANSWERS.pop(next(iter(_ANSWERS)), None)
+        _ANSWERS[key] = _test_relations(data, seed, of_blocks)
+    return _ANSWERS[key]
+
+
+def _test_relations(data: NDArray[np.float64], seed: int, of_blocks: NDArray[np.int64] | None) -> float | None:
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, data.size], np.uint64)))
     limit = MAX_ROWS if data.shape[1] <= MANY_FEATURES else MAX_ROWS_OF_MANY_FEATURES
     rows = _equal_blocks(np.arange(len(data)) if of_blocks is None else of_blocks, limit, rng)

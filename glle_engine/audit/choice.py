@@ -14,7 +14,9 @@ differences are paired over them. Of maps that are as good as the best one, the 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
 
 from glle_engine.audit.answers import standard_error
 from glle_engine.base.results import brief
@@ -23,7 +25,6 @@ from glle_engine.reliability.thresholds import CLEARANCE, FEW_POINTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from glle_engine.audit.statement import Level
@@ -32,10 +33,11 @@ Question = Literal["neighbors", "layout", "groups"]
 QUESTIONS: tuple[Question, ...] = ("neighbors", "layout", "groups")
 
 SMALL_DIFFERENCE = 0.01  # maps whose scores differ by less are as good as each other, however certain the difference
+LARGE_DIFFERENCE = 0.03  # maps whose scores differ by more are not as good, however much their halves vary
 MIN_KEPT = 0.05  # share of neighbors beyond chance, below which no map is named for neighbors
 MIN_LAYOUT = 0.3  # mean rank correlation, below which no map is named for its layout
 MIN_TRUSTED = 3  # trusted islands that some map needs, so that a map is named for groups
-BEHIND = 0.05  # a map that is behind by more than this, and by 2.5 errors, after two pairs of halves is not continued
+BEHIND = 0.05  # maps that are behind by more than this after two pairs of halves, in layout also by 2.5 errors, stop
 FIRST_PAIRS = 2  # pairs of halves after which maps that are clearly behind stop
 SIMPLEST = ("pca", "t-sne")  # of maps that are as good, the first of these is named, or else the first candidate
 NAMED = 3  # a sentence names at most this many maps that are as good
@@ -91,6 +93,16 @@ class MapFacts:
     in_groups: float
     grouped_in_halves: NDArray[np.float64]
     is_complete: bool = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as a JSON-able dictionary."""
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """Return the inverse of `to_dict`."""
+        arrays = {name: np.array(value[name]) for name in ("kept_in_halves", "grouped_in_halves")}
+        return cls(**{**value, **arrays, "layout": np.array(value["layout"]).reshape(-1, 2)})
 
     @property
     def fidelity(self) -> float | None:
@@ -178,7 +190,9 @@ def choose(maps: Sequence[MapFacts], n: int) -> Choices:
 
 
 def behind(maps: Sequence[MapFacts]) -> set[str]:
-    """Return the labels of the maps that are clearly behind in all questions."""
+    """Return the labels of the maps that are clearly behind in all questions; all if the data have no structure."""
+    if all(facts.beyond_chance is False for facts in maps):
+        return {facts.label for facts in maps}
     eligible = [facts for facts in maps if facts.level != "no"]
     if not eligible:
         return set()
@@ -189,7 +203,8 @@ def behind(maps: Sequence[MapFacts]) -> set[str]:
         for question in ("neighbors", "layout"):
             scores = _OF_QUESTION[question]
             leader = max(eligible, key=scores.value)
-            is_left &= scores.value(leader) - scores.value(facts) > BEHIND and not _is_as_good(facts, leader, question)
+            is_behind = scores.value(leader) - scores.value(facts) > BEHIND
+            is_left &= is_behind and (question == "neighbors" or not _is_within_error(facts, leader, question))
         if is_left:
             found.add(facts.label)
     return found
@@ -235,12 +250,19 @@ def _winner(maps: Sequence[MapFacts], question: Question) -> tuple[MapFacts | No
 
 
 def _is_as_good(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
-    """Return whether a map is as good as the leader: their paired difference over halves is within 2.5 errors."""
+    """Return whether a map is as good as the leader: a small difference, or a paired one within 2.5 errors."""
     scores = _OF_QUESTION[question]
-    if scores.value(leader) - scores.value(facts) <= SMALL_DIFFERENCE:
+    difference = scores.value(leader) - scores.value(facts)
+    if difference <= SMALL_DIFFERENCE:
         return True
+    return difference <= LARGE_DIFFERENCE and _is_within_error(facts, leader, question)
+
+
+def _is_within_error(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
+    """Return whether the paired difference of two maps over halves is at most 2.5 errors; False without halves."""
     if not (len(facts.layout) and len(leader.layout)):
         return False
+    scores = _OF_QUESTION[question]
     mine, best = scores.halves(facts), scores.halves(leader)
     count = min(len(mine), len(best))
     pairs = (best[:count] - mine[:count]).reshape(-1, 2).mean(axis=1)

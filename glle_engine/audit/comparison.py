@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from glle_engine.audit.audit import audits, rows_of_halves
+from glle_engine.audit.audit import audits
 from glle_engine.audit.chance import NEIGHBORS
 from glle_engine.audit.choice import Choices, MapFacts, behind, choose
 from glle_engine.audit.fidelity import Fidelity
@@ -80,6 +80,8 @@ def compare_maps(
     blocks: ArrayLike | None = None,
     n_neighbors: int = NEIGHBORS,
     names: Sequence[str] | None = None,
+    ids: NDArray[Any] | None = None,
+    id_names: Sequence[str] = (),
     seed: int = 0,
     threads: int | None = None,
     on_progress: OnProgress = silent,
@@ -92,7 +94,7 @@ def compare_maps(
     ----------
     X : (n, d) array-like
     candidates : sequence of Candidate
-    standardize, metric, labels, blocks, n_neighbors, names, seed, threads
+    standardize, metric, labels, blocks, n_neighbors, names, ids, id_names, seed, threads
         As for `audit`. All maps are judged by the same distances of the data, whatever parameters they have.
     on_progress
         Called with (maps done, all, title of a map); its exceptions end the comparison.
@@ -114,6 +116,8 @@ def compare_maps(
             blocks=blocks,
             n_neighbors=n_neighbors,
             names=names,
+            ids=ids,
+            id_names=id_names,
             seed=seed,
             threads=threads,
             embed_halves=embed_halves,
@@ -159,7 +163,6 @@ class _Open:
     judge: Judge
     start: StartAudit
     places: list[NDArray[np.float64]] = field(default_factory=list)
-    rows: NDArray[np.intp] | None = None
     seconds: float = 0.0
     _audits: Iterator[Audit] | None = None
 
@@ -182,30 +185,24 @@ class _Open:
         self.seconds += time.perf_counter() - started
         self.audit = audit
         assert audit is not None
-        return Compared(
-            self.candidate,
-            audit,
-            self.judge.facts_of(self.candidate, audit, self.halves, self.rows),
-            None,
-            self.seconds,
-        )
+        facts = self.judge.facts_of(self.candidate, audit, complete_pairs(self.places))
+        return Compared(self.candidate, audit, facts, None, self.seconds)
 
     audit: Audit | None = None
 
-    @property
-    def halves(self) -> NDArray[np.float64]:
-        """Maps (m, r, p) of complete pairs of halves; none if there are no halves."""
-        if not self.places:
-            return np.empty((0, 0, 0))
-        places = np.concatenate(self.places)
-        is_found = np.isfinite(places).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
-        return np.asarray(places[np.repeat(is_found, 2)])
-
     def _embed(self, embedder: Any, count: int, **options: Any) -> Resamples:
-        self.rows = rows_of_halves(embedder, options["seed"]) if self.rows is None else self.rows
         found = resample(embedder, count, **options)
         self.places.append(found.places)
         return found
+
+
+def complete_pairs(places: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the maps (m, r, p) of pairs of halves of which neither failed; none if there are no halves."""
+    if not places:
+        return np.empty((0, 0, 0))
+    found = np.concatenate([*places])
+    is_found = np.isfinite(found).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
+    return np.asarray(found[np.repeat(is_found, 2)])
 
 
 @dataclass(eq=False)
@@ -226,16 +223,14 @@ class Judge:
     n_neighbors: int = NEIGHBORS
     _cached: dict[bytes, Fidelity] = field(default_factory=dict)
 
-    def facts_of(
-        self, candidate: Candidate, audit: Audit, halves: NDArray[np.float64], rows: NDArray[np.intp] | None
-    ) -> MapFacts:
-        """Return what is known of a map: by its audit, and by maps (m, r, p) of halves of some rows of the data."""
+    def facts_of(self, candidate: Candidate, audit: Audit, halves: NDArray[np.float64]) -> MapFacts:
+        """Return what is known of a map: by its audit, and by maps (m, r, p) of halves of the audit's rows."""
         n, islands = len(self.points), audit.islands
         whole = self._fidelity(np.arange(n))
         k = max(1, min(self.n_neighbors, n // 5))
-        sizes = np.bincount(islands.of_points, minlength=len(islands.in_data)) / n
+        sizes = islands.sizes / n
         held = islands.of_halves if islands.of_halves is not None else np.zeros((len(halves), len(sizes)), bool)
-        some = whole if rows is None else self._fidelity(rows)
+        some = whole if audit.rows is None else self._fidelity(audit.rows)
         k_of_rows = min(k, max(1, len(some.points) // 5))
         return MapFacts(
             label=candidate.label,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.reliability.thresholds import DEPENDENT_COPIES, MAX_STEP, MIN_COPIES, SET_DROP, SET_OVERLAP
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from numpy.typing import NDArray
 
 ROWS = 2000  # at most these first rows are examined
@@ -19,6 +22,32 @@ NEAR_COPY, FIFTH = 0.1, 5  # distance to the nearest neighbor relative to the di
 LAGS = (2, 3, 5, 8)  # rows; at one of these lags rows of a series have moved apart, and rows of a sorted group have not
 MAX_SET = 9  # rows of one set of near-copies
 MIN_ROWS = 50  # of fewer rows, sets of near-copies are not examined
+
+MIN_BLOCKS = 4  # blocks that can be halved
+_NUMBERED = re.compile(r"(.*\w)[ _.:/-]+\w{1,4}|(.*\d)[A-Za-z]")  # an id with a stem: S07_2, mouse-3/a, 12b
+
+
+def block_candidates(ids: NDArray[Any] | None, names: Sequence[str] = ()) -> Iterator[Note]:
+    """Yield a note on each column of ids (n,) or (n, columns) that may say which rows belong together.
+
+    Its values repeat, or begin with stems that repeat, such as S07 of S07_1 and S07_2. There are at least four of them,
+    and at most half as many as rows.
+    """
+    columns = [] if ids is None else [ids] if ids.ndim == 1 else list(ids.T)
+    for name, values in zip(names or ["id"] * len(columns), columns, strict=False):
+        texts = [str(value) for value in values.tolist()]
+        matches = [_NUMBERED.fullmatch(text) for text in texts]
+        stems = [match and (match[1] or match[2]) for match in matches]
+        if MIN_BLOCKS <= (count := len(set(texts))) <= len(texts) // 2:
+            how = f"has {count} values in {len(texts)} rows. If these group the rows, give blocks={name!r}."
+        elif None not in stems and MIN_BLOCKS <= (count := len(set(stems))) <= len(texts) // 2:
+            how = (
+                f"has {count} values before a number or a letter, such as {stems[0]} of {texts[0]}. If rows with one "
+                "such value belong together, give blocks=, this part of each row's id."
+            )
+        else:
+            continue
+        yield Note("blocks-candidate", f"Column {name!r} {how}")
 
 
 def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[Note], str]:

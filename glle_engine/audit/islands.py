@@ -105,9 +105,9 @@ def _join_touching(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArra
 
 
 def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the islands (n,) after clumps in them that are isolated became islands, or none (-1).
+    """Return the islands (n,) after isolated clumps were separated from the islands that contain them.
 
-    A clump has at least 8 points, but less than 2 % of all points: larger ones would be islands already.
+    A clump of at least 8 points becomes an island of its own. Points of smaller clumps belong to no island (-1).
     """
     split, count = islands.copy(), int(islands.max()) + 1
     for island in range(count):
@@ -124,25 +124,23 @@ def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> N
 def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the clusters (n,) after the points without a cluster joined one, the nearest point first.
 
-    So a chain of points belongs to the cluster from which it starts. A point farther than `FAR_STEP` times the
-    cluster's reach starts a clump: a further cluster if it has 8 points in the end, and else none (-1).
+    So a chain of points belongs to the cluster from which it starts. A point farther than `FAR_STEP` times the reach of
+    all points starts a clump: a further cluster if it has 8 points in the end, and else none (-1).
     """
     clusters = clusters.copy()
     if (clusters < 0).all():  # one piece, which grows from the denser half of its points
         core = kneighbors(np.ascontiguousarray(Y), MIN_POINTS - 1)[1][:, -1]
         clusters[core <= np.median(core)] = 0
     is_open = clusters < 0
-    reaches = [_reach(Y[clusters == cluster], len(Y)) for cluster in range(int(clusters.max()) + 1)]
-    limits = [FAR_STEP * reach if reach > 0 else np.inf for reach in reaches]
+    limit, count = FAR_STEP * (_reach(Y, len(Y)) or np.inf), int(clusters.max()) + 1
     rows = np.flatnonzero(is_open)
     distance, nearest = cKDTree(Y[~is_open]).query(Y[rows])
     joined = clusters[~is_open][nearest]
     while len(rows):
         first = int(np.argmin(distance))
         row, cluster = rows[first], int(joined[first])
-        if distance[first] > limits[cluster]:
-            limits.append(limits[cluster])
-            cluster = len(limits) - 1
+        if distance[first] > limit:
+            cluster, count = count, count + 1
         clusters[row] = cluster
         rows, distance, joined = (np.delete(each, first) for each in (rows, distance, joined))
         to_row = np.linalg.norm(Y[rows] - Y[row], axis=1)

@@ -127,6 +127,8 @@ class Audit(PointResult):
     chance : Chance or None
     pairs : int
         Number of pairs of separate halves that were embedded.
+    rows : (r,) int or None
+        Rows of the data of which halves were made: all, or a sample of many points; None without halves.
     notes : tuple of Note
 
     """
@@ -153,6 +155,7 @@ class Audit(PointResult):
     groups: Groups | None = None
     chance: Chance | None = None
     pairs: int = 0
+    rows: NDArray[np.intp] | None = None
     notes: tuple[Note, ...] = ()
 
     __repr__ = brief

@@ -160,7 +160,7 @@ def state(facts: Facts) -> Statement:
     if facts.dependent:
         return Statement(
             "unknown",
-            "Before you rely on this map, give blocks, the subject or series of each row or stretches of one series: "
+            "Before you rely on this map, name the subject or series of each row (blocks), or stretches of one series: "
             f"{facts.dependent}, so that halves of the rows are no independent samples. Were they independent, "
             f"{_expected(facts, 'we would expect')}.",
         )
@@ -226,7 +226,7 @@ def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
         yield "islands", (True, _trusted_islands(islands))
         between = "the distances between islands"
         if facts.is_placed_by_chance and islands.count >= MIN_ARRANGED:
-            yield "arrangement", (False, f"{between} ({facts.name} places islands by chance)")
+            yield "arrangement", (False, f"{between} (this method places them by chance)")
         elif arrangement is not None and (islands.stays.all() or arrangement.share < TRUST):
             # distances between untrusted islands mean nothing
             is_arranged = arrangement.share >= TRUST
@@ -347,14 +347,12 @@ def _true_distances(fidelity: Agreement) -> str:
     straight, along = f"({fidelity.straight:.2f})", f"({fidelity.along:.2f})"
     is_straight, is_along = (value >= TRUE_DISTANCES for value in (fidelity.straight, fidelity.along))
     if is_straight and is_along:
-        return f"distances in this map rank like distances in the data (correlation {fidelity.straight:.2f})"
+        return f"its distances rank like the distances in the data (correlation {fidelity.straight:.2f})"
     if is_straight:
-        return (
-            f"distances in this map rank like straight distances {straight}, not like distances along the data {along}"
-        )
+        return f"its distances rank like straight distances {straight}, not like distances along the data {along}"
     if is_along:
-        return f"distances in this map rank like distances along the data {along}, not like straight ones {straight}"
-    return f"distances in this map rank neither like straight distances {straight} nor like ones along the data {along}"
+        return f"its distances rank like distances along the data {along}, not like straight ones {straight}"
+    return f"its distances rank neither like straight distances {straight} nor like ones along the data {along}"
 
 
 def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
@@ -363,16 +361,14 @@ def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
     if facts.remains is not None and facts.remains >= PARTLY and not facts.islands.stays.any():
         is_true = max(fidelity.straight, fidelity.along) >= TRUE_DISTANCES
         (true if is_true else false).append(_true_distances(fidelity))
-    (true if fidelity.near >= NEAR_IN_DATA else false).append(_near_shares(facts))
+    shares = f"{fidelity.near:.0%} of its neighbors are near in the data"
+    if facts.neighborhoods is not None:
+        shares += f", and {facts.neighborhoods.share:.0%} are neighbors in another sample"
+    if fidelity.near < NEAR_IN_DATA:
+        false.append(shares)
+    elif _neighbors(facts)[0]:
+        true.append(shares)
     return false, true
-
-
-def _near_shares(facts: Facts) -> str:
-    """Return a clause with the shares of neighbors in the map that are near in the data, and in another sample."""
-    near = f"{facts.fidelity.near:.0%} of the neighbors in the map are near in the data"
-    if facts.neighborhoods is None:
-        return near
-    return f"{near}, and {facts.neighborhoods.share:.0%} are neighbors in another sample"
 
 
 def _fidelity(facts: Facts) -> list[str]:
@@ -395,7 +391,7 @@ def _disturbances(facts: Facts) -> list[str]:
         return parts
     texts = {
         "tear": "lie far from their neighbors, where the map tears",
-        "fold": "lie beside points that are not their neighbors, where the map folds",
+        "fold": "lie beside points that are far in the data",
     }
     for kind, flags in (("tear", disturbed.is_torn), ("fold", disturbed.is_glued)):
         if _is_local(flags):

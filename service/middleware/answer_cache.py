@@ -27,7 +27,10 @@ ENTRY_BYTES = 2**11  # bytes of an entry without its body: headers, key and cont
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """A complete response with its tenant, its posterior, the posterior's state, and its route for the metrics."""
+    """A complete response with its tenant, its posterior, the posterior's state, and its route for the metrics.
+
+    `size` is roughly the bytes of memory that it takes.
+    """
 
     tenant: str
     posterior: str
@@ -35,6 +38,7 @@ class CachedAnswer:
     route: object
     headers: list[tuple[bytes, bytes]]
     body: bytes
+    size: int
 
 
 class AnswerCache:
@@ -53,16 +57,15 @@ class AnswerCache:
     def keep(self, scope: Scope, posterior: str, state: str, response: Response) -> None:
         """Cache a complete response, which must depend only on the state of the posterior."""
         key, body = _key(scope), bytes(response.body)
-        if len(body) > min(MAX_ANSWER_BYTES, self._budget) or key in self._answers:
+        size = ENTRY_BYTES + len(body)
+        if len(body) > MAX_ANSWER_BYTES or size > self._budget or key in self._answers:
             return
         headers = list(response.raw_headers)
-        answer = CachedAnswer(scope["glle.tenant"], posterior, state, scope.get("route"), headers, body)
-        if (cost := _cost(answer)) > self._budget:
-            return
-        self._answers[key] = answer
-        self._bytes += cost
+        route = scope.get("route")
+        self._answers[key] = CachedAnswer(scope["glle.tenant"], posterior, state, route, headers, body, size)
+        self._bytes += size
         while self._bytes > self._budget:
-            self._bytes -= _cost(self._answers.popitem(last=False)[1])
+            self._bytes -= self._answers.popitem(last=False)[1].size
 
     async def find(self, scope: Scope) -> CachedAnswer | None:
         """Return the cached response to a request, if there is one and its posterior is unchanged; otherwise None."""
@@ -85,7 +88,7 @@ class AnswerCache:
 
     def _forget(self, posterior: str) -> None:
         for key in [key for key, answer in self._answers.items() if answer.posterior == posterior]:
-            self._bytes -= _cost(self._answers.pop(key))
+            self._bytes -= self._answers.pop(key).size
 
 
 async def send_answer(answer: CachedAnswer, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,8 +106,3 @@ def _key(scope: Scope) -> bytes:
     """Return the cache key of a request: path, query and Accept, or their digest if they are long."""
     key: bytes = b" ".join((scope["path"].encode(), scope["query_string"], header(scope, b"accept")))
     return key if len(key) <= MAX_KEY_BYTES else hashlib.sha256(key).digest()
-
-
-def _cost(answer: CachedAnswer) -> int:
-    """Return roughly the bytes of memory that an entry takes."""
-    return ENTRY_BYTES + len(answer.body)

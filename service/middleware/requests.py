@@ -152,14 +152,15 @@ class RequestMiddleware:
         method: str = scope["method"]
         scope[TENANT] = DEFAULT
         if required_scope(scope["path"], method) is None:
-            await self._take_turn(scope, _NO_TENANT)
+            if scope["path"] not in PROBES:  # which do not wait
+                await self._turns.begin(_NO_TENANT)
         else:
             try:
                 scope[TENANT], is_alone = await self.policy.admit(scope)
             except ProblemError:
-                await self._take_turn(scope, _NO_TENANT)
+                await self._turns.begin(_NO_TENANT)
                 raise
-            await self._take_turn(scope, scope[TENANT])
+            await self._turns.begin(scope[TENANT])
             if not is_alone:
                 send = pad_not_found(send)
         send = compress_json(scope, send)
@@ -173,11 +174,6 @@ class RequestMiddleware:
         finally:
             if method == "DELETE":
                 self.on_deletion()
-
-    async def _take_turn(self, scope: Scope, tenant: str) -> None:
-        """Wait for the turn of a tenant on the event loop; probes do not wait."""
-        if scope["path"] not in PROBES:
-            await self._turns.begin(tenant)
 
 
 def pad_not_found(

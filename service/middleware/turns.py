@@ -25,28 +25,27 @@ class Turns:
     async def begin(self, tenant: str) -> None:
         """Return at once, or at a later turn of the event loop if the tenant has begun enough requests at this one."""
         if self._begun[tenant] < self._limit and tenant not in self._waiting:
-            self._begin(tenant)
+            self._begun[tenant] += 1
+            if not self._is_scheduled:
+                self._is_scheduled = True
+                asyncio.get_running_loop().call_soon(self._next_turn)
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(tenant, deque()).append(turn)
         await turn
 
-    def _begin(self, tenant: str) -> None:
-        self._begun[tenant] += 1
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._next_turn)
-
     def _next_turn(self) -> None:
         """Begin the requests that have waited longest, of each tenant."""
         self._begun.clear()
-        self._is_scheduled = False
         for tenant in list(self._waiting):
             turns = self._waiting[tenant]
             while turns and self._begun[tenant] < self._limit:
                 turn = turns.popleft()
                 if not turn.done():  # its client may have disconnected
                     turn.set_result(None)
-                    self._begin(tenant)
+                    self._begun[tenant] += 1
             if not turns:
                 del self._waiting[tenant]
+        self._is_scheduled = bool(self._begun)
+        if self._is_scheduled:
+            asyncio.get_running_loop().call_soon(self._next_turn)

@@ -10,9 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.space import require_restorable
 from glle_engine.base.validation import require_neighbors
-from glle_engine.methods import method
 from glle_engine.reliability.calibration import HALF_SAMPLES
-from glle_engine.reliability.refits import require_resamplable
 from service.encoding.arrays import CSV, JSON, NPZ
 from service.encoding.arrow import ARROW
 from service.encoding.result import Points, negotiate
@@ -22,7 +20,14 @@ from service.routes.params import ON_POSTERIOR, Id, TenantStores, Wait, creates_
 from service.schemas.analyses import AuditIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.results import SummaryOut
 from service.submission.jobs import analysis_job, job_response, load_or_compute, shards_of
-from service.submission.planning import Plan, blocks_for_audit, classes_for_audit
+from service.submission.planning import (
+    Plan,
+    blocks_for_audit,
+    classes_for_audit,
+    map_of_plan,
+    plan_to_audit,
+    resampled_priority,
+)
 from service.submission.validation import (
     coordinates_beside,
     new_points,
@@ -35,7 +40,6 @@ from service.submission.validation import (
     require_storage,
 )
 from worker.analyses.audit import AuditSpec
-from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import (
     CalibrationSpec,
     ReconstructionsSpec,
@@ -257,29 +261,25 @@ def _audit(stores: Stores, body: AuditIn) -> Job:
         _refuse_space("embedding", space)
         source, plan = recipe.dataset, Plan.from_method(recipe.method, recipe.parameters)
         map_ = {"embedding": recipe.id, "recipe": asdict(recipe)}
-        priority = _resampled_priority(stores, source, plan)
+        priority = resampled_priority(stores.datasets.fetch(source), plan)
     assert source is not None
     dataset = stores.datasets.fetch(source)
     if body.coordinates is not None:
         map_["coordinates"], _, points = coordinates_beside(stores, body.coordinates, dataset.n)
     if body.method is not None:
-        plan, space = _plan_of_method(body, space)
+        plan, space = plan_to_audit(body.method, body.parameters, space)
         plan.require_possible(stores, dataset, labels=plan.method.labels)
         plan.require_memory(dataset.n, stores.settings)
         require_not_all_equal(stores, dataset)
-        if body.coordinates is None and not space:
-            recipe = Recipe(dataset=source, method=plan.method.name, parameters=plan.parameters)
-            map_ |= {"embedding": recipe.id, "recipe": asdict(recipe)}
-        else:
-            map_ |= {"method": plan.method.name, "parameters": plan.parameters}
-        priority = _resampled_priority(stores, source, plan)
+        map_ |= map_of_plan(source, plan, space, is_beside=body.coordinates is not None)
+        priority = resampled_priority(dataset, plan)
     n = dataset.n
     require_neighbors(body.n_neighbors, n)
     require_storage(stores, file_bytes((n, 20 * body.n_neighbors)), f"The audit of {n:,} points")
     spec = AuditSpec(
         dataset=source,
+        **({} if body.method is not None else space),
         **map_,
-        **space,
         labels=classes_for_audit(stores, dataset, body.labels),
         blocks=blocks_for_audit(stores, dataset, body.blocks),
         n_neighbors=body.n_neighbors,
@@ -295,24 +295,3 @@ def _refuse_space(kind: str, space: dict[str, Any]) -> None:
             f"{name}={value!r} cannot change the {kind}, which has its own {name}.",
             remedy=f"Leave {name} out, or audit the data set with the method, and with {name}.",
         )
-
-
-def _plan_of_method(body: AuditIn, space: dict[str, Any]) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a method, and what it has no parameter for; glle is the mean unless another scale is given."""
-    assert body.method is not None
-    of_method = space if space.keys() <= method(body.method).spec.parameters().keys() else {}
-    mean = {"scale": 0.0} if body.method == "glle" else {}
-    plan = Plan.from_method(body.method, mean | body.parameters | of_method)
-    return plan, {} if of_method else space
-
-
-def _resampled_priority(stores: Stores, source: str, plan: Plan) -> Priority:
-    """Return the priority of an audit by a method; raise a problem if the method cannot embed halves of the data."""
-    if plan.method.labels:
-        raise InvalidParameterError(
-            f"{plan.method.title} uses labels, which an audit does not have for other samples.",
-            remedy="Give its coordinates beside the data set instead, to see where the map tears the data.",
-        )
-    data = stores.datasets.fetch(source)
-    require_resamplable(data.n, data.d, plan.method, plan.spec)
-    return plan.priority(data.n)

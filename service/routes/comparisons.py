@@ -6,15 +6,23 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from glle_engine.audit.candidates import Candidate, candidates_of, default_candidates
+from glle_engine.audit.chance import NEIGHBORS as AUDITED_NEIGHBORS
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from service.routes.params import ON_DATASET, TenantStores, Wait, creates_job
 from service.schemas.analyses import ComparisonIn
-from service.submission.jobs import analysis_job, job_response
+from service.submission.jobs import analysis_job, job_response, shards_of
 from service.submission.planning import (
     Plan,
+    blocks_for_audit,
+    classes_for_audit,
     judgement,
+    map_of_plan,
+    plan_to_audit,
+    resampled_priority,
 )
 from service.submission.validation import require_not_all_equal, require_storage
+from worker.analyses.audit import AuditSpec
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import ScoreSpec
 from worker.base.problems import ProblemError, problem_of
@@ -32,19 +40,27 @@ router = APIRouter(prefix="/v1/comparisons", tags=["embeddings"])
     **creates_job(**ON_DATASET, _422="An unknown method or parameter, or labels."),
 )
 async def compare(body: ComparisonIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """Embed a data set by several methods, and judge each embedding by the same scores.
+    """Say which map of a data set to show: for who is near whom, for distances across the map, and for groups.
 
-    The result has `rows`, one for each method in their order: `label`, `method`, `parameters`, `embedding` (its id)
-    and `links`, `seconds`, `figures`, `eigenvalues`, `notes`, `scores`, and `problem`: the reason if the method cannot
-    embed the data, has no room, or failed. The other methods continue. An existing embedding is not computed
-    again. With `align` also the embeddings, by their labels, rotated and scaled for display.
+    Each method is audited on the same halves of the data; methods that are clearly behind in all questions stop after
+    two pairs of halves. All live workers share the work. The result has `sentences`, at most one for each question,
+    `best`, the label by question or null, `as_good`, and `rows`, one for each method in their order: `label`, `title`,
+    `method`, `parameters`, `embedding` (its id) and `links`, `level`, `verdict`, `remains` and `facts` of its audit,
+    `seconds`, `figures`, `eigenvalues`, `notes`, `scores`, and `problem`: the reason if the method cannot embed the
+    data, has no room, or failed. The other methods continue. Halves and results of the audits are stored: POST
+    /v1/audits of a row that is not preliminary is done at once. With `align` also the embeddings, by their labels,
+    rotated and scaled for display. While the job runs, GET /v1/jobs/{id}/result?partial=true has the rows so far.
+
+    With `audit` false the rows have scores alone, and no map is chosen.
     """
     return await job_response(stores, partial(_compare, stores, body), wait)
 
 
 def _compare(stores: Stores, body: ComparisonIn) -> Job:
     dataset = stores.datasets.fetch(body.dataset)
-    plans = [_plan(number, row) for number, row in enumerate(body.methods)]
+    candidates = _candidates(body, dataset)
+    planned = [_plan(number, each, body) for number, each in enumerate(candidates)]
+    plans = [plan for plan, _ in planned]
     uses = {"labels"} if any(plan.method.labels for plan in plans) else set()
     uses |= {"truth"} if body.align == "truth" else set()
     judged = judgement(stores, dataset, body, uses=frozenset(uses), parameter="n_neighbors")
@@ -54,14 +70,24 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
         require_storage(stores, file_bytes(*shapes), f"The embeddings of {dataset.n:,} points")
 
     require_not_all_equal(stores, dataset)
-    spec = _comparison(stores, dataset, body, plans, judged)
-    return analysis_job(stores, spec, posterior=None)
+    spec = _comparison(stores, dataset, body, candidates, planned, judged)
+    return analysis_job(stores, spec, posterior=None, parts=shards_of(spec, "candidates"))
 
 
-def _plan(number: int, row: Any) -> Plan:
-    """Return the plan of a row; if it is refused, the problem has the number of the row."""
+def _candidates(body: ComparisonIn, dataset: Dataset) -> list[Candidate]:
+    """Return the candidates of a request with their labels and titles."""
+    if body.methods is None:
+        return default_candidates(dataset.n, dataset.d)
+    return candidates_of([row.model_dump() for row in body.methods])
+
+
+def _plan(number: int, candidate: Candidate, body: ComparisonIn) -> tuple[Plan, dict[str, Any]]:
+    """Return the plan of a row, and what it has no parameter for; a refusal has the number of the row."""
+    space = {name: value for name in ("standardize", "metric") if (value := getattr(body, name)) is not None}
     try:
-        return Plan.from_method(row.method, row.parameters)
+        if body.audit:
+            return plan_to_audit(candidate.method, candidate.parameters, space)
+        return Plan.from_method(candidate.method, candidate.parameters), {}
     except InvalidParameterError as error:
         raise InvalidParameterError(
             f"methods.{number}: {error.message}", remedy=error.remedy, details={**error.details, "row": number}
@@ -87,24 +113,43 @@ def _comparison(
     stores: Stores,
     dataset: Dataset,
     body: ComparisonIn,
-    plans: list[Plan],
+    candidates: list[Candidate],
+    planned: list[tuple[Plan, dict[str, Any]]],
     judged: ScoreSpec,
 ) -> ComparisonSpec:
     """Return the comparison; rows that cannot be computed have their problem."""
-    rows = [
-        {"label": label, "method": plan.method.name, "parameters": plan.parameters, "problem": None}
-        for label, plan in zip(body.row_labels(), plans, strict=True)
-    ]
+    audited: dict[str, Any] = {}
+    if body.audit:
+        audited = {
+            "labels": classes_for_audit(stores, dataset, body.labels),
+            "blocks": blocks_for_audit(stores, dataset, body.blocks),
+            "n_neighbors": min(AUDITED_NEIGHBORS, dataset.n - 1),
+            "seed": body.seed,
+        }
+    rows: list[dict[str, Any]] = [
+        {"label": each.label, "title": each.title, "method": plan.method.name, "parameters": plan.parameters,
+         "problem": None, "audit": None}
+        for each, (plan, _) in zip(candidates, planned, strict=True)
+    ]  # fmt: skip
     spec = ComparisonSpec(
         dataset=dataset.id,
         methods=tuple(rows),
+        audits=body.audit,
+        standardize=body.standardize,
+        metric=body.metric,
         align=body.align,
         **asdict(judged),
     )
-    for row, plan in zip(rows, plans, strict=True):
+    for row, (plan, space) in zip(rows, planned, strict=True):
         try:
             plan.require_possible(stores, dataset, labels=judged.labels is not None)
-            if not stores.has_embedding(spec.embedding(row).recipe.id):
+            if body.audit:
+                resampled_priority(dataset, plan)
+                row["audit"] = AuditSpec(
+                    dataset=dataset.id, **map_of_plan(dataset.id, plan, space), **audited
+                ).to_dict()
+            recipe = spec.recipe_of(row)
+            if recipe is None or not stores.has_embedding(recipe.id):
                 plan.require_memory(dataset.n, stores.settings)
         except (GlleError, ProblemError) as error:
             row["problem"] = problem_of(error).to_dict()

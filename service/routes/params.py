@@ -108,7 +108,7 @@ def _query_parameters(route: APIRoute) -> dict[str, bool]:
 
 
 def _unknown_parameter(method: str, route: APIRoute, unknown: list[str], accepted: list[str]) -> ProblemError:
-    """Return the refusal of query parameters; it suggests the name that was perhaps meant."""
+    """Return the error for query parameters; it suggests the name that was perhaps meant."""
     name = unknown[0]
     body = None if route.body_field is None else route.body_field.field_info.annotation
     near = _nearest(name, accepted)

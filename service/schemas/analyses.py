@@ -15,6 +15,7 @@ from service.schemas.addresses import address
 from service.schemas.derived import fields_of
 from service.schemas.resources import (
     LINKS,
+    MAX_COUNTER,
     CommandIn,
     DatasetCommandIn,
     First,
@@ -90,14 +91,29 @@ class ComparedIn(MethodIn):
     label: str | None = Field(
         default=None,
         pattern=_LABEL,
-        description="Name of its row; by default the method, numbered from its second row on.",
+        description="Name of its row; by default the method, with its number of neighbors if several rows have it.",
     )
 
 
 class ComparisonIn(ScoredIn):
-    """Methods to compare on one data set."""
+    """Maps to compare on one data set."""
 
-    methods: list[ComparedIn] = Field(min_length=2, max_length=MAX_METHODS, description="One row each, in this order.")
+    methods: list[ComparedIn] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_METHODS,
+        description="One row each, in this order. By default PCA, t-SNE and UMAP with several numbers of neighbors, "
+        "Isomap, GLLE and PaCMAP, as far as they are installed and possible.",
+    )
+    audit: bool = Field(
+        default=True,
+        description="Whether to audit each map on the same halves of the data, and to say which map to show. False for "
+        "the scores alone.",
+    )
+    blocks: str | None = Field(default=None, description="Subject or series of each point, as in an audit.")
+    standardize: Standardize | None = Field(default=None, description="Of the features, as in an audit.")
+    metric: Metric | None = Field(default=None, description="Of the distances, by which all maps are judged.")
+    seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="Of the halves.")
     n_neighbors: AutoCount = Field(default="auto", description=_SCORED)
     align: Literal["first", "truth"] | None = Field(
         default=None,
@@ -106,25 +122,14 @@ class ComparisonIn(ScoredIn):
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        labels = [row.label for row in self.methods if row.label is not None]
+        labels = [row.label for row in self.methods or () if row.label is not None]
         if len(set(labels)) != len(labels):
             raise ValueError("labels must differ: give each row another one, or none")
         if self.align == "truth" and self.truth is None:
             raise ValueError("align='truth' needs truth: give the id of a data set with the true coordinates")
+        if not self.audit and self.methods is None:
+            raise ValueError("audit=false needs methods: give the rows to score")
         return self
-
-    def row_labels(self) -> list[str]:
-        """Return a distinct label for each row."""
-        taken = {row.label for row in self.methods if row.label is not None}
-        labels = []
-        for row in self.methods:
-            name, number = row.label or row.method, 1
-            while row.label is None and name in taken:
-                number += 1
-                name = f"{row.method}-{number}"
-            taken.add(name)
-            labels.append(name)
-        return labels
 
 
 @fields_of(Note)
@@ -307,7 +312,9 @@ class AuditIn(CommandIn):
         if len(maps) != 1 and maps != ["coordinates", "method"]:
             raise ValueError("give one of coordinates, embedding, posterior and method, or coordinates and method")
         if (self.dataset is None) == (maps[0] in {"coordinates", "method"}):
-            raise ValueError("give dataset with coordinates or a method, and leave it out otherwise")
+            raise ValueError(
+                "give dataset with coordinates or a method; leave dataset out with an embedding or a posterior"
+            )
         if self.parameters and self.method is None:
             raise ValueError("parameters belong to a method: give a method, or leave parameters out")
         return self

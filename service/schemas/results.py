@@ -317,10 +317,22 @@ class AuditOut(BaseModel):
     arrays: AuditArraysOut
 
 
+class MapFactsOut(BaseModel):
+    """What the answers of a comparison rest on."""
+
+    kept: float = Field(description="Share of 15 neighbors among ten components that the map keeps, beyond chance.")
+    straight: float | None = Field(description="Rank correlation of distances in maps of halves with the data's own.")
+    along: float | None = Field(description="The same with distances along the data.")
+    islands: int = Field(description="Islands of the map.")
+    trusted: int = Field(description="Islands that can be trusted.")
+    grouped: float = Field(description="Share of the points on trusted islands.")
+
+
 class ComparedOut(BaseModel):
     """Row of a comparison."""
 
     label: str
+    title: str = Field(description="Name in sentences.")
     method: str
     parameters: dict[str, Any] = Field(description="Every parameter with its value.")
     embedding: str | None = Field(description="Id of the embedding; null without one, like the next members.")
@@ -330,11 +342,40 @@ class ComparedOut(BaseModel):
     scores: dict[str, float] | None
     problem: ProblemOut | None = Field(description="Why the method has no embedding; null if it has one.")
     notes: list[NoteOut]
+    level: Literal["trust", "partly", "no", "unknown"] | None = Field(
+        default=None, description="Of its audit; this and all below are null without audits."
+    )
+    verdict: str | None = Field(default=None, description="Of its audit.")
+    is_preliminary: bool = Field(default=False, description="Whether the map is clearly behind, or not audited yet.")
+    remains: float | None = Field(default=None, description="R^2 over samples, as in an audit.")
+    facts: MapFactsOut | None = Field(default=None, description="What the answers rest on.")
     links: dict[str, str] = Field(description=LINKS)
 
 
+class BestOut(BaseModel):
+    """Label of the map to show by question; null if no map answers it."""
+
+    neighbors: str | None = Field(description="Who is near whom.")
+    layout: str | None = Field(description="Distances across the map.")
+    groups: str | None = Field(description="Groups.")
+
+
+class AsGoodOut(BaseModel):
+    """Labels of the maps that are as good as the best one."""
+
+    neighbors: list[str]
+    layout: list[str]
+    groups: list[str]
+
+
 class ComparisonOut(BaseModel):
-    """Several methods with the same scores."""
+    """Several maps of the same data, and which of them to show."""
+
+    best: BestOut | None = absent("Which map to show; this and the next two with audits.")
+    as_good: AsGoodOut | None = absent("Maps that are as good.")
+    sentences: list[str] | None = absent("The answers in words, at most three.")
+    standardize: str | None = Field(default=None, description="Of the features.")
+    metric: str | None = Field(default=None, description="Of the distances.")
 
     dataset: str
     labels: str | None

@@ -203,16 +203,15 @@ class HttpProtocol(H11Protocol):
         """Serve a request; a response that comes before a long body has arrived closes the connection."""
 
         async def send_closing(message: Message) -> None:
-            if message["type"] == "http.response.start" and self._has_long_rest(scope):
+            is_start = message["type"] == "http.response.start"
+            if is_start and self.conn.their_state is h11.SEND_BODY and self._has_long_rest(scope):
                 message["headers"] = [*message.get("headers", ()), CLOSE_HEADER]
             await send(message)
 
         await self._app(scope, receive, send_closing)
 
     def _has_long_rest(self, scope: Scope) -> bool:
-        """Return whether the rest of the body is long, of unknown length, or waits for `100 Continue`."""
-        if self.conn.their_state is not h11.SEND_BODY:
-            return False
+        """Return whether the rest of a body is long, of unknown length, or waits for `100 Continue`."""
         length = next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
         return length is None or length > SHORT_BODY_BYTES or self.conn.they_are_waiting_for_100_continue
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,10 +12,11 @@ from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.texts import Text, Way
 from glle_engine.methods import method
 from glle_engine.metrics.registry import SCORES
+from glle_engine.reliability.refits import require_resamplable
 from service.schemas.resources import MAX_COUNTER
 from service.submission.validation import require_storage
 from worker.analyses.audit import block_column
-from worker.analyses.embedding import ScoreSpec
+from worker.analyses.embedding import Recipe, ScoreSpec
 from worker.base.memory import INTERACTIVE_BYTES
 from worker.base.problems import refuse
 from worker.records.cache_entry import file_bytes
@@ -98,6 +99,40 @@ class Plan:
             allowed_bytes=allowed,
             most_points=most,
         )
+
+
+def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any]) -> tuple[Plan, dict[str, Any]]:
+    """Return the plan of a method to audit, and what of `standardize` and `metric` it has no parameter for.
+
+    The map of glle is the mean unless another scale is given.
+    """
+    of_method = space if space.keys() <= method(name).spec.parameters().keys() else {}
+    mean = {"scale": 0.0} if name == "glle" else {}
+    plan = Plan.from_method(name, mean | dict(parameters) | of_method)
+    return plan, {} if of_method else space
+
+
+def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, is_beside: bool = False) -> dict[str, Any]:
+    """Return the fields of an audit for a method's map.
+
+    The map is a stored embedding, unless the method works in a `space` that is no parameter of its own, or is beside
+    coordinates.
+    """
+    if is_beside or space:
+        return {"method": plan.method.name, "parameters": plan.parameters, **space}
+    recipe = Recipe(dataset=dataset, method=plan.method.name, parameters=plan.parameters)
+    return {"embedding": recipe.id, "recipe": asdict(recipe)}
+
+
+def resampled_priority(dataset: Dataset, plan: Plan) -> Priority:
+    """Return the priority of an audit by a method; raise a problem if the method cannot embed halves of the data."""
+    if plan.method.labels:
+        raise InvalidParameterError(
+            f"{plan.method.title} uses labels, which an audit does not have for other samples.",
+            remedy="Give its coordinates beside the data set instead, to see where the map tears the data.",
+        )
+    require_resamplable(dataset.n, dataset.d, plan.method, plan.spec)
+    return plan.priority(dataset.n)
 
 
 def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str], parameter: str) -> ScoreSpec:

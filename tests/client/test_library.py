@@ -22,6 +22,7 @@ from glle_engine.methods import method
 from glle_engine.metrics.registry import score
 from glle_engine.posterior.npz import save
 from glle_engine.reliability.calibration import calibrate
+from glle_engine.reliability.thresholds import MANY_DISTURBED
 from tests.client.answers import Service
 
 if TYPE_CHECKING:
@@ -279,7 +280,8 @@ def test_an_audit_is_drawn_with_its_verdict(audit: Any, axes: Any) -> None:
     audit.plot(ax=axes)
     level, _, verdict = axes.get_title().partition("\n")
     assert level == LEVELS[audit.level]
-    assert verdict.replace("\n", " ") == audit.verdict
+    marked = [line for line in audit.verdict.splitlines() if line[0] in "✓✗"]
+    assert verdict.split() == " ".join(marked or [audit.verdict]).split()
     np.testing.assert_allclose(axes.collections[0].get_alpha(), 0.12 + 0.88 * audit.neighborhood)
     assert len(axes.patches) == audit.islands.count
     groups = [text.get_text() for text in axes.texts]
@@ -306,7 +308,8 @@ def test_islands_and_tears_of_an_audit_are_drawn(axes: Any) -> None:
         outlines = [patch.get_linestyle() for patch in panel.patches]
         is_solid = found.islands.stays & (found.level in {"trust", "partly"})
         assert outlines == ["-" if stays else "--" for stays in is_solid]
-        assert (len(panel.collections) > 1) == bool(len(found.disturbed.tears))
+        marked = bool(len(found.disturbed.tears)) + bool(0 < found.is_glued.mean() <= MANY_DISTURBED)
+        assert len(panel.collections) == 1 + marked
     figure.canvas.draw()
     for panel in figure.axes:
         for text in (panel.title, panel.xaxis.label):

@@ -395,6 +395,15 @@ def test_blocks_are_a_column_or_an_array() -> None:
         glle.audit(frame, method="pca", blocks="nobody")
 
 
+def test_a_column_of_ids_is_a_candidate_for_blocks() -> None:
+    """An audit without blocks names the id whose values group the rows."""
+    frame = pd.DataFrame(np.random.default_rng(0).standard_normal((60, 3)), columns=list("abc"))
+    frame["who"] = [f"mouse {row // 3}" for row in range(60)]
+    codes = {note.code: note.message for note in glle.audit(frame, method="pca", id="who").notes}
+    assert "give blocks='who'" in codes["blocks-candidate"]
+    assert "blocks-candidate" not in {note.code for note in glle.audit(frame, method="pca", blocks="who").notes}
+
+
 def test_labels_are_those_of_their_rows() -> None:
     """A series has the order of its index; missing labels are the empty one."""
     table = POINTS.set_axis(NAMES)

@@ -17,6 +17,8 @@ from worker.records.cache_entry import Entry
 from worker.records.ids import digest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from glle_engine.audit.result import Audit
     from glle_engine.base.progress import OnProgress
     from glle_engine.base.spec import Metric, Standardize
@@ -66,9 +68,9 @@ class AuditSpec(AnalysisSpec):
     def parts(self) -> list[Part]:
         """Return the parts of the halves that every audit by a method needs."""
         is_of_method = self.coordinates is None or self.method is not None
-        return resample_parts(self._halves, MIN_HALVES) if is_of_method else []
+        return resample_parts(self.halves, MIN_HALVES) if is_of_method else []
 
-    def _halves(self, context: AnalysisContext, embedder: Embedder | None = None) -> StoredResamples:
+    def halves(self, context: AnalysisContext, embedder: Embedder | None = None) -> StoredResamples:
         """Return the maps of halves. They are stored, so that a task that starts again makes only the missing ones."""
 
         def load_embedder(_: AnalysisContext) -> Embedder:
@@ -83,20 +85,33 @@ class AuditSpec(AnalysisSpec):
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the last statement; publish each one before as the partial result."""
+        result = Entry({}, {})
+        for audit in self.audits(context):
+            result = self.entry(audit, context.subject)
+            context.publish_partial(self.key(context.subject), result)
+        return result
+
+    def audits(self, context: AnalysisContext, on_halves: Callable[[Resamples], None] | None = None) -> Iterator[Audit]:
+        """Yield the engine's audits, with stored maps of halves; `on_halves` gets these maps as they are needed."""
         from glle_engine.audit.audit import audits  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         def embed_halves(
             embedder: Embedder, count: int, *, first: int, on_progress: OnProgress, **_: object
         ) -> Resamples:
-            halves = self._halves(context, embedder)
-            return halves.load_or_compute(context, first + count, on_progress, first)
+            halves = self.halves(context, embedder)
+            found = halves.load_or_compute(context, first + count, on_progress, first)
+            if on_halves is not None:
+                on_halves(found)
+            return found
 
-        names = context.record_of(self.dataset).names
-        result = Entry({}, {})
+        record = context.record_of(self.dataset)
+        names = record.names
         for audit in audits(
             **self._subject(context),
             labels=None if self.labels is None else groups_of(context, self.labels),
             blocks=self._blocks(context),
+            ids=context.extras(self.dataset).get("ids"),
+            id_names=record.source.get("columns", {}).get("id", ()),
             is_own_map=self.recipe is not None,
             n_neighbors=self.n_neighbors,
             names=names,
@@ -105,10 +120,7 @@ class AuditSpec(AnalysisSpec):
             embed_halves=embed_halves,
             on_progress=context.on_progress,
         ):
-            notes = tuple(note.with_names(names) for note in audit.notes)
-            result = self._entry(replace(audit, notes=notes), context.subject)
-            context.publish_partial(self.key(context.subject), result)
-        return result
+            yield replace(audit, notes=tuple(note.with_names(names) for note in audit.notes))
 
     def _subject(self, context: AnalysisContext) -> dict[str, Any]:
         """Return the data and the embedding: the arguments of the engine's `audits`."""
@@ -142,7 +154,7 @@ class AuditSpec(AnalysisSpec):
         array = np.asarray(context.extras(self.dataset)[name])
         return array if array.ndim == 1 else array[:, position]
 
-    def _entry(self, audit: Audit, posterior: str) -> Entry:
+    def entry(self, audit: Audit, posterior: str) -> Entry:
         """Return the statements, and the arrays: one row for each point, and the sparse matrix of neighbors."""
         arrays = audit.arrays()
         if audit.neighbors is not None:

@@ -10,8 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
+import redis
+from rq.timeouts import JobTimeoutException
 
 from glle_engine import NUMBERS
+from worker.jobs.store import Cancelled
 from worker.records.ids import digest
 
 if TYPE_CHECKING:
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from worker.records.dataset import Dataset
     from worker.records.draws import DrawAddress
     from worker.records.job import Kind
+
+
+FATAL = (Cancelled, JobTimeoutException, redis.RedisError)  # they end a whole job
 
 
 class AnalysisContext(Protocol):
@@ -67,6 +73,9 @@ class AnalysisContext(Protocol):
 
     def find_result(self, spec: AnalysisSpec) -> Entry | None:
         """Return the stored result of an analysis of the same subject, or None."""
+
+    def keep_result(self, spec: AnalysisSpec, entry: Entry) -> Entry:
+        """Store the result of an analysis of the same subject; return it with its digest."""
 
     def find_part(self, key: str) -> Entry | None:
         """Return a stored part of an analysis, or None."""

@@ -33,7 +33,7 @@ def recipes_of(spec: AnalysisSpec | None) -> list[Recipe]:
     if isinstance(spec, AuditSpec):
         return [] if spec.recipe is None else [Recipe(**spec.recipe)]
     if isinstance(spec, ComparisonSpec):
-        return [spec.embedding(row).recipe for row in spec.methods if row["problem"] is None]
+        return spec.recipes()
     return []
 
 

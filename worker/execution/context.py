@@ -101,7 +101,7 @@ class TaskContext:
     def calibration(self) -> Entry:
         """Return the posterior's default calibration."""
         spec = CalibrationSpec()
-        return self.find_result(spec) or store_result(self.stores, self.job, spec, spec.run(self))
+        return self.find_result(spec) or self.keep_result(spec, spec.run(self))
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
         """Yield draws in their order."""
@@ -123,6 +123,10 @@ class TaskContext:
     def find_result(self, spec: AnalysisSpec) -> Entry | None:
         """Return the stored result of an analysis of the same subject, or None."""
         return self.stores.find_result(spec, self.subject)
+
+    def keep_result(self, spec: AnalysisSpec, entry: Entry) -> Entry:
+        """Store the result of an analysis of the same subject; return it with its digest."""
+        return store_result(self.stores, self.job, spec, entry)
 
     def find_part(self, key: str) -> Entry | None:
         """Return a stored part of an analysis, or None."""

@@ -401,7 +401,7 @@ def test_islands_that_a_method_places_by_chance_have_no_arrangement() -> None:
     assert found.islands.stays.all()
     assert found.arrangement is None
     assert "arrangement" in found.statement.distrusted
-    assert "the distances between islands (GLLE places islands by chance)" in found.verdict
+    assert "the distances between islands (this method places them by chance)" in found.verdict
 
 
 @pytest.mark.parametrize(
@@ -486,7 +486,7 @@ def test_series_need_blocks() -> None:
     found = audit(walk, method="pca")
     assert found.level == "unknown"
     assert found.statement.trusted == ()
-    assert found.verdict.startswith("Before you rely on this map, give blocks")
+    assert found.verdict.startswith("Before you rely on this map, name the subject or series of each row (blocks)")
     assert "unknown" not in {audit(X, method="pca").level for X in (walk[rng.permutation(300)], ISLANDS)}, "sorted"
     assert audit(walk, method="pca", blocks=np.arange(300) // 30).level != "unknown"
 

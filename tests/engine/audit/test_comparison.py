@@ -2,11 +2,13 @@
 
 from collections import deque
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from glle_engine import manifolds
+from glle_engine.audit import chance
 from glle_engine.audit.audit import audit
 from glle_engine.audit.candidates import candidates_of, default_candidates
 from glle_engine.audit.choice import Choices
@@ -49,6 +51,18 @@ def test_noise_has_no_map() -> None:
     assert choices.sentences == ("Show no map: we found no structure in these data.",)
 
 
+def test_points_in_no_island_belong_to_no_group() -> None:
+    """A map with a clump that is too small to judge is compared as others, and its islands hold fewer points."""
+    rng = np.random.default_rng(2)
+    X = np.concatenate([rng.standard_normal((n, 3)) + at for n, at in ((60, 0), (60, 30), (60, -30), (4, 90))])
+    found, _ = compared(X, ["pca"])
+    facts, of_map = found["pca"].facts, found["pca"].audit
+    assert facts is not None
+    assert of_map is not None
+    assert of_map.islands.outside == 4
+    assert facts.in_groups == pytest.approx(180 / 184)
+
+
 def test_a_map_that_is_clearly_behind_stops_after_two_pairs() -> None:
     """A map of one column of noise beside PCA of a plane; a named map has a complete audit."""
     rng = np.random.default_rng(0)
@@ -83,3 +97,14 @@ def test_default_candidates_are_possible() -> None:
     assert "pca" in {each.label for each in few}
     assert len(few) < len(many) <= 12
     assert len({each.label for each in many}) == len(many)
+
+
+def test_the_test_of_structure_is_made_once_for_all_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a function of the data, whatever the map."""
+    tested = Mock(wraps=chance._test_relations)  # what is saved
+    monkeypatch.setattr(chance, "_test_relations", tested)
+    X = np.random.default_rng(8).standard_normal((60, 4))
+    compared(X, ["pca", "isomap", "lle"])
+    assert tested.call_count == 1
+    assert chance.find_relations(X, 1) is not None
+    assert tested.call_count == 2

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glle_engine.audit.dependence import find_dependence
+from glle_engine.audit.dependence import block_candidates, find_dependence
 
 RNG = np.random.default_rng(0)
 
@@ -46,3 +46,22 @@ def test_dependent_rows_are_noticed(X: NDArray[np.float64]) -> None:
 def test_independent_rows_are_no_series(X: NDArray[np.float64]) -> None:
     """Neither many nor few columns, lines, sorted groups, tails nor ratings make rows dependent."""
     assert not find_dependence(X)[1]
+
+
+def test_columns_of_ids_are_candidates_for_blocks() -> None:
+    """Ids that repeat, or whose stems repeat, may be subjects; distinct ones and a few groups are not."""
+    numbers = np.arange(60)
+    columns = {
+        "subject": [f"mouse {number // 3}" for number in numbers],
+        "sample": [f"S{number // 3:02}_{number % 3 + 1}" for number in numbers],
+        "well": [f"{number // 3}{'abc'[number % 3]}" for number in numbers],
+        "row": [f"r{number}" for number in numbers],
+        "group": [f"group {number % 2}" for number in numbers],
+        "name": [f"name-{number}" for number in numbers],
+    }
+    notes = list(block_candidates(np.array(list(columns.values())).T, list(columns)))
+    assert [note.message.split("'")[1] for note in notes] == ["subject", "sample", "well"]
+    assert "give blocks='subject'" in notes[0].message
+    assert "such as S00 of S00_1" in notes[1].message
+    assert list(block_candidates(None)) == []
+    assert len(list(block_candidates(numbers // 3))) == 1

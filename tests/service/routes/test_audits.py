@@ -88,7 +88,7 @@ def test_space_and_blocks_are_those_of_the_engine(client: httpx.Client, stores: 
     ]
     for body, options in cases:
         _, found = run_audit(client, stores, dataset=dataset, n_neighbors=8, **body)
-        direct = audit(X, names=names, n_neighbors=8, **options)
+        direct = audit(X, names=names, n_neighbors=8, ids=subjects, id_names=["who"], **options)
         notes = [note.with_names(names).message for note in direct.notes]
         stated = ("verdict", "level", "pairs", "remains", "islands")
         assert {name: found[name] for name in stated} == {name: direct.to_dict()[name] for name in stated}, body

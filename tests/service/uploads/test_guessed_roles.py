@@ -386,3 +386,12 @@ def test_a_workbook_of_another_zip_version_is_refused() -> None:
     body = bytearray(workbook(COLUMNS))
     body[body.find(b"PK\1\2") + 6] = 99
     assert refusal(bytes(body), XLSX).code == "malformed-xlsx"
+
+
+def test_a_workbook_whose_members_have_no_names_is_refused() -> None:
+    """A member's name says that it is UTF-8, and is not."""
+    body = bytearray(workbook(COLUMNS))
+    entry = body.find(b"PK\1\2")
+    body[entry + 9] |= 8
+    body[entry + 46] = 0xE9
+    assert refusal(bytes(body), XLSX).code == "malformed-xlsx"

@@ -35,7 +35,7 @@ LARGE = {"method": "isomap"}  # of 1,000 points: it holds 32 MB at least, and ta
 @pytest.fixture(scope="module")
 def small_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """Run a service whose tasks may take little memory; it is too little to compile the scores."""
-    glle.compare(glle.datasets.make("swiss_roll", 100).X, "pca")
+    glle.compare(glle.datasets.make("swiss_roll", 100).X, "pca", audit=False)
     with running(tmp_path_factory.mktemp("small"), **ONE_EACH, GLLE_METHOD_BYTES=show_size(BYTES)) as up:
         yield up
 
@@ -83,7 +83,7 @@ def test_a_task_beyond_its_memory_names_the_limit(
 
 def test_a_method_of_a_comparison_beyond_its_memory_names_the_limit(small: httpx.Client) -> None:
     """Its row has the problem; the row of the other method has its embedding."""
-    job = run_job(small, "comparisons", {"methods": [{"method": "pca"}, LARGE]}, 1000)
+    job = run_job(small, "comparisons", {"methods": [{"method": "pca"}, LARGE], "audit": False}, 1000)
     other, large, *_ = small.get(f"/v1/jobs/{job['id']}/result").json()["rows"]
     require_limit(large["problem"])
     assert other["problem"] is None

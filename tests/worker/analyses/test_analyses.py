@@ -49,7 +49,7 @@ CALIBRATION = CalibrationSpec(n_resamples=4, n_draws=8, seed=1)
 EMBEDDING = EmbeddingSpec(dataset="ds_1", method="pca", parameters={"n_components": 2}, scores=("trustworthiness",))
 COMPARISON = ComparisonSpec(
     dataset="ds_1",
-    methods=({"label": "a", "method": "pca", "parameters": {"n_components": 2}, "problem": None},),
+    methods=({"label": "a", "title": "A", "method": "pca", "parameters": {"n_components": 2}, "problem": None},),
     scores=("trustworthiness",),
 )
 AUDIT = AuditSpec(dataset="ds_1", coordinates="ds_2")
@@ -92,7 +92,7 @@ def test_the_key_of_a_result_covers_every_field(spec: AnalysisSpec) -> None:
         "calibrated": True, "n_resamples": 6, "method": "lle", "parameters": {"n_components": 1}, "labels": "ds_2",
         "truth": "ds_2", "scores": ("residual-variance",), "standardize": "variance", "metric": "cosine",
         "methods": COMPARISON.methods * 2, "align": "first", "coordinates": "ds_3", "embedding": "emb_1",
-        "recipe": asdict(EMBEDDING.recipe), "blocks": "who", "score_neighbors": 5,
+        "recipe": asdict(EMBEDDING.recipe), "blocks": "who", "score_neighbors": 5, "audits": True,
     }  # fmt: skip
     keys = {replace(spec, **{name: other[name]}).key("a") for name in spec.to_dict()}
     assert len(keys | {spec.key("a"), spec.key("b")}) == len(spec.to_dict()) + 2

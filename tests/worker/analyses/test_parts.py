@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,8 @@ from tests.worker.analyses.conftest import check_bits, found
 from tests.worker.execution.workers import SHEET, worker
 from worker.analyses import resamples
 from worker.analyses.audit import MIN_HALVES, AuditSpec
+from worker.analyses.comparison import ComparisonSpec
+from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.analyses.registry import analysis_of
 from worker.analyses.resamples import PART, StoredResamples, posterior_resamples
@@ -34,6 +36,7 @@ from worker.records.cache_entry import Entry
 from worker.records.ids import text
 from worker.records.job import BATCH, QUEUES
 from worker.records.sharding import PartsSharding
+from worker.storage.results import result_id
 
 if TYPE_CHECKING:
     from glle_engine.posterior.summary import Summary
@@ -329,3 +332,66 @@ def test_two_workers_make_the_blocks(stores: Stores, posterior_id: str, settings
     assert len(set(makers)) == 2, "one worker made all blocks"
     assert sorted(blocks) == sorted(BLOCKS)
     check_bits(result(stores, job), *expected())
+
+
+def compared(stores: Stores) -> ComparisonSpec:
+    """Return a comparison of two methods with audits."""
+    dataset = stores.datasets.add(Table(values=SHEET.X, source={"kind": "test"}))[0].id
+    rows = []
+    for name, options in (("pca", {}), ("isomap", {"n_neighbors": 10})):
+        parameters = method(name).spec(**options).to_dict()
+        recipe = Recipe(dataset=dataset, method=name, parameters=parameters)
+        stores.embeddings.request(recipe, "")
+        audit_of = AuditSpec(dataset=dataset, embedding=recipe.id, recipe=asdict(recipe))
+        row = {"label": name, "title": name, "method": name, "parameters": parameters, "problem": None}
+        rows.append({**row, "audit": audit_of.to_dict()})
+    return ComparisonSpec(dataset=dataset, methods=tuple(rows), audits=True, scores=("trustworthiness",))
+
+
+def test_a_comparison_in_parts_is_that_of_one_task(stores: Stores, blocks: list[tuple[str, int]]) -> None:
+    """First looks at all candidates, then whole audits; each half is made once, and the audits have their results."""
+    spec = compared(stores)
+    assert [part.size for part in spec.parts()] == [1, 1, 1, 1]
+    assert not replace(spec, audits=False).parts()
+    job = shared_job(stores, spec, None, "candidates")
+    names = run_all(stores, job)
+    assert (names[0], names[-1], len(names)) == ("-s0", "", 5)
+    made = len(blocks)
+    shared = result(stores, job)
+    assert [row["label"] for row in shared.meta["rows"]] == ["pca", "isomap"]
+    assert shared.meta["sentences"]
+    for row, of_row in zip(shared.meta["rows"], spec.methods, strict=True):
+        stored = stores.find_result(AuditSpec.from_dict(of_row["audit"]), spec.dataset)
+        assert (stored is None) == row["is_preliminary"]
+        assert stored is None or stored.meta["verdict"] == row["verdict"]
+    one_task, _ = stores.jobs.create(
+        kind=spec.kind, claim="alone", posterior=None, spec=spec.to_dict(), total=spec.total
+    )
+    stores.results.delete(result_id(spec.key(spec.dataset)))
+    tasks.analyse(one_task.id)
+    assert result(stores, one_task).meta == shared.meta
+    assert len(blocks) == made
+
+
+def test_a_killed_candidate_repeats_its_part_alone(
+    stores: Stores, blocks: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Halves that were stored before the end of the process are not made again."""
+
+    class KilledError(BaseException):
+        """The end of the process."""
+
+    def kill(*_: Any, **__: Any) -> Any:
+        raise KilledError
+
+    job = shared_job(stores, compared(stores), None, "candidates", per_shard=2)
+    with monkeypatch.context() as patched:
+        patched.setattr("worker.analyses.candidates.Judge.facts_of", kill)
+        with pytest.raises(KilledError):
+            tasks.draw(job.id, 0)
+    before = list(blocks)
+    assert before
+    run_all(stores, job)
+    assert blocks[: len(before)] == before
+    assert stores.jobs.fetch(job.id).status == "succeeded"
+    assert sum(first == 0 for _, first in blocks) == 2, "each candidate's first halves are made once"

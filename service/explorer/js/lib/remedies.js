@@ -63,6 +63,31 @@ const setting = (name, value) => `“${name.charAt(0).toUpperCase()}${name.slice
 /** A text of the service in the words of the page: `parts` are texts, and options and calls as {name, value}. */
 export const inWords = (parts) => parts.map((part) => (typeof part === 'string' ? part : WAYS[part.name]?.(part.value) ?? setting(part.name, part.value))).join('');
 
+/** A sentence of the service with its settings as the form calls them; options of data are none of its text. */
+function spoken(text) {
+  const counted = (_, name, value) => `${value} ${WORDS[name]}`;
+  return (text ?? '').replaceAll(/,? or raise GLLE_\w+(?: and [^.;]*)?/g, '').replaceAll(/(\w+)='([\w-]+)'/g, (_, name, value) => setting(name, value)).replaceAll(/\b(n_neighbors|n_components)=(\d+)/g, counted).replaceAll('`', '');
+}
+
+/** Signs of a text for programmers: addresses, options of queries, names of settings and of Python. */
+const CODE = /\/v\d\/|\/docs\b|\b(?:GET|POST|PATCH|PUT|DELETE)\b|\?\w*=|\b(?:pyarrow|pandas|numpy|np)\b|GLLE_\w+|Content-\w+|\w\(\)|\w\.\w+\(|\.as\w+\(|\b\w+=\S/;
+
+/** What to do by the code of a problem, if the service's words are for programmers. */
+const OWN = {
+  'unsupported-media-type': 'Save the table as CSV, Excel or Parquet, and choose that file.',
+  'invalid-arrow': 'Save the table again as Parquet or CSV, and choose that file.',
+  'invalid-parquet': 'Save the table again as Parquet or CSV, and choose that file.',
+  'quota-exceeded': 'Wait until other work has ended, or ask the administrator for more room.',
+  'body-too-large': 'Leave out rows or columns that you do not need, and choose the smaller file.',
+};
+
+/** A remedy for someone at this page: the service's sentences that name a control or plain steps. */
+export function plainRemedy(parts, code = '') {
+  const sentences = spoken(inWords(parts)).split(/(?<=[.;]) /);
+  const plain = sentences.filter((sentence) => !CODE.test(sentence)).join(' ').replace(/;$/, '.');
+  return plain || OWN[code] || (parts.join('') ? 'Choose another file or other settings, or ask the administrator.' : '');
+}
+
 /** The ways out of missing values that a problem names. */
 export const waysOf = ({ remedy_parts: parts = [] }) => Object.entries(MISSING).filter(([way]) => parts.some(({ name, value }) => name === 'missing' && value === way));
 
@@ -107,12 +132,15 @@ const REFUSED = {
 };
 
 /** A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs. */
-export function plainProblem({ type, title, detail, remedy: text, remedy_parts: parts = [text ?? ''], details }) {
-  const remedy = inWords(parts);
-  const plain = REFUSED[(type ?? '').split(':').pop()];
-  if (!plain || !details) return { title, text: detail, remedy, own: '' };
-  const [plainTitle, said, help] = plain(details);
-  return { title: plainTitle, text: said, remedy: help, own: `${title}. ${detail} ${remedy}` };
+export function plainProblem({ type, title, detail, remedy, remedy_parts: parts = [remedy ?? ''], details }) {
+  const code = (type ?? '').split(':').pop();
+  const plain = REFUSED[code];
+  if (!plain || !details) {
+    const [text, help] = [spoken(detail), plainRemedy(parts, code)];
+    return { title, text, remedy: help, own: CODE.test(inWords(parts)) ? `${detail} ${remedy}` : '' };
+  }
+  const [plainTitle, text, help] = plain(details);
+  return { title: plainTitle, text, remedy: help, own: `${title}. ${detail} ${remedy}` };
 }
 
 /** A note in plain words: title, sentence, and the step that helps, if the method has its settings. */

@@ -1,0 +1,89 @@
+"""Comparisons with audits over HTTP: which map to show; tasks run in the test process, without workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import manifolds
+from glle_engine.audit.candidates import candidates_of, default_candidates
+from glle_engine.audit.comparison import compare_maps
+from tests.service.conftest import check_problem, upload
+from tests.service.routes.posteriors.conftest import result_of
+from worker.analyses.audit import AuditSpec
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+X = manifolds.make("s_curve", 90, seed=5).X
+METHODS: list[dict[str, Any]] = [{"method": "pca"}, {"method": "isomap", "parameters": {"n_neighbors": 12}}]
+COMMAND = "/v1/comparisons"
+
+
+def answer(client: httpx.Client, stores: Stores, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a comparison."""
+    payload: dict[str, Any] = client.get(result_of(stores, client.post(f"{COMMAND}?wait=0", json=body))).json()
+    return payload
+
+
+@pytest.mark.parametrize("space", [{}, {"standardize": "zscore"}])
+def test_the_answer_is_the_engines(client: httpx.Client, stores: Stores, space: dict[str, Any]) -> None:
+    """The same sentences, maps and levels; a candidate that refuses is a row with its problem."""
+    body = {"dataset": upload(client, X), "methods": [*METHODS, {"method": "lle", "parameters": {"n_neighbors": 95}}]}
+    found = answer(client, stores, {**body, **space, "scores": ["trustworthiness"]})
+    candidates = candidates_of(["pca", ("isomap", {"n_neighbors": 12})])
+    *_, (compared, choices) = compare_maps(X, candidates, threads=1, **space)
+    assert found["sentences"] == list(choices.sentences)
+    assert found["best"] == choices.best
+    for row, each in zip(found["rows"], compared, strict=False):
+        assert each.audit is not None
+        assert each.facts is not None
+        assert (row["label"], row["level"], row["verdict"]) == (
+            each.candidate.label,
+            each.facts.level,
+            each.audit.verdict,
+        )
+        assert row["facts"]["kept"] == each.facts.kept
+        assert row["scores"].keys() == {"trustworthiness"}
+    assert found["rows"][2]["problem"]["type"] == "urn:glle:problem:too-few-points"
+    assert found["rows"][2]["facts"] is None
+
+
+def test_an_audit_afterwards_computes_nothing(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its result is stored by the comparison, for the embedding and for its method."""
+    dataset = upload(client, X)
+    found = answer(client, stores, {"dataset": dataset, "methods": METHODS})
+    row = next(row for row in found["rows"] if not row["is_preliminary"])
+    monkeypatch.setattr(AuditSpec, "audits", None)
+    of_method = {"dataset": dataset, "method": row["method"], "parameters": row["parameters"]}
+    for body in ({"embedding": row["embedding"]}, of_method):
+        job = client.post("/v1/audits?wait=0", json=body)
+        result = job.json()["links"]["self"] + "/result" if job.status_code == 200 else result_of(stores, job)
+        assert client.get(result).json()["verdict"] == row["verdict"]
+
+
+def test_default_candidates_and_labels(client: httpx.Client, stores: Stores) -> None:
+    """A dozen at most of the installed methods; rows of one method have distinct labels."""
+    job = client.post(f"{COMMAND}?wait=0", json={"dataset": upload(client, X)}).json()
+    rows = job["request"]["methods"]
+    assert [row["label"] for row in rows] == [each.label for each in default_candidates(*X.shape)]
+    assert len(rows) <= 12
+    several = [{"method": "pca"}, {"method": "pca", "label": "mine"}, {"method": "pca"}]
+    job = client.post(f"{COMMAND}?wait=0", json={"dataset": upload(client, X), "methods": several}).json()
+    assert [row["label"] for row in job["request"]["methods"]] == ["pca", "mine", "pca-2"]
+    check_problem(client.post(COMMAND, json={"dataset": upload(client, X), "audit": False}), 422, "invalid-request")
+    assert stores.jobs.fetch(job["id"]).parts is not None
+
+
+def test_noise_has_no_map(client: httpx.Client, stores: Stores) -> None:
+    """One sentence, and no best map."""
+    noise = np.random.default_rng(0).standard_normal((120, 5))
+    found = answer(client, stores, {"dataset": upload(client, noise), "methods": METHODS, "scores": []})
+    assert found["best"] == {"neighbors": None, "layout": None, "groups": None}
+    assert len(found["sentences"]) == 1

@@ -1,0 +1,219 @@
+"""Maps of the candidates of a comparison: first looks, whole audits, and the answers, in stored parts."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from glle_engine.audit.candidates import Candidate
+from glle_engine.audit.choice import MapFacts, behind, choose
+from glle_engine.audit.comparison import Judge, complete_pairs
+from glle_engine.audit.sources import points_in_space
+from glle_engine.methods.parameters import DistanceSpec
+from worker.analyses.audit import AuditSpec
+from worker.analyses.base import FATAL
+from worker.analyses.embedding import Recipe
+from worker.base.problems import problem_of
+from worker.records.cache_entry import Array, Entry
+from worker.records.ids import digest
+
+if TYPE_CHECKING:
+    from glle_engine.audit.choice import Choices
+    from glle_engine.base.progress import OnProgress
+    from worker.analyses.base import AnalysisContext
+
+_OF_LOOK = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "remains")  # members of a row
+_INPUTS = ("labels", "truth", "scores", "score_neighbors", "standardize", "metric")  # of a part, beside its audit
+
+log = logging.getLogger(__name__)
+
+
+class Request(Protocol):
+    """The parameters of a comparison (`worker.analyses.comparison.ComparisonSpec`)."""
+
+    @property
+    def dataset(self) -> str:
+        """Id of the data set."""
+
+    @property
+    def methods(self) -> tuple[dict[str, Any], ...]:
+        """The rows."""
+
+    @property
+    def total(self) -> int:
+        """Number of rows."""
+
+    def key(self, subject: str) -> str:
+        """Return the key of the result."""
+
+    def evaluate(
+        self, context: AnalysisContext, dataset: str, Y: Array, on_progress: OnProgress
+    ) -> tuple[dict[str, float], list[dict[str, str]]]:
+        """Return scores and notes."""
+
+    def entry(self, context: AnalysisContext, rows: list[dict[str, Any]], embeddings: dict[str, Array]) -> Entry:
+        """Return the result with these rows."""
+
+
+@dataclass(frozen=True)
+class CandidateMaps:
+    """The candidates of a comparison in one of its tasks.
+
+    Attributes
+    ----------
+    spec : Request
+    context : AnalysisContext
+    problems : dict of str to dict
+        Problems of candidates by label, found in this task.
+
+    """
+
+    spec: Request
+    context: AnalysisContext
+    problems: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def attempt(self, row: dict[str, Any], *, is_whole: bool) -> None:
+        """Look at a candidate, or audit it wholly unless it is clearly behind; publish what is known by then."""
+        if is_whole and row["label"] in self._behind():
+            return
+        self._try(row, is_whole=is_whole)
+        self.context.publish_partial(self.spec.key(self.context.subject), self._answer())
+
+    def choose(self) -> Entry:
+        """Return the rows and the answers; make the parts that are missing."""
+        for row in self.spec.methods:
+            if row["problem"] is None and row["label"] not in self._looks():
+                self._try(row, is_whole=False)
+        left = self._behind()
+        for row in self.spec.methods:
+            if row["label"] in self._looks().keys() - left:
+                self._try(row, is_whole=True)
+        while named := self._named_preliminary():
+            for row in named:
+                self._try(row, is_whole=True)
+        return self._answer()
+
+    def _try(self, row: dict[str, Any], *, is_whole: bool) -> None:
+        self.context.on_progress(min(len(self._looks()), self.spec.total), self.spec.total, row["label"])
+        try:
+            self._look(row, is_whole=is_whole)
+        except FATAL:
+            raise
+        except Exception as error:
+            if (problem := problem_of(error)).is_internal:
+                log.exception("A candidate of a comparison failed")
+            self.problems[row["label"]] = problem.to_dict()
+
+    def _look(self, row: dict[str, Any], *, is_whole: bool) -> None:
+        """Audit a candidate by two pairs of halves, or wholly, and store what the answers rest on."""
+        context, key = self.context, self._part_key(row, is_whole=is_whole)
+        if context.find_part(key) is not None:
+            return
+        spec, places, started = AuditSpec.from_dict(row["audit"]), list[Array](), time.perf_counter()
+        audits = spec.audits(context, lambda halves: places.append(halves.places))
+        audit = deque(audits, maxlen=1).pop() if is_whole else next(audits)
+        if not audit.is_preliminary and context.find_result(spec) is None:
+            context.keep_result(spec, spec.entry(audit, context.subject))
+        judge = Judge(self._points(), spec.seed, spec.n_neighbors)
+        candidate = Candidate(row["label"], row["title"], row["method"])
+        facts = judge.facts_of(candidate, audit, complete_pairs(places))
+        scores, notes = self.spec.evaluate(context, self.spec.dataset, audit.embedding, context.on_progress)
+        made: dict[str, Any] = {"seconds": {}, "eigenvalues": None, "figures": None, "notes": []}
+        if spec.recipe is not None:
+            entry = Recipe(**spec.recipe).load_or_compute(context, context.on_progress)
+            made = {name: entry.meta[name] for name in made}
+        meta = {
+            **made,
+            "seconds": {**made["seconds"], "audit": round(time.perf_counter() - started, 6)},
+            "embedding": spec.embedding,
+            "scores": scores,
+            "notes": [*made["notes"], *notes],
+            "verdict": audit.verdict,
+            "remains": audit.remains,
+            "facts": facts.to_dict(),
+        }
+        context.keep_part(key, Entry(meta, {"embedding": audit.embedding}), spec.owners(context.subject))
+
+    def _points(self) -> Array:
+        """Return the data in the space in which maps are judged."""
+        given = {name: getattr(self.spec, name) for name in ("standardize", "metric")}
+        space = DistanceSpec.from_dict({name: value for name, value in given.items() if value is not None})
+        return points_in_space(np.asarray(self.context.values(self.spec.dataset), np.float64), space)
+
+    def _part_key(self, row: dict[str, Any], *, is_whole: bool) -> str:
+        inputs = {"audit": row["audit"], **{name: getattr(self.spec, name) for name in _INPUTS}}
+        return f"{self.spec.dataset}:compared:{digest(inputs)}:{'whole' if is_whole else 'first'}"
+
+    def _looks(self) -> dict[str, Entry]:
+        """Return the stored parts by label: the whole audit if there is one, or else the first look."""
+        found = {}
+        for row in self.spec.methods:
+            if row["problem"] is None:
+                whole = self.context.find_part(self._part_key(row, is_whole=True))
+                if (entry := whole or self.context.find_part(self._part_key(row, is_whole=False))) is not None:
+                    facts = {**entry.meta["facts"], "label": row["label"], "title": row["title"]}
+                    found[row["label"]] = Entry({**entry.meta, "facts": facts}, entry.arrays)
+        return found
+
+    def _behind(self) -> set[str]:
+        return behind([_facts(entry) for entry in self._looks().values()])
+
+    def _choices(self, looks: dict[str, Entry]) -> Choices:
+        return choose([_facts(entry) for entry in looks.values()], self.context.record_of(self.spec.dataset).n)
+
+    def _named_preliminary(self) -> list[dict[str, Any]]:
+        """Return the rows of maps that are named although their audits are preliminary."""
+        looks = self._looks()
+        named = {label for label in self._choices(looks).best.values() if label is not None} - self.problems.keys()
+        preliminary = {label for label in named if not _facts(looks[label]).is_complete}
+        return [row for row in self.spec.methods if row["label"] in preliminary]
+
+    def _answer(self) -> Entry:
+        """Return the rows that have a map or a problem, and the answers."""
+        looks = self._looks()
+        rows = [
+            self._row(row, looks.get(row["label"]))
+            for row in self.spec.methods
+            if row["label"] in looks or row["problem"] is not None or row["label"] in self.problems
+        ]
+        embeddings = {label: np.asarray(entry.arrays["embedding"]) for label, entry in looks.items()}
+        entry = self.spec.entry(self.context, rows, embeddings)
+        return Entry({**entry.meta, **self._choices(looks).to_dict()}, entry.arrays)
+
+    def _row(self, row: dict[str, Any], look: Entry | None) -> dict[str, Any]:
+        shown = {name: row[name] for name in ("label", "title", "method", "parameters")}
+        if look is None:
+            problem = row["problem"] or self.problems[row["label"]]
+            empty = dict.fromkeys((*_OF_LOOK, "level", "facts"))
+            return {**shown, **empty, "is_preliminary": False, "notes": [], "problem": problem}
+        facts = _facts(look)
+        return {
+            **shown,
+            **{name: look.meta[name] for name in (*_OF_LOOK, "notes")},
+            "level": facts.level,
+            "is_preliminary": not facts.is_complete,
+            "facts": _shown(facts),
+            "problem": None,
+        }
+
+
+def _facts(entry: Entry) -> MapFacts:
+    return MapFacts.from_dict(entry.meta["facts"])
+
+
+def _shown(facts: MapFacts) -> dict[str, Any]:
+    """Return the numbers that the answers rest on."""
+    straight, along = facts.layout.mean(axis=0).tolist() if len(facts.layout) else (None, None)
+    return {
+        "kept": facts.kept,
+        "straight": straight,
+        "along": along,
+        "islands": facts.islands,
+        "trusted": facts.trusted,
+        "grouped": facts.grouped,
+    }
