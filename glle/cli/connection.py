@@ -117,11 +117,13 @@ def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namesp
         with Client(args.url, progress=False if args.json else None) as client:
             return run(args, client)
     except GlleServiceError as error:
+        remedy = written(error.remedy, in_command)
         if args.json:
-            print(json.dumps({name: getattr(error, name) for name in _PROBLEM}), file=sys.stderr)  # noqa: T201
+            problem = {name: getattr(error, name) for name in _PROBLEM} | {"remedy": remedy}
+            print(json.dumps(problem), file=sys.stderr)  # noqa: T201 # the command's output
         else:
             request = f" Request {error.request_id}." if error.request_id else ""
-            fail(error.detail, written(error.remedy, in_command) + request, REFUSED)
+            fail(error.detail, remedy + request, REFUSED)
         if isinstance(error, JobTimeoutError):
             return LATE
         return REFUSED if error.status else UNREACHABLE
