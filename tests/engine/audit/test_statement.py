@@ -81,7 +81,7 @@ ALONE: Any = {"remains": None}
         ({"hidden": 3}, "partly", "layout neighbors", "", ["fill 3 dimensions, and this map has 2)"]),
         ({"hidden": 3, "groups": "ABC"}, "partly", "layout neighbors", "", ["96%", "has 2)", "; ABC."]),
         ({"disturbed": disturbed(20)}, "partly", "layout neighbors", "", ["20 points lie far", "where the map tears"]),
-        ({"disturbed": disturbed(0, 20)}, "partly", "layout neighbors", "", ["20 points lie beside points that are far in the data"]),
+        ({"disturbed": disturbed(0, 20)}, "partly", "layout neighbors", "", ["that are far in the data"]),
         ({"disturbed": disturbed(150, 150)}, "trust", "layout neighbors", "", ["needed).\nWe expect"]),
         ({"disturbed": disturbed(1)}, "trust", "layout neighbors", "", ["needed).\nWe expect"]),
         ({"disturbed": disturbed(20, 0, ("tear", 0, 0))}, "partly", "layout neighbors", "", ["in two (5 and 12"]),
