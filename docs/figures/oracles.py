@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Neighbors = Sequence[NDArray[np.intp]]
+    Neighbors = Sequence[NDArray[np.intp]] | NDArray[np.intp]
 
 REG = 1e-3  # ridge of the weights, relative to the trace
 
@@ -139,7 +139,7 @@ def alle(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
         # The least of |x - sum w y|^2 + ridge |w|^2, less the ridge's share if all weights were equal.
         least = ((X[i] - w @ X[near]) ** 2).sum() + ridge * (w**2).sum()
         M[np.append(i, near), i] = np.append(1, -w) / np.sqrt((least - ridge / len(near)) / d)
-    return _principal(np.linalg.inv(M @ M.T))
+    return _principal(np.asarray(np.linalg.inv(M @ M.T), np.float64))
 
 
 def laplacian_eigenmaps(X: NDArray[np.float64], radius: float, epsilon: float) -> NDArray[np.float64]:
