@@ -5,7 +5,8 @@ The questions are who is near whom (`neighbors`), distances across the map (`lay
 - Neighbors: the map that keeps most neighbors of the data's first ten components.
 - Layout: the map of which maps of halves have the highest mean rank correlation with the data's distances, straight and
   along the data.
-- Groups: the map with most points on trusted islands, if some map has three trusted islands.
+- Groups: the map with most points on trusted islands, if some map has three trusted islands; of equal ones the map with
+  most trusted islands, because a map that lays groups onto each other has fewer.
 
 A map never wins because it is stable: a folded map is the stablest. Halves are the same for all maps, so that
 differences are paired over them. Of maps that are as good as the best one, the simplest is named.
@@ -226,7 +227,12 @@ def _layout(maps: Sequence[MapFacts]) -> Choice:
 
 def _groups(maps: Sequence[MapFacts]) -> Choice:
     several = [facts for facts in maps if facts.trusted]
-    if max((facts.trusted for facts in maps), default=0) < MIN_TRUSTED:
+    trusted = max((facts.trusted for facts in maps), default=0)
+    if 1 < trusted < MIN_TRUSTED:
+        shown = min((facts for facts in several if facts.trusted == trusted), key=_simplicity)
+        words = f"No map separates more than {trusted} groups that can be trusted; {shown.title} shows {trusted}."
+        return Choice("groups", None, (), words)
+    if trusted < MIN_TRUSTED:
         shown = max(maps, key=lambda facts: facts.islands)
         changing = shown.islands - shown.trusted
         which = f"{changing} of the {shown.islands}" if shown.trusted else f"the {shown.islands}"
@@ -234,6 +240,8 @@ def _groups(maps: Sequence[MapFacts]) -> Choice:
         return Choice("groups", None, (), f"No map separates groups that can be trusted{change}.")
     best, as_good = _winner(several, "groups")
     assert best is not None
+    most = max(facts.trusted for facts in (best, *as_good))
+    best, *as_good = sorted((facts for facts in (best, *as_good) if facts.trusted == most), key=_simplicity)
     share = f"{best.trusted} islands that can be trusted hold {best.grouped:.0%} of the points"
     return Choice("groups", *_labels(best, as_good), f"To see groups, show {_named(best, as_good)}: {share}.")
 

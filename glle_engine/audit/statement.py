@@ -148,7 +148,7 @@ def state(facts: Facts) -> Statement:
         name, share = facts.dominant
         return Statement(
             "unknown",
-            f"Standardize the features before you read this map, such as by standardize='zscore': {name} has "
+            f"Standardize the features before you read this map, for example by their standard deviations: {name} has "
             f"{share:.0%} of the variance, and the map shows little else.{_sentence(_reasons(facts)[:1])}",
         )
     if facts.remains is None:
@@ -160,7 +160,7 @@ def state(facts: Facts) -> Statement:
     if facts.dependent:
         return Statement(
             "unknown",
-            "Before you rely on this map, give `blocks`, the subject or series of each row or stretches of one series: "
+            "Before you rely on this map, name the subject or series of each row (blocks), or stretches of one series: "
             f"{facts.dependent}, so that halves of the rows are no independent samples. Were they independent, "
             f"{_expected(facts, 'we would expect')}.",
         )
@@ -347,14 +347,12 @@ def _true_distances(fidelity: Agreement) -> str:
     straight, along = f"({fidelity.straight:.2f})", f"({fidelity.along:.2f})"
     is_straight, is_along = (value >= TRUE_DISTANCES for value in (fidelity.straight, fidelity.along))
     if is_straight and is_along:
-        return f"distances in this map rank like distances in the data (correlation {fidelity.straight:.2f})"
+        return f"its distances rank like the distances in the data (correlation {fidelity.straight:.2f})"
     if is_straight:
-        return (
-            f"distances in this map rank like straight distances {straight}, not like distances along the data {along}"
-        )
+        return f"its distances rank like straight distances {straight}, not like distances along the data {along}"
     if is_along:
-        return f"distances in this map rank like distances along the data {along}, not like straight ones {straight}"
-    return f"distances in this map rank neither like straight distances {straight} nor like ones along the data {along}"
+        return f"its distances rank like distances along the data {along}, not like straight ones {straight}"
+    return f"its distances rank neither like straight distances {straight} nor like ones along the data {along}"
 
 
 def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
@@ -363,16 +361,14 @@ def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
     if facts.remains is not None and facts.remains >= PARTLY and not facts.islands.stays.any():
         is_true = max(fidelity.straight, fidelity.along) >= TRUE_DISTANCES
         (true if is_true else false).append(_true_distances(fidelity))
-    (true if fidelity.near >= NEAR_IN_DATA else false).append(_near_shares(facts))
+    shares = f"{fidelity.near:.0%} of its neighbors are near in the data"
+    if facts.neighborhoods is not None:
+        shares += f", and {facts.neighborhoods.share:.0%} are neighbors in another sample"
+    if fidelity.near < NEAR_IN_DATA:
+        false.append(shares)
+    elif _neighbors(facts)[0]:
+        true.append(shares)
     return false, true
-
-
-def _near_shares(facts: Facts) -> str:
-    """Return a clause with the shares of neighbors in the map that are near in the data, and in another sample."""
-    near = f"{facts.fidelity.near:.0%} of the neighbors in the map are near in the data"
-    if facts.neighborhoods is None:
-        return near
-    return f"{near}, and {facts.neighborhoods.share:.0%} are neighbors in another sample"
 
 
 def _fidelity(facts: Facts) -> list[str]:
@@ -394,8 +390,8 @@ def _disturbances(facts: Facts) -> list[str]:
     if disturbed is None:
         return parts
     texts = {
-        "tear": "lie far from their neighbors, where the map tears (`stretch`)",
-        "fold": "lie beside points that are not their neighbors, where the map folds (`squeeze`)",
+        "tear": "lie far from their neighbors, where the map tears",
+        "fold": "lie beside points that are far in the data",
     }
     for kind, flags in (("tear", disturbed.is_torn), ("fold", disturbed.is_glued)):
         if _is_local(flags):
@@ -403,7 +399,7 @@ def _disturbances(facts: Facts) -> list[str]:
             seams = [seam for seam in disturbed.seams if seam.kind == kind]
             several = f"{count} points {texts[kind]}"
             if kind == "tear" and len(seams) > 1:
-                several = f"the map tears the data in {len(seams)} places ({count} points, `seam`)"
+                several = f"the map tears the data in {len(seams)} places ({count} points)"
             parts.append(_sides(seams[0], facts.islands) if len(seams) == 1 else several)
     return parts
 
@@ -416,13 +412,13 @@ def _sides(seam: Seam, islands: Islands) -> str:
     is_tear = seam.kind == "tear"
     if is_tear and min(first, second) < SMALL_TEAR * len(islands.of_points):
         where = f" between islands {a} and {b}" if a != b else ""
-        return f"the map has a small tear{where} ({first} and {second} points, `seam`)"
+        return f"the map has a small tear{where} ({first} and {second} points)"
     if a != b:
         what = f"the map tears islands {a} and {b} apart" if is_tear else f"the map folds parts of islands {a} and {b}"
-        return f"{what} ({first} and {second} points, `seam`)"
+        return f"{what} ({first} and {second} points)"
     if is_tear:
-        return f"the map tears one surface in two ({first} and {second} points lie along the tear, `seam`)"
-    return f"the map lays two regions of {first} and {second} points onto each other (`seam`)"
+        return f"the map tears one surface in two ({first} and {second} points lie along the tear)"
+    return f"the map lays two regions of {first} and {second} points onto each other"
 
 
 def _named(islands: Islands, chosen: NDArray[np.bool_]) -> str:

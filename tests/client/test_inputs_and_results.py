@@ -19,7 +19,6 @@ import glle
 from glle import Retries, UnavailableError
 from glle.inputs import data_options, upload_of
 from glle.transport.calls import Body, Call
-from glle.transport.errors import flag, in_words, keyword
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.validation import finite_matrix
 from glle_engine.methods import METHODS
@@ -90,19 +89,6 @@ def test_given_labels_and_colors_of_a_frame_are_columns_with_free_names() -> Non
             upload_of(labelled, wrong)  # type: ignore[arg-type] # what is tested
 
 
-def test_remedies_name_the_option_of_the_surface() -> None:
-    """A query in the service's words is a keyword argument in Python, and an option in a shell."""
-    for text, words, flags in (
-        ("Without ?ignore=the%20b%2E.", "Without ignore=['the b.'].", "Without --ignore 'the b.'."),
-        ("?ignore=a&ignore=b, or", "ignore=['a', 'b'], or", "--ignore a b, or"),
-        ("with ?one_hot=R.x, or", "with one_hot=['R.x'], or", "with --one-hot R.x, or"),
-        ("?delimiter=tab&decimal=comma.", "delimiter='tab' decimal='comma'.", "--delimiter tab --decimal comma."),
-        ("?force=true or ?labels=.", "force=True or ?labels=.", "--force or ?labels=."),
-        ("Fit it with POST /v1/posteriors.", "Fit it with `client.fit`.", "Fit it with `glle fit`."),
-    ):
-        assert (in_words(text, keyword), in_words(text, flag)) == (words, flags)
-
-
 def test_sparse_data_go_as_scipy_saves_them() -> None:
     """With labels beside them; nothing becomes dense before it is sent."""
     matrix = csr_array(np.array([[0, 1.5], [2.5, 0], [0, 0]]))
@@ -151,11 +137,11 @@ def test_masked_values_are_refused_with_their_number(send: Callable[[Any], Any])
         (np.ones((2, 2)), {"labels": "a"}, "give a frame of pandas or polars"),
         (np.array([["a"]]), {}, "astype"),
         (np.array([[object()]]), {}, "astype"),
-        ("data.doc", {}, "is none of .npy"),
+        ("data.doc", {}, "has none of the suffixes .npy"),
         (Endless(), {}, r"Endless\. Give an array"),
         (np.ones((2, 2)), {"labels": ["u"]}, r"labels have shape \(1,\); the data have 2 rows"),
         (np.ones((2, 2)), {"colors": ["u", "v"]}, "colors are of type <U1"),
-        ("data.csv", {"labels": ["u"]}, "labels: name a column of the file"),
+        ("data.csv", {"labels": ["u"]}, "labels must be names of its columns"),
         (TABLE, {"labels": [1, 2]}, r"labels have shape \(2,\); the data have 1 rows"),
         (type("LazyFrame", (), {"collect_schema": None, "lazy": None})(), {}, r"Give data\.collect\(\)"),
         (type("ndarray", (), {"__cuda_array_interface__": {}, "get": None})(), {}, r"Give data\.get\(\)"),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
+from glle_engine.base.texts import Text, Way
 from worker.base.disk import DISK_REMEDY, disk_reserve, free_bytes
 from worker.base.problems import ProblemError, refuse
 
@@ -42,7 +43,7 @@ def probe(folder: Path) -> None:
 
 
 def disk_refusal(settings: Settings) -> ProblemError | None:
-    """Return the refusal of a new job if the disk of the queue's log is nearly full, otherwise None."""
+    """Return the error for a new job if the disk of the queue's log is nearly full, otherwise None."""
     folder = Path(settings.data_dir)
     if not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= (least := disk_reserve(folder) // 2):
         return None
@@ -51,7 +52,7 @@ def disk_refusal(settings: Settings) -> ProblemError | None:
 
 
 def _files_refusal(settings: Settings) -> ProblemError | None:
-    """Return the refusal of a new job if the disk for its result has less free space than the reserve, else None."""
+    """Return the error for a new job if the disk for its result has less free space than the reserve, else None."""
     folder = Path(settings.data_dir)
     if settings.store_url or (free := free_bytes(folder)) >= (reserve := disk_reserve(folder)):
         return None
@@ -103,15 +104,21 @@ class QueueCapacity:
             raise self.refusal()
 
     def refusal(self) -> ProblemError:
-        """Return the refusal of a new job."""
+        """Return the error for a new job."""
         if self._disk is not None:
             return ProblemError(self._disk)
         return refuse(
             "redis-full",
             503,
             f"The queue server uses more than {HIGH_WATER:.0%} of its memory: new jobs are refused.",
-            "Try again later. Remove records of ended jobs (DELETE /v1/jobs/{id}?record=true), raise GLLE_QUEUE_BYTES, "
-            "or lower GLLE_JOB_TTL or `records` in GLLE_QUOTAS.",
+            Text(
+                *(
+                    "Try again later. Remove records of ended jobs (",
+                    Way("delete-results"),
+                    "), raise GLLE_QUEUE_BYTES, ",
+                ),
+                "or lower GLLE_JOB_TTL or `records` in GLLE_QUOTAS.",
+            ),
             retry_after=RETRY_SECONDS,
             high_water=HIGH_WATER,
         )
