@@ -30,7 +30,7 @@ export const SCALES = {
   arrangement: '60% needed',
   shape: '60% needed',
   neighborhoods: '30% needed',
-  islands: 'seven of eight are needed, and that the data have it, too',
+  islands: 'four of five are needed, and that the data have it, too',
 };
 
 /** A share as people say it: about a third. */
