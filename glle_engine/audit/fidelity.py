@@ -86,15 +86,15 @@ class Fidelity:
         It is corrected for chance: 0 for random positions, 1 for all neighbors.
         """
         expected = self._near(k)
-        found = kneighbors(np.ascontiguousarray(Y), k)[0]
-        share = float((expected[:, :, None] == found[:, None, :]).any(axis=2).mean())
+        near = kneighbors(np.ascontiguousarray(Y), k)[0]
+        share = float((expected[:, :, None] == near[:, None, :]).any(axis=2).mean())
         by_chance = k / (len(Y) - 1)
         return (share - by_chance) / (1 - by_chance)
 
     def layout(self, Y: NDArray[np.float64]) -> tuple[float, float]:
         """Return the rank correlations of a map's distances (n, p) with the data's own, and with those along them."""
-        found = _distances(Y, self.starts, self.ends)
-        return rank_correlation(found, self.straight), rank_correlation(found, self.along)
+        in_map = _distances(Y, self.starts, self.ends)
+        return rank_correlation(in_map, self.straight), rank_correlation(in_map, self.along)
 
     def _near(self, k: int) -> NDArray[np.int32]:
         cached: dict[int, NDArray[np.int32]] = self.__dict__.setdefault("_neighbors", {})
