@@ -205,7 +205,9 @@ def _frame_upload(frame: Any, query: dict[str, Any], values: dict[str, Any]) -> 
 
 def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> DatasetUpload:
     if values:
-        raise ValueError(f"{', '.join(values)}: name a column of the file, or read it and give an array or a frame.")
+        raise ValueError(
+            f"For a file, {', '.join(values)} must be names of its columns. Or read it, and give an array or a frame."
+        )
     media = MEDIA_TYPES.get(path.suffix.lower())
     if media is None and path.is_file():
         with path.open("rb") as file:
@@ -214,7 +216,9 @@ def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> D
         if kind is not None:
             raise InvalidParameterError(f"{path} is {kind.noun}.", remedy=kind.remedy)
     if media is None:
-        raise ValueError(f"{path} is none of {', '.join(MEDIA_TYPES)}: read it, and give the array.")
+        raise ValueError(
+            f"{path} has none of the suffixes {', '.join(MEDIA_TYPES)}: read it, and give an array or a frame."
+        )
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
     return DatasetUpload(Body.of_file(path, media), query)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import time
 from dataclasses import replace
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.system.conftest import Up
+    from worker.records.cache_entry import Entry
+    from worker.records.draws import DrawAddress
     from worker.stores import Stores
 
 # Fixtures whose tests run in one process, because each start of a service takes seconds.
@@ -48,6 +51,11 @@ def refusal(call: Callable[..., object], *arguments: object) -> Problem:
     with pytest.raises(ProblemError) as caught:
         call(*arguments)
     return caught.value.problem
+
+
+def cached_draw(stores: Stores, posterior: str, key: DrawAddress) -> Entry | None:
+    """Return a draw of the cache, or None; the read is counted."""
+    return asyncio.run(stores.cache.read_draw(posterior, key))
 
 
 def error_of(stores: Stores, job: str) -> Problem:

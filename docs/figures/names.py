@@ -42,6 +42,8 @@ OWN = {
         "embed_halves",
         "is_own_map",
         "names",
+        "ids",
+        "id_names",
         "obsm",
         "priority",
         "timeout",

@@ -145,6 +145,11 @@ class Islands:
         return len(self.in_data) if len(self.in_data) > 1 else 0
 
     @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of points (m,) of each island."""
+        return np.bincount(self.of_points[self.of_points >= 0], minlength=len(self.in_data))
+
+    @property
     def outside(self) -> int:
         """Number of points in clumps that are too small to judge, which are in no island."""
         return int((self.of_points < 0).sum())
@@ -161,7 +166,7 @@ class Islands:
             "share": self.share,
             "error": self.error,
             "names": self.names,
-            "sizes": np.bincount(self.of_points[self.of_points >= 0], minlength=len(self.in_data)).tolist(),
+            "sizes": self.sizes.tolist(),
             "outside": self.outside,
             "in_data": self.in_data.tolist(),
             "in_samples": None if self.in_samples is None else self.in_samples.tolist(),

@@ -108,7 +108,7 @@ def candidates_of(methods: Any) -> list[Candidate]:
     owns = [label or (item.get("label") if isinstance(item, Mapping) else None) for label, item in named]
     taken = {own for own in owns if own}
     if len(taken) < sum(bool(own) for own in owns):
-        raise ValueError("Two of the methods have the same label: give each another `label`.")
+        raise ValueError("Two of the methods have the same label: give each its own `label`.")
     result = []
     for own, each in zip(owns, found, strict=True):
         name, number = own or _label(each, is_several=counts[each.name] > 1), 1

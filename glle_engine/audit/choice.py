@@ -5,7 +5,8 @@ The questions are who is near whom (`neighbors`), distances across the map (`lay
 - Neighbors: the map that keeps most neighbors of the data's first ten components.
 - Layout: the map of which maps of halves have the highest mean rank correlation with the data's distances, straight and
   along the data.
-- Groups: the map with most points on trusted islands, if some map has three trusted islands.
+- Groups: the map with most points on trusted islands, if some map has three trusted islands; of equal ones the map with
+  most trusted islands, because a map that lays groups onto each other has fewer.
 
 A map never wins because it is stable: a folded map is the stablest. Halves are the same for all maps, so that
 differences are paired over them. Of maps that are as good as the best one, the simplest is named.
@@ -33,10 +34,11 @@ Question = Literal["neighbors", "layout", "groups"]
 QUESTIONS: tuple[Question, ...] = ("neighbors", "layout", "groups")
 
 SMALL_DIFFERENCE = 0.01  # maps whose scores differ by less are as good as each other, however certain the difference
+LARGE_DIFFERENCE = 0.03  # maps whose scores differ by more are not as good, however much their halves vary
 MIN_KEPT = 0.05  # share of neighbors beyond chance, below which no map is named for neighbors
 MIN_LAYOUT = 0.3  # mean rank correlation, below which no map is named for its layout
 MIN_TRUSTED = 3  # trusted islands that some map needs, so that a map is named for groups
-BEHIND = 0.05  # a map that is behind by more than this, and by 2.5 errors, after two pairs of halves is not continued
+BEHIND = 0.05  # maps that are behind by more than this after two pairs of halves, in layout also by 2.5 errors, stop
 FIRST_PAIRS = 2  # pairs of halves after which maps that are clearly behind stop
 SIMPLEST = ("pca", "t-sne")  # of maps that are as good, the first of these is named, or else the first candidate
 NAMED = 3  # a sentence names at most this many maps that are as good
@@ -202,7 +204,8 @@ def behind(maps: Sequence[MapFacts]) -> set[str]:
         for question in ("neighbors", "layout"):
             scores = _OF_QUESTION[question]
             leader = max(eligible, key=scores.value)
-            is_left &= scores.value(leader) - scores.value(facts) > BEHIND and not _is_as_good(facts, leader, question)
+            is_behind = scores.value(leader) - scores.value(facts) > BEHIND
+            is_left &= is_behind and (question == "neighbors" or not _is_within_error(facts, leader, question))
         if is_left:
             found.add(facts.label)
     return found
@@ -232,6 +235,8 @@ def _groups(maps: Sequence[MapFacts]) -> Choice:
         return Choice("groups", None, (), f"No map separates groups that can be trusted{change}.")
     best, as_good = _winner(several, "groups")
     assert best is not None
+    most = max(facts.trusted for facts in (best, *as_good))
+    best, *as_good = sorted((facts for facts in (best, *as_good) if facts.trusted == most), key=_simplicity)
     share = f"{best.trusted} islands that can be trusted hold {best.grouped:.0%} of the points"
     return Choice("groups", *_labels(best, as_good), f"To see groups, show {_named(best, as_good)}: {share}.")
 
@@ -248,12 +253,19 @@ def _winner(maps: Sequence[MapFacts], question: Question) -> tuple[MapFacts | No
 
 
 def _is_as_good(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
-    """Return whether a map is as good as the leader: their paired difference over halves is within 2.5 errors."""
+    """Return whether a map is as good as the leader: a small difference, or a paired one within 2.5 errors."""
     scores = _OF_QUESTION[question]
-    if scores.value(leader) - scores.value(facts) <= SMALL_DIFFERENCE:
+    difference = scores.value(leader) - scores.value(facts)
+    if difference <= SMALL_DIFFERENCE:
         return True
+    return difference <= LARGE_DIFFERENCE and _is_within_error(facts, leader, question)
+
+
+def _is_within_error(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
+    """Return whether the paired difference of two maps over halves is at most 2.5 errors; False without halves."""
     if not (len(facts.layout) and len(leader.layout)):
         return False
+    scores = _OF_QUESTION[question]
     mine, best = scores.halves(facts), scores.halves(leader)
     count = min(len(mine), len(best))
     pairs = (best[:count] - mine[:count]).reshape(-1, 2).mean(axis=1)

@@ -228,7 +228,7 @@ class Judge:
         n, islands = len(self.points), audit.islands
         whole = self._fidelity(np.arange(n))
         k = max(1, min(self.n_neighbors, n // 5))
-        sizes = np.bincount(islands.of_points, minlength=len(islands.in_data)) / n
+        sizes = islands.sizes / n
         held = islands.of_halves if islands.of_halves is not None else np.zeros((len(halves), len(sizes)), bool)
         some = whole if audit.rows is None else self._fidelity(audit.rows)
         k_of_rows = min(k, max(1, len(some.points) // 5))

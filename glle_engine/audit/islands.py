@@ -107,9 +107,9 @@ def _join_touching(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArra
 
 
 def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the islands (n,) after clumps in them that are isolated became islands, or none (-1).
+    """Return the islands (n,) after isolated clumps were separated from the islands that contain them.
 
-    A clump has at least 8 points, but less than 2 % of all points: larger ones would be islands already.
+    A clump of at least 8 points becomes an island of its own. Points of smaller clumps belong to no island (-1).
     """
     split, count = islands.copy(), int(islands.max()) + 1
     for island in range(count):

@@ -348,14 +348,12 @@ def _true_distances(fidelity: Agreement) -> str:
     straight, along = f"({fidelity.straight:.2f})", f"({fidelity.along:.2f})"
     is_straight, is_along = (value >= TRUE_DISTANCES for value in (fidelity.straight, fidelity.along))
     if is_straight and is_along:
-        return f"distances in this map rank like distances in the data (correlation {fidelity.straight:.2f})"
+        return f"its distances rank like the distances in the data (correlation {fidelity.straight:.2f})"
     if is_straight:
-        return (
-            f"distances in this map rank like straight distances {straight}, not like distances along the data {along}"
-        )
+        return f"its distances rank like straight distances {straight}, not like distances along the data {along}"
     if is_along:
-        return f"distances in this map rank like distances along the data {along}, not like straight ones {straight}"
-    return f"distances in this map rank neither like straight distances {straight} nor like ones along the data {along}"
+        return f"its distances rank like distances along the data {along}, not like straight ones {straight}"
+    return f"its distances rank neither like straight distances {straight} nor like ones along the data {along}"
 
 
 def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
@@ -364,16 +362,14 @@ def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
     if facts.remains is not None and facts.remains >= PARTLY and not facts.islands.stays.any():
         is_true = max(fidelity.straight, fidelity.along) >= TRUE_DISTANCES
         (true if is_true else false).append(_true_distances(fidelity))
-    (true if fidelity.near >= NEAR_IN_DATA else false).append(_near_shares(facts))
+    shares = f"{fidelity.near:.0%} of its neighbors are near in the data"
+    if facts.neighborhoods is not None:
+        shares += f", and {facts.neighborhoods.share:.0%} are neighbors in another sample"
+    if fidelity.near < NEAR_IN_DATA:
+        false.append(shares)
+    elif _neighbors(facts)[0]:
+        true.append(shares)
     return false, true
-
-
-def _near_shares(facts: Facts) -> str:
-    """Return a clause with the shares of neighbors in the map that are near in the data, and in another sample."""
-    near = f"{facts.fidelity.near:.0%} of the neighbors in the map are near in the data"
-    if facts.neighborhoods is None:
-        return near
-    return f"{near}, and {facts.neighborhoods.share:.0%} are neighbors in another sample"
 
 
 def _fidelity(facts: Facts) -> list[str]:
@@ -396,7 +392,7 @@ def _disturbances(facts: Facts) -> list[str]:
         return parts
     texts = {
         "tear": "lie far from their neighbors, where the map tears (`stretch`)",
-        "fold": "lie beside points that are not their neighbors, where the map folds (`squeeze`)",
+        "fold": "lie beside points that are far in the data (`squeeze`)",
     }
     for kind, flags in (("tear", disturbed.is_torn), ("fold", disturbed.is_glued)):
         if _is_local(flags):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.spec import Metric, SpaceSpec, Standardize
 
-LEVELS = 20_000  # levels of all features together; a matrix of 1,000 points then has 160 MB
+MAX_LEVELS = 20_000  # distinct values of all features together; a matrix of 1,000 points then has 160 MB
 _SHOWN = 10  # columns in a message
 
 
@@ -171,18 +171,18 @@ def _levels(data: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
         )
     levels = tuple(np.unique(column) for column in data.T)
     count = sum(map(len, levels))
-    if count > LEVELS and max(map(len, levels)) > 2:
+    if count > MAX_LEVELS and max(map(len, levels)) > 2:
         raise InvalidParameterError(
-            f"The {len(levels):,} features have {count:,} levels, which metric='hamming' makes columns; {LEVELS:,} are "
-            "possible.",
-            remedy="Leave columns with a level for each point out, or use metric='precomputed' with their distances.",
-            details={"levels": count, "most": LEVELS},
+            f"The {len(levels):,} features have {count:,} distinct values. metric='hamming' needs a column for each of "
+            f"them, and allows {MAX_LEVELS:,}.",
+            remedy="Leave out the features that differ in every point, or give distances with metric='precomputed'.",
+            details={"levels": count, "most": MAX_LEVELS},
         )
     return levels
 
 
 def _indicators(data: NDArray[np.float64], levels: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:
-    """Return the columns of the levels, and one more column for values that are none of the levels.
+    """One-hot encode features, with one more column for values that were not seen in the fit.
 
     Such a value differs from every point of the fit. Squared distances between the resulting rows are integers, so that
     ties in the Hamming distance stay ties.

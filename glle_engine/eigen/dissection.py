@@ -182,7 +182,7 @@ def _first_separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
         grown = 0
         following = random_word(seed + trial) % n
         while 2 * grown < total:
-            if begin == end:  # another component
+            if begin == end:  # the component is used up: go on in another one
                 while reached[following]:
                     following = (following + 1) % n
                 reached[following] = True

@@ -143,7 +143,7 @@ def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
 
 
 def _of_arrays(neighbors: GivenNeighbors, n: int) -> NDArray[np.int64]:
-    """Return the indices, given alone or in a pair with distances."""
+    """Accept `indices` or `(indices, distances)`; return the indices (n, k)."""
     pair = neighbors if isinstance(neighbors, tuple) and neighbors else (neighbors,)
     for part in pair:
         require_unmasked(part, "the neighbors")

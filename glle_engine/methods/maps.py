@@ -76,12 +76,12 @@ class Map(ABC):
         data = self._check(points)
         rows = max(1, _BLOCK_ENTRIES // self._row_entries())
         with np.errstate(over="ignore", invalid="ignore"):
-            places = [self._place(data[part]) for part in blocks(len(data), rows, "transform", on_progress)]
-        Y = np.concatenate(places)
+            positions = [self._place(data[part]) for part in blocks(len(data), rows, "transform", on_progress)]
+        Y = np.concatenate(positions)
         if not np.isfinite(Y).all():
             raise OutOfRangeError(
-                "The places of the new points leave the range of floating-point numbers.",
-                remedy="Give them in the unit of the training data.",
+                "The positions of the new points in the map exceed the range of floating-point numbers.",
+                remedy="Give the new points in the unit of the training data.",
             )
         return Y
 

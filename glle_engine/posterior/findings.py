@@ -413,5 +413,5 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
         f"{kept['isotropic']:.3f} isotropic, {kept['tangent']:.3f} tangent.",
     )
     known = posteriors[noise].diagnostics
-    diagnostics = Diagnostics({**known.figures, "noise": {"law": noise, **kept}}, (*known.notes, note))
+    diagnostics = Diagnostics({**known.figures, "noise": {"model": noise, **kept}}, (*known.notes, note))
     return replace(posteriors[noise], diagnostics=diagnostics)

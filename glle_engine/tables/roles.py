@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SINGLE = frozenset({"labels", "colors"})
 """Roles that only one column can have."""
 MAX_PATTERNS = 100  # patterns in a request; each is compared with every name
-MAX_IDS = 10  # columns of ids whose values are stored
+MAX_IDS = 10  # columns of ids in a table whose values are stored; more are ignored
 MAX_LISTED = 100  # column names in a problem; if there are more columns of texts, their roles are not guessed
 MAX_CLASSES = 100  # distinct words of a guessed label
 MIN_TEXTS = 10  # of fewer texts, the number of distinct ones says nothing about the role of their column

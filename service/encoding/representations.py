@@ -59,6 +59,11 @@ def header(scope: Scope, name: bytes) -> bytes:
     return values[0] if len(values) == 1 else b", ".join(values)
 
 
+def matches_strongly(if_match: bytes, etag: bytes) -> bool:
+    """Return whether If-Match names the content with this plain ETag, compressed or not; weak ETags never match."""
+    return not {part.strip() for part in if_match.split(b",")}.isdisjoint({b"*", etag, gzip_tag(etag)})
+
+
 def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | None:
     """Return the requested range of a response with these headers, or None for the whole.
 

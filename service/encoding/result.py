@@ -22,7 +22,7 @@ from service.encoding import arrays as encode
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, SHEET_CSV, AbortableResponse, Array, ResultTable, Stack
 from service.encoding.arrow import ARROW, REMEDY, has_arrow
 from service.encoding.media_types import MediaType
-from service.encoding.representations import ACCEPT_RANGES, RangedResponse, matches_tag
+from service.encoding.representations import ACCEPT_RANGES, RangedResponse, matches_strongly, matches_tag
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
@@ -265,8 +265,28 @@ def immutable_headers(sha256: str, media: str, dtype: str, part: str = "") -> di
 
 def mutable_response(request: Request, body: str, **headers: str) -> Response:
     """Return 304, or a JSON body that clients must revalidate at each use; its ETag is its digest."""
-    tag = {"ETag": f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
+    tag = mutable_headers(body)
     return unless_current(request, tag | headers, lambda: Response(body, 200, tag | headers, JSON))
+
+
+def changed_response(body: str) -> Response:
+    """Return the JSON body of what a request has changed, with the ETag for the next change."""
+    return Response(body, 200, mutable_headers(body), JSON)
+
+
+def require_match(request: Request, body: str) -> None:
+    """Raise ``changed-meanwhile`` if the request has an If-Match that does not name the ETag of this body."""
+    wanted, tag = request.headers.get("if-match"), mutable_headers(body)["ETag"]
+    if wanted is not None and not matches_strongly(wanted.encode("latin-1"), tag.encode()):
+        detail = f"The resource has the ETag {tag}, which If-Match does not name: it was changed meanwhile."
+        raise refuse(
+            "changed-meanwhile", 412, detail, "Read it again, and send the change with its new ETag.", etag=tag
+        )
+
+
+def mutable_headers(body: str) -> dict[str, str]:
+    """Return the headers of a JSON body that may change: its digest as ETag, and to revalidate it at each use."""
+    return {"ETag": f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
 
 
 def scale_headers(scales: Sequence[float], notes: Sequence[dict[str, str]] = ()) -> dict[str, str]:

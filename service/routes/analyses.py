@@ -170,7 +170,7 @@ async def audit(body: AuditIn, stores: TenantStores, wait: Wait = 0.0) -> Respon
     The map is given by coordinates beside a data set, or by an embedding, a posterior or a method, which are computed
     again on permuted data and on separate halves of the data. Coordinates alone show how many neighbors the map keeps,
     its islands, and where it tears or folds the data; beside their method they are compared with its maps. The result
-    has the `verdict` in at most two sentences and as a `level`, `remains` (R^2 over samples), four answers (`islands`,
+    has the `verdict` in up to three lines and as a `level`, `remains` (R^2 over samples), four answers (`islands`,
     `arrangement`, `neighborhoods`, `shape`), `tears`, `dimension`, `groups` of the labels, the radii of the `regions`,
     `notes`, and `arrays` with a row for each point: `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`,
     `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`, `stability`, `spread`, `half_axes` of the regions,

@@ -18,9 +18,28 @@ from glle_engine.tables.table import Table
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, id_columns, matrix_columns, with_ids
 from service.encoding.arrays import ResultTable as Columns
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET
-from service.encoding.result import MEDIA, ArraysResult, Points, Selection, immutable_headers, negotiate, unless_current
+from service.encoding.result import (
+    MEDIA,
+    ArraysResult,
+    Points,
+    Selection,
+    immutable_headers,
+    mutable_response,
+    negotiate,
+    unless_current,
+)
 from service.middleware.requests import TENANT
-from service.routes.params import AT_ONCE, CONTENT_STAYS, Id, TenantStores, add_list, add_rename, forms, returns_arrays
+from service.routes.params import (
+    AT_ONCE,
+    CONTENT_STAYS,
+    NOT_MODIFIED,
+    Id,
+    TenantStores,
+    add_list,
+    add_rename,
+    forms,
+    returns_arrays,
+)
 from service.schemas.derived import ArrayOut
 from service.schemas.problems import failures
 from service.schemas.resources import (
@@ -251,10 +270,15 @@ async def synthetic(request: Request, body: SyntheticIn, stores: TenantStores) -
 add_list(router, "datasets", "List data sets", "data sets", DatasetPage)
 
 
-@router.get("/{id}", summary="Describe a data set", responses=failures(_404="No such data set."))
-def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
+@router.get(
+    "/{id}",
+    summary="Describe a data set",
+    response_model=DatasetOut,
+    responses={**NOT_MODIFIED, **failures(_404="No such data set.")},
+)
+def get_dataset(id_: Id, request: Request, stores: TenantStores) -> Response:
     """Return shape, dtype, names and origin of a data set."""
-    return DatasetOut.from_record(stores.datasets.fetch(id_))
+    return mutable_response(request, DatasetOut.from_record(stores.datasets.fetch(id_)).model_dump_json())
 
 
 @router.get(

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from glle_engine.base.spec import Align
 from service.encoding.arrays import JSON, NPY, Dtype
-from service.encoding.result import NOTES_HEADER, SCALE_HEADER
+from service.encoding.result import NOTES_HEADER, SCALE_HEADER, changed_response, require_match
 from service.middleware.requests import TENANT
 from service.schemas.problems import failures, snake_case
 from service.schemas.resources import (
@@ -108,7 +108,7 @@ def _query_parameters(route: APIRoute) -> dict[str, bool]:
 
 
 def _unknown_parameter(method: str, route: APIRoute, unknown: list[str], accepted: list[str]) -> ProblemError:
-    """Return the refusal of query parameters; it suggests the name that was perhaps meant."""
+    """Return the error for query parameters; it suggests the name that was perhaps meant."""
     name = unknown[0]
     body = None if route.body_field is None else route.body_field.field_info.annotation
     near = _nearest(name, accepted)
@@ -276,12 +276,19 @@ def add_rename(
 ) -> None:
     """Add the route that sets name and tags of a record of a store."""
 
-    def rename(id_: Id, body: NamingIn, stores: TenantStores) -> Any:
-        return out.from_record(getattr(stores, kind).rename(id_, body.changes()))
+    def body_of(record: Any) -> str:
+        text: str = out.from_record(record).model_dump_json()
+        return text
+
+    def rename(id_: Id, body: NamingIn, request: Request, stores: TenantStores) -> Response:
+        store = getattr(stores, kind)
+        record = store.rename(id_, body.changes(), lambda record: require_match(request, body_of(record)))
+        return changed_response(body_of(record))
 
     description = (
         "Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole. "
-        "The media type application/merge-patch+json is accepted, too."
+        "The media type application/merge-patch+json is accepted, too. With `If-Match`, the ETag of an earlier answer, "
+        "nothing changes if the resource was changed meanwhile."
     )
     router.add_api_route(
         "/{id}",
@@ -291,5 +298,11 @@ def add_rename(
         summary=summary,
         description=description + more,
         response_model=out,
-        responses=failures(_404="No such id.", _413="Body too long.", _415="Not JSON.", _422="Invalid name or tags."),
+        responses=failures(
+            _404="No such id.",
+            _412="Changed meanwhile: If-Match names another ETag.",
+            _413="Body too long.",
+            _415="Not JSON.",
+            _422="Invalid name or tags.",
+        ),
     )

@@ -11,7 +11,7 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.given import checked_neighbors, stored_indices
 from glle_engine.posterior.npz import saved_arrays
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype
-from service.encoding.result import ArraysResult, immutable_headers, negotiate, unless_current
+from service.encoding.result import ArraysResult, immutable_headers, mutable_response, negotiate, unless_current
 from service.routes import params
 from service.routes.params import ACCEPTED, Id, TenantStores, Wait
 from service.schemas.derived import ArrayOut
@@ -91,18 +91,20 @@ params.add_list(router, "posteriors", "List posteriors", "posteriors", Posterior
     summary="Describe a posterior",
     response_model=PosteriorOut,
     responses={
+        **params.NOT_MODIFIED,
         **ACCEPTED,
         **failures(_404="No such posterior.", _409="Its job was cancelled.", _422="Its fit failed: the reason."),
     },
 )
-async def get_posterior(id_: Id, stores: TenantStores, wait: Wait = 0.0) -> Response:
+async def get_posterior(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Return specification, diagnostics, spectrum, cost and provenance, or the problem of a failed fit."""
     job = await run_in_threadpool(_open_job, stores, id_)
     if job is not None:
         job = await wait_until_ended(stores, job, wait)
         if job.is_open:
             raise UnfinishedJobError(job)
-    return _posterior_response(await run_in_threadpool(require_posterior, stores, id_), 200)
+    record = await run_in_threadpool(require_posterior, stores, id_)
+    return mutable_response(request, PosteriorOut.from_record(record).model_dump_json())
 
 
 @router.get(

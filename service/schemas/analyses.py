@@ -312,7 +312,9 @@ class AuditIn(CommandIn):
         if len(maps) != 1 and maps != ["coordinates", "method"]:
             raise ValueError("give one of coordinates, embedding, posterior and method, or coordinates and method")
         if (self.dataset is None) == (maps[0] in {"coordinates", "method"}):
-            raise ValueError("give dataset with coordinates or a method, and leave it out otherwise")
+            raise ValueError(
+                "give dataset with coordinates or a method; leave dataset out with an embedding or a posterior"
+            )
         if self.parameters and self.method is None:
             raise ValueError("parameters belong to a method: give a method, or leave parameters out")
         return self

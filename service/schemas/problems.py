@@ -68,7 +68,7 @@ def failures(**statuses: str) -> dict[int | str, dict[str, Any]]:
     texts = {
         **statuses,
         "_500": "An internal error of the service.",
-        "_503": "Redis does not answer, or the workers died.",
+        "_503": "Redis does not answer, records or files were lost, or the workers died.",
     }
     schema = {"$ref": "#/components/schemas/ProblemOut"}
     return {

@@ -144,7 +144,7 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
     ("arguments", "message"),
     [
         (["datasets", "upload", "nowhere.csv"], "There is no file nowhere.csv"),
-        (["datasets", "upload", "table.doc"], "is none of .npy"),
+        (["datasets", "upload", "table.doc"], "has none of the suffixes .npy"),
         (["fit", "nowhere.npy"], "There is no file nowhere.npy"),
         (["draw", "post_x", "-o", "draws.xlsx"], "name it draws.npy, draws.csv or draws.parquet"),
         (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),
@@ -379,9 +379,9 @@ def test_tables_and_lines_of_methods(glle: Glle, run: Callable[..., str], sheet:
     _, out, err = glle("embed", *data, *isomap)
     assert re.fullmatch(rf"{N} points by isomap in \d+\.\d\d s\n  trustworthiness 0\.9\d+\n", err)
     id_ = out.strip()
-    first, groups = run("audit", *data, "--method", "pca", "-o", str(audited)).splitlines()
+    first, *lines = run("audit", *data, "--method", "pca", "-o", str(audited)).splitlines()
     assert re.match("(trust|partly|no): ", first)
-    assert re.fullmatch(r"  Groups apart in other samples: l and r \d+%\.", groups)
+    assert any(re.fullmatch(r"  Groups apart in other samples: l and r \d+%\.", line) for line in lines)
     assert audited.read_text("utf-8").startswith(
         "y1,y2,island,neighborhood,stretch,squeeze,is_torn,is_glued,seam,p_value,"
     )

@@ -7,6 +7,7 @@ import httpx
 import pytest
 import yaml
 
+from tests.conftest import cached_draw
 from tests.deploy.prometheus import selectors, series_of
 from tests.docs.pages import ROOT
 from tests.service import conftest as service
@@ -27,7 +28,7 @@ def exposition(client: httpx.Client, stores: Stores) -> str:
     stores.counts.add("sampler_draws", "drawn")
     stores.counts.observe("job_seconds", "fit", "succeeded", seconds=1)
     stores.counts.observe("task_seconds", "fit", "queued", seconds=1)
-    stores.cache.find_draw("nothing", DrawAddress(0, 0, 1.0, "posterior", "none"))
+    cached_draw(stores, "nothing", DrawAddress(0, 0, 1.0, "posterior", "none"))
     stores.counts.add("store_requests", "read", "ok")
     stores.counts.add("store_bytes", "read")
     stores.jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)

@@ -80,7 +80,6 @@ def link(up: Up) -> str:
     with httpx.Client(base_url=up.url, timeout=60) as client:
         posterior = fit_posterior(client, synthetic(client, 150, name="s_curve"), n_neighbors=8)
         assert client.get(f"{posterior}/summary?n_draws=6&scale=1&wait=60").status_code == 200
-        assert client.get(f"{posterior}/summary?n_draws=40&n_resamples=20&wait=60").status_code == 200
     return f"/#posterior={posterior.rsplit('/', 1)[1]}&n_draws=6"
 
 

@@ -1,48 +1,76 @@
-"""The comparison of methods with scores."""
+"""Which map to show: maps side by side, with their audits."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+import numpy as np
 from playwright.sync_api import expect
 
 from glle import Client
+from tests.ui.driver.tables import csv
 
 if TYPE_CHECKING:
     from tests.ui.driver.explorer import Explorer
 
 
-def test_a_comparison_shows_pictures_and_scores(explorer: Explorer) -> None:
-    """Each method has a picture and a score column with the best marked; a click enlarges one."""
-    explorer.open_sheet("s_curve", 200)
+def choose_methods(explorer: Explorer, *names: str) -> None:
+    """Open the tab, and choose the methods to compare."""
     explorer.at("tab-compare").click()
-    for name, is_chosen in {"pca": True, "lle": True, "isomap": True, "t-sne": False}.items():
-        chip = explorer.at(f"compare-{name}")
-        if (chip.get_attribute("aria-pressed") == "true") != is_chosen:
-            chip.click()
-    expect(explorer.at("compare-go")).to_have_text("Compare 3 methods")
+    explorer.page.get_by_text("Choose the methods").click()
+    for name in names:
+        explorer.at(f"compare-{name}").click()
+
+
+def test_a_comparison_says_which_map_to_show(explorer: Explorer) -> None:
+    """Sentences come first; each map has its level and outlines; a click opens one with its verdict; a reload stays."""
+    explorer.open_sheet("s_curve", 150)
+    choose_methods(explorer, "pca", "lle", "isomap")
+    expect(explorer.at("compare-go")).to_have_text("Compare 3 maps")
     explorer.at("compare-go").click()
     thumbs = explorer.at("comparison").get_by_test_id("thumb")
-    expect(thumbs).to_have_count(3, timeout=60_000)
-    scores = explorer.at("scores")
-    expect(scores.locator("thead th")).to_have_count(4)
-    expect(thumbs.get_by_test_id("thumb-verdict")).to_have_count(3, timeout=120_000)
-    expect(explorer.at("best")).to_have_count(1)
-    expect(scores.locator("tbody th").first).to_contain_text("Remains in another sample")
-    expect(scores.locator("tbody tr").first).to_contain_text("%")
-    best = scores.locator("tbody tr").filter(has=explorer.page.locator("td.best"))
-    expect(best).to_have_count(scores.locator("tbody tr").count())
+    expect(thumbs).to_have_count(3, timeout=120_000)
+    expect(explorer.at("cancel")).to_have_count(0, timeout=300_000)
+    sentences = explorer.state("comparison")["sentences"]
+    assert 1 <= len(sentences) <= 3
+    expect(explorer.at("answers").locator(".sentence")).to_have_text(sentences)
+    expect(thumbs.get_by_test_id("thumb-verdict")).to_have_count(3)
+    best = explorer.state("comparison")["best"]
+    expect(explorer.at("best")).to_have_count(len({label for label in best.values() if label}))
     assert "comparison=job_" in explorer.page.url
     explorer.page.reload()
     expect(thumbs).to_have_count(3, timeout=60_000)
-    expect(scores.locator("thead th")).to_have_count(4)
+    expect(explorer.at("answers").locator(".sentence")).to_have_text(sentences)
     expect(explorer.at("compare-t-sne")).to_have_attribute("aria-pressed", "false")
+    explorer.page.get_by_text("Scores", exact=True).click()
+    scores = explorer.at("scores")
+    expect(scores.locator("thead th")).to_have_count(4)
+    expect(scores.locator("tbody th").first).to_contain_text("Remains in another sample")
     thumbs.nth(2).locator("canvas").click()
     expect(explorer.at("frame-name")).to_have_text("Isomap")
+    expect(explorer.at("verdict")).to_be_visible()
     explorer.page.go_back()
     expect(thumbs).to_have_count(3)
     explorer.page.go_forward()
     expect(explorer.at("frame-name")).to_have_text("Isomap")
+
+
+def test_a_verdict_that_is_not_green_leads_to_a_better_map(explorer: Explorer) -> None:
+    """One click makes the usual maps, which are named while they are in work; it can be cancelled."""
+    noise = np.random.default_rng(4).standard_normal((120, 4))
+    explorer.open()
+    explorer.upload("noise.csv", csv(noise))
+    explorer.at("method").select_option("pca")
+    explorer.at("fit").click()
+    expect(explorer.at("headline-box")).to_have_class("headline no", timeout=120_000)
+    expect(explorer.at("cancel")).to_have_count(0, timeout=120_000)
+    with explorer.page.expect_request("**/v1/comparisons") as sent:
+        explorer.at("find-trusted").click()
+    assert "methods" not in json.loads(sent.value.post_data or "")
+    expect(explorer.at("comparison-waiting").first).to_be_visible(timeout=60_000)
+    explorer.at("cancel").click()
+    expect(explorer.at("cancel")).to_have_count(0, timeout=60_000)
 
 
 def test_a_method_without_draws_is_fitted_alone(explorer: Explorer) -> None:
@@ -57,19 +85,15 @@ def test_a_method_without_draws_is_fitted_alone(explorer: Explorer) -> None:
     expect(explorer.at("frame-name")).to_have_text("PCA", timeout=30_000)
 
 
-def test_methods_are_shown_as_they_finish(explorer: Explorer) -> None:
+def test_maps_are_shown_as_they_finish(explorer: Explorer) -> None:
     """The first map is there before the job's end, aligned to the first; a slow method is named as in work."""
     with Client(explorer.url, progress=False) as glle:
         sheet = glle.synthetic("swiss_roll", 3000, seed=4)
     explorer.open(f"/#dataset={sheet.id}")
-    explorer.at("tab-compare").click()
-    for name, is_chosen in {"pca": True, "lle": False, "isomap": False, "t-sne": True}.items():
-        chip = explorer.at(f"compare-{name}")
-        if (chip.get_attribute("aria-pressed") == "true") != is_chosen:
-            chip.click()
+    choose_methods(explorer, "pca", "t-sne")
     explorer.at("compare-go").click()
     expect(explorer.at("comparison-waiting")).to_contain_text("t-SNE", timeout=60_000)
-    expect(explorer.at("comparison").get_by_test_id("thumb")).to_have_count(1)
+    expect(explorer.at("comparison").get_by_test_id("thumb")).to_have_count(1, timeout=60_000)
+    expect(explorer.at("answers-so-far")).to_have_text("So far, of 1 of 2 maps.")
     expect(explorer.at("cancel")).to_be_visible()
-    expect(explorer.at("comparison").get_by_test_id("thumb")).to_have_count(2, timeout=120_000)
     explorer.at("cancel").click()

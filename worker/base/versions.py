@@ -111,13 +111,13 @@ def require_numbers(posterior: str, numbers: str) -> None:
 
 
 def unreadable(name: str) -> ProblemError:
-    """Return the refusal of a damaged record."""
+    """Return the error for a damaged record."""
     remedy = "It was not changed. Restore a backup, or delete it."
     return refuse("record-unreadable", 500, f"{name} is damaged, or of another program.", remedy)
 
 
 def other_schema(name: str, schema: int | str) -> ProblemError:
-    """Return the refusal of a record that another version has written."""
+    """Return the error for a record that another version has written."""
     return refuse(
         "other-schema",
         503,

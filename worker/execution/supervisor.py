@@ -162,7 +162,7 @@ class Supervisor:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for signum in SIGNALS:
             signal.signal(signum, self._on_signal)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes `pause`
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # no action: the signal only has to wake `pause`
 
     def load(self, *loaders: Callable[[], object]) -> None:
         """Load what forked children share. A signal meanwhile ends it, because a first compilation takes minutes."""

@@ -317,7 +317,7 @@ def batch_parts(job: Job) -> PartsSharding | None:
 
 def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace) -> int:
     """Work on queues under a name until a signal; return the exit code."""
-    process_stores()  # each work-horse has them from the fork
+    process_stores()  # opened before the fork, so that each work-horse inherits them
     guard_forks()
     worker = TaskWorker(
         list(queues),

@@ -299,7 +299,7 @@ class DrawStream:
         """
         for stream in _streams(self._client):
             pending: list[Any] = []
-            with suppress(redis.ResponseError):  # the stream of a tenant whose requests were answered meanwhile
+            with suppress(redis.ResponseError):  # the tenant's requests were answered meanwhile: no stream
                 pending = self._client.xpending_range(
                     stream, _SAMPLERS, "-", "+", MAX_ABANDONED,
                     consumername=self._sampler if own else None, idle=None if own else 1000 * LEASE_SECONDS,
@@ -464,7 +464,7 @@ class RequestsInHand:
 
     @property
     def next_size(self) -> int:
-        """The number of requests for draws of the posterior whose turn it is."""
+        """How many requests `pop` can take: the number of waiting requests for the posterior whose turn it is."""
         return len(next(iter(next(iter(self._waiting.values())).values()))) if self._waiting else 0
 
     def pop(self, size: int) -> DrawBatch:

@@ -323,7 +323,7 @@ class TaskQueue:
                 503,
                 f"{count} of {replicas} replicas of the queue's Redis have job {id_}: it could be lost."
                 if is_known
-                else f"The queue's Redis changed its master before that had job {id_}.",
+                else f"The queue's Redis failed over to a master that does not have job {id_}.",
                 "Send the request again in some seconds: work that has begun is not repeated.",
                 replicas=int(count),
                 wanted=replicas,

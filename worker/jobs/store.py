@@ -352,7 +352,7 @@ class JobStore:
         return self._move(id_, {"cancelling": "cancelled"}, pipeline, stage="cancelled")
 
     def _refusal(self, reply: str | None) -> ProblemError | None:
-        """Return the refusal in a script's reply, if it has one."""
+        """Return the error in a script's reply, if it has one."""
         if reply == lua_scripts.QUOTA:
             return too_many_jobs(self.tenant, self.limit())
         if reply == lua_scripts.JOBS:

@@ -55,7 +55,7 @@ class Dataset:
 
     @property
     def extras(self) -> tuple[str, ...]:
-        """Those names of `EXTRAS` that are stored beside the values."""
+        """The names in `EXTRAS` of the files that this data set has beside its values."""
         return tuple(name for name in EXTRAS if getattr(self, f"has_{name}"))
 
 
@@ -98,7 +98,7 @@ def content_digest(
 
 
 def _may_be_text(labels: Array | None) -> bool:
-    """Return whether text of two characters could have the bytes of numeric labels, as those of 0 or below 1e-308."""
+    """Return whether the bytes of numeric labels, such as 0 and 1e-310, could be the bytes of two-character texts."""
     if labels is None or labels.dtype.kind != "f" or not labels.any():
         return False
     return bool((np.ascontiguousarray(labels, "<f8").view("<u4") <= sys.maxunicode).all())

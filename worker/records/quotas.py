@@ -107,7 +107,7 @@ def _limits(text: str) -> dict[str, int]:
 
 
 def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -> ProblemError:
-    """Return the refusal of a file beyond the quota of stored bytes."""
+    """Return the error for a file beyond the quota of stored bytes."""
     return _quota_exceeded(
         "bytes",
         f"Tenant {tenant} stores {stored:,} bytes; {nbytes:,} more would exceed the {allowed:,} allowed.",
@@ -120,13 +120,13 @@ def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -
 
 
 def too_many_jobs(tenant: str | None, limit: int) -> ProblemError:
-    """Return the refusal of a job beyond a tenant's quota or share."""
+    """Return the error for a job beyond a tenant's quota or share."""
     remedy = "Wait until one has ended, or cancel one: GET /v1/jobs lists them."
     return _share_exceeded("jobs", tenant, "open jobs", limit, MAX_JOBS, remedy, _pause())
 
 
 def too_many_jobs_overall(allowed: int) -> ProblemError:
-    """Return the refusal of a job because all tenants together have too many jobs."""
+    """Return the error for a job because all tenants together have too many jobs."""
     return refuse(
         "too-many-jobs",
         503,
@@ -138,20 +138,20 @@ def too_many_jobs_overall(allowed: int) -> ProblemError:
 
 
 def too_many_draws(tenant: str, limit: int) -> ProblemError:
-    """Return the refusal of a single draw beyond a tenant's quota or share, or beyond the limit for all tenants."""
+    """Return the error for a single draw beyond a tenant's quota or share, or beyond the limit for all tenants."""
     remedy = "Send the request again after Retry-After, or request many draws as one job: POST .../draws."
     return _share_exceeded("draws", tenant, "waiting requests for draws", limit, MAX_DRAWS, remedy, _pause())
 
 
 def too_many_requests(tenant: str, limit: int, total: int) -> ProblemError:
-    """Return the refusal of a request beyond a tenant's quota or share of the requests in progress."""
+    """Return the error for a request beyond a tenant's quota or share of the requests in progress."""
     noun = "requests in progress in this API process"
     remedy = "Send the request again after Retry-After, and fewer at the same time."
     return _share_exceeded("requests", tenant, noun, limit, total, remedy, SHARE_SECONDS)
 
 
 def too_many_incoming_bytes(tenant: str, limit: int, total: int) -> ProblemError:
-    """Return the refusal of a body beyond a tenant's quota or share of arriving bytes."""
+    """Return the error for a body beyond a tenant's quota or share of arriving bytes."""
     noun = "bytes of bodies that this API process receives"
     remedy = "Wait until your other uploads have ended, or send fewer bytes at the same time."
     return _share_exceeded("incoming", tenant, noun, limit, total, remedy, SHARE_SECONDS)
@@ -160,7 +160,7 @@ def too_many_incoming_bytes(tenant: str, limit: int, total: int) -> ProblemError
 def _share_exceeded(
     quota: str, tenant: str | None, noun: str, limit: int, total: int, remedy: str, retry_after: int
 ) -> ProblemError:
-    """Return the refusal of a request that exceeds a number in GLLE_QUOTAS, or a share of the total."""
+    """Return the error for a request that exceeds a number in GLLE_QUOTAS, or a share of the total."""
     allowed = allowed_of(limit, total)
     detail = f"Tenant {tenant} has {allowed:,} {noun}; no more are allowed."
     if limit == SHARE:
@@ -174,7 +174,7 @@ def _pause() -> int:
 
 
 def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
-    """Return the refusal of a fit beyond the quota of posteriors."""
+    """Return the error for a new posterior when the tenant has as many posteriors as its quota allows."""
     detail = f"Tenant {tenant} has {allowed:,} posteriors; no more are allowed."
     remedy = (
         "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise `posteriors` in GLLE_QUOTAS."
@@ -183,7 +183,7 @@ def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
 
 
 def too_many_record_bytes(tenant: str | None, nbytes: int, allowed: int) -> ProblemError:
-    """Return the refusal of a posterior because the records of the tenant's posteriors have too many bytes."""
+    """Return the error for a new posterior when the records of the tenant's posteriors exceed their bytes."""
     detail = f"The records of the posteriors of tenant {tenant} have {nbytes:,} bytes; {allowed:,} are allowed."
     remedy = (
         "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise posteriors in GLLE_QUOTAS, "

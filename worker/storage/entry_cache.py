@@ -54,12 +54,9 @@ class EntryCache:
     async def read_draw(self, posterior: str, key: DrawAddress) -> Entry | None:
         """Return a draw of a posterior, or None."""
         head, data = await self.commands.call("HMGET", *_fields(posterior, key))
-        return self._counted(head, data)
-
-    def find_draw(self, posterior: str, key: DrawAddress) -> Entry | None:
-        """Return a draw of a posterior, or None."""
-        place, *fields = _fields(posterior, key)
-        return self._counted(*self.client.hmget(place, fields))
+        entry = parse_entry(head, data)
+        self.counts.add("cache_reads", "server", "miss" if entry is None else "hit")
+        return entry
 
     def put_draws(self, posterior: str, draws: Mapping[DrawAddress, Entry]) -> None:
         """Cache draws of a posterior; raises ``cache-too-small`` if one is larger than half of the server's memory."""
@@ -74,8 +71,8 @@ class EntryCache:
                     bytes=entry.nbytes,
                     allowed=self.budget // 2,
                 )
-            place, *fields = _fields(posterior, key)
-            hashes[place] |= zip(fields, pack_entry(entry), strict=True)
+            group, *fields = _fields(posterior, key)
+            hashes[group] |= zip(fields, pack_entry(entry), strict=True)
         with self.client.pipeline(transaction=False) as pipeline:
             for name, values in hashes.items():
                 pipeline.hset(name, mapping=values)  # type: ignore[arg-type] # bytes
@@ -104,11 +101,6 @@ class EntryCache:
     def info(self) -> dict[str, Any]:
         """Return the server's INFO; raises `redis.RedisError`."""
         return dict(self.client.info())
-
-    def _counted(self, head: Any, data: Any) -> Entry | None:
-        entry = parse_entry(head, data)
-        self.counts.add("cache_reads", "server", "miss" if entry is None else "hit")
-        return entry
 
 
 def _fields(posterior: str, key: DrawAddress) -> tuple[str, str, str]:

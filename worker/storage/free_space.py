@@ -42,7 +42,7 @@ def probe(folder: Path) -> None:
 
 
 def disk_refusal(settings: Settings) -> ProblemError | None:
-    """Return the refusal of a new job if the disk of the queue's log is nearly full, otherwise None."""
+    """Return the error for a new job if the disk of the queue's log is nearly full, otherwise None."""
     folder = Path(settings.data_dir)
     if not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= (least := disk_reserve(folder) // 2):
         return None
@@ -51,7 +51,7 @@ def disk_refusal(settings: Settings) -> ProblemError | None:
 
 
 def _files_refusal(settings: Settings) -> ProblemError | None:
-    """Return the refusal of a new job if the disk for its result has less free space than the reserve, else None."""
+    """Return the error for a new job if the disk for its result has less free space than the reserve, else None."""
     folder = Path(settings.data_dir)
     if settings.store_url or (free := free_bytes(folder)) >= (reserve := disk_reserve(folder)):
         return None
@@ -103,7 +103,7 @@ class QueueCapacity:
             raise self.refusal()
 
     def refusal(self) -> ProblemError:
-        """Return the refusal of a new job."""
+        """Return the error for a new job."""
         if self._disk is not None:
             return ProblemError(self._disk)
         return refuse(

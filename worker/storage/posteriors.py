@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from worker.storage.results import ResultStore
 
 ARRAYS = "arrays_sha256"  # the digest of the arrays, in the provenance and in the metadata of a file
-NEIGHBORS = "neighbors"  # the data set of given neighbors, in a spec, if there are given neighbors
+NEIGHBORS = "neighbors"  # a spec's member: the id of the data set with the given neighbors, if any
 
 
 def posterior_id(dataset: str, spec: dict[str, Any]) -> str:

@@ -263,11 +263,19 @@ class RecordStore(Generic[R]):
                 return new
         return None
 
-    def rename(self, id_: str, changes: dict[str, Any]) -> R:
-        """Apply a JSON merge patch (RFC 7396) of name and tags; return the record; raises as `fetch`."""
+    def rename(self, id_: str, changes: dict[str, Any], check: Callable[[R], object] = lambda _: None) -> R:
+        """Apply a JSON merge patch (RFC 7396) of name and tags; return the record; raises as `fetch`.
+
+        Nothing changes if `check` raises an error for the record that would be changed.
+        """
         defaults: dict[str, Any] = {"name": None, "tags": []}
         labels = {member: defaults[member] if value is None else value for member, value in changes.items()}
-        return self.change(id_, lambda record: replace(record, **labels)) or self.fetch(id_)
+
+        def change(record: R) -> R:
+            check(record)
+            return replace(record, **labels)
+
+        return self.change(id_, change) or self.fetch(id_)
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> R | None:
         """Remove a record, unless one of these keys exists; return the record, or None if it was not removed."""

@@ -1,1 +1,1 @@
-"""Study of audits: what they state, against samples of the same law that they did not see."""
+"""Study of audits: what they state, against samples of the same distribution that they did not see."""

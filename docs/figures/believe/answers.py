@@ -40,7 +40,7 @@ from glle_engine.reliability.resamples import SEPARATE, Sample
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from docs.figures.believe.laws import Law
+    from docs.figures.believe.distributions import Distribution
 
     Row = dict[str, Any]
 
@@ -64,34 +64,36 @@ GOALS = {
 
 NAMES = {"pairs": "pairs of groups"}
 
-LAWS = tuple(truth.law() for truth in TRUTHS)
+DISTRIBUTIONS = tuple(truth.distribution() for truth in TRUTHS)
 PAGE = Path(__file__).parents[2] / "explanation" / "believe.md"
 
 
-def measure(law: Law, name: str) -> Row:
+def measure(distribution: Distribution, name: str) -> Row:
     """Return what an audit states of one sample, and what fresh samples show."""
-    base = np.asarray(law.sample(np.random.default_rng(0), law.n), np.float64)
+    base = np.asarray(distribution.sample(np.random.default_rng(0), distribution.n), np.float64)
     mean, scale = base.mean(axis=0), np.where(base.std(axis=0) > 0, base.std(axis=0), 1)
     X = (base - mean) / scale
     method = method_of(name)
-    most = 0.45 * (law.n // 2 - 1)  # perplexity that halves of few points allow
+    most = 0.45 * (distribution.n // 2 - 1)  # perplexity that halves of few points allow
     parameters = {"perplexity": min(30.0, most)} if name == "t-sne" else {}
     spec = quick_spec(method, method.spec.from_dict(parameters))
     pictures, islands_shown, apart = list[Any](), list[Any](), list[Any]()
-    groups = None if law.label is None else law.label(np.random.default_rng(0), law.n)
-    blocks = np.arange(law.n) // law.together if law.together > 1 else None
+    groups = None if distribution.label is None else distribution.label(np.random.default_rng(0), distribution.n)
+    blocks = np.arange(distribution.n) // distribution.together if distribution.together > 1 else None
     started = time.process_time()
     found = audit(X, method=name, parameters=parameters, n_neighbors=NEIGHBORS, blocks=blocks, labels=groups, threads=1)
     spent = time.process_time() - started
     for number in range(2 * PAIRS):
-        fresh = (np.asarray(law.sample(np.random.default_rng(1000 + number), law.n // 2)) - mean) / scale
+        other = distribution.sample(np.random.default_rng(1000 + number), distribution.n // 2)
+        fresh = (np.asarray(other) - mean) / scale
         points, rows = np.concatenate([fresh, X]), np.arange(len(fresh) + len(X))
         sample = Sample(SEPARATE, number, rows[: len(fresh)], rows[len(fresh) :])
         picture = MethodEmbedder(points, method, spec)(sample, lambda *_: None)
         pictures.append(picture[len(fresh) :])
         if not method.linear:
             picture = island_places(points, rows >= len(fresh), sample.chosen, picture)
-        is_first = np.random.default_rng(number).permutation(law.n) < law.n // 2  # as many points as in a fresh sample
+        order = np.random.default_rng(number).permutation(distribution.n)
+        is_first = order < distribution.n // 2  # as many points as in a fresh sample
         placed = picture[len(fresh) :]
         islands_shown += [isolated_among(placed, found.island, of) for of in (is_first, ~is_first)]
         if found.groups is not None:
@@ -118,7 +120,8 @@ def measure(law: Law, name: str) -> Row:
         upper = np.triu_indices(len(found.groups.names), 1)
         pairs = np.column_stack([found.groups.apart[upper], np.mean(apart, axis=0)[upper]]).tolist()
     return {
-        "law": law.name, "method": name, "n": law.n, "noise": law.is_noise, "beyond": found.beyond_chance,
+        "distribution": distribution.name, "method": name, "n": distribution.n, "noise": distribution.is_noise,
+        "beyond": found.beyond_chance,
         "level": found.level, "verdict": found.verdict, "stated": stated, "found": shown,
         "trusted": found.statement.trusted, "wrong": wrong, "pairs": pairs, "halves": 2 * found.pairs, "seconds": spent,
         "contradicts": sorted(set(found.statement.trusted) & set(found.statement.distrusted)),
@@ -210,15 +213,16 @@ def main() -> None:
     options.keep.parent.mkdir(parents=True, exist_ok=True)
     lines = options.keep.read_text(encoding="utf-8").splitlines() if options.keep.exists() else []
     rows: list[Row] = [json.loads(line) for line in lines]
-    kept = {(row["law"], row["method"]) for row in rows}
+    kept = {(row["distribution"], row["method"]) for row in rows}
     for name in options.methods:
-        for law in LAWS:
-            if (law.name, name) in kept:
+        for distribution in DISTRIBUTIONS:
+            if (distribution.name, name) in kept:
                 continue
             try:
-                rows.append(measure(law, name))
+                rows.append(measure(distribution, name))
             except GlleError as error:  # such as LLE of groups: the graph falls apart
-                rows.append({"law": law.name, "method": name, "noise": law.is_noise, "refused": str(error)})
+                row = {"distribution": distribution.name, "method": name, "noise": distribution.is_noise}
+                rows.append({**row, "refused": str(error)})
             with options.keep.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
     before, marker, rest = PAGE.read_text(encoding="utf-8").partition("<!-- answers -->\n")

@@ -31,7 +31,7 @@ from glle_engine.methods.registry import method as method_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from docs.figures.believe.laws import Array
+    from docs.figures.believe.distributions import Array
     from docs.figures.believe.truths import Points, Truth
 
     Row = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Statements of an audit of one sample, and what other samples of its law show."""
+"""Statements of an audit of one sample, and what other samples of its distribution show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glle_engine.reliability.alignment import Regions, rank_correlation
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from docs.figures.believe.laws import Law
+    from docs.figures.believe.distributions import Distribution
 
 SAMPLES = 20
 NEIGHBORS = 15
@@ -25,30 +25,30 @@ BINS = np.linspace(0, 1, 11)
 Row = dict[str, Any]
 
 
-def measure(law: Law, method: str, *, with_peers: bool = False) -> Row:
+def measure(distribution: Distribution, method: str, *, with_peers: bool = False) -> Row:
     """Return the statements of an audit of one sample, and the same of samples with the same probes.
 
     With peers, `row["peers"]` has the figures of their scores.
     Few points are probes, because a map that depends smoothly on the sample varies less the more points are fixed.
     """
-    base = law.sample(np.random.default_rng(0), law.n)
+    base = distribution.sample(np.random.default_rng(0), distribution.n)
     n = len(base)
     probes = min(100, max(20, n // 6))
     mean, scale = base.mean(axis=0), np.where(base.std(axis=0) > 0, base.std(axis=0), 1)
-    labels = None if law.label is None else law.label(np.random.default_rng(0), n)
+    labels = None if distribution.label is None else distribution.label(np.random.default_rng(0), n)
     started = time.process_time()
     X = (base - mean) / scale
     found = audit(X, method=method, labels=labels, n_neighbors=NEIGHBORS)
     spent = time.process_time() - started
     maps, near, apart, member = [], [], [], []
     for number in range(1, SAMPLES + 1):
-        others = law.sample(np.random.default_rng(1000 + number), n)[: n - probes]
+        others = distribution.sample(np.random.default_rng(1000 + number), n)[: n - probes]
         Y = embed((np.concatenate([base[:probes], others]) - mean) / scale, method)
         maps.append(_normalize(Y[:probes]))
         nearest = kneighbors(np.ascontiguousarray(Y), NEIGHBORS)[0][:probes]
         near.append((nearest[:, :, None] == np.arange(probes)).any(axis=1))
-        if labels is not None and law.label is not None and found.groups is not None:
-            other_labels = law.label(np.random.default_rng(1000 + number), n)[: n - probes]
+        if labels is not None and distribution.label is not None and found.groups is not None:
+            other_labels = distribution.label(np.random.default_rng(1000 + number), n)[: n - probes]
             names, classes = np.unique(np.concatenate([labels[:probes], other_labels]), return_inverse=True)
             if names.tolist() == found.groups.names.tolist():
                 groups = compare_groups(
@@ -64,11 +64,11 @@ def measure(law: Law, method: str, *, with_peers: bool = False) -> Row:
     spread, halves = (root_trace(moments(part)[1]) for part in (places, places[::2]))
     agreement = rank_correlation(halves, root_trace(moments(places[1::2])[1]))
     row: Row = {
-        "law": law.name,
+        "distribution": distribution.name,
         "method": method,
         "n": n,
-        "noise": law.is_noise,
-        "finite": law.is_finite,
+        "noise": distribution.is_noise,
+        "finite": distribution.is_finite,
         "beyond": found.beyond_chance,
         "remains": found.remains,
         "remains found": float(np.median([1 - disparity(a, b) for a, b in zip(maps[::2], maps[1::2], strict=True)])),

@@ -18,13 +18,13 @@ LEVELS = (0.5, 0.9)
 
 
 def print_goals(title: str, rows: list[Row]) -> None:
-    """Print a row of figures for each law, and the goals over all of them."""
+    """Print a row of figures for each distribution, and the goals over all of them."""
     print(f"\n{title}")
     for row in rows:
         cells = [row["remains"], row["remains found"], row["ratio"], row["rank"], row["ceiling"]]
         cells += [row["mean 0.9"], row["new sample 0.9"]]
         text = " | ".join("-" if cell is None else f"{cell:.2f}" for cell in cells)
-        print(f"| {row['law']} | {row['n']} | {row['beyond']} | {row['level']} | {text} |")
+        print(f"| {row['distribution']} | {row['n']} | {row['beyond']} | {row['level']} | {text} |")
     noise, structure = ([row for row in rows if row["noise"] is is_noise] for is_noise in (True, False))
     print(f"noise beyond chance: {sum(row['beyond'] is True for row in noise)} of {len(noise)}")
     print(f"structure beyond chance: {sum(row['beyond'] is True for row in structure)} of {len(structure)}")
@@ -51,7 +51,7 @@ def print_goals(title: str, rows: list[Row]) -> None:
 
 
 def peer_figures(rows: list[Row]) -> dict[str, list[float]]:
-    """Return the means over laws of the figures of each score (`peers.FIGURES`), nan for those it does not have."""
+    """Return the means over distributions of each score's figures (`peers.FIGURES`), nan for figures that it lacks."""
     names = {name: None for row in rows for name in row["peers"]}
     return {
         name: [

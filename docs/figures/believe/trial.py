@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.datasets import load_diabetes, load_sample_image
 
-from docs.figures.believe.laws import TURN, Law, parametric, rotate, sphere, tube
+from docs.figures.believe.distributions import TURN, Distribution, parametric, rotate, sphere, tube
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from docs.figures.believe.laws import Array, Generator, Sampler
+    from docs.figures.believe.distributions import Array, Generator, Sampler
 
     LabeledSampler = Callable[[Generator, int], tuple[Array, Array]]
 
 
 def _parameters(seed: int) -> Generator:
-    """Return the generator of a law's parameters, which all its samples share."""
+    """Return the generator of a distribution's parameters, which all its samples share."""
     return np.random.default_rng(770000 + seed)
 
 
@@ -178,45 +178,51 @@ def _diabetes(rng: Generator, n: int) -> Array:
     return np.asarray(X[rng.permutation(len(X))[:n]])
 
 
-def _labeled_law(name: str, n: int, sample: LabeledSampler, **options: Any) -> Law:
-    return Law(
+def _labeled_distribution(name: str, n: int, sample: LabeledSampler, **options: Any) -> Distribution:
+    return Distribution(
         name, n, lambda rng, n: sample(rng, n)[0], label=lambda rng, n: sample(rng, n)[1].astype(np.int64), **options
     )
 
 
-def _noise_law(name: str, n: int, sample: Sampler) -> Law:
-    return Law(name, n, sample, is_noise=True)
+def _noise_distribution(name: str, n: int, sample: Sampler) -> Distribution:
+    return Distribution(name, n, sample, is_noise=True)
 
 
 TRIAL = (
-    _noise_law("mixed small", 60, _mixed_small),
-    _noise_law("Poisson counts", 200, lambda rng, n: 1.0 * rng.poisson(_parameters(1).uniform(0.4, 6, 30), (n, 30))),
-    _noise_law(
+    _noise_distribution("mixed small", 60, _mixed_small),
+    _noise_distribution(
+        "Poisson counts", 200, lambda rng, n: 1.0 * rng.poisson(_parameters(1).uniform(0.4, 6, 30), (n, 30))
+    ),
+    _noise_distribution(
         "rare bits", 400, lambda rng, n: 1.0 * (rng.uniform(size=(n, 24)) < _parameters(2).uniform(0.08, 0.5, 24))
     ),
-    _noise_law(
+    _noise_distribution(
         "lognormal", 150, lambda rng, n: np.exp(rng.normal(size=(n, 200)) * _parameters(3).uniform(0.3, 1.1, 200))
     ),
-    _noise_law("Student t3, 10", 500, lambda rng, n: rng.standard_t(3, (n, 10))),
-    _noise_law("mixed marginals", 800, _mixed_marginals),
-    _noise_law("Pareto 2.5, 3", 300, lambda rng, n: rng.pareto(2.5, (n, 3))),
-    _noise_law("two modes each", 2000, _two_modes),
-    _labeled_law("gene programs", 400, _programs),
-    Law("warped curves", 200, _warped_curves),
-    Law("rotating object", 300, _rotating_object),
-    Law("torus", 600, _turn(parametric(partial(tube, radius=0.8), TURN, TURN), 6, 0.05, 11)),
-    Law("figure eight", 250, _turn(parametric(lambda a: (np.sin(a), np.sin(a) * np.cos(a)), TURN), 8, 0.04, 12)),
-    _labeled_law("tree", 500, _tree),
-    _labeled_law("nested clusters", 450, _nested_clusters),
-    _labeled_law("overlapping clusters", 160, _overlapping_clusters),
-    _labeled_law("sheet and blob", 800, _sheet_and_blob),
-    Law("autoregressive features", 350, _autoregressive),
-    _labeled_law("topics", 600, _topics),
-    Law("sensors", 400, _sensors),
-    Law("noisy helix", 2000, _helix),
-    Law("4-ball", 700, _turn(lambda rng, n: sphere(rng, n, 4) * rng.uniform(size=(n, 1)) ** 0.25, 10, 0.05, 16)),
-    Law("low rank and sparse", 500, _low_rank_and_sparse),
-    Law("wide spectra", 60, _spectra),
-    Law("diabetes", 220, _diabetes, is_finite=True),
-    _labeled_law("patches", 800, _patches, is_finite=True),
+    _noise_distribution("Student t3, 10", 500, lambda rng, n: rng.standard_t(3, (n, 10))),
+    _noise_distribution("mixed marginals", 800, _mixed_marginals),
+    _noise_distribution("Pareto 2.5, 3", 300, lambda rng, n: rng.pareto(2.5, (n, 3))),
+    _noise_distribution("two modes each", 2000, _two_modes),
+    _labeled_distribution("gene programs", 400, _programs),
+    Distribution("warped curves", 200, _warped_curves),
+    Distribution("rotating object", 300, _rotating_object),
+    Distribution("torus", 600, _turn(parametric(partial(tube, radius=0.8), TURN, TURN), 6, 0.05, 11)),
+    Distribution(
+        "figure eight", 250, _turn(parametric(lambda a: (np.sin(a), np.sin(a) * np.cos(a)), TURN), 8, 0.04, 12)
+    ),
+    _labeled_distribution("tree", 500, _tree),
+    _labeled_distribution("nested clusters", 450, _nested_clusters),
+    _labeled_distribution("overlapping clusters", 160, _overlapping_clusters),
+    _labeled_distribution("sheet and blob", 800, _sheet_and_blob),
+    Distribution("autoregressive features", 350, _autoregressive),
+    _labeled_distribution("topics", 600, _topics),
+    Distribution("sensors", 400, _sensors),
+    Distribution("noisy helix", 2000, _helix),
+    Distribution(
+        "4-ball", 700, _turn(lambda rng, n: sphere(rng, n, 4) * rng.uniform(size=(n, 1)) ** 0.25, 10, 0.05, 16)
+    ),
+    Distribution("low rank and sparse", 500, _low_rank_and_sparse),
+    Distribution("wide spectra", 60, _spectra),
+    Distribution("diabetes", 220, _diabetes, is_finite=True),
+    _labeled_distribution("patches", 800, _patches, is_finite=True),
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.sparse.csgraph import shortest_path
 
-from docs.figures.believe.laws import Law, sphere
+from docs.figures.believe.distributions import Distribution, sphere
 from glle_engine.graph.neighbors import kneighbors
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from docs.figures.believe.laws import Array, Generator
+    from docs.figures.believe.distributions import Array, Generator
 
     Draw = Callable[[Generator, int], "Points"]
 
@@ -58,7 +58,7 @@ class Points(NamedTuple):
 
 @dataclass(frozen=True)
 class Truth:
-    """A distribution with known truth; `kind` is one of eleven, `together` as in `Law`."""
+    """A distribution with known truth; `kind` is one of eleven, `together` as in `Distribution`."""
 
     name: str
     kind: str
@@ -67,7 +67,7 @@ class Truth:
     is_noise: bool = False
     together: int = 1
 
-    def law(self) -> Law:
+    def distribution(self) -> Distribution:
         """Return the distribution as the tests of the verdict take it."""
         has_groups = self.draw(np.random.default_rng(0), 8).group is not None
 
@@ -76,7 +76,7 @@ class Truth:
             assert group is not None
             return group
 
-        return Law(
+        return Distribution(
             self.name, self.n, lambda rng, n: self.draw(rng, n).X, is_noise=self.is_noise,
             label=groups if has_groups else None, together=self.together,
         )  # fmt: skip

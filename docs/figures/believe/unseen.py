@@ -1,4 +1,4 @@
-"""Laws of data that were chosen after the audit was fixed, and measured once."""
+"""Distributions of data that were chosen after the audit was fixed, and measured once."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from docs.figures.believe.laws import TURN, Law, parametric, sheet
+from docs.figures.believe.distributions import TURN, Distribution, parametric, sheet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from docs.figures.believe.laws import Array, Generator, Sampler
+    from docs.figures.believe.distributions import Array, Generator, Sampler
 
-KNOWN = 77  # seed of what all samples of a law share
+KNOWN = 77  # seed of what all samples of a distribution share
 
 
 def _into(points: Sampler, d: int, noise: float) -> Sampler:
@@ -125,40 +125,44 @@ def _columns(rng: Generator, n: int) -> Array:
 
 
 UNSEEN = (
-    Law("normal, 3 features", 1000, lambda rng, n: rng.standard_normal((n, 3)), is_noise=True),
-    Law("exponential, 20", 200, lambda rng, n: rng.exponential(size=(n, 20)), is_noise=True),
-    Law("Poisson, 25", 300, lambda rng, n: rng.poisson(1.5, (n, 25)).astype(float), is_noise=True),
-    Law("logistic, 6, few", 120, lambda rng, n: rng.logistic(size=(n, 6)), is_noise=True),
-    Law("columns of 8 laws", 400, _columns, is_noise=True),
-    Law("Cauchy, 5", 300, lambda rng, n: rng.standard_cauchy((n, 5)), is_noise=True),
-    Law("rare events, 40", 300, lambda rng, n: (rng.uniform(size=(n, 40)) < 0.05).astype(float), is_noise=True),
-    Law("normal, 500, few", 100, lambda rng, n: rng.standard_normal((n, 500)), is_noise=True),
-    Law("Weibull, 9", 250, lambda rng, n: rng.weibull(0.7, (n, 9)), is_noise=True),
-    Law("uniform, 2, few", 60, lambda rng, n: rng.uniform(size=(n, 2)), is_noise=True),
-    Law(
+    Distribution("normal, 3 features", 1000, lambda rng, n: rng.standard_normal((n, 3)), is_noise=True),
+    Distribution("exponential, 20", 200, lambda rng, n: rng.exponential(size=(n, 20)), is_noise=True),
+    Distribution("Poisson, 25", 300, lambda rng, n: rng.poisson(1.5, (n, 25)).astype(float), is_noise=True),
+    Distribution("logistic, 6, few", 120, lambda rng, n: rng.logistic(size=(n, 6)), is_noise=True),
+    Distribution("columns of 8 distributions", 400, _columns, is_noise=True),
+    Distribution("Cauchy, 5", 300, lambda rng, n: rng.standard_cauchy((n, 5)), is_noise=True),
+    Distribution(
+        "rare events, 40", 300, lambda rng, n: (rng.uniform(size=(n, 40)) < 0.05).astype(float), is_noise=True
+    ),
+    Distribution("normal, 500, few", 100, lambda rng, n: rng.standard_normal((n, 500)), is_noise=True),
+    Distribution("Weibull, 9", 250, lambda rng, n: rng.weibull(0.7, (n, 9)), is_noise=True),
+    Distribution("uniform, 2, few", 60, lambda rng, n: rng.uniform(size=(n, 2)), is_noise=True),
+    Distribution(
         "half cylinder, 6", 150, _into(parametric(lambda t, h: (np.cos(t), np.sin(t), h), (0, np.pi), (0, 2)), 6, 0.02)
     ),
-    Law("ellipsoid patch, 8", 600, _into(parametric(_cap, (-1, 1), (-1, 1)), 8, 0.02)),
-    Law("Moebius band, 5", 600, _into(parametric(_moebius, TURN, (-0.5, 0.5)), 5, 0.03)),
-    Law("cone, 6", 500, _into(parametric(_cone, TURN, (0.05, 1)), 6, 0.03)),
-    Law("spiral, 7", 300, _into(parametric(_spiral, (0.1, 1)), 7, 0.05)),
-    Law("figure of eight, 6", 250, _into(parametric(lambda t: (np.cos(t), np.sin(t) * np.cos(t)), TURN), 6, 0.05)),
-    Law("3-ball, 8", 600, _into(_ball, 8, 0.02)),
-    Law("square, 20", 400, _into(lambda rng, n: rng.uniform(-1, 1, (n, 2)), 20, 0.1)),
-    Law("star of three, 8", 300, _into(_star, 8, 0.1)),
-    Law("roll with hole, 10", 1200, _into(sheet("swiss_roll_hole"), 10, 0.2)),
-    Law("S-curve, many", 5000, sheet("s_curve")),
-    Law("9 clusters in 3 groups, 15", 450, _hierarchy, label=_groups(9)),
-    Law("6 heavy clusters, 10", 600, _heavy, label=_groups(6)),
-    Law("2 clusters, 100, few", 80, _two, label=_groups(2)),
-    Law("counts of 10 kinds, 60", 500, _cells, label=_groups(10)),
-    Law("documents of 3 topics", 400, _topics),
-    Law("1 weak factor, 15", 200, _factors(1, 15, 2.0)),
-    Law("4 factors, 40", 500, _factors(4, 40, 1.0)),
-    Law("2 skewed factors, 10", 400, _exponential_factors),
-    Law("answers of 5 levels, 20", 300, _items),
-    Law("delays of a wave, 30", 400, _delays),
-    Law("images of a bar", 400, _bars),
+    Distribution("ellipsoid patch, 8", 600, _into(parametric(_cap, (-1, 1), (-1, 1)), 8, 0.02)),
+    Distribution("Moebius band, 5", 600, _into(parametric(_moebius, TURN, (-0.5, 0.5)), 5, 0.03)),
+    Distribution("cone, 6", 500, _into(parametric(_cone, TURN, (0.05, 1)), 6, 0.03)),
+    Distribution("spiral, 7", 300, _into(parametric(_spiral, (0.1, 1)), 7, 0.05)),
+    Distribution(
+        "figure of eight, 6", 250, _into(parametric(lambda t: (np.cos(t), np.sin(t) * np.cos(t)), TURN), 6, 0.05)
+    ),
+    Distribution("3-ball, 8", 600, _into(_ball, 8, 0.02)),
+    Distribution("square, 20", 400, _into(lambda rng, n: rng.uniform(-1, 1, (n, 2)), 20, 0.1)),
+    Distribution("star of three, 8", 300, _into(_star, 8, 0.1)),
+    Distribution("roll with hole, 10", 1200, _into(sheet("swiss_roll_hole"), 10, 0.2)),
+    Distribution("S-curve, many", 5000, sheet("s_curve")),
+    Distribution("9 clusters in 3 groups, 15", 450, _hierarchy, label=_groups(9)),
+    Distribution("6 heavy clusters, 10", 600, _heavy, label=_groups(6)),
+    Distribution("2 clusters, 100, few", 80, _two, label=_groups(2)),
+    Distribution("counts of 10 kinds, 60", 500, _cells, label=_groups(10)),
+    Distribution("documents of 3 topics", 400, _topics),
+    Distribution("1 weak factor, 15", 200, _factors(1, 15, 2.0)),
+    Distribution("4 factors, 40", 500, _factors(4, 40, 1.0)),
+    Distribution("2 skewed factors, 10", 400, _exponential_factors),
+    Distribution("answers of 5 levels, 20", 300, _items),
+    Distribution("delays of a wave, 30", 400, _delays),
+    Distribution("images of a bar", 400, _bars),
 )
 
-COMPARED = tuple(law for law in UNSEEN if 300 <= law.n <= 450)  # for slow methods and scores
+COMPARED = tuple(one for one in UNSEEN if 300 <= one.n <= 450)  # for slow methods and scores

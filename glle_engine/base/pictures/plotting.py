@@ -45,6 +45,7 @@ LEVELS = {
 }
 LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#59636e"}
 TEAR, OUTSIDE = "#cf222e", "#afb8c1"
+_MARKS = ("✓", "✗")  # at the beginning of the lines of a verdict that say what to read, and what not
 _MAX_FOLDED = 0.5  # share of the points; if more are folded, the fault is not local, and no point is marked
 _BESIDE = np.array(
     sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda at: 9 * at[0] ** 2 + at[1] ** 2)
@@ -127,9 +128,9 @@ class Panel:
         if self.outside.any():
             yield "gray: clumps too small to judge"
         if self.tears is not None and len(self.tears):
-            yield "red lines: neighbors that the map tears apart"
+            yield "red lines: torn neighbors"
         if self.has_folds:
-            yield "red rings: points that the map lays onto others"
+            yield "red rings: laid onto others"
         if self.radii:
             yield f"ellipses: {' and '.join(f'{level:.0%}' for level in self.radii)} regions of some points"
         if 0 < len(self.apart_from) <= _COUNTED_GROUPS:
@@ -297,7 +298,10 @@ def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **o
     axes.set_facecolor(BACKGROUND)
     size, letters = (9, _LETTERS) if inches >= _NARROW else (6.5, _LETTERS_OF_NARROW)
     across = int(letters * (inches if columns == 1 else inches - _BETWEEN))
-    head = "\n".join(part for line in panel.title.splitlines() for part in wrap(line, across))
+    title = panel.title.splitlines()
+    if inches < _NARROW and (marked := [number for number, line in enumerate(title) if line[:1] in _MARKS]):
+        title = title[: marked[-1] + 1]  # there is no room for the reasons
+    head = "\n".join(part for line in title for part in wrap(line, across))
     color = LEVEL_COLORS.get(head[:1], TEXT)
     axes.set_title(head, fontsize=size, color=color, pad=4)
     p = panel.Y.shape[1]

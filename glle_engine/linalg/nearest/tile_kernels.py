@@ -146,7 +146,7 @@ class Tree(NamedTuple):
 
     size: int
     data: NDArray[np.float64]  # (n, d)
-    numbers: NDArray[np.int64]  # (n,): number of each row outside the tree
+    numbers: NDArray[np.int64]  # (n,): the original row number
     nodes: NDArray[np.float64]  # (nodes, 2, axes): least and greatest coordinates on the axes
     boxes: NDArray[np.float64]  # (leaves, 2, axes): least and greatest coordinates of each leaf
     lowest: NDArray[np.int64]  # (leaves,): smallest number of a row

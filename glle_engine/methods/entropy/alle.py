@@ -76,7 +76,7 @@ class AlleSpec(NeighborSpec):
 
 
 def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:
-    """Return the indices of the points in their order (n,)."""
+    """Return the indices (n,) of the points in the order in which they are reconstructed."""
     if spec.order == "inward":
         return np.argsort(-ranks_of(((X - X.mean(axis=0)) ** 2).sum(axis=1)), kind="stable")
     if spec.order == "random":

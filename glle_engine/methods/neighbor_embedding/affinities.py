@@ -88,7 +88,8 @@ def conditional_affinities(
     P : (n, n) float64
         Row i is :math:`p_{\cdot|i}`, of sum one and with zero on the diagonal.
     is_met : (n,) bool
-        False if so many points tie as the nearest that no width gives the entropy; the row is then uniform over them.
+        False if no width gives the entropy because too many points tie as the nearest; the row is then uniform over
+        these points.
 
     """
     n = len(X)
@@ -250,7 +251,7 @@ def spectral(joint: NDArray[np.float64], n_components: int) -> NDArray[np.float6
 
 
 def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], given: Start) -> NDArray[np.float64]:
-    """Return the start of a descent (n, p), small relative to the width of the Gaussians.
+    """Return the positions (n, p) from which the descent starts, small relative to the width of the Gaussians.
 
     `joint` (n, n) are the affinities, for the spectral start; `given` (n, p) replaces it.
     """
@@ -264,7 +265,10 @@ def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], given: Start) 
 
 
 def embedding_of(descent: Descent, figures: dict[str, Any], is_met: NDArray[np.bool_], spec: DescentSpec) -> Embedding:
-    """Return the embedding of a descent, with its iterations, and with notes if it or some perplexities failed."""
+    """Return the embedding that gradient descent found, and its number of iterations.
+
+    A note says if the descent did not converge, another if a perplexity was not reached.
+    """
     notes = list(perplexity_notes(is_met, spec.perplexity))
     if not descent.converged:
         notes.append(

@@ -35,7 +35,7 @@ _BLOCK_ENTRIES = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """Result of a descent.
+    """Result of a gradient descent.
 
     Attributes
     ----------

@@ -24,8 +24,8 @@ import { toggleSetUp } from './actions/state.js';
 
 const VIEWS = [
   ['draws', 'One at a time'],
-  ['grid', 'Side by side'],
-  ['compare', 'Methods'],
+  ['compare', 'Side by side'],
+  ['grid', 'All draws'],
 ];
 
 /** The page. */

@@ -33,6 +33,7 @@ export const state = {
   single: null, // an embedding by a method without draws
   isAudited: false, // whether the audit of the shown posterior or embedding was asked for
   audit: null, // of the shown map: its statements, and arrays with a value for each point
+  blocks: null, // the column, or the data set, that names the subject of each row
   compared: null, // names of the methods to compare; null: the usual ones
   comparison: null,
   comparisonJob: null,

@@ -133,7 +133,7 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
 
 
 def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    """Return the table of columns that a client packed."""
+    """Return the table in an npz file of columns, as the Python client sends a data frame."""
 
     def array(name: str, kinds: str, length: int) -> Array:
         with archive.open(members[name]) as stream:

@@ -231,7 +231,7 @@ class _Turn:
 
 
 class _ReaderSlots:
-    """Turns of bodies at the readers: tenants take turns, and within a tenant small bodies precede large ones.
+    """The queue of bodies for the readers: tenants take turns, and small bodies of a tenant precede its large ones.
 
     In addition to the readers that tenants share, there is one reader for small bodies only, so that these do not wait
     for large ones.
@@ -259,7 +259,7 @@ class _ReaderSlots:
             self._end(turn)
 
     def _end(self, turn: _Turn) -> None:
-        """End a turn; if it has a reader, the next turn gets the reader."""
+        """End a turn: release its reader if it got one, and serve the turns that wait."""
         if turn in self._waiting:  # the turn has given up waiting
             self._waiting.remove(turn)
             turn.is_extra.cancel()

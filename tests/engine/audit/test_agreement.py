@@ -51,7 +51,7 @@ def test_neighbors_of_two_sheets_in_one_place_are_not_trusted() -> None:
     assert found.neighborhoods is not None
     assert found.neighborhoods.share > 0.5
     assert "neighbors" in found.statement.distrusted
-    assert "of the neighbors in the map are near in the data" in found.verdict
+    assert "of its neighbors are near in the data" in found.verdict
     near = measure_agreement(X, principal(X), 15).near
     assert 0.4 < near < NEAR_IN_DATA
 

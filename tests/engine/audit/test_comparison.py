@@ -51,6 +51,18 @@ def test_noise_has_no_map() -> None:
     assert choices.sentences == ("Show no map: we found no structure in these data.",)
 
 
+def test_points_in_no_island_belong_to_no_group() -> None:
+    """A map with a clump that is too small to judge is compared as others, and its islands hold fewer points."""
+    rng = np.random.default_rng(2)
+    X = np.concatenate([rng.standard_normal((n, 3)) + at for n, at in ((60, 0), (60, 30), (60, -30), (4, 90))])
+    found, _ = compared(X, ["pca"])
+    facts, of_map = found["pca"].facts, found["pca"].audit
+    assert facts is not None
+    assert of_map is not None
+    assert of_map.islands.outside == 4
+    assert facts.in_groups == pytest.approx(180 / 184)
+
+
 def test_a_map_that_is_clearly_behind_stops_after_two_pairs() -> None:
     """A map of one column of noise beside PCA of a plane; a named map has a complete audit."""
     rng = np.random.default_rng(0)

@@ -150,7 +150,7 @@ def test_the_noise_model_with_the_better_draws_is_chosen() -> None:
     isotropic, tangent = fit(NOISY, noise="isotropic"), fit(NOISY, noise="tangent")
     trusted = [findings.trust_of_draws(NOISY, posterior) for posterior in (isotropic, tangent)]
     figures = chosen.diagnostics.figures["noise"]
-    assert figures == {"law": "tangent", "isotropic": trusted[0], "tangent": trusted[1]}
+    assert figures == {"model": "tangent", "isotropic": trusted[0], "tangent": trusted[1]}
     assert chosen.spec == tangent.spec
     for name, array in tangent.arrays().items():
         assert chosen.arrays()[name].tobytes() == array.tobytes()
@@ -181,7 +181,7 @@ def test_landmarks_and_the_estimator_have_the_noise_model_that_was_chosen() -> N
     model = GLLE(noise="auto").fit(NOISY[:300])
     assert model.get_params()["noise"] == "auto"
     for posterior in (some, model.posterior_):
-        assert posterior.spec.noise == posterior.diagnostics.figures["noise"]["law"]
+        assert posterior.spec.noise == posterior.diagnostics.figures["noise"]["model"]
 
 
 def test_only_a_fit_resolves_the_choice(tmp_path: Path) -> None:

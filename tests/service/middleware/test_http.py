@@ -16,6 +16,7 @@ from service.encoding.arrays import NPY
 from service.encoding.representations import accepts_gzip
 from service.middleware.answer_cache import AnswerCache
 from service.routes import draws
+from tests.conftest import cached_draw
 from tests.service.conftest import check_problem, upload
 from worker.execution import tasks
 from worker.records.draws import DrawAddress, DrawsSpec
@@ -197,7 +198,7 @@ def test_the_second_answer_is_the_first_without_the_cache(
         assert halved.content != first.content
         id_ = drawn_posterior.rpartition("/")[2]
         key = DrawAddress(0, 1, 1.0, "posterior", "procrustes")
-        kept = stores.cache.find_draw(id_, key)
+        kept = cached_draw(stores, id_, key)
         assert kept is not None
         stores.cache.client.flushall()
         again = client.get(f"{drawn_posterior}/draws/1", headers={"Accept": accept}).raise_for_status()

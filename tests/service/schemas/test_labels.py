@@ -41,6 +41,33 @@ def test_a_merge_patch_sets_keeps_and_removes(client: httpx.Client, path: str) -
     assert client.get(path).json() == before
 
 
+def test_a_change_with_an_old_etag_is_refused(client: httpx.Client, path: str) -> None:
+    """If-Match names the ETag of GET or of the last PATCH, compressed or not; otherwise nothing changes."""
+    first = client.get(path).headers["etag"]
+    assert client.get(path, headers={"if-none-match": first}).status_code == 304
+    changed = client.patch(path, json={"name": "one"}, headers={"if-match": f'"other", {first}'})
+    assert (changed.status_code, changed.json()["name"]) == (200, "one")
+    for old in (first, f"W/{changed.headers['etag']}"):
+        problem = check_problem(
+            client.patch(path, json={"name": "two"}, headers={"if-match": old}), 412, "changed-meanwhile"
+        )
+        assert problem["details"]["etag"].strip('"') == changed.headers["etag"].strip('"').removesuffix("-gzip")
+    assert client.get(path).json()["name"] == "one"
+    for current in (client.get(path).headers["etag"], "*"):
+        assert client.patch(path, json={"name": "three"}, headers={"if-match": current}).status_code == 200
+    assert client.patch(path, json={"name": None}).json()["name"] is None
+
+
+def test_an_embedding_has_its_etag_by_an_empty_patch(client: httpx.Client) -> None:
+    """Name and tags are no part of its description, whose ETag stays."""
+    sheet = upload(client)
+    body = {"dataset": sheet, "method": "pca", "scores": []}
+    path = client.post("/v1/embeddings", json=body).json()["links"]["embedding"]
+    tag = client.patch(path, json={}).headers["etag"]
+    assert client.patch(path, json={"name": "one"}, headers={"if-match": tag}).status_code == 200
+    check_problem(client.patch(path, json={"name": "two"}, headers={"if-match": tag}), 412, "changed-meanwhile")
+
+
 def test_the_media_type_of_merge_patches(client: httpx.Client, path: str) -> None:
     """PATCH accepts application/merge-patch+json and JSON; other types and routes are 415."""
     answer = client.patch(path, content=b'{"name": "x"}', headers=MERGE_PATCH)

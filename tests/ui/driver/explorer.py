@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 # The state comes from the modules of the page.
 _STATE = "async (name) => (await import('/explorer/js/store.js')).state[name]"
+_IS_DRAWN = """async () => {
+    const { state } = await import('/explorer/js/store.js');
+    return Boolean(state.draws && !state.work);
+}"""
 _PLACES = """async () => {
     const { onStage } = await import('/explorer/js/views/stage.js');
     while (!onStage.plot || !onStage.xy) await new Promise(requestAnimationFrame);
@@ -41,6 +46,16 @@ _INK = """async ([places, around]) => {
         return pixels.some((value, i) => i % 4 === 3 && value > 60);
     });
 }"""
+
+
+def lines_of(verdict: str) -> list[str]:
+    """Return the lines in which the page shows a verdict: what to read, what not, and why."""
+    words = re.sub(r",? `(?:seam|stretch|squeeze)`(?=\))| \(`(?:seam|stretch|squeeze)`\)", "", verdict)
+    lines = words.replace("give `blocks`, the", "name the").split("\n")
+    if len(lines) > 1:
+        return [line.lstrip("✓✗ ") for line in lines]
+    action, _, why = lines[0].lstrip("✓✗ ").partition(". ")
+    return [f"{action.removesuffix('.')}.", *([why] if why else [])]
 
 
 # Records the texts and ellipses that are drawn into a saved picture, which is no part of the page.
@@ -123,6 +138,11 @@ class Explorer:
         """Return the element with this test id."""
         return self.page.get_by_test_id(name)
 
+    def expect_verdict(self, verdict: str) -> None:
+        """Wait until the page shows a verdict, each of its lines with a mark before it."""
+        lines = [re.compile(rf"^\s*[✓✗?]?\s*{re.escape(line)}$") for line in lines_of(verdict)]
+        expect(self.at("verdict").locator("p")).to_have_text(lines)
+
     def state(self, name: str) -> Any:
         """Return a member of the page's state."""
         return self.page.evaluate(_STATE, name)
@@ -176,9 +196,8 @@ class Explorer:
         self.wait_drawn()
 
     def wait_drawn(self) -> None:
-        """Wait until draws and spread are available and no work is pending."""
-        expect(self.at("shape-ellipse")).to_be_enabled(timeout=150_000)
-        expect(self.at("cancel")).to_have_count(0)
+        """Wait until the draws and their audit are there, and no work is pending."""
+        until(lambda: bool(self.page.evaluate(_IS_DRAWN)), 150)
 
     def download(self, kind: str) -> tuple[str, bytes]:
         """Return the name and content of a saved file."""

@@ -36,11 +36,13 @@ def test_an_embedding(explorer: Explorer) -> None:
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
     with Client(explorer.url, progress=False) as glle:
         found = glle.audit(explorer.state("single")["path"].split("/")[3])
-    expect(explorer.at("verdict")).to_have_text(found.verdict)
-    expect(explorer.at("audit-remains")).to_contain_text(f"{round(100 * found.remains)}%")
+    explorer.expect_verdict(found.verdict)
+    expect(explorer.at("audit-remains")).to_contain_text("A repeat of the study would show")
+    expect(explorer.at("audit-remains")).to_contain_text(f"{round(100 * found.remains)}%; 60% needed")
     expect(explorer.at("audit-groups")).to_contain_text("pairs stay apart in other samples")
     _, texts, _ = explorer.download_picture()
-    assert found.verdict in " ".join(text for text, _ in texts), "the saved picture has the verdict"
+    saved = " ".join(text for text, _ in texts)
+    assert all(line in saved for line in found.verdict.split("\n")), "the saved picture has the verdict"
     assert next(y for text, y in texts if found.verdict.startswith(text)) > explorer.box("stage")["height"] - 2
     for color in ("audited", "p_value"):
         explorer.at("color").select_option(color)
@@ -55,17 +57,20 @@ def test_the_example_map_has_its_verdict_at_once(explorer: Explorer, tab: Tab) -
     jobs: list[str] = []
     explorer.page.on("request", lambda request: jobs.append(request.url) if "/audits" in request.url else None)
     explorer.at("example-umap").click()
-    expect(explorer.at("verdict")).to_have_text(EXAMPLE["verdict"])
+    explorer.expect_verdict(EXAMPLE["verdict"])
     expect(explorer.at("headline-box")).to_have_class(f"headline {EXAMPLE['level']}")
     expect(explorer.at("preliminary")).to_have_count(0)
     expect(explorer.at("legend").locator(".class")).to_have_count(10)
     assert jobs == []
     _, texts, _ = explorer.download_picture()
-    assert EXAMPLE["verdict"] in " ".join(text for text, _ in texts)
+    assert all(line in " ".join(text for text, _ in texts) for line in EXAMPLE["verdict"].split("\n"))
+    assert explorer.at("verdict").locator(".do, .do-not").count() == 2, "what to read, and what not"
+    explorer.at("found").locator("summary").click()
+    expect(explorer.at("found")).to_contain_text("3 verdicts trusted something that fresh samples did not show")
     np.testing.assert_allclose(np.load(io.BytesIO(explorer.download("npy")[1])), EXAMPLE["arrays"]["embedding"]["data"])
     with tab(explorer.url) as other:
         other.open(explorer.page.url.removeprefix(explorer.url))
-        expect(other.at("verdict")).to_have_text(EXAMPLE["verdict"])
+        other.expect_verdict(EXAMPLE["verdict"])
 
 
 def test_a_preliminary_verdict_is_marked_and_the_last_one_has_its_color(explorer: Explorer) -> None:
@@ -86,8 +91,8 @@ LEVELS = """async () => {
         const work = { label: '', stage: '', done: 0, total: 0 };
         set({ audit: { ...state.audit, level, is_preliminary: true }, work });
         await new Promise((resolve) => setTimeout(resolve, 50));
-        const verdict = document.querySelector('[data-testid=verdict]');
-        found.push([getComputedStyle(verdict).color, Boolean(document.querySelector('[data-testid=preliminary]'))]);
+        const [box, mark] = ['headline-box', 'preliminary'].map((id) => document.querySelector(`[data-testid=${id}]`));
+        found.push([getComputedStyle(box).borderLeftColor, Boolean(mark)]);
     }
     set({ work: null });
     return found;
@@ -136,6 +141,53 @@ def test_the_picture_shows_what_stays(explorer: Explorer) -> None:
     labels = explorer.page.evaluate(LABELS)
     name = torn.first.get_attribute("aria-label") or ""
     assert set(labels) == set(name.split(":")[0].split(" and "))
+
+
+def test_points_in_no_island_are_gray(explorer: Explorer) -> None:
+    """Colored by island, points in clumps too small to judge are gray, and last in the legend; a click selects them."""
+    explorer.open()
+    explorer.at("example-umap").click()
+    expect(explorer.at("verdict")).to_be_visible()
+    outside = EXAMPLE["islands"]["outside"]
+    assert outside > 0, "the example has some"
+    explorer.at("color").select_option("island")
+    names = explorer.at("legend").locator(".class-name")
+    expect(names).to_have_text([*EXAMPLE["islands"]["names"], "in no island"])
+    gray = explorer.at("legend").locator(".swatch").last
+    assert gray.evaluate("(swatch) => getComputedStyle(swatch).backgroundColor") == "rgb(154, 154, 154)"
+    explorer.at("audit-outside").get_by_role("button").click()
+    assert len(explorer.state("selection")["list"]) == outside
+
+
+def test_lines_of_tears_are_those_that_the_panel_names(explorer: Explorer) -> None:
+    """The panel names as many lines as are drawn; without torn points there are no lines, and no word of them."""
+    explorer.open()
+    explorer.at("example-umap").click()
+    expect(explorer.at("verdict")).to_be_visible()
+    for torn, tears in (([], [[1, 2]]), ([3], [[3, 4], [1, 2], [5, 3]]), ([3, 5], [[3, 4]])):
+        explorer.page.evaluate(TEAR, [torn, tears])
+        drawn = [pair for pair in tears if set(pair) & set(torn)]
+        expect(explorer.at("audit-torn")).to_have_count(int(bool(torn)))
+        expect(explorer.at("audit-lines")).to_have_count(int(bool(drawn)))
+        if drawn:
+            said = "an orange line" if len(drawn) == 1 else f"{len(drawn)} orange lines"
+            expect(explorer.at("audit-lines")).to_contain_text(said)
+        assert (
+            explorer.page.evaluate(
+                "async () => (await import('/explorer/js/lib/islands.js')).tearLines("
+                "(await import('/explorer/js/store.js')).state)"
+            )
+            == drawn
+        )
+
+
+# Make the shown audit have these torn points and tears.
+TEAR = """async ([torn, tears]) => {
+    const { set, state } = await import('/explorer/js/store.js');
+    const isTorn = new Float32Array(state.dataset.n);
+    for (const row of torn) isTorn[row] = 1;
+    set({ audit: { ...state.audit, tears, arrays: { ...state.audit.arrays, is_torn: isTorn } } });
+}"""
 
 
 def test_each_island_has_a_closed_outline_around_its_points(explorer: Explorer) -> None:
@@ -211,23 +263,23 @@ def test_a_map_of_ones_own_takes_three_clicks_and_its_method(explorer: Explorer)
     explorer.at("map-method").select_option("pca")
     expect(explorer.at("headline-box")).not_to_have_class("headline unknown", timeout=90_000)
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
-    verdict = explorer.at("verdict").inner_text()
+    verdict = explorer.state("audit")["verdict"]
     assert "Give the method" not in verdict
     explorer.page.reload()
-    expect(explorer.at("verdict")).to_have_text(verdict, timeout=30_000)
+    expect(explorer.at("verdict")).to_be_visible(timeout=30_000)
+    explorer.expect_verdict(verdict)
     expect(explorer.at("map-method")).to_have_count(0)
 
 
 def test_a_posterior(explorer: Explorer, link: str) -> None:
-    """A fit is audited without a click, before its spread is measured; another fit has another verdict."""
-    with explorer.page.expect_request("**/summary?*points=*", timeout=90_000):
-        explorer.open(link)
-    expect(explorer.at("verdict")).to_be_visible()
+    """A fit is audited without a click; another fit has another verdict."""
+    explorer.open(link)
+    expect(explorer.at("verdict")).to_be_visible(timeout=90_000)
     explorer.wait_drawn()
     expect(explorer.at("preliminary")).to_have_count(0)
     shown = explorer.state("audit")
     assert shown["method"] == "glle"
-    expect(explorer.at("verdict")).to_have_text(shown["verdict"])
+    explorer.expect_verdict(shown["verdict"])
     expect(explorer.at("headline-box")).to_have_class(f"headline {shown['level']}")
     explorer.open_set_up()
     explorer.at("form-em-n_neighbors").fill("9")

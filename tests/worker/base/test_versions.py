@@ -12,7 +12,7 @@ import pytest
 
 from glle_engine import NUMBERS, FitSpec
 from glle_engine.tables.table import Table
-from tests.conftest import refusal
+from tests.conftest import cached_draw, refusal
 from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import versions
@@ -176,11 +176,11 @@ def test_cache_entries_of_another_schema_are_not_read(stores: Stores, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(versions, "SCHEMA", SCHEMA + 1)
         patch.setattr(draws, "_GROUPS", versioned_key("lanes:"))  # computed once, by a process of that schema
-        assert stores.cache.find_draw("post_1", key) is None
+        assert cached_draw(stores, "post_1", key) is None
         assert stores.cache.find_partial("audit") is None
         stores.cache.put_draws("post_1", {key: Entry({}, {"a": np.ones(2)})})
         stores.cache.put_partial("audit", Entry({}, {"a": np.ones(2)}))
-    for entry in (stores.cache.find_draw("post_1", key), stores.cache.find_partial("audit")):
+    for entry in (cached_draw(stores, "post_1", key), stores.cache.find_partial("audit")):
         assert entry is not None
         np.testing.assert_array_equal(entry.arrays["a"], np.zeros(2))
 

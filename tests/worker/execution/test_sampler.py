@@ -14,7 +14,7 @@ import pytest
 import glle_engine
 from glle_engine import manifolds
 from service.submission.waiting import requested_draw
-from tests.conftest import refusal, until
+from tests.conftest import cached_draw, refusal, until
 from tests.processes import children, name_of
 from tests.worker.execution.workers import enqueued_fit, worker
 from worker.base.problems import ProblemError
@@ -105,7 +105,7 @@ def test_requests_have_the_bits_of_the_engine(stores: Stores, resident: tuple[in
         direct = posterior.draw(wanted.index, seed=wanted.seed, scale=wanted.scale)
         assert entry.arrays["embedding"].tobytes() == direct.embedding.tobytes()
     assert request_draw(stores, record, key(9, seed=8)) != [None]
-    until(lambda: all(stores.cache.find_draw(record.id, key(index, seed=8)) for index in (8, 9, 10, 11)))
+    until(lambda: all(cached_draw(stores, record.id, key(index, seed=8)) for index in (8, 9, 10, 11)))
     assert not any(job for _, job in stores.jobs.iterate(kind="draws")), "a request is no job"
     until(lambda: ("sampler_draws", "drawn") in stores.counts.read()[0])
     counters, histograms = stores.counts.read()
@@ -164,7 +164,7 @@ def test_answers_without_the_draws_wait_for_the_cache(
         published.append(
             (
                 [key.index for key in batch.keys],
-                [stores.cache.find_draw(batch.posterior, each) is not None for each in group],
+                [cached_draw(stores, batch.posterior, each) is not None for each in group],
             )
         )
 

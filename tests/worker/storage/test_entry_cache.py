@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from glle_engine.linalg import LANES
-from tests.conftest import refusal
+from tests.conftest import cached_draw, refusal
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawAddress
 from worker.storage.entry_cache import TTL_SECONDS
@@ -35,7 +34,7 @@ def put(stores: Stores, *indices: int, posterior: str = ID) -> None:
 
 def found(stores: Stores, *indices: int, posterior: str = ID) -> list[int | None]:
     """Return the indices of the cached ones of these draws, None for another."""
-    entries = [stores.cache.find_draw(posterior, key) for key in keys_of(*indices)]
+    entries = [cached_draw(stores, posterior, key) for key in keys_of(*indices)]
     return [None if entry is None else entry.meta["index"] for entry in entries]
 
 
@@ -45,7 +44,7 @@ def test_draws_are_read_by_their_address(stores: Stores) -> None:
     assert stores.cache.client.dbsize() == 2
     assert found(stores, 0, LANES - 1, LANES) == [0, None, LANES]
     assert found(stores, 0, posterior="post_2") == [None]
-    entry = asyncio.run(stores.cache.read_draw(ID, keys_of(1)[0]))
+    entry = cached_draw(stores, ID, keys_of(1)[0])
     assert entry is not None
     np.testing.assert_array_equal(entry.arrays["embedding"], np.arange(6.0).reshape(3, 2))
     stores.counts.flush()

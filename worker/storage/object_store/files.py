@@ -435,7 +435,7 @@ class ObjectFiles:
 
 
 def over_quota(records: RecordStore[R], tenant: str, nbytes: int, max_bytes: int) -> ProblemError:
-    """Return the refusal of a file that exceeds the quota of a tenant's stored bytes."""
+    """Return the error for a file that exceeds the quota of a tenant's stored bytes."""
     return too_many_bytes(tenant, nbytes, records.for_tenant(tenant).usage()[STORED_BYTES], max_bytes)
 
 

@@ -1,6 +1,7 @@
 /** Audits of the shown map, or of coordinates from anywhere. */
 
 import { ask, askJson, Refused } from '../api.js';
+import { byName } from '../lib/rows.js';
 import { askArray, follow } from '../jobs.js';
 import { inWords } from '../lib/remedies.js';
 import { methodNamed } from '../methods.js';
@@ -10,6 +11,7 @@ import { clearResults, fold, runWork } from './state.js';
 
 const LABEL = 'Auditing the map';
 const EARLY = 1500; // milliseconds between two looks at the partial result of a running job
+const MAX_BLOCK_FEATURES = 200; // columns that are offered as the subject of a row
 export const MAX_AUDITED = 5000; // points of a map that is audited, and of a spread that is measured, without being asked
 
 /** Audit the shown embedding or posterior. */
@@ -17,9 +19,10 @@ export const auditShown = () => runWork(audit);
 
 /** Audit what is shown, within other work; the same audit is one job, which a link follows or reads. */
 export async function audit() {
-  const { single, posterior } = state;
-  const body = single ? { embedding: single.path.split('/')[3] } : { posterior: posterior.id };
-  const job = await askJson('/v1/audits', { method: 'POST', body });
+  const { single, posterior, dataset, blocks } = state;
+  const ofSingle = () => (single.path ? { embedding: single.path.split('/')[3] } : { dataset: dataset.id, method: single.body.method, parameters: single.body.parameters });
+  const body = single ? ofSingle() : { posterior: posterior.id };
+  const job = await askJson('/v1/audits', { method: 'POST', body: { ...body, ...(blocks && { blocks }) } });
   set({ isAudited: true });
   writeLink();
   await read(job);
@@ -38,10 +41,11 @@ export async function auditFirst() {
 }
 
 /** Audit the coordinates of a data set beside the chosen one, and show them; first alone, which is quick. Runs within other work. */
-export async function auditCoordinates(coordinates, method) {
+export async function auditCoordinates(coordinates, method, more = {}) {
   const isNew = state.single?.body.coordinates !== coordinates;
+  const { dataset, blocks } = state;
   for (const made of isNew ? [null, ...(method ? [method] : [])] : [method]) {
-    const body = { dataset: state.dataset.id, coordinates, ...(made && { method: made }) };
+    const body = { dataset: dataset.id, coordinates, ...(made && { method: made }), ...(blocks && { blocks }), ...more };
     await showAudited(await askJson('/v1/audits', { method: 'POST', body }));
   }
 }
@@ -49,15 +53,46 @@ export async function auditCoordinates(coordinates, method) {
 /** Audit the shown coordinates again, as a map by this method: only so can their stability be known. */
 export const auditAsMapOf = (method) => runWork(() => auditCoordinates(state.single.body.coordinates, method));
 
+/** Audit the shown coordinates again, with columns of one scale. */
+export const auditStandardized = () => runWork(() => auditCoordinates(state.single.body.coordinates, state.single.body.method, { standardize: 'zscore' }));
+
+/** The columns that may name the subject of each row: of those with the data, others of this tab, and features; each with a value twice. */
+export function blockColumns() {
+  const { dataset, metadata, columns } = state;
+  const { labels = [], colors = [], id = [] } = dataset.columns ?? {};
+  const features = columns?.values ? (columns.names ?? []).slice(0, MAX_BLOCK_FEATURES) : [];
+  return [...new Set([...labels, ...colors, ...id, ...Object.keys(metadata ?? {}), ...features])].filter((name) => new Set(byName(name) ?? []).size < (3 * dataset.n) / 4);
+}
+
+/** Audit again with the rows of one subject kept together. A column that only this page has is stored beside the data. */
+export async function askBlocks(name) {
+  await runWork(async () => {
+    const { labels = [], colors = [], id = [] } = state.dataset.columns ?? {};
+    set({ blocks: [...labels, ...colors, ...id].includes(name) ? name : await storeBlocks(name) });
+    const { single } = state;
+    await (single?.isGiven ? auditCoordinates(single.body.coordinates, single.body.method) : audit());
+  });
+}
+
+/** Store a column as a data set of whole numbers, one for each of its values; return its id. */
+async function storeBlocks(name) {
+  const values = byName(name);
+  const place = new Map([...new Set(values)].map((value, i) => [value, i]));
+  const form = new FormData();
+  form.append('features', 'block');
+  form.append('file', new File([`block\n${values.map((value) => place.get(value)).join('\n')}\n`], 'blocks.csv'));
+  return (await askJson('/v1/datasets', { method: 'POST', body: form })).id;
+}
+
 /** Show the coordinates of an audit, and its statements; meanwhile the address has its job. */
 export async function showAudited(job) {
-  const { dataset, coordinates, method } = job.request;
+  const { dataset, coordinates, method, blocks } = job.request;
   const path = `/v1/datasets/${coordinates}/data`;
   const { data, shape } = await askArray(`${path}?dtype=float32`, 'Reading the map');
   const audit = state.single?.body.coordinates === coordinates ? state.audit : null; // until more is known of the same map
   clearResults();
   const body = { dataset, coordinates, ...(method && { method }) };
-  set({ audit, single: { title: 'Your map', isGiven: true, path, body, data, p: shape[1], result: {} }, job: job.id, view: 'draws' });
+  set({ audit, blocks: blocks ?? null, single: { title: 'Your map', isGiven: true, path, body, data, p: shape[1], result: {} }, job: job.id, view: 'draws' });
   fold();
   writeLink();
   await read(job);

@@ -1,23 +1,16 @@
-/** Methods that make one embedding: one, or several side by side. */
+/** Methods that make one embedding: one alone, or several side by side, with the answer which to show. */
 
-import { ask, askJson, Cancelled, NPZ, Refused } from '../api.js';
+import { askJson, Cancelled, NPZ, Refused } from '../api.js';
 import { asFloats } from '../lib/npy.js';
 import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { titleOfMethod } from '../lib/titles.js';
-import { hindrance, settingsOf } from '../methods.js';
+import { inWords } from '../lib/remedies.js';
+import { settingsOf } from '../methods.js';
 import { set, state } from '../store.js';
-import { auditFirst, auditOf, followEarly, MAX_AUDITED } from './audit.js';
-import { writeLink } from './link.js';
+import { auditFirst, auditOf, followEarly } from './audit.js';
+import { openView, writeLink } from './link.js';
 import { clearResults, fold, runWork } from './state.js';
-
-const USUAL = ['pca', 'lle', 'isomap', 't-sne']; // compared by default
-const LEVELS = ['trust', 'partly', 'unknown', 'no']; // of verdicts, the best first
-
-/** The names of the methods to compare. */
-export function comparedMethods() {
-  return state.compared ?? USUAL.filter((name) => state.methods.some((method) => method.name === name && !hindrance(method)));
-}
 
 /** Labels and truth of the data set, for the methods and scores that need them. */
 function beside() {
@@ -58,69 +51,67 @@ export async function showEmbedding(started) {
   writeLink({ isSame: true });
 }
 
-/** Embed by each method of the comparison, and judge all by the same scores. */
+/** Show the maps side by side, and make them unless they are there. */
+export function findTrusted() {
+  openView('compare');
+  if (!state.comparison) compare();
+}
+
+/** Make several maps, the usual ones unless some are chosen, audit all on the same halves, and say which to show. */
 export async function compare() {
   await runWork(async () => {
-    const methods = comparedMethods().map((name) => ({ method: name, parameters: parametersOf(name) }));
-    const dimensions = new Set(methods.map(({ method, parameters }) => parameters.n_components ?? settingsOf(method).n_components?.default));
-    const body = { dataset: state.dataset.id, methods, audit: false, ...beside(), ...(dimensions.size === 1 && { align: 'first' }) };
+    const methods = state.compared?.map((name) => ({ method: name, parameters: parametersOf(name) }));
+    const dimensions = new Set(methods?.map(({ method, parameters }) => parameters.n_components ?? settingsOf(method).n_components?.default) ?? [2]);
+    const { blocks } = state;
+    const body = { dataset: state.dataset.id, ...(methods && { methods }), ...beside(), ...(blocks && { blocks }), ...(dimensions.size === 1 && { align: 'first' }) };
     await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));
-    if (state.dataset.n <= MAX_AUDITED) await auditRows();
   });
 }
 
-/** Audit the map of each method although that takes long. */
-export const auditRowsNow = () => runWork(auditRows);
-
-/** Audit the map of each method; each verdict is shown as soon as it is known. */
-async function auditRows() {
-  const { comparisonJob } = state;
-  const jobs = [];
-  await Promise.all(state.comparison.rows.map(async ({ label, method, embedding }) => {
-    if (!embedding || state.methods.find(({ name }) => name === method)?.needs_labels) return;
-    try {
-      const job = await askJson('/v1/audits', { method: 'POST', body: { embedding } });
-      jobs.push(job);
-      await follow(job, `Auditing ${label}`);
-      const found = await auditOf(job);
-      if (state.comparisonJob === comparisonJob) set({ comparison: { ...state.comparison, audits: { ...state.comparison.audits, [label]: found } } });
-    } catch (error) {
-      if (error instanceof Cancelled) for (const { id } of jobs) ask(`/v1/jobs/${id}`, { method: 'DELETE' }).catch(() => {});
-      if (!(error instanceof Refused)) throw error; // another map may have a verdict
-    }
-  }));
-}
-
-/** The label of the method whose map is best by its verdict, then by what remains of it, once two are known. */
-export function bestOf({ audits }) {
-  const ranked = Object.entries(audits).sort(([, a], [, b]) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level) || b.remains - a.remains);
-  return ranked.length > 1 && ranked[0][1].level !== 'no' ? ranked[0][0] : null;
-}
-
-/** Follow the job of a comparison, and show its methods as they finish; meanwhile the address has the job. */
+/** Follow the job of a comparison, and show its maps as they finish, then their outlines; meanwhile the address has the job. */
 export async function showComparison(started) {
   const { request } = started;
   set({ comparison: null, comparisonJob: started.id });
   writeLink({ isRunning: true });
   if (!state.scoreList) set({ scoreList: (await askJson('/v1/scores')).items });
-  await followEarly(started, `Comparing ${request.methods.length} methods`, async (query) => {
+  await followEarly(started, `Comparing ${request.methods.length} maps`, async (query) => {
     const path = `/v1/jobs/${started.id}/result`;
     const found = await (await askMade(`${path}?points=0:1${query}`, 'application/json', 'Comparing')).json();
     const places = await placesOf(found, path, query);
     if (state.comparisonJob !== started.id || found.rows.length < (state.comparison?.rows.length ?? 0)) return;
-    set({ comparison: { rows: found.rows, places, request, audits: state.comparison?.audits ?? {} } });
+    const { rows, best, as_good: asGood } = found;
+    set({ comparison: { rows, places, request, best, asGood, isDone: !query, sentences: (found.sentences ?? []).map(inWords), audits: state.comparison?.audits ?? {} } });
   });
-  set({ announcement: 'The comparison is ready.' });
+  set({ announcement: state.comparison?.sentences.join(' ') || 'The comparison is ready.' });
   writeLink();
   fold();
+  await readAudits(started.id);
+}
+
+/** Read the audits of the maps, which the comparison has made, but for those that it did not finish. */
+async function readAudits(comparisonJob) {
+  const { blocks, dataset, comparison } = state;
+  await Promise.all(comparison.rows.filter((row) => row.level && !row.is_preliminary).map(async ({ label, method, parameters, embedding }) => {
+    const body = { ...(embedding ? { embedding } : { dataset: dataset.id, method, parameters }), ...(blocks && { blocks }) };
+    try {
+      const job = await askJson('/v1/audits', { method: 'POST', body });
+      await follow(job, `Reading the audit of ${label}`);
+      const audit = await auditOf(job);
+      if (state.comparisonJob === comparisonJob) set({ comparison: { ...state.comparison, audits: { ...state.comparison.audits, [label]: audit } } });
+    } catch (error) {
+      if (!(error instanceof Refused) || error instanceof Cancelled) throw error; // another map may have outlines
+    }
+  }));
 }
 
 /** Show the embedding of one row of the comparison on the large stage. */
 export function openRow(row) {
-  const { data, p } = state.comparison.places[row.label];
+  const { places, audits } = state.comparison;
+  const { data, p } = places[row.label];
   const body = { dataset: state.dataset.id, method: row.method, parameters: row.parameters };
-  const single = { title: titleOfMethod(row.method), label: row.label, path: row.links.coordinates, data, p, result: row, body };
-  set({ single, job: null, audit: state.comparison.audits[row.label] ?? null, isAudited: false, view: 'draws', playing: false, axes: [0, 1], shape: 'none' });
+  const result = { ...row, seconds: row.seconds ?? {} };
+  const single = { title: row.title ?? titleOfMethod(row.method), label: row.label, path: row.links.coordinates ?? null, data, p, result, body };
+  set({ single, job: null, audit: audits[row.label] ?? null, isAudited: false, view: 'draws', playing: false, axes: [0, 1], shape: 'none' });
   writeLink();
 }
 

@@ -223,7 +223,7 @@ export async function synthesise(values) {
 /** Choose an existing data set. */
 export async function choose(dataset) {
   clearResults();
-  set({ dataset, pending: null, columns: null, preview: null, problem: null, metadata: keptColumns(dataset) });
+  set({ blocks: null, dataset, pending: null, columns: null, preview: null, problem: null, metadata: keptColumns(dataset) });
   set({ color: 'auto', selection: null, comparison: null, comparisonJob: null, isSetUp: true, view: state.view === 'compare' ? 'compare' : 'draws' });
   try {
     await Promise.all([loadPreview(dataset), loadColumns(dataset)]);

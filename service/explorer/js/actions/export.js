@@ -73,7 +73,7 @@ function titleHere() {
 /** The verdict of the picture, or what is known in its place; then what its marks and small points mean. */
 function captionHere() {
   const { small } = onStage.look.legend;
-  return [verdictHere(), marksHere(), small && `${small}.`].filter(Boolean).join(' ');
+  return [verdictHere(), marksHere(), small && `${small}.`].filter(Boolean).join('\n');
 }
 
 function verdictHere() {
@@ -113,7 +113,7 @@ export async function saveHtml() {
   const cells = (tag, texts) => `<tr>${texts.map((text) => `<${tag}>${escapeHtml(text)}</${tag}>`).join('')}</tr>`;
   const text = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${title}</title>
 <style>body{font:15px system-ui,sans-serif;margin:2em;color-scheme:light dark}img{max-width:100%}div{overflow:auto;max-height:80vh}table{border-collapse:collapse}td,th{padding:3px 9px;border-bottom:1px solid #8884;text-align:left}</style>
-<h1>${title}</h1><p><strong>${verdict}</strong></p>${marks && `<p>${marks}</p>`}<img alt="${title}" src="${reader.result}">
+<h1>${title}</h1><p style="white-space:pre-line"><strong>${verdict}</strong></p>${marks && `<p>${marks}</p>`}<img alt="${title}" src="${reader.result}">
 <p>${rows.length > MAX_ROWS ? `The first ${MAX_ROWS} of ` : ''}${rows.length} rows${state.selection ? ` that were selected of ${total}` : ''}.</p>
 <div><table><thead>${cells('th', columns.map(({ name }) => name))}</thead><tbody>
 ${rows.slice(0, MAX_ROWS).map((row) => cells('td', columns.map(({ at }) => at(row)))).join('\n')}</tbody></table></div></html>`;
@@ -129,7 +129,7 @@ export function saveCsv(list = null) {
 
 /** Save the embedding as npy: in full precision, but the average of the draws as the page has it. */
 export async function saveNpy() {
-  if (isAverage() || state.single?.isExample) return save(new Blob([npyOf(embeddingOf(-1), dimension())]), `${fileName()}.npy`);
+  if (isAverage() || (state.single && !state.single.path)) return save(new Blob([npyOf(embeddingOf(-1), dimension())]), `${fileName()}.npy`);
   return saveWork(async () => save(await (await askMade(arrayPath(), 'application/x-npy', PREPARING)).blob(), `${fileName()}.npy`));
 }
 

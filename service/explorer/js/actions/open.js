@@ -6,7 +6,7 @@ import { audit, auditCoordinates, auditFirst, showAudited } from './audit.js';
 import { openRow, showComparison, showEmbedding } from './compare.js';
 import { choose } from './data.js';
 import { openExampleMap } from './examples.js';
-import { changedFrom } from '../methods.js';
+import { changedFrom, methodNamed } from '../methods.js';
 import { draw, followFit, show } from './fit.js';
 import { openWithin, writeLink } from './link.js';
 import { choosePoints } from './selection.js';
@@ -89,8 +89,11 @@ async function openJobOf(link) {
 /** Show the comparison of a job. */
 async function openComparison(job) {
   if (state.dataset?.id !== job.dataset) await choose(await askJson(`/v1/datasets/${job.dataset}`));
-  const forms = Object.fromEntries(job.request.methods.map(({ method, parameters }) => [method, changedFrom(method, parameters)]));
-  set({ view: 'compare', compared: job.request.methods.map(({ method }) => method), forms: { ...state.forms, ...forms } });
+  const { methods } = job.request;
+  const names = methods.map(({ method }) => method);
+  const isChosen = new Set(names).size === names.length && names.every((name) => methodNamed(name)?.makes === 'embedding'); // not the usual ones, which have some methods twice
+  const forms = isChosen ? Object.fromEntries(methods.map(({ method, parameters }) => [method, changedFrom(method, parameters)])) : {};
+  set({ view: 'compare', compared: isChosen ? names : null, forms: { ...state.forms, ...forms } });
   await showComparison(job);
 }
 

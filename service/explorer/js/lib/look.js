@@ -1,12 +1,13 @@
 /** Color of each point, as a step of a palette, and its legend. */
 
-import { classes, CLASSES, gradient, PLAIN, shapeOf, STEPS } from './palettes.js';
+import { classes, CLASSES, gradient, OTHER, PLAIN, shapeOf, STEPS } from './palettes.js';
 import { SIZES } from './paint.js';
 import { theme } from './theme.js';
 
 /** Members of the state that decide the colors. */
 export const LOOK = ['color', 'columns', 'metadata', 'summary', 'audit', 'theme'];
 
+const NO_ISLAND = 'in no island';
 const AUDITED = { audited: 'stability', p_value: 'p_value' }; // arrays of an audit
 
 /** Available choices of the color, with their labels, and the title of the legend if it differs. */
@@ -23,6 +24,7 @@ export function choices({ dataset, columns, metadata, summary, audit }) {
     found.push(['spread', 'Spread: how far it moves'], ['stability', 'Stability: how many neighbors stay']);
     found.push(['local_trust', 'Faithfulness to the data']);
   }
+  if (audit?.islands.names.length > 1) found.push(['island', 'Island of the map', 'Island']);
   if (audit?.arrays.stability) found.push(['audited', 'Stability: neighbors in another sample']);
   if (audit?.arrays.p_value) found.push(['p_value', 'Chance: p-value of its neighbors']);
   if (columns?.values) {
@@ -85,6 +87,10 @@ export function colorsOf(state, n) {
   const [, word, title = word] = choices(state).find(([choice]) => choice === name) ?? [name, ''];
   if (name === 'plain') return { name, index: new Uint16Array(n), palette: [PLAIN], legend: { kind: 'plain', title } };
   if (name === 'labels') return byClass(state.columns.labels, title);
+  if (name === 'island') {
+    const { islands: { names }, arrays: { island } } = state.audit;
+    return byClass(Array.from(island, (at) => names[at] ?? NO_ISLAND), title, name, names);
+  }
   if (name.startsWith('further:')) {
     const values = state.metadata[name.slice('further:'.length)];
     const numbers = numeric(values);
@@ -127,10 +133,12 @@ function byValue(values, name, title, palette) {
 }
 
 /** Color and shape by a class; if there are too many, the most frequent classes have them. */
-function byClass(labels, title, called = 'labels') {
+function byClass(labels, title, called = 'labels', order = null) {
   const counts = new Map();
   for (const label of labels) counts.set(label, (counts.get(label) ?? 0) + 1);
-  const natural = (a, b) => a.localeCompare(b, undefined, { numeric: true });
+  const natural = (a, b) => (order ? order.indexOf(a) - order.indexOf(b) : a.localeCompare(b, undefined, { numeric: true }));
+  const outside = counts.get(NO_ISLAND) ?? 0;
+  if (order) counts.delete(NO_ISLAND);
   const frequent = [...counts.keys()].sort((a, b) => counts.get(b) - counts.get(a));
   const palette = classes(counts.size);
   const most = counts.size > palette.length ? palette.length - 1 : palette.length;
@@ -141,5 +149,8 @@ function byClass(labels, title, called = 'labels') {
   const rest = frequent.slice(most);
   const count = rest.reduce((sum, name) => sum + counts.get(name), 0);
   if (rest.length) entries.push({ name: `${rest.length} others`, count, color: palette[most], index: most, isRest: true });
-  return { name: called, index, palette, shapes: palette.map((_, i) => shapeOf(i)), legend: { kind: 'classes', title, entries } };
+  if (!order || !outside) return { name: called, index, palette, shapes: palette.map((_, i) => shapeOf(i)), legend: { kind: 'classes', title, entries } };
+  labels.forEach((label, row) => label === NO_ISLAND && (index[row] = palette.length)); // gray, and last
+  entries.push({ name: NO_ISLAND, count: outside, color: OTHER, index: palette.length, isRest: true });
+  return { name: called, index, palette: [...palette, OTHER], shapes: [...palette.map((_, i) => shapeOf(i)), shapeOf(0)], legend: { kind: 'classes', title, entries } };
 }

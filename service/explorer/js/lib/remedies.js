@@ -43,7 +43,29 @@ export function inWords(text) {
   const describeOption = ([role, name]) => (role === 'sheet' ? `the sheet “${name}”` : role === 'missing' ? `“${MISSING[name]}”` : name === '*' ? 'the role “feature” in its head' : `“${name}” as “${ROLES[role]?.[0] ?? 'feature'}”`);
   const writeOptions = (_, query) => [...new URLSearchParams(query)].map(describeOption).join(', ');
   const named = (_, name, value) => `“${name.charAt(0).toUpperCase()}${name.slice(1).replaceAll('_', ' ')}: ${value}”`; // as in the form of the method
-  return (text ?? '').replaceAll(QUERY, writeOptions).replaceAll(/,? `seam`(?=\))| \(`seam`\)/g, '').replaceAll(/(\w+)='([\w-]+)'/g, named).replaceAll('`', '');
+  const counted = (_, name, value) => `${value} ${WORDS[name]}`;
+  return (text ?? '').replaceAll(QUERY, writeOptions).replaceAll('give `blocks`, the', 'name the')
+    .replaceAll(/,? `(?:seam|stretch|squeeze)`(?=\))| \(`(?:seam|stretch|squeeze)`\)/g, '').replaceAll(/,? or raise GLLE_\w+(?: and [^.;]*)?/g, '')
+    .replaceAll(/(\w+)='([\w-]+)'/g, named).replaceAll(/\b(n_neighbors|n_components)=(\d+)/g, counted).replaceAll('`', '');
+}
+
+/** Signs of a text for programmers: addresses, options of queries, names of settings and of Python. */
+const CODE = /\/v\d\/|\/docs\b|\b(?:GET|POST|PATCH|PUT|DELETE)\b|\?\w*=|\b(?:pyarrow|pandas|numpy|np)\b|GLLE_\w+|Content-\w+|\w\(\)|\w\.\w+\(|\.as\w+\(|\b\w+=\S/;
+
+/** What to do by the code of a problem, if the service's words are for programmers. */
+const OWN = {
+  'unsupported-media-type': 'Save the table as CSV, Excel or Parquet, and choose that file.',
+  'invalid-arrow': 'Save the table again as Parquet or CSV, and choose that file.',
+  'invalid-parquet': 'Save the table again as Parquet or CSV, and choose that file.',
+  'quota-exceeded': 'Wait until other work has ended, or ask the administrator for more room.',
+  'body-too-large': 'Leave out rows or columns that you do not need, and choose the smaller file.',
+};
+
+/** A remedy for someone at this page: the service's sentences that name a control or plain steps. */
+export function plainRemedy(text, code = '') {
+  const sentences = inWords(text).split(/(?<=[.;]) /);
+  const plain = sentences.filter((sentence) => !CODE.test(sentence)).join(' ').replace(/;$/, '.');
+  return plain || OWN[code] || (text ? 'Choose another file or other settings, or ask the administrator.' : '');
 }
 
 /** The ways out of missing values that a problem names. */
@@ -89,8 +111,12 @@ const REFUSED = {
 
 /** A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs. */
 export function plainProblem({ type, title, detail, remedy, details }) {
-  const plain = REFUSED[(type ?? '').split(':').pop()];
-  if (!plain || !details) return { title, text: detail, remedy, own: '' };
+  const code = (type ?? '').split(':').pop();
+  const plain = REFUSED[code];
+  if (!plain || !details) {
+    const [text, help] = [inWords(detail), plainRemedy(remedy, code)];
+    return { title, text, remedy: help, own: remedy && help !== remedy && CODE.test(remedy) ? `${detail} ${remedy}` : '' };
+  }
   const [plainTitle, text, help] = plain(details);
   return { title: plainTitle, text, remedy: help, own: `${title}. ${detail} ${remedy}` };
 }

@@ -36,6 +36,14 @@ export function tableHere() {
   return { total: dataset.n, columns: found };
 }
 
+/** The values of a column of the data by its name, or null. */
+export function byName(name) {
+  const { dataset, columns } = state;
+  if (dataset.columns?.id?.includes(name)) return columns.ids;
+  const found = tableHere().columns.find((column) => column.name === name);
+  return found ? Array.from({ length: state.dataset.n }, (_, row) => found.at(row)) : null;
+}
+
 /**
  * The columns in which the selected rows differ most from the others, by the difference of the means in standard deviations of all
  * rows; of words it is that of the share of the word that differs most.

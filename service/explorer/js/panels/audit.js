@@ -4,6 +4,7 @@ import { MAX_AUDITED } from '../actions/audit.js';
 import { choosePoints } from '../actions/selection.js';
 import { html, number, percent } from '../lib/html.js';
 import { isTrusted, tearLines } from '../lib/islands.js';
+import { SCALES, spokenShare } from '../lib/verdict.js';
 import { state, useStore } from '../store.js';
 
 const APART = 0.9; // share of samples from which on two groups count as apart
@@ -11,23 +12,24 @@ const MAX_GROUPS = 30; // of a matrix
 
 /** The panel; before an audit that is made without being asked it keeps its place, so that nothing moves. */
 export function Audit() {
-  const { audit, single, posterior, work, dataset } = useStore('audit', 'single', 'posterior', 'work');
+  const { audit, single, posterior, work, dataset } = useStore('audit', 'single', 'posterior', 'work', 'hidden');
   if (!audit) return work && dataset.n <= MAX_AUDITED && html`<section class="panel awaited"><h2>What the data support</h2><p class="quiet">Being measured</p></section>`;
   const shown = (single ? single.result.notes : posterior?.diagnostics.notes) ?? []; // among the notes on the fit
   const { arrays, beyond_chance: isBeyond, remains, remains_error: error, dimension, groups, islands, notes } = audit;
-  const answers = [['Distances between islands', audit.arrangement], ['Neighborhoods', audit.neighborhoods], ['Shapes', audit.shape]].filter(([, answer]) => answer);
+  const answers = [['arrangement', 'Distances between islands'], ['neighborhoods', 'Neighborhoods'], ['shape', 'Shapes']].filter(([name]) => audit[name]);
   const torn = count(arrays.is_torn);
-  const beyond = arrays.is_point_beyond?.reduce((sum, flag) => sum + flag, 0);
+  const lines = tearLines(state).length;
+  const { outside = 0 } = islands;
   return html`<section class="panel" data-testid="audit-panel"><h2>What the data support</h2>
     ${(arrays.stability || arrays.p_value) && html`<p class="help">${arrays.stability
       ? 'Small points have other neighbors in other samples.' : 'Small points have neighbors no better than random ones.'}</p>`}
+    ${remains !== null && html`<p data-testid="audit-remains" title=${`R² ${percent(remains)}${error >= 0.005 ? ` ± ${percent(error)}` : ''}`}>A repeat of the study would show ${spokenShare(remains)} of this map <span class="quiet">(${percent(remains)}; ${SCALES.remains})</span></p>`}
     <dl class="facts">
-      <dt>More than chance</dt><dd data-testid="audit-chance">${isBeyond === null ? 'not decided' : isBeyond ? 'yes' : 'no'}
-        ${beyond !== undefined && html`<span class="quiet">; taken alone, ${number(beyond)} of ${number(arrays.p_value.length)} points</span>`}</dd>
-      ${remains !== null && html`<dt>Remains</dt><dd data-testid="audit-remains">${percent(remains)} in another sample <span class="quiet">${error >= 0.005 ? `± ${percent(error)}` : ''}</span></dd>`}
+      <dt>More than chance</dt><dd data-testid="audit-chance">${isBeyond === null ? 'not decided' : isBeyond ? 'yes' : 'no'}</dd>
       ${dimension !== null && html`<dt>Dimensions</dt><dd>${number(dimension)} shared by two samples</dd>`}
-      ${answers.map(([name, { share }]) => html`<dt>${name}</dt><dd>${percent(share)} in another sample</dd>`)}
-      ${torn > 0 && html`<dt>Torn</dt><dd>${number(torn)} ${torn === 1 ? 'point lies' : 'points lie'} far from ${torn === 1 ? 'its' : 'their'} neighbors${tearLines(state).length > 0 && ': see the lines'}</dd>`}
+      ${answers.map(([name, title]) => html`<dt>${title}</dt><dd>${percent(audit[name].share)} in another sample <span class="quiet">(${SCALES[name]})</span></dd>`)}
+      ${torn > 0 && html`<dt>Torn</dt><dd data-testid="audit-torn">${number(torn)} ${torn === 1 ? 'point lies' : 'points lie'} far from ${torn === 1 ? 'its' : 'their'} neighbors${lines > 0 && html`<span data-testid="audit-lines">: ${lines === 1 ? 'an orange line joins' : `${number(lines)} orange lines join`} them</span>`}</dd>`}
+      ${outside > 0 && html`<dt>No island</dt><dd data-testid="audit-outside"><button type="button" class="link" onClick=${() => choosePoints(rowsWhere(arrays.island, new Set([-1])))}>${number(outside)} ${outside === 1 ? 'point' : 'points'}</button> in clumps too small to judge</dd>`}
     </dl>
     ${audit.seams?.length > 0 && html`<div data-testid="audit-seams"><h3>Tears and folds</h3>
       <ul class="list">${audit.seams.map(({ kind, sizes }, i) => html`<li key=${i}><button type="button" class="row" onClick=${() => choosePoints(rowsWhere(arrays.seam, new Set([i + 1, -i - 1])))}>
@@ -50,9 +52,9 @@ function Islands({ audit }) {
   const { islands: { names, sizes, in_data: inData, in_samples: inSamples }, arrays: { island: of } } = audit;
   const stays = Array.from(names.keys(), (i) => isTrusted(audit, i));
   const order = Array.from(names.keys()).sort((a, b) => stays[b] - stays[a] || (inSamples ? inSamples[b] - inSamples[a] : inData[b] - inData[a]));
-  const say = (i) => (inSamples ? percent(inSamples[i]) : inData[i] ? 'apart in the data' : 'not apart in the data');
+  const say = (i) => (inSamples ? `${percent(inSamples[i])}${inData[i] ? '' : ', not in the data'}` : inData[i] ? 'apart in the data' : 'not apart in the data');
   return html`<div data-testid="audit-islands"><h3>Islands of the map</h3>
-    <p class="help">${inSamples ? `Solid outline: trust it (${number(count(stays))} of ${number(names.length)}). Dashed: it changes with the sample. The percentage is the share of other samples in which the island is apart.` : 'All outlines are dashed: coordinates alone say nothing about other samples.'}</p>
+    <p class="help">${inSamples ? `Solid outline: trust it (${number(count(stays))} of ${number(names.length)}). Dashed: it changes with the sample, or the data do not have it. The percentage is the share of other samples in which the island is apart: ${SCALES.islands}.` : 'All outlines are dashed: coordinates alone say nothing about other samples.'}</p>
     <ul class="list">${order.map((i) => html`<li key=${names[i]}><button type="button" class="row" data-testid="island" onClick=${() => choosePoints(rowsWhere(of, new Set([i])))}>
       <span>${stays[i] ? '✓ ' : ''}<strong>${names[i]}</strong> <span class="quiet">${number(sizes[i])} points</span></span><span class="quiet">${say(i)}</span></button></li>`)}</ul></div>`;
 }

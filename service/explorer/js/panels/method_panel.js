@@ -62,14 +62,14 @@ export function FitPanel() {
     if (ready) fit();
   };
   return html`<section class="panel" data-testid="fit-panel">
-    <h2>3 · ${isEmbedding ? 'Embed' : 'Draws'}</h2>
+    <h2>3 · ${isEmbedding ? 'Map' : 'Draws'}</h2>
     <form onSubmit=${go}>
       ${schema && html`<${SchemaForm} id="draws" schema=${schema} values=${values} more=${false}
         without=${['scales', 'first', 'source', 'align', 'priority']} defaults=${{ n_draws: defaultCount(), scale: 1 }}
         onChange=${change} />`}
       ${isEmbedding ? !dataset && html`<p class="hint">Choose data first.</p>` : html`<${Size} />`}
       <div class="buttons">
-        <button type="submit" class="primary wide" id="fit" data-testid="fit" disabled=${!ready}>${isEmbedding ? 'Embed' : 'Fit and draw'}</button>
+        <button type="submit" class="primary wide" id="fit" data-testid="fit" disabled=${!ready}>${isEmbedding ? 'Make the map' : `Make ${number(drawSettings().n_draws)} plausible maps`}</button>
         ${posterior && !isEmbedding && html`<button type="button" data-testid="draw-again" disabled=${!ready} onClick=${drawAgain}
           title="From the current fit">Draw again</button>`}
       </div>

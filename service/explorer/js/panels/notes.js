@@ -6,6 +6,13 @@ import { plainNote } from '../lib/remedies.js';
 import { state, useStore } from '../store.js';
 import { tryWith } from './problem.js';
 
+/** The method and the settings of the shown map, as a form has them; null for a map from a file. */
+export function fittedHere() {
+  const { single, posterior, forms } = state;
+  if (single) return single.isGiven ? null : single.body;
+  return posterior && { method: posterior.spec.method, parameters: forms[posterior.spec.method] };
+}
+
 /** The panel. */
 export function Notes() {
   const { posterior, single, draws } = useStore('posterior', 'single', 'draws');
@@ -13,7 +20,7 @@ export function Notes() {
   const ofScale = (draws?.notes ?? []).map((code) => ({ code, message: '' }));
   const notes = single ? single.result.notes : [...ofScale, ...posterior.diagnostics.notes];
   const spec = single ? single.result.parameters : posterior.spec;
-  const fitted = single?.body ?? { method: posterior.spec.method, parameters: state.forms[posterior.spec.method] };
+  const fitted = fittedHere();
   const took = single ? Object.values(single.result.seconds).reduce((sum, one) => sum + one, 0) : posterior.seconds;
   return html`<section class="panel" data-testid="notes">
     <h2>Notes on the fit</h2>

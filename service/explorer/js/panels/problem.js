@@ -6,7 +6,7 @@ import { fit } from '../actions/fit.js';
 import { useKey } from '../api.js';
 import { html } from '../lib/html.js';
 import { chooseMissing, giveRole } from '../actions/data.js';
-import { inWords, plainProblem, stepsOf, waysOf } from '../lib/remedies.js';
+import { plainProblem, stepsOf, waysOf } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
 import { chooseFile } from '../views/empty.js';
 
@@ -67,7 +67,7 @@ export function Problem() {
         onClick=${() => set({ problem: null })}>×</button></div>
     <p>${text}</p>
     ${errors?.length > 1 && html`<ul>${errors.map(({ at, message }) => html`<li>${at}: ${message}</li>`)}</ul>`}
-    ${remedy && html`<p class="quiet" data-testid="remedy">${inWords(remedy)}</p>`}
+    ${remedy && html`<p class="quiet" data-testid="remedy">${remedy}</p>`}
     ${pending && ways.length > 0 && html`<div class="buttons">${ways.map(([name, label]) => html`
       <button type="button" data-testid=${`choose-${name}`} onClick=${() => chooseMissing(name)}>${label}</button>`)}</div>`}
     ${pending && problem.details?.members && html`<div class="buttons">${problem.details.members.map((name) => html`

@@ -50,7 +50,7 @@ export function drawLegend(context, look, width, height, { ink, surface }) {
   });
 }
 
-const partsOf = (text, width) => text.match(new RegExp(`.{1,${Math.floor((width - 16 - 2 * PAD) / WIDE)}}( |$)`, 'g'));
+const partsOf = (text, width) => text.split('\n').flatMap((line) => line.match(new RegExp(`.{1,${Math.floor((width - 16 - 2 * PAD) / WIDE)}}( |$)`, 'g')) ?? []);
 
 /** Pixels that a sentence takes below a picture of this width. */
 export const sentenceHeight = (text, width) => 8 + 2 * PAD + partsOf(text, width).length * LINE;

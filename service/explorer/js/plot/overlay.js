@@ -6,7 +6,8 @@ import { leastCertain } from '../lib/look.js';
 import { neighborsOf } from '../actions/selection.js';
 import { resizeCanvas } from '../lib/paint.js';
 import { state } from '../store.js';
-import { contourOf as densityContourOf, densitiesOf, mainPiece, positionsOf } from './density.js';
+import { densitiesOf } from './density.js';
+import { outlinesOf, strokeOutlines, traceRings } from './islands.js';
 import { contourOf, momentsOf } from './spread.js';
 
 export const MAX_SHAPES = 50; // of a selection; more would cover each other
@@ -14,8 +15,6 @@ export const SHOWN_REGIONS = 20; // rows whose regions are shown without a selec
 const MAX_NAMES = 20; // groups with their names in the picture
 const SAMPLE = 500; // points of a group whose median is taken
 const TAU = 2 * Math.PI;
-const ISLAND = { share: 0.97, bandwidth: 0.03 }; // of an island's points within its outline; in the box
-const DASH = [7, 5]; // pixels of a dashed outline and of its gaps
 
 /** The rows with a region: the only selected one; as regions an even sample of the selection, or the least certain ones. */
 export function outlinedRows() {
@@ -105,7 +104,8 @@ function drawPlaces(context, row, { screen, box, p, directions, look, colors }) 
 }
 
 /** The name of each group at its median place; a name that would cover an earlier one waits for a closer view. */
-function drawNames(context, at, { look: { legend, index }, colors }) {
+function drawNames(context, at, { look: { name: colored, legend, index }, colors }) {
+  if (colored === 'island') return; // the outlines have the letters
   const hidden = state.hidden?.names;
   const names = (legend.entries ?? []).filter(({ name }) => !hidden?.has(name)).slice(0, MAX_NAMES);
   const rows = legend.entries?.map(() => []);
@@ -141,14 +141,11 @@ let outlined = { key: [], islands: [] }; // the last outlines of islands
 
 /** The outline of the main piece of each island of the audited map, as rings in the box. */
 export function islandsHere({ p, box, directions }) {
-  const { audit: { islands: { names }, arrays }, dataset: { n }, hidden } = state;
+  const { audit: { arrays }, hidden } = state;
   const data = embeddingOf(state.frame);
   const key = [arrays.island, data, hidden, ...box.center, ...box.half, ...directions.flat()];
   if (key.some((value, i) => value !== outlined.key[i])) {
-    const islands = names.length < 2 ? [] : names.map((name, island) => {
-      const rows = Array.from(arrays.island.keys()).filter((row) => arrays.island[row] === island && !hidden?.mask[row]);
-      return { name, isSolid: isTrusted(state.audit, island), rings: rows.length > 2 ? mainPiece(densityContourOf(positionsOf(rows, { data, count: 1, n, p }, directions, box), ISLAND)) : [] };
-    });
+    const islands = outlinesOf(state.audit, (row) => placeOf(data, row, p, directions, box), hidden?.mask);
     outlined = { key, islands };
   }
   return outlined.islands;
@@ -158,19 +155,13 @@ export function islandsHere({ p, box, directions }) {
 function drawAudit(context, at, view) {
   const { screen, colors } = view;
   const place = ([x, y]) => [screen.x + screen.sx * x, screen.y + screen.sy * y];
-  context.strokeStyle = colors.ink;
-  for (const { name, isSolid, rings } of islandsHere(view)) {
-    if (!rings.length) continue; // all its points are hidden
-    context.lineWidth = isSolid ? 2 : 1.2;
-    context.setLineDash(isSolid ? [] : DASH);
-    context.globalAlpha = isSolid ? 1 : 0.7;
-    traceRings(context, rings, place);
-    context.stroke();
-    context.globalAlpha = 1;
+  const islands = islandsHere(view);
+  strokeOutlines(context, islands, place, colors.ink);
+  for (const { name, rings } of islands) {
+    if (!rings.length) continue;
     const [x, y] = place(rings[0].reduce((best, point) => (point[1] > best[1] ? point : best)));
     writeName(context, name, x, Math.max(9, y - 10), colors);
   }
-  context.setLineDash([]);
   context.lineWidth = 1.4;
   context.strokeStyle = colors.accent;
   context.beginPath();
@@ -195,15 +186,6 @@ export function marksHere() {
     isShown && !trusted.every(Boolean) && 'Dashed outline: do not rely on this island.',
     tearLines(state).length > 0 && 'Orange lines join points to the neighbors from which the map tears them.',
   ].filter(Boolean).join(' ');
-}
-
-/** Trace closed rings in the box as the current path. */
-function traceRings(context, rings, place) {
-  context.beginPath();
-  for (const ring of rings) {
-    ring.forEach((point, i) => (i ? context.lineTo(...place(point)) : context.moveTo(...place(point))));
-    context.closePath();
-  }
 }
 
 /** Write a name over the picture. */

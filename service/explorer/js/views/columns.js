@@ -61,7 +61,7 @@ export function Columns() {
     ${/\.(csv|tsv|txt)(\.gz)?$/i.test(file.name) && html`<label class="find">Separator
       <select data-testid="delimiter" onChange=${(event) => readAgain({ delimiter: event.target.value })}>
         ${SEPARATORS.map((name) => html`<option value=${name} selected=${name === delimiter}>${name || 'automatic'}</option>`)}</select></label>`}
-    ${/\.xlsx$/i.test(file.name) && html`<label class="find">Sheet <input type="text" data-testid="sheet" placeholder="the first" value=${sheet} onChange=${(event) => readAgain({ sheet: event.target.value.trim() })} /></label>`}
+    <${Sheets} file=${file} notices=${shown?.notices} problem=${problem ?? shown?.problem} chosen=${sheet} />
     <div class="buttons">
       ${!shown && problem && !work ? html`<button type="button" class="primary" data-testid="read-again" onClick=${() => readAgain()}>Try again</button>`
         : html`<button type="button" class="primary" data-testid="use-file" disabled=${Boolean(work) || !shown || Boolean(shown.problem)} onClick=${uploadPending}>
@@ -71,6 +71,20 @@ export function Columns() {
     ${menu && html`<${Menu} ...${menu} onClose=${close} onChoose=${(role) => giveRole(menu.names, role)}
       onOpen=${menu.key && menu.names.length > 1 ? () => setOpened(new Set([...opened, ...menu.names])) : null} />`}
   </section>`;
+}
+
+const known = { file: null, names: [] }; // sheets of the last workbook
+
+/** The sheets of a workbook, as its notice or its problem names them; a workbook with a single one has no choice. */
+function Sheets({ file, notices, problem, chosen }) {
+  const [, listed] = (notices ?? []).map((text) => /^The sheet .* was read, of (.*); for another use/.exec(text)).find(Boolean) ?? [];
+  if (known.file !== file) Object.assign(known, { file, names: [] });
+  if (listed) known.names = Array.from(listed.matchAll(/'((?:[^'\\]|\\.)*)'|"([^"]*)"/g), ([, single, double]) => (single ?? double).replaceAll(/\\(.)/g, '$1'));
+  const [, other] = /\?sheet=([^\s&]+?)\.?(?:\s|$)/.exec(problem?.remedy ?? '') ?? [];
+  if (other && !known.names.length) known.names = ['', decodeURIComponent(other)];
+  if (!known.names.length) return null;
+  return html`<label class="find">Sheet <select data-testid="sheet" onChange=${(event) => readAgain({ sheet: event.target.value })}>
+    ${known.names.map((name) => html`<option value=${name} selected=${name === (chosen || known.names[0])}>${name || 'the first'}</option>`)}</select></label>`;
 }
 
 /** What a head says of a column. */

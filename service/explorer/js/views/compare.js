@@ -1,74 +1,91 @@
-/** Methods side by side, with their scores. */
+/** Maps side by side: which to show for which question, and why. */
 
-import { auditRowsNow, bestOf, compare, comparedMethods, openRow } from '../actions/compare.js';
+import { compare, openRow } from '../actions/compare.js';
 import { embedders, hindrance } from '../methods.js';
 import { boxOf, placeInBox } from '../lib/frames.js';
 import { html, number, percent, seconds, useMemo } from '../lib/html.js';
 import { colorsOf, LOOK } from '../lib/look.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { plainProblem, stepsOf } from '../lib/remedies.js';
+import { outlinesOf } from '../plot/islands.js';
 import { set, state, useStore } from '../store.js';
 import { Empty } from './empty.js';
 import { Thumb } from './thumb.js';
 
+const QUESTIONS = { neighbors: 'who is near whom', layout: 'distances across the map', groups: 'groups' };
+
 /** The view. */
 export function Compare() {
-  const { dataset, comparison, work, compared: _ } = useStore('dataset', 'comparison', 'work', 'compared', 'methods');
+  const { dataset, comparison, work, compared: names } = useStore('dataset', 'comparison', 'work', 'compared', 'methods');
   if (!dataset) return html`<${Empty} />`;
-  const names = comparedMethods();
   return html`<div class="compare" data-testid="compare">
-    <${Choice} names=${names} isOpen=${!comparison} />
-    <div class="buttons first"><button type="button" class="primary" data-testid="compare-go" disabled=${Boolean(work) || names.length < 2}
-      onClick=${compare}>Compare ${names.length} methods</button>
-      ${names.length < 2 && html`<span class="quiet">Choose at least two.</span>`}</div>
+    ${comparison ? html`<${Answers} />` : html`<p>Several maps of these data are made, each is audited on the same halves of the rows, and you read which to show for which question.</p>`}
+    <${Choice} names=${names} />
+    <div class="buttons first"><button type="button" class=${comparison ? '' : 'primary'} data-testid="compare-go" disabled=${Boolean(work) || names?.length === 0}
+      onClick=${compare}>${names ? `Compare ${names.length} ${names.length === 1 ? 'map' : 'maps'}` : 'Compare the usual maps'}</button></div>
     ${comparison && html`<${Cards} /><${Scores} />`}
   </div>`;
 }
 
+/** The answers, at most three sentences; they change while maps are being made. */
+function Answers() {
+  const { comparison: { sentences, isDone, rows, request }, work } = useStore('comparison', 'work');
+  return html`<div class="headline answers" data-testid="answers" aria-live="polite">
+    ${sentences.map((sentence) => html`<p class="sentence" key=${sentence}>${sentence}</p>`)}
+    ${!isDone && work && html`<p class="quiet" data-testid="answers-so-far">So far, of ${number(rows.length)} of ${number(request.methods.length)} maps.</p>`}
+  </div>`;
+}
+
 /** The methods by their families. */
-function Choice({ names, isOpen }) {
+function Choice({ names }) {
   const families = new Map();
   for (const method of embedders()) families.set(method.family, [...(families.get(method.family) ?? []), method]);
   const toggle = (name) => {
-    const now = comparedMethods();
+    const now = state.compared ?? [];
     set({ compared: now.includes(name) ? now.filter((other) => other !== name) : [...now, name] });
   };
-  return html`<details class="more method-choice" open=${isOpen}><summary>Methods to compare</summary>
+  return html`<details class="more method-choice" open=${Boolean(names)}><summary>Choose the methods</summary>
     ${[...families].map(([family, methods]) => html`<div class="family" role="group" aria-label=${family}>
       <span class="quiet">${family}</span><span class="chips">${methods.map((method) => {
         const why = hindrance(method);
         return html`<button type="button" class="chip" data-testid=${`compare-${method.name}`} disabled=${Boolean(why)}
-          aria-pressed=${names.includes(method.name)} title=${why || `${method.title}. ${method.description}`}
+          aria-pressed=${Boolean(names?.includes(method.name))} title=${why || `${method.title}. ${method.description}`}
           onClick=${() => toggle(method.name)}>${titleOfMethod(method.name)}</button>`;
       })}</span></div>`)}
-    <p class="help">Each method has the settings of its form in the set-up.</p>
+    <p class="help">Without a choice these are PCA, Isomap, GLLE, and t-SNE, UMAP and PaCMAP with several numbers of neighbors. A chosen method has the settings of its form in the set-up.
+      ${names && html` <button type="button" class="link" data-testid="compare-usual" onClick=${() => set({ compared: null })}>The usual maps again</button>`}</p>
   </details>`;
 }
 
-/** One picture for each method. */
+/** One picture for each map. */
 function Cards() {
   const state = useStore('comparison', 'selection', 'dataset', 'hidden', ...LOOK);
   const { comparison, selection, dataset } = state;
   const n = dataset.n;
-  const best = bestOf(comparison);
+  const { rows, best, request, places: found, audits } = comparison;
   const look = useMemo(() => colorsOf(state, n), [comparison, ...LOOK.map((name) => state[name])]);
-  const places = useMemo(() => Object.fromEntries(Object.entries(comparison.places).map(([label, { data, p }]) => {
+  const places = useMemo(() => Object.fromEntries(Object.entries(found).map(([label, { data, p }]) => {
     const axes = [0, Math.min(1, p - 1)];
     return [label, placeInBox(data, n, p, axes, boxOf([data], n, p, p === 1 ? [0, 1] : axes))];
-  })), [comparison, state.hidden]);
+  })), [found, state.hidden]);
+  const outlines = useMemo(() => Object.fromEntries(Object.entries(audits).filter(([label]) => places[label]).map(([label, audit]) => [
+    label, outlinesOf(audit, (row) => [places[label][2 * row], places[label][2 * row + 1]], state.hidden?.mask),
+  ])), [places, audits]);
+  const answersOf = ({ label }) => Object.keys(QUESTIONS).filter((question) => best?.[question] === label).map((question) => QUESTIONS[question]);
+  const labels = new Set(rows.map(({ label }) => label));
   return html`<div class="grid" data-testid="comparison">
-    ${comparison.rows.map((row) => (row.problem ? html`<${Failed} key=${row.label} row=${row} />` : html`
-      <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} selection=${selection} title=${titleOf(row)} audit=${comparison.audits[row.label]}
-        isBest=${row.label === best} note=${seconds(total(row.seconds))} onOpen=${() => openRow(row)} />`))}
-    ${comparison.request.methods.slice(comparison.rows.length).map(({ label, method }) => html`<div key=${label} class="thumb failed" data-testid="comparison-waiting"><strong>${titleOfMethod(method)}</strong><p class="quiet">In progress</p></div>`)}
+    ${rows.map((row) => (row.problem || !places[row.label] ? html`<${Failed} key=${row.label} row=${row} />` : html`
+      <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} selection=${selection} title=${titleOf(row)} said=${row} answers=${answersOf(row)}
+        outlines=${outlines[row.label]} note=${row.is_preliminary && comparison.isDone ? 'clearly behind' : seconds(row.seconds?.audit ?? null)} onOpen=${() => openRow(row)} />`))}
+    ${request.methods.filter(({ label }) => !labels.has(label)).map((row) => html`<div key=${row.label} class="thumb failed" data-testid="comparison-waiting"><strong>${titleOf(row)}</strong><p class="quiet">In progress</p></div>`)}
   </div>`;
 }
 
-const total = (stages) => Object.values(stages ?? {}).reduce((sum, one) => sum + one, 0);
-const titleOf = (row) => titleOfMethod(row.method);
+const titleOf = ({ title, method }) => title ?? titleOfMethod(method);
 
 /** Reason why a method has no picture. */
 function Failed({ row }) {
+  if (!row.problem) return null;
   const steps = stepsOf(row.problem, row.parameters);
   const { text, remedy, own } = plainProblem(row.problem);
   const again = (values) => {
@@ -81,28 +98,24 @@ function Failed({ row }) {
       <button type="button" onClick=${() => again(values)}>${label}</button>`)}</div>`;
 }
 
-/** What the audits say, in the first row. */
-const REMAINS = { name: 'remains', title: 'Remains in another sample', better: 'higher', about: 'The share of the map (R²) that we expect a new sample of half as many points to reproduce.' };
+/** What the audits say, in the first row; it is no reason to choose a map, since a folded map is the stablest. */
+const REMAINS = { name: 'remains', title: 'Remains in another sample', about: 'The share of the map (R²) that we expect a new sample of half as many points to reproduce. A map that is folded in every sample alike has a high share, too.' };
 
 /** One row for what remains, and one for each score, with the best value marked. */
 function Scores() {
-  const { comparison, scoreList, work } = useStore('comparison', 'scoreList', 'work');
+  const { comparison, scoreList } = useStore('comparison', 'scoreList');
   const rows = comparison.rows.filter((row) => row.scores);
-  const valueOf = ({ label, scores }, name) => (name === REMAINS.name ? comparison.audits[label]?.remains : scores[name]) ?? null;
-  const isMeasured = Object.keys(comparison.audits).length > 0;
-  const shown = [...(isMeasured ? [REMAINS] : []), ...(scoreList ?? [])].filter(({ name }) => rows.some((row) => valueOf(row, name) !== null));
+  const valueOf = (row, name) => (name === REMAINS.name ? row.remains : row.scores[name]) ?? null;
+  const shown = [REMAINS, ...(scoreList ?? [])].filter(({ name }) => rows.some((row) => valueOf(row, name) !== null));
   if (!shown.length) return null;
-  return html`<div class="table scores" tabindex="0" role="region" aria-label="Scores" data-testid="scores"><table>
+  return html`<details class="more"><summary>Scores</summary><div class="table scores" tabindex="0" role="region" aria-label="Scores" data-testid="scores"><table>
     <thead><tr><th scope="col">Score</th>${rows.map((row) => html`<th scope="col">${titleOf(row)}</th>`)}</tr></thead>
-    <tbody>${!isMeasured && html`<tr data-testid="remains-unknown"><th scope="row" title=${REMAINS.about}>${REMAINS.title}</th>
-      <td colspan=${rows.length}>${work ? html`<span class="quiet">being measured</span>`
-        : html`<button type="button" class="link" data-testid="audit-rows" onClick=${auditRowsNow}>Audit these maps</button>`}</td></tr>`}
-      ${shown.map(({ name, title, about, better }) => {
+    <tbody>${shown.map(({ name, title, about, better }) => {
       const values = rows.map((row) => valueOf(row, name));
       const known = values.filter((value) => value !== null);
-      const best = known.length < 2 ? null : better === 'higher' ? Math.max(...known) : Math.min(...known);
-      return html`<tr><th scope="row" title=${about}>${title} <span class="quiet">${better === 'higher' ? '↑' : '↓'}</span></th>
+      const best = known.length < 2 || !better ? null : better === 'higher' ? Math.max(...known) : Math.min(...known);
+      return html`<tr><th scope="row" title=${about}>${title} <span class="quiet">${better ? (better === 'higher' ? '↑' : '↓') : ''}</span></th>
         ${values.map((value) => html`<td class=${value !== null && value === best ? 'best' : ''}>${name === REMAINS.name ? percent(value ?? NaN) : number(value)}
           ${value !== null && value === best && html`<span class="unseen"> (best)</span>`}</td>`)}</tr>`;
-    })}</tbody></table></div>`;
+    })}</tbody></table></div></details>`;
 }

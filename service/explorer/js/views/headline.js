@@ -1,11 +1,15 @@
 /** One sentence about the shown draws, and what they are draws of. */
 
-import { auditAsMapOf, auditShown } from '../actions/audit.js';
+import { askBlocks, auditAsMapOf, auditShown, auditStandardized, blockColumns } from '../actions/audit.js';
+import { findTrusted } from '../actions/compare.js';
 import { embedders, hindrance } from '../methods.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { nameOf } from '../panels/data_panel.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
-import { useStore } from '../store.js';
+import { askedBy, linesOf, methodOf } from '../lib/verdict.js';
+import { state as now, useStore } from '../store.js';
+import { fittedHere } from '../panels/notes.js';
+import { tryWith } from '../panels/problem.js';
 
 /** The median of numbers: with an even count the mean of the two in the middle. */
 export function median(values) {
@@ -17,7 +21,7 @@ export function median(values) {
 /** The verdict, what it rests on, and what it is of. Its height is that of its longest texts, so that the picture does not move. */
 export function Headline() {
   const { dataset, posterior, single, summary, draws, view, audit, work } = useStore(
-    'dataset', 'posterior', 'single', 'summary', 'draws', 'methods', 'view', 'audit', 'work',
+    'dataset', 'posterior', 'single', 'summary', 'draws', 'methods', 'view', 'audit', 'work', 'blocks',
   );
   const kept = useMemo(() => (summary ? median(summary.stability) : null), [summary]);
   if (!dataset || view === 'compare') return null;
@@ -28,12 +32,11 @@ export function Headline() {
   const meaning = summary && !single &&
     `For each point: the share of its ${k} nearest points in the consensus of the draws that are among its ${k} nearest in a draw, ` +
     `averaged over the ${summary.count} draws. This is the median over all ${number(dataset.n)} points.`;
-  const [first] = audit?.verdict.match(/^.*?\.(?= |$)/) ?? [''];
   const level = audit?.level ?? '';
   return html`<div class=${`headline ${level}`} data-testid="headline-box">
-    ${audit && html`<p class="verdict" data-testid="verdict">${first}<span>${audit.verdict.slice(first.length)}</span></p>`}
+    ${audit && html`<${Verdict} audit=${audit} />`}
     ${audit && work && (audit.is_preliminary || (single?.isGiven && single.body.method && !audit.method)) && html`<p class="quiet" data-testid="preliminary">Preliminary: more samples are being embedded.</p>`}
-    ${audit && single?.isGiven && !single.body.method && html`<${NeedsMethod} />`}
+    ${audit && !work && html`<${NextStep} audit=${audit} />`}
     <div class="claims">${meaning && html`<p class=${audit ? 'claim' : 'claim verdict'} data-testid="headline" tabindex="0" aria-describedby="headline-meaning">The median point keeps
       <strong> ${percent(kept)}</strong> of its neighbors <span class="ask" aria-hidden="true">?</span>
       <span class="help" role="tooltip" id="headline-meaning">${meaning}</span></p>`}
@@ -41,6 +44,41 @@ export function Headline() {
     <p class="quiet about"><span>${nameOf(dataset)} · ${about}</span>${!audit && html`<button type="button" class=${single ? 'primary' : ''}
       data-testid="audit" disabled=${Boolean(work)} onClick=${auditShown} title="Compare it with chance and with other samples of the data">Audit this map</button>`}</p>
   </div>`;
+}
+
+/** What to read from the map and what not, a line each, then the reasons and how all this was found. */
+function Verdict({ audit }) {
+  return html`<div class="verdict" data-testid="verdict">${linesOf(audit.verdict).map(({ mark, text }) => (mark
+    ? html`<p class=${{ '✓': 'do', '✗': 'do-not' }[mark] ?? 'open'}><span class="mark" aria-hidden="true">${mark}</span> ${text}</p>`
+    : html`<p class="why">${text}</p>`))}</div>
+  <details class="found quiet" data-testid="found"><summary>${methodOf(audit)} <span class="link">Read more</span></summary>
+    <p>A part of the map is trusted if maps of other halves of the rows have it, and the data have it, too. On data of which the truth is known (168 maps by five methods),
+      3 verdicts trusted something that fresh samples did not show, and 5 of 35 maps of noise were taken for structure${audit.method ? '' : '; coordinates alone tell less'}. The shares below say how much is the same;
+      from 60% on a share is trusted, and from 30% on for neighbors. An island is trusted if it is apart in seven of eight halves, and in the data.</p></details>`;
+}
+
+/** The control for what the verdict asks for, and the way to a better map. */
+function NextStep({ audit }) {
+  const { single, methods } = useStore('single', 'methods', 'dataset', 'metadata', 'columns');
+  const asked = askedBy(audit.verdict);
+  const fitted = fittedHere();
+  const canStandardize = asked === 'standardize' && (single?.isGiven ? !single.isExample : fitted && methods.some(({ name }) => name === fitted.method));
+  const isGiven = single?.isGiven && !single.isExample;
+  return html`<div class="buttons next" data-testid="next-step">
+    ${isGiven && (!single.body.method || asked === 'method') && html`<${NeedsMethod} />`}
+    ${canStandardize && html`<button type="button" data-testid="standardize" onClick=${() => (fitted ? tryWith({ standardize: 'zscore' }, fitted) : auditStandardized())}>Standardize the columns, and ${fitted ? 'make the map' : 'audit'} again</button>`}
+    ${asked === 'blocks' && html`<${Blocks} />`}
+    ${audit.level !== 'trust' && !['standardize', 'blocks'].includes(asked) && !single?.isExample && html`<button type="button" class=${isGiven ? '' : 'primary'} data-testid="find-trusted" onClick=${findTrusted}>Find a map that I can trust</button>`}
+  </div>`;
+}
+
+/** The choice of the column that names the subject or the series of each row. */
+function Blocks() {
+  const names = blockColumns();
+  return html`<label class="sure needs-method">Which column names the subject, the series or the replicate of each row?
+    <select data-testid="blocks" onChange=${({ target }) => target.value && askBlocks(target.value)}><option value="">Choose the column</option>
+      ${names.map((name) => html`<option value=${name} selected=${name === now.blocks}>${name}</option>`)}</select></label>
+    ${names.length === 0 && html`<span class="quiet">This table has none beside its features: choose the file again, and make that column the id in its head.</span>`}`;
 }
 
 /** The field of the method that made a map of one's own. */

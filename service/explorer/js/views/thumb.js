@@ -5,17 +5,19 @@ import { pointsInside, followLasso } from '../lib/lasso.js';
 import { html, useEffect, useRef } from '../lib/html.js';
 import { centeredScreen, resizeCanvas, paint } from '../lib/paint.js';
 import { colors } from '../lib/theme.js';
+import { linesOf } from '../lib/verdict.js';
+import { strokeOutlines } from '../plot/islands.js';
 
 const CLICK = 5;
 
 /**
  * The picture.
- * @param {{xy: Float32Array, look: object, selection: object, title: string, note?: string, audit?: object, isBest?: boolean, onOpen?: () => void}} props
+ * @param {{xy: Float32Array, look: object, selection: object, title: string, note?: string, said?: {level: string, verdict: string}, answers?: string[], outlines?: object[], onOpen?: () => void}} props
  */
-export function Thumb({ xy, look, selection, title, note, current, audit, isBest, onOpen }) {
+export function Thumb({ xy, look, selection, title, note, current, said, answers = [], outlines, onOpen }) {
   const canvas = useRef(null);
   const now = useRef({});
-  now.current = { xy, look, selection, onOpen };
+  now.current = { xy, look, selection, outlines, onOpen };
   useEffect(() => {
     const draw = (line = []) => drawThumb(canvas.current, now.current, line);
     now.current.draw = draw;
@@ -32,7 +34,7 @@ export function Thumb({ xy, look, selection, title, note, current, audit, isBest
     });
     return () => watcher.disconnect();
   }, []);
-  useEffect(() => drawThumb(canvas.current, now.current, []), [xy, look, selection]);
+  useEffect(() => drawThumb(canvas.current, now.current, []), [xy, look, selection, outlines]);
   const open = (event) => {
     if (event.key !== 'Enter') return;
     event.preventDefault();
@@ -43,14 +45,15 @@ export function Thumb({ xy, look, selection, title, note, current, audit, isBest
       <canvas ref=${canvas} tabindex=${onOpen ? 0 : -1} role=${onOpen ? 'button' : 'img'} aria-label=${title}
         onKeyDown=${open}></canvas>
       <figcaption title=${title}><span>${title}</span>${note && html`<span class="quiet">${note}</span>`}</figcaption>
-      ${audit && html`<p class=${`level ${audit.level}`} data-testid="thumb-verdict">${isBest && html`<strong data-testid="best">Best of these. </strong>`}${audit.verdict}</p>`}
+      ${answers.length > 0 && html`<p class="answers" data-testid="best">Show it for ${answers.join(' and ')}.</p>`}
+      ${said?.verdict && html`<div class=${`level ${said.level}`} data-testid="thumb-verdict" title=${said.verdict}>${linesOf(said.verdict).filter(({ mark }) => mark).map(({ mark, text }) => html`<p>${mark} ${text}</p>`)}</div>`}
     </figure>
   `;
 }
 
 const screenOf = (canvas) => centeredScreen(canvas.clientWidth, canvas.clientHeight);
 
-function drawThumb(canvas, { xy, look, selection }, line) {
+function drawThumb(canvas, { xy, look, selection, outlines = [] }, line) {
   const { clientWidth: width, clientHeight: height } = canvas;
   if (!width) return;
   const context = resizeCanvas(canvas, width, height);
@@ -58,6 +61,8 @@ function drawThumb(canvas, { xy, look, selection }, line) {
   const n = xy.length / 2;
   const radius = (n <= 300 ? 2.2 : n <= 3000 ? 1.4 : 0.7) * ratio;
   paint(context, xy, centeredScreen(canvas.width, canvas.height), look, { radius, mask: selection?.mask, opacity: 0.8 });
+  const screen = centeredScreen(canvas.width, canvas.height);
+  strokeOutlines(context, outlines, ([x, y]) => [screen.x + screen.sx * x, screen.y + screen.sy * y], colors().ink, 0.8 * ratio);
   if (line.length < 2) return;
   context.strokeStyle = colors().ink;
   context.lineWidth = ratio;

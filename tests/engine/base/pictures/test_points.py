@@ -78,7 +78,7 @@ def test_an_audit_has_islands_and_tears(level: str, stays: list[bool], islands: 
     assert panel.has_folds
     assert panel.title.endswith("\nSo.")
     assert (panel.colors.classes, panel.apart_from) == (("u", "v", "w"), points.apart_from)
-    marks = ["red lines: neighbors that the map tears apart", "red rings: points that the map lays onto others"]
+    marks = ["red lines: torn neighbors", "red rings: laid onto others"]
     outlines = ["solid outline: island to trust; dashed: not"] if islands else []
     numbers = "numbers: from how many of the others a group stays apart"
     assert panel.below.split("; ", 1)[0] == FAINT

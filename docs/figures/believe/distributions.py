@@ -1,7 +1,7 @@
-"""Laws of data, with and without relations among features.
+"""Distributions of data, with and without relations among features.
 
-The laws `KNOWN` were used while the audit was designed. Those of `docs.figures.believe.unseen` were chosen after it was
-fixed.
+The distributions `KNOWN` were used while the audit was designed. The distributions of `docs.figures.believe.unseen`
+were chosen after the audit was fixed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TURN = (0.0, 2 * np.pi)
 
 
 @dataclass(frozen=True)
-class Law:
+class Distribution:
     """Distribution of data.
 
     `sample` returns n points, `is_noise` says that its features are independent, and `is_finite` that samples are parts
@@ -146,49 +146,57 @@ def _part(load: Callable[..., Any]) -> Sampler:
 
 
 KNOWN = (
-    Law("normal, 5 features", 500, lambda rng, n: rng.standard_normal((n, 5)), is_noise=True),
-    Law("normal, 10", 500, lambda rng, n: rng.standard_normal((n, 10)), is_noise=True),
-    Law("normal, 10, few", 60, lambda rng, n: rng.standard_normal((n, 10)), is_noise=True),
-    Law("normal, 200, few", 80, lambda rng, n: rng.standard_normal((n, 200)), is_noise=True),
-    Law("uniform, 8", 400, lambda rng, n: rng.uniform(size=(n, 8)), is_noise=True),
-    Law("Student t3, 10", 500, lambda rng, n: rng.standard_t(3, (n, 10)), is_noise=True),
-    Law("lognormal, 8", 400, lambda rng, n: np.exp(rng.standard_normal((n, 8))), is_noise=True),
-    Law("yes or no, 30", 400, lambda rng, n: (rng.uniform(size=(n, 30)) < 0.3).astype(float), is_noise=True),
-    Law("Swiss roll", 800, sheet("swiss_roll")),
-    Law("S-curve", 500, sheet("s_curve")),
-    Law("severed bowl, 20", 800, sheet("severed_bowl", 20)),
-    Law("5 clusters, 10", 500, _clusters((1,) * 5, 10, 5)),
-    Law("8 clusters, 20", 1000, _clusters((1,) * 8, 20, 6)),
-    Law("2 factors, 20", 400, _factors(2, 20, 0.3)),
-    Law("2 heavy factors, 20", 400, _factors(2, 20, 0.3, is_heavy=True)),
-    Law("2 factors, 200, few", 80, _factors(2, 200, 0.5)),
-    Law("sphere, 10", 500, _surface(sphere, 10, 0.02)),
-    Law("torus, 5", 800, _surface(parametric(tube, TURN, TURN), 5, 0.05)),
-    Law("circle, 10", 200, _surface(parametric(lambda u: (np.cos(u), np.sin(u)), TURN), 10, 0.1)),
-    Law("branches, 10", 500, _surface(_branches, 10, 0.1)),
-    Law("waves of a plane", 500, _waves),
-    Law("counts along a path", 400, _trajectory),
-    Law("digits", 800, _part(load_digits), is_finite=True),
-    Law("wine", 150, _part(load_wine), is_finite=True),
-    Law("cancer", 400, _part(load_breast_cancer), is_finite=True),
-    Law("iris", 120, _part(load_iris), is_finite=True),
-    Law("gamma, 12", 500, lambda rng, n: rng.gamma(2, 1, (n, 12)), is_noise=True),
-    Law("Laplace, 6, few", 150, lambda rng, n: rng.laplace(size=(n, 6)), is_noise=True),
-    Law("uniform, 40", 300, lambda rng, n: rng.uniform(size=(n, 40)), is_noise=True),
-    Law("negative binomial, 50", 300, lambda rng, n: 1.0 * rng.negative_binomial(2, 0.3, (n, 50)), is_noise=True),
-    Law("Student t2, 8", 400, lambda rng, n: rng.standard_t(2, (n, 8)), is_noise=True),
-    Law("beta, 7", 300, lambda rng, n: rng.beta(0.5, 0.5, (n, 7)), is_noise=True),
-    Law("normal, 100, few", 60, lambda rng, n: rng.standard_normal((n, 100)), is_noise=True),
-    Law("dice, 15", 500, lambda rng, n: rng.integers(1, 7, (n, 15)).astype(float), is_noise=True),
-    Law("helix, 6", 500, _surface(parametric(lambda t: (np.cos(t), np.sin(t), t / 6), (0, 6 * np.pi)), 6, 0.05)),
-    Law("trefoil, 6", 400, _surface(parametric(_trefoil, TURN), 6, 0.1)),
-    Law("Klein bottle, 4", 800, _surface(parametric(_klein, TURN, TURN), 4, 0.05)),
-    Law("saddle, 10", 500, _surface(parametric(lambda u, v: (u, v, u * u - v * v), (-1, 1), (-1, 1)), 10, 0.05)),
-    Law("cylinder, 5", 700, _surface(parametric(lambda u, h: (np.cos(u), np.sin(u), h), TURN, (0, 4)), 5, 0.05)),
-    Law("moons, 8", 300, _surface(_moons, 8, 0.1)),
-    Law("3-sphere, 6", 700, _surface(partial(sphere, dimension=4), 6, 0.05)),
-    Law("4 unequal clusters, 12", 600, _clusters((10, 5, 2, 1), 12, 6)),
-    Law("3 clusters, 500, few", 60, _clusters((1, 1, 1), 500, 12)),
-    Law("images of a spot", 500, _images),
-    Law("answers by 2 traits", 500, _answers),
+    Distribution("normal, 5 features", 500, lambda rng, n: rng.standard_normal((n, 5)), is_noise=True),
+    Distribution("normal, 10", 500, lambda rng, n: rng.standard_normal((n, 10)), is_noise=True),
+    Distribution("normal, 10, few", 60, lambda rng, n: rng.standard_normal((n, 10)), is_noise=True),
+    Distribution("normal, 200, few", 80, lambda rng, n: rng.standard_normal((n, 200)), is_noise=True),
+    Distribution("uniform, 8", 400, lambda rng, n: rng.uniform(size=(n, 8)), is_noise=True),
+    Distribution("Student t3, 10", 500, lambda rng, n: rng.standard_t(3, (n, 10)), is_noise=True),
+    Distribution("lognormal, 8", 400, lambda rng, n: np.exp(rng.standard_normal((n, 8))), is_noise=True),
+    Distribution("yes or no, 30", 400, lambda rng, n: (rng.uniform(size=(n, 30)) < 0.3).astype(float), is_noise=True),
+    Distribution("Swiss roll", 800, sheet("swiss_roll")),
+    Distribution("S-curve", 500, sheet("s_curve")),
+    Distribution("severed bowl, 20", 800, sheet("severed_bowl", 20)),
+    Distribution("5 clusters, 10", 500, _clusters((1,) * 5, 10, 5)),
+    Distribution("8 clusters, 20", 1000, _clusters((1,) * 8, 20, 6)),
+    Distribution("2 factors, 20", 400, _factors(2, 20, 0.3)),
+    Distribution("2 heavy factors, 20", 400, _factors(2, 20, 0.3, is_heavy=True)),
+    Distribution("2 factors, 200, few", 80, _factors(2, 200, 0.5)),
+    Distribution("sphere, 10", 500, _surface(sphere, 10, 0.02)),
+    Distribution("torus, 5", 800, _surface(parametric(tube, TURN, TURN), 5, 0.05)),
+    Distribution("circle, 10", 200, _surface(parametric(lambda u: (np.cos(u), np.sin(u)), TURN), 10, 0.1)),
+    Distribution("branches, 10", 500, _surface(_branches, 10, 0.1)),
+    Distribution("waves of a plane", 500, _waves),
+    Distribution("counts along a path", 400, _trajectory),
+    Distribution("digits", 800, _part(load_digits), is_finite=True),
+    Distribution("wine", 150, _part(load_wine), is_finite=True),
+    Distribution("cancer", 400, _part(load_breast_cancer), is_finite=True),
+    Distribution("iris", 120, _part(load_iris), is_finite=True),
+    Distribution("gamma, 12", 500, lambda rng, n: rng.gamma(2, 1, (n, 12)), is_noise=True),
+    Distribution("Laplace, 6, few", 150, lambda rng, n: rng.laplace(size=(n, 6)), is_noise=True),
+    Distribution("uniform, 40", 300, lambda rng, n: rng.uniform(size=(n, 40)), is_noise=True),
+    Distribution(
+        "negative binomial, 50", 300, lambda rng, n: 1.0 * rng.negative_binomial(2, 0.3, (n, 50)), is_noise=True
+    ),
+    Distribution("Student t2, 8", 400, lambda rng, n: rng.standard_t(2, (n, 8)), is_noise=True),
+    Distribution("beta, 7", 300, lambda rng, n: rng.beta(0.5, 0.5, (n, 7)), is_noise=True),
+    Distribution("normal, 100, few", 60, lambda rng, n: rng.standard_normal((n, 100)), is_noise=True),
+    Distribution("dice, 15", 500, lambda rng, n: rng.integers(1, 7, (n, 15)).astype(float), is_noise=True),
+    Distribution(
+        "helix, 6", 500, _surface(parametric(lambda t: (np.cos(t), np.sin(t), t / 6), (0, 6 * np.pi)), 6, 0.05)
+    ),
+    Distribution("trefoil, 6", 400, _surface(parametric(_trefoil, TURN), 6, 0.1)),
+    Distribution("Klein bottle, 4", 800, _surface(parametric(_klein, TURN, TURN), 4, 0.05)),
+    Distribution(
+        "saddle, 10", 500, _surface(parametric(lambda u, v: (u, v, u * u - v * v), (-1, 1), (-1, 1)), 10, 0.05)
+    ),
+    Distribution(
+        "cylinder, 5", 700, _surface(parametric(lambda u, h: (np.cos(u), np.sin(u), h), TURN, (0, 4)), 5, 0.05)
+    ),
+    Distribution("moons, 8", 300, _surface(_moons, 8, 0.1)),
+    Distribution("3-sphere, 6", 700, _surface(partial(sphere, dimension=4), 6, 0.05)),
+    Distribution("4 unequal clusters, 12", 600, _clusters((10, 5, 2, 1), 12, 6)),
+    Distribution("3 clusters, 500, few", 60, _clusters((1, 1, 1), 500, 12)),
+    Distribution("images of a spot", 500, _images),
+    Distribution("answers by 2 traits", 500, _answers),
 )

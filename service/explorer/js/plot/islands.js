@@ -1,0 +1,56 @@
+/** Outlines of the islands of an audited map. */
+
+import { isTrusted } from '../lib/islands.js';
+import { contourOf, mainPiece } from './density.js';
+
+const SHARE = 0.97; // of an island's points within its outline
+const BANDWIDTHS = [0.03, 0.045, 0.065]; // in the box; the first that joins the pieces of an island
+const DASH = [7, 5]; // pixels of a dashed outline and of its gaps
+
+/**
+ * The outline of each island, as rings in the box; of a single island there is none.
+ * @param {object} audit
+ * @param {(row: number) => number[]} at - the place of a row in the box
+ * @param {Uint8Array} [hidden] - rows that are not shown
+ */
+export function outlinesOf(audit, at, hidden) {
+  const { islands: { names }, arrays: { island: of } } = audit;
+  if (names.length < 2) return [];
+  const rows = names.map(() => []);
+  of.forEach((island, row) => island >= 0 && !hidden?.[row] && rows[island].push(row));
+  return names.map((name, island) => ({ name, isSolid: isTrusted(audit, island), rings: rows[island].length > 2 ? outlineOf(rows[island].map(at)) : [] }));
+}
+
+/** The outline of some places: the smoothest that they need to be one piece, or the main piece if they stay several. */
+function outlineOf(places) {
+  const tries = BANDWIDTHS.map((bandwidth) => () => contourOf(places, { share: SHARE, bandwidth }));
+  for (const trace of tries) {
+    const polygons = trace();
+    if (polygons.length === 1) return polygons[0];
+  }
+  return mainPiece(tries.at(-1)());
+}
+
+/** Stroke the outlines: solid ones are to be trusted. `place` maps the box to the canvas, `unit` is a pixel of the page. */
+export function strokeOutlines(context, outlines, place, ink, unit = 1) {
+  context.strokeStyle = ink;
+  for (const { isSolid, rings } of outlines) {
+    if (!rings.length) continue; // all its points are hidden
+    context.lineWidth = (isSolid ? 2 : 1.2) * unit;
+    context.setLineDash(isSolid ? [] : DASH.map((length) => length * unit));
+    context.globalAlpha = isSolid ? 1 : 0.7;
+    traceRings(context, rings, place);
+    context.stroke();
+  }
+  context.globalAlpha = 1;
+  context.setLineDash([]);
+}
+
+/** Trace closed rings in the box as the current path. */
+export function traceRings(context, rings, place) {
+  context.beginPath();
+  for (const ring of rings) {
+    ring.forEach((point, i) => (i ? context.lineTo(...place(point)) : context.moveTo(...place(point))));
+    context.closePath();
+  }
+}
