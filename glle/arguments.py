@@ -31,12 +31,12 @@ def with_keywords(*sources: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         shown = signature(function)
-        own = [each for each in shown.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-        found = {each.name: each for source in sources for each in _keywords_of(source)}
-        added = [each for name, each in found.items() if name not in shown.parameters]
+        explicit = [each for each in shown.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        keywords = {each.name: each for source in sources for each in _keywords_of(source)}
+        added = [each for name, each in keywords.items() if name not in shown.parameters]
         is_open = any(source is Any for source in sources)  # takes parameters of a method, too
         rest = [each for each in shown.parameters.values() if each.kind is Parameter.VAR_KEYWORD and is_open]
-        function.__signature__ = shown.replace(parameters=[*own, *added, *rest])  # type: ignore[attr-defined]
+        function.__signature__ = shown.replace(parameters=[*explicit, *added, *rest])  # type: ignore[attr-defined]
         return function
 
     return decorate
@@ -67,9 +67,9 @@ def method_parameters(name: str, options: Mapping[str, Any], others: Any) -> dic
 
     """
     chosen = method_of(name)
-    found = chosen.named_parameters(options)
-    require_known_names(found, [*chosen.spec.parameters(), *others])
-    return found
+    parameters = chosen.named_parameters(options)
+    require_known_names(parameters, [*chosen.spec.parameters(), *others])
+    return parameters
 
 
 def is_maker(value: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
@@ -14,10 +13,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from glle.transport.calls import JSON, NPY, NPZ, Body
-from glle.transport.errors import in_words, keyword
 from glle.types import AuditOptions, CompareOptions, FitOptions, TransformOptions, UploadOptions
 from glle_engine.base.arrays import array_of
-from glle_engine.base.errors import GlleError, InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.tables.anndata import cells_of, obs_column
 from glle_engine.tables.foreign import HEAD, foreign_file
 from glle_engine.tables.frames import frame_columns, is_anndata, is_frame, require_here
@@ -136,17 +134,6 @@ def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tupl
     return blocks, found
 
 
-@contextmanager
-def in_keywords() -> Iterator[None]:
-    """Rewrite the errors of tables, so that options appear as keyword arguments."""
-    try:
-        yield
-    except GlleError as error:
-        error.args = (in_words(error.message, keyword),)
-        error.remedy = in_words(error.remedy, keyword)
-        raise
-
-
 @dataclass(frozen=True)
 class DatasetUpload:
     """Data set to send; `index` is the index of its frame, which frames of its embeddings get, too."""
@@ -163,25 +150,24 @@ def upload_of(data: Any, options: DataOptions | None = None) -> DatasetUpload:
     table, and `labels` may be the name of an index level of a pandas frame. The service guesses the roles of other
     columns. Raises ValueError for data that cannot be sent without loss.
     """
-    with in_keywords():
-        given: Any = {**(options or {})}
-        obsm = given.pop("obsm", None)
-        values = {name: given.pop(name) for name in sorted(SINGLE & given.keys()) if not is_column(given[name])}
-        values = {name: vector for name, vector in values.items() if vector is not None}
-        found = {name: column_option(name, value) for name, value in given.items()}
-        query = {name: [*value] if isinstance(value, tuple) else value for name, value in found.items() if value}
-        if isinstance(data, (str, Path)):
-            return _file_upload(Path(data), query, values)
-        require_here(data)
-        if is_anndata(data) or obsm is not None:
-            return _cells_upload(data, query, values, obsm)
-        if is_frame(data):
-            return _frame_upload(data, query, values)
-        if named := ", ".join(f"{name}={value!r}" for name, value in query.items() if name != "missing"):
-            raise ValueError(f"{named} needs named columns: give a frame of pandas or polars, or a CSV file.")
-        array = data if hasattr(data, "tocsr") else array_of(data)
-        rows = array.shape[0] if array.ndim else 0
-        return DatasetUpload(_array_body(array, given_arrays(values, rows)), query)
+    given: Any = {**(options or {})}
+    obsm = given.pop("obsm", None)
+    values = {name: given.pop(name) for name in sorted(SINGLE & given.keys()) if not is_column(given[name])}
+    values = {name: vector for name, vector in values.items() if vector is not None}
+    found = {name: column_option(name, value) for name, value in given.items()}
+    query = {name: [*value] if isinstance(value, tuple) else value for name, value in found.items() if value}
+    if isinstance(data, (str, Path)):
+        return _file_upload(Path(data), query, values)
+    require_here(data)
+    if is_anndata(data) or obsm is not None:
+        return _cells_upload(data, query, values, obsm)
+    if is_frame(data):
+        return _frame_upload(data, query, values)
+    if named := ", ".join(f"{name}={value!r}" for name, value in query.items() if name != "missing"):
+        raise ValueError(f"{named} needs named columns: give a frame of pandas or polars, or a CSV file.")
+    array = data if hasattr(data, "tocsr") else array_of(data)
+    rows = array.shape[0] if array.ndim else 0
+    return DatasetUpload(_array_body(array, given_arrays(values, rows)), query)
 
 
 def _cells_upload(data: Any, query: dict[str, Any], values: dict[str, Any], obsm: str | None) -> DatasetUpload:

@@ -97,12 +97,12 @@ class TableResult:
     def from_result(cls, result: Any, points: DataPoints) -> Self:
         """Return a result of the engine with the columns of its points; arrays are shared."""
         beside = {name: getattr(points, name) for name in ("labels", "colors", "ids", "names", "options")}
-        own = {each.name: getattr(result, each.name) for each in fields(result)}
-        return cls(**own, **beside, index=points.kept_index)
+        members = {each.name: getattr(result, each.name) for each in fields(result)}
+        return cls(**members, **beside, index=points.kept_index)
 
     def __str__(self) -> str:
-        found: Any = self
-        return "\n".join([repr(self), *(note.message for note in found.notes if note.code in _TABLE_CODES)])
+        result: Any = self
+        return "\n".join([repr(self), *(note.message for note in result.notes if note.code in _TABLE_CODES)])
 
     def _features(self, X: Any, *, is_new: bool = False) -> Any:
         return read_features(X, self.options, self.names, is_new=is_new)
@@ -225,8 +225,8 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     def _obstacle(self, source: Source) -> InvalidParameterError | None:
         """Return why resamples cannot measure this posterior, or None."""
-        given = bool(self.diagnostics.figures.get("given_neighbors"))
-        return resampling_obstacle(self.spec, self.n_points, source, given_neighbors=given)
+        has_neighbors = bool(self.diagnostics.figures.get("given_neighbors"))
+        return resampling_obstacle(self.spec, self.n_points, source, given_neighbors=has_neighbors)
 
     def _data(self) -> Any:
         """Return the features of the fit; raise an error for a posterior from a file, which has no data."""
@@ -320,8 +320,8 @@ def fit(
         raise InvalidParameterError("Given neighbors count all rows.", remedy="Drop rows with missing values before.")
     fitted = engine_fit.fit(points.X, spec, neighbors=neighbors, on_progress=on_progress, **rest)
     diagnostics = replace(fitted.diagnostics, notes=points.all_notes(fitted.diagnostics.notes))
-    found = FittedPosterior.from_result(replace(fitted, diagnostics=diagnostics), points)
-    return replace(found, data=points.X)
+    posterior = FittedPosterior.from_result(replace(fitted, diagnostics=diagnostics), points)
+    return replace(posterior, data=points.X)
 
 
 def load(path: str | os.PathLike[str]) -> FittedPosterior:
@@ -406,21 +406,21 @@ def audit(
     of_method |= {name: value for name, value in options.items() if name not in of_table}
     if isinstance(method, str):
         _require_own_names(method, of_method)
-        given = method_parameters(method, {**(parameters or {}), **of_method}, ())
+        of_map = method_parameters(method, {**(parameters or {}), **of_method}, ())
     else:
         require_known_names(options, _keywords(audit))
         _require_no_neighbors(n_neighbors)
-        given = dict(parameters or {})
-    require_features(X, metric or given.get("metric"), _GIVE_SCALING)
+        of_map = dict(parameters or {})
+    require_features(X, metric or of_map.get("metric"), _GIVE_SCALING)
     blocks, of_table = set_blocks_apart(X, blocks, {**of_table, "labels": labels})
     points = read_points(X, of_table)
     if points.labels is not None:
         require_groups(*np.unique(points.labels, return_inverse=True))
-    found = engine_audit(
+    result = engine_audit(
         points.X,
         points.rows(Y, "the coordinates"),
         method=method,
-        parameters=given,
+        parameters=of_map,
         standardize=standardize,
         metric=metric,
         labels=points.labels,
@@ -435,15 +435,15 @@ def audit(
         on_progress=on_progress,
         **with_seed({"random_state": random_state, **({"seed": seed} if seed or random_state is None else {})}),
     )
-    return TableAudit.from_result(replace(found, notes=points.all_notes(found.notes)), points)
+    return TableAudit.from_result(replace(result, notes=points.all_notes(result.notes)), points)
 
 
-def _require_own_names(method: str, given: Mapping[str, Any]) -> None:
+def _require_own_names(method: str, options: Mapping[str, Any]) -> None:
     """Raise `InvalidParameterError` for keywords that neither an audit nor its method has."""
     chosen = method_of(method)
-    if "n_neighbors" in given and "n_neighbors" not in chosen.spec.parameters():
-        _require_no_neighbors(given["n_neighbors"], chosen.title)
-    require_known_names(given, [*chosen.spec.parameters(), *_keywords(audit)])
+    if "n_neighbors" in options and "n_neighbors" not in chosen.spec.parameters():
+        _require_no_neighbors(options["n_neighbors"], chosen.title)
+    require_known_names(options, [*chosen.spec.parameters(), *_keywords(audit)])
 
 
 def _require_no_neighbors(n_neighbors: Any, title: str = "Without a method by name, an audit") -> None:
@@ -517,17 +517,17 @@ def embed(
         points = replace(points, notes=(*points.notes, _AS_FEATURES))
     if isinstance(init, str):
         parameters["init"], init = init, None
-    found = chosen.embed(
+    embedding = chosen.embed(
         points.X,
         chosen.spec.from_dict(parameters),
         on_progress,
         labels=classes_of(points.labels) if chosen.labels else None,
         init=points.rows(init, "init"),
     )
-    given = Scored(points.X, points.labels, points.rows(truth, "the truth"), score_neighbors)
-    names = given.names(scores)
-    result = TableEmbedding.from_result(replace(found, notes=points.all_notes(found.notes)), points)
-    return replace(result, scores=score(points.X, found.Y, names, **given.options()) if names else {})
+    scored = Scored(points.X, points.labels, points.rows(truth, "the truth"), score_neighbors)
+    names = scored.names(scores)
+    result = TableEmbedding.from_result(replace(embedding, notes=points.all_notes(embedding.notes)), points)
+    return replace(result, scores=score(points.X, embedding.Y, names, **scored.options()) if names else {})
 
 
 def _keywords(function: Callable[..., Any]) -> list[str]:

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import numpy as np
 
-from glle.inputs import in_keywords
-from glle.transport.errors import COLUMN_LISTS, in_words, keyword
 from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, NotFiniteError
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.pictures.points import align_rows, texts_of_labels
 from glle_engine.base.results import Note
+from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import Missing, is_sparse, rows_of_sparse
 from glle_engine.tables.anndata import cells_of
 from glle_engine.tables.columns import WholeTable, number_column
 from glle_engine.tables.frames import frame_columns, is_anndata, is_frame, is_series, require_here
 from glle_engine.tables.given import given_column, is_column, with_given
-from glle_engine.tables.roles import SINGLE, ColumnRoles, array_of_column, column_order
+from glle_engine.tables.roles import COLUMN_LISTS, SINGLE, ColumnRoles, array_of_column, column_order
 from glle_engine.tables.table import read_table
 
 if TYPE_CHECKING:
@@ -150,10 +149,9 @@ def read_points(data: Any, options: Mapping[str, Any], *, are_new: bool = False)
     """
     given = {name: value for name, value in options.items() if value is not None}
     values = {name: given.pop(name) for name in sorted(SINGLE & given.keys()) if not is_column(given[name])}
-    with in_keywords():
-        roles = ColumnRoles.from_options(given)
-        given |= {name: value for name in given if (value := getattr(roles, name, None)) not in {None, ()}}
-        points = _points(data, roles, given.get("obsm"), values, are_new=are_new)
+    roles = ColumnRoles.from_options(given)
+    given |= {name: value for name in given if (value := getattr(roles, name, None)) not in {None, ()}}
+    points = _points(data, roles, given.get("obsm"), values, are_new=are_new)
     lists = {name: [*value] if isinstance(value, tuple) else value for name, value in given.items()}
     options = {name: value for name, value in {**lists, **points.options}.items() if name not in values}
     found = {name: _given_values(points, name, vector) for name, vector in values.items()}
@@ -251,9 +249,8 @@ def _sparse_points(data: Any, missing: Missing | None) -> DataPoints:
     if not gaps.any():
         return DataPoints(data)
     if missing != "drop":
-        raise NotFiniteError(
-            f"{gaps.sum():,} entries of the sparse data are NaN.", remedy="Drop their rows by ?missing=drop."
-        )
+        remedy = Text("Drop their rows by ", Way("missing", "drop"), ".")
+        raise NotFiniteError(f"{gaps.sum():,} entries of the sparse data are NaN.", remedy=remedy)
     kept = np.ones(rows.shape[0], bool)
     kept[np.repeat(np.arange(len(kept)), np.diff(rows.indptr))[np.isnan(rows.data)]] = False
     note = f"{(~kept).sum():,} of {len(kept):,} rows have missing values and were dropped."
@@ -280,7 +277,7 @@ def _table_points(columns: WholeTable, roles: ColumnRoles, *, are_new: bool) -> 
     positions = {role: [at for at in found if at not in columns.index] for role, found in given.items()}
     options: dict[str, Any] = {role: [layout.name(at) for at in found] for role, found in positions.items() if found}
     options |= {role: options[role][0] for role in SINGLE if role in options}
-    notes = tuple(Note(notice.code, in_words(notice.message, keyword)) for notice in table.notices)
+    notes = tuple(Note(notice.code, notice.message) for notice in table.notices)
     return DataPoints(
         np.asarray(table.values, np.float64),
         labels=table.labels,

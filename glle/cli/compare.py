@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glle.cli import output
-from glle.cli.connection import add_command, argument, report, report_all, report_made, select_options
+from glle.cli.connection import add_command, argument, in_command, report, report_all, report_made, select_options
 from glle.cli.resources import DATA, dataset_of, file_or_id
 from glle.table import table_text
 from glle.types import AuditOptions, CompareOptions, MethodsOptions, UploadOptions
+from glle_engine.base.texts import Text, written
 
 if TYPE_CHECKING:
     from glle.cli.connection import Commands
@@ -178,7 +179,7 @@ def _score_row(row: dict[str, Any], names: list[str]) -> dict[str, object]:
         **({"level": _level(row), **_facts(row)} if "facts" in row else {}),
         **{name: _number(scores.get(name)) for name in names},
         "seconds": _number(sum(row["seconds"].values()) if row["seconds"] else None),
-        "notes": f"{problem['detail']} {problem['remedy']}"
+        "notes": f"{problem['detail']} {written(Text.from_json(problem['remedy_parts']), in_command)}"
         if problem
         else " ".join(n["message"] for n in row["notes"]),
     }

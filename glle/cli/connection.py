@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from functools import partial
 from types import UnionType
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get
 
 from glle.table import table_text
 from glle.types import FitOptions, UploadOptions
+from glle_engine.base.texts import CALLS, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from glle.client import Client
     from glle.types import NoteOut
+    from glle_engine.base.texts import Way
 
     Argument: TypeAlias = tuple[tuple[str, ...], dict[str, Any]]
     Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 # argparse has no public name
@@ -27,6 +30,7 @@ REFUSED, MISUSED, UNREACHABLE, LATE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
 _PROBLEM = ("type", "title", "status", "detail", "remedy", "details", "request_id")
 _COLUMNS = ("columns of the file", "by names or patterns such as 'x*'")
 _PARAMETERS = ("parameters", "as in the API; the service has the defaults")
+_CALLS = {"upload": "`glle datasets upload`", "fit": "`glle fit`", "embed": "`glle embed`"}
 _SHORT = {"n_neighbors": "-k", "n_components": "-p"}
 
 
@@ -107,18 +111,19 @@ def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namesp
     """Run a command with a client; turn exceptions into messages and exit codes."""
     try:
         from glle.client import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # needs the extra `client`
-        from glle.transport.errors import flag, in_words  # noqa: PLC0415 # the same
     except ImportError as error:
         return fail(f"{error}.", "Install the client: pip install 'glle[client]'.", MISUSED)
     try:
         with Client(args.url, progress=False if args.json else None) as client:
             return run(args, client)
     except GlleServiceError as error:
+        remedy = written(error.remedy, in_command)
         if args.json:
-            print(json.dumps({name: getattr(error, name) for name in _PROBLEM}), file=sys.stderr)  # noqa: T201
+            problem = {name: getattr(error, name) for name in _PROBLEM} | {"remedy": remedy}
+            print(json.dumps(problem), file=sys.stderr)  # noqa: T201 # the command's output
         else:
             request = f" Request {error.request_id}." if error.request_id else ""
-            fail(error.detail, in_words(error.remedy, flag) + request, REFUSED)
+            fail(error.detail, remedy + request, REFUSED)
         if isinstance(error, JobTimeoutError):
             return LATE
         return REFUSED if error.status else UNREACHABLE
@@ -152,6 +157,16 @@ def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[An
     return report(
         args, list(items), table_text([list(rows[0]), *[list(cells.values()) for cells in rows]]) if rows else "None."
     )
+
+
+def in_command(way: Way) -> str:
+    """Return an option of the command line, or a command."""
+    if way.name in CALLS:
+        return _CALLS.get(way.name, CALLS[way.name])
+    flag = f"--{way.name.replace('_', '-')}"
+    if way.value is None or way.value is True:
+        return flag
+    return f"{flag} {shlex.join(map(str, way.value if isinstance(way.value, list) else [way.value]))}"
 
 
 def fail(detail: str, remedy: str, code: int) -> int:

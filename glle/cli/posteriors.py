@@ -74,10 +74,10 @@ def _draw(args: argparse.Namespace, client: Client) -> int:
     metadata = {"file": str(args.out), "shape": list(draws.shape), "dtype": str(draws.dtype)}
     lines, notes = [f"{args.out}  {' x '.join(f'{size:,}' for size in draws.shape)}, {draws.dtype}"], []
     if "auto" in {options.get("scale"), *options.get("scales", ())}:
-        found = posterior.calibration(timeout=args.timeout)
-        notes = found.metadata.get("notes", [])
-        metadata |= {"scale": found.scale, "notes": notes}
-        lines += [f"The calibrated scale is {found.scale:.3g}."]
+        calibration = posterior.calibration(timeout=args.timeout)
+        notes = calibration.metadata.get("notes", [])
+        metadata |= {"scale": calibration.scale, "notes": notes}
+        lines += [f"The calibrated scale is {calibration.scale:.3g}."]
     return report(args, metadata, *lines, notes=notes)
 
 

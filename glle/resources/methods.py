@@ -243,14 +243,14 @@ class MethodOperations(Generic[EmbeddingT]):
             `stability`, `spread`, `half_axes` and `member_probability`; and `neighbors`, a sparse matrix.
 
         """
-        given, body = data_options(options, AuditDataOptions)
-        blocks, labels = body.pop("blocks", None), given.pop("labels", None)
+        of_data, body = data_options(options, AuditDataOptions)
+        blocks, labels = body.pop("blocks", None), of_data.pop("labels", None)
         id_ = str(getattr(data, "id", data)) if coordinates is None else ""
         kind = {"post": "posterior", "emb": "embedding"}.get(id_.partition("_")[0])
         if kind is not None:
             body[kind] = id_
         else:
-            roles: Any = given
+            roles: Any = of_data
             if not is_stored(data, roles):
                 if names_column(labels):
                     roles, labels = {**roles, "labels": labels}, None

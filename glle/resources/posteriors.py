@@ -76,8 +76,8 @@ class BasePosterior(Resource, Generic[JobT]):
         if values.ndim not in {2, 3}:
             raise ValueError(f"A frame needs values (n, p) or (n_draws, n, p), not of shape {values.shape}.")
         columns = [f"y{i + 1}" for i in range(values.shape[-1])]
-        given = self.index if index is None else index
-        points = pd.RangeIndex(values.shape[-2], name="point") if given is None else pd.Index(given)
+        labels = self.index if index is None else index
+        points = pd.RangeIndex(values.shape[-2], name="point") if labels is None else pd.Index(labels)
         if values.ndim == 2:
             return pd.DataFrame(values, index=points, columns=columns)
         frames = {first + i: pd.DataFrame(value, index=points, columns=columns) for i, value in enumerate(values)}

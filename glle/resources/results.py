@@ -12,6 +12,7 @@ import numpy as np
 from glle.table import score_table
 from glle.transport.calls import Call, Members, path_of
 from glle.transport.session import Async, Blocking, operation
+from glle_engine.base.texts import Text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +74,11 @@ class Result:
     def __repr__(self) -> str:
         if rows := self.metadata.get("rows"):  # a comparison
             found = [(row["label"], row["problem"], row["scores"] or {}) for row in rows]
-            failures = [f"{label}: {problem['detail']} {problem['remedy']}" for label, problem, _ in found if problem]
+            failures = [
+                f"{label}: {problem['detail']} {Text.from_json(problem['remedy_parts'])}"
+                for label, problem, _ in found
+                if problem
+            ]
             notes = [note["message"] for note in self.metadata.get("notes", ())]
             table = score_table({label: row for label, problem, row in found if not problem}, [*failures, *notes])
             return "\n".join([*self.metadata.get("sentences", ()), table])

@@ -4,42 +4,35 @@ from __future__ import annotations
 
 import http
 import json
-import re
-import shlex
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import parse_qsl
+
+from glle_engine.base.texts import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from glle.transport.calls import Reply
     from glle.types import JobOut, ProblemOut
 
 _PREFIX = "urn:glle:problem:"
-_NAMES = "labels|colors|features|id|ignore|one_hot|missing|header|delimiter|decimal|charset|sheet|force"
-_OPTION = rf"(?:{_NAMES})=[^\s&,;()]*[^\s&,;().]"
-_OPTIONS = re.compile(rf"\?({_OPTION}(?:&{_OPTION})*)|POST /v1/(datasets|posteriors|embeddings)(?!/)")
-_CALLS = {"datasets": ("dataset", "datasets upload"), "posteriors": ("fit", "fit"), "embeddings": ("embed", "embed")}
-COLUMN_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
 _EXCERPT = 200  # characters that are shown of an error body that is not a problem
 
 
 class GlleServiceError(Exception):
     """Problem of a request, with its remedy.
 
-    The attributes are the members of the service's problem+json, and the request's id in the service's log, or None.
+    The attributes are the members of the service's problem+json, with the remedy in the words of Python, and the
+    request's id in the service's log, or None.
     Status 0 means no response.
     """
 
     statuses: ClassVar[frozenset[int]] = frozenset()
 
     def __init__(self, problem: ProblemOut, request_id: str | None = None) -> None:
-        super().__init__(f"{problem['detail']} {in_words(problem['remedy'], keyword)}".strip())
+        self.remedy: str = Text.from_json(problem["remedy_parts"])
+        super().__init__(f"{problem['detail']} {self.remedy}".strip())
         self.type = problem["type"]
         self.title = problem["title"]
         self.status = problem["status"]
         self.detail = problem["detail"]
-        self.remedy = problem["remedy"]
         self.details: dict[str, Any] = problem["details"]
         self.request_id = request_id
 
@@ -93,38 +86,6 @@ class JobTimeoutError(GlleServiceError, TimeoutError):
     """Job that runs on beyond the caller's timeout."""
 
 
-def in_words(text: str, write: Callable[[str, list[str]], str]) -> str:
-    """Return a text of the service, in which `write` has rewritten calls, and options such as ``?ignore=x``."""
-
-    def write_options(match: re.Match[str]) -> str:
-        if match[2]:
-            return write("POST", [match[2]])
-        options: dict[str, list[str]] = {}
-        for name, value in parse_qsl(match[1]):
-            options.setdefault(name, []).append(value)
-        return " ".join(write(name, values) for name, values in options.items())
-
-    return _OPTIONS.sub(write_options, text)
-
-
-def keyword(name: str, values: list[str]) -> str:
-    """Return an option as a keyword argument, or a call."""
-    if name == "POST":
-        return f"`client.{_CALLS[values[0]][0]}`"
-    if name == "force":
-        return "force=True"
-    return f"{name}={values!r}" if name in COLUMN_LISTS else f"{name}={values[0]!r}"
-
-
-def flag(name: str, values: list[str]) -> str:
-    """Return an option of the command line, or a command."""
-    if name == "POST":
-        return f"`glle {_CALLS[values[0]][1]}`"
-    if name == "force":
-        return "--force"
-    return f"--{name.replace('_', '-')} {shlex.join(values)}"
-
-
 def problem_error(problem: ProblemOut, request_id: str | None = None) -> GlleServiceError:
     """Return the exception of a problem; its status determines the class."""
     classes = [kind for kind in GlleServiceError.__subclasses__() if problem["status"] in kind.statuses]
@@ -170,4 +131,12 @@ def timeout_error(job: JobOut, seconds: float) -> JobTimeoutError:
 
 
 def _problem(type_: str, title: str, detail: str, remedy: str, *, status: int = 0, **details: Any) -> ProblemOut:
-    return {"type": type_, "title": title, "status": status, "detail": detail, "remedy": remedy, "details": details}
+    return {
+        "type": type_,
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "remedy": remedy,
+        "remedy_parts": [remedy],
+        "details": details,
+    }

@@ -227,7 +227,12 @@ def _layout(maps: Sequence[MapFacts]) -> Choice:
 
 def _groups(maps: Sequence[MapFacts]) -> Choice:
     several = [facts for facts in maps if facts.trusted]
-    if max((facts.trusted for facts in maps), default=0) < MIN_TRUSTED:
+    trusted = max((facts.trusted for facts in maps), default=0)
+    if 1 < trusted < MIN_TRUSTED:
+        shown = min((facts for facts in several if facts.trusted == trusted), key=_simplicity)
+        words = f"No map separates more than {trusted} groups that can be trusted; {shown.title} shows {trusted}."
+        return Choice("groups", None, (), words)
+    if trusted < MIN_TRUSTED:
         shown = max(maps, key=lambda facts: facts.islands)
         changing = shown.islands - shown.trusted
         which = f"{changing} of the {shown.islands}" if shown.trusted else f"the {shown.islands}"

@@ -149,7 +149,7 @@ def state(facts: Facts) -> Statement:
         name, share = facts.dominant
         return Statement(
             "unknown",
-            f"Standardize the features before you read this map, such as by standardize='zscore': {name} has "
+            f"Standardize the features before you read this map, for example by their standard deviations: {name} has "
             f"{share:.0%} of the variance, and the map shows little else.{_sentence(_reasons(facts)[:1])}",
         )
     if facts.remains is None:
@@ -161,7 +161,7 @@ def state(facts: Facts) -> Statement:
     if facts.dependent:
         return Statement(
             "unknown",
-            "Before you rely on this map, give `blocks`, the subject or series of each row or stretches of one series: "
+            "Before you rely on this map, name the subject or series of each row (blocks), or stretches of one series: "
             f"{facts.dependent}, so that halves of the rows are no independent samples. Were they independent, "
             f"{_expected(facts, 'we would expect')}.",
         )
@@ -391,8 +391,8 @@ def _disturbances(facts: Facts) -> list[str]:
     if disturbed is None:
         return parts
     texts = {
-        "tear": "lie far from their neighbors, where the map tears (`stretch`)",
-        "fold": "lie beside points that are far in the data (`squeeze`)",
+        "tear": "lie far from their neighbors, where the map tears",
+        "fold": "lie beside points that are far in the data",
     }
     for kind, flags in (("tear", disturbed.is_torn), ("fold", disturbed.is_glued)):
         if _is_local(flags):
@@ -400,7 +400,7 @@ def _disturbances(facts: Facts) -> list[str]:
             seams = [seam for seam in disturbed.seams if seam.kind == kind]
             several = f"{count} points {texts[kind]}"
             if kind == "tear" and len(seams) > 1:
-                several = f"the map tears the data in {len(seams)} places ({count} points, `seam`)"
+                several = f"the map tears the data in {len(seams)} places ({count} points)"
             parts.append(_sides(seams[0], facts.islands) if len(seams) == 1 else several)
     return parts
 
@@ -413,13 +413,13 @@ def _sides(seam: Seam, islands: Islands) -> str:
     is_tear = seam.kind == "tear"
     if is_tear and min(first, second) < SMALL_TEAR * len(islands.of_points):
         where = f" between islands {a} and {b}" if a != b else ""
-        return f"the map has a small tear{where} ({first} and {second} points, `seam`)"
+        return f"the map has a small tear{where} ({first} and {second} points)"
     if a != b:
         what = f"the map tears islands {a} and {b} apart" if is_tear else f"the map folds parts of islands {a} and {b}"
-        return f"{what} ({first} and {second} points, `seam`)"
+        return f"{what} ({first} and {second} points)"
     if is_tear:
-        return f"the map tears one surface in two ({first} and {second} points lie along the tear, `seam`)"
-    return f"the map lays two regions of {first} and {second} points onto each other (`seam`)"
+        return f"the map tears one surface in two ({first} and {second} points lie along the tear)"
+    return f"the map lays two regions of {first} and {second} points onto each other"
 
 
 def _named(islands: Islands, chosen: NDArray[np.bool_]) -> str:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
+from glle_engine.base.texts import Text, Way
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,15 +98,15 @@ def require_restorable(metric: Metric) -> None:
     """Raise `InvalidParameterError` unless positions in the metric's space determine the data."""
     if metric == "euclidean":
         return
-    remedy = {
-        "cosine": "Divide each row by its length, and fit the result with metric='euclidean': the posterior is the "
-        "same, and it generates rows of that kind.",
-        "correlation": "Subtract its mean from each row, divide the row by its length, and fit the result with "
-        "metric='euclidean': the posterior is the same, and it generates rows of that kind.",
-        "hamming": "Encode each level as a column of 0 and 1, and fit the result with metric='euclidean': the "
-        "posterior is the same, and it generates such columns.",
-        "precomputed": "Fit the coordinates of the points, if there are some.",
-    }[metric]
+    how = {
+        "cosine": "Divide each row by its length",
+        "correlation": "Subtract its mean from each row, divide the row by its length",
+        "hamming": "Encode each level as a column of 0 and 1",
+    }.get(metric)
+    remedy: str = "Fit the coordinates of the points, if there are some."
+    if how is not None:
+        rest = ": the posterior is the same, and it generates rows of that kind."
+        remedy = Text(f"{how}, and fit the result with ", Way("metric", "euclidean"), rest)
     raise InvalidParameterError(f"Weights of metric={metric!r} generate no data in the units given.", remedy=remedy)
 
 
@@ -129,7 +130,7 @@ def _center_and_scale(
         raise InvalidParameterError(
             f"{len(flat)} features have the same value in the middle half of the points (columns {shown}, counted from "
             "0), so that standardize='robust' has no interquartile range to divide by.",
-            remedy="Use standardize='zscore', or leave these columns out.",
+            remedy=Text("Use ", Way("standardize", "zscore"), ", or leave these columns out."),
             details={"columns": [int(j) for j in flat]},
         )
     center = np.ldexp(center, exponents)
@@ -154,7 +155,7 @@ def flat_row(metric: Metric, is_flat: NDArray[np.bool_], d: int) -> DegenerateDa
     flaw = "is constant and has no correlation" if metric == "correlation" else "is 0 and has no direction"
     return DegenerateDataError(
         f"Row {row} {flaw}; {int(is_flat.sum())} of {len(is_flat)} rows are such, with n_features={d}.",
-        remedy="Leave such rows out, or use metric='euclidean'.",
+        remedy=Text("Leave such rows out, or use ", Way("metric", "euclidean"), "."),
         details={"row": row, "rows": int(is_flat.sum())},
     )
 
@@ -166,7 +167,13 @@ def _levels(data: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
         row, column = (int(i) for i in fractions[0])
         raise InvalidParameterError(
             f"X[{row}, {column}] is {data[row, column]:g}: metric='hamming' compares integers, booleans or codes.",
-            remedy="Use metric='euclidean', with standardize='zscore' if the units differ, or round the data.",
+            remedy=Text(
+                "Use ",
+                Way("metric", "euclidean"),
+                ", with ",
+                Way("standardize", "zscore"),
+                " if the units differ, or round the data.",
+            ),
             details={"row": row, "column": column},
         )
     levels = tuple(np.unique(column) for column in data.T)
@@ -175,7 +182,10 @@ def _levels(data: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
         raise InvalidParameterError(
             f"The {len(levels):,} features have {count:,} distinct values. metric='hamming' needs a column for each of "
             f"them, and allows {MAX_LEVELS:,}.",
-            remedy="Leave out the features that differ in every point, or give distances with metric='precomputed'.",
+            remedy=Text(
+                "Leave out the features that differ in every point, or give distances with ",
+                *(Way("metric", "precomputed"), "."),
+            ),
             details={"levels": count, "most": MAX_LEVELS},
         )
     return levels

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, TypedDict, get_args
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import Specification, choice, integer, number
+from glle_engine.base.texts import Text, Way
 
 Method = Literal["em", "direct"]
 Variant = Literal["constrained", "published"]
@@ -176,28 +177,33 @@ class FitSpec(SpaceSpec):
         is_adaptive = self.neighborhoods == "adaptive"
         is_published_em = self.method == "em" and not is_constrained
         for is_set, is_possible, option, needed in (
-            (self.mean == "derived", self.method == "direct", "mean='derived' (Eq. 35)", "method='direct'"),
+            (self.mean == "derived", self.method == "direct", "mean='derived' (Eq. 35)", Way("method", "direct")),
             (
                 self.covariance != "spherical",
                 is_published_em,
                 f"covariance={self.covariance!r}",
-                "method='em' and variant='published'",
+                Text(Way("method", "em"), " and ", Way("variant", "published")),
             ),
-            (self.noise != "isotropic", is_constrained, f"noise={self.noise!r}", "variant='constrained'"),
-            (is_adaptive, is_constrained, "neighborhoods='adaptive'", "variant='constrained'"),
-            (is_adaptive, self.noise == "isotropic", "neighborhoods='adaptive'", "noise='isotropic'"),
-            (self.variance != "auto", is_constrained, f"variance={self.variance!r}", "variant='constrained'"),
-            (self.has_landmarks, is_constrained, f"landmarks={self.landmarks}", "variant='constrained'"),
-            (self.metric == "precomputed", is_constrained, "metric='precomputed'", "variant='constrained'"),
-            (self.metric == "precomputed", self.noise == "isotropic", "metric='precomputed'", "noise='isotropic'"),
-            (self.metric == "precomputed", not is_adaptive, "metric='precomputed'", "neighborhoods='fixed'"),
-            (self.metric == "precomputed", self.search == "exact", "metric='precomputed'", "search='exact'"),
-            (self.metric == "precomputed", not self.has_landmarks, "metric='precomputed'", "landmarks='all'"),
+            (self.noise != "isotropic", is_constrained, f"noise={self.noise!r}", Way("variant", "constrained")),
+            (is_adaptive, is_constrained, "neighborhoods='adaptive'", Way("variant", "constrained")),
+            (is_adaptive, self.noise == "isotropic", "neighborhoods='adaptive'", Way("noise", "isotropic")),
+            (self.variance != "auto", is_constrained, f"variance={self.variance!r}", Way("variant", "constrained")),
+            (self.has_landmarks, is_constrained, f"landmarks={self.landmarks}", Way("variant", "constrained")),
+            (self.metric == "precomputed", is_constrained, "metric='precomputed'", Way("variant", "constrained")),
+            (
+                self.metric == "precomputed",
+                self.noise == "isotropic",
+                "metric='precomputed'",
+                Way("noise", "isotropic"),
+            ),
+            (self.metric == "precomputed", not is_adaptive, "metric='precomputed'", Way("neighborhoods", "fixed")),
+            (self.metric == "precomputed", self.search == "exact", "metric='precomputed'", Way("search", "exact")),
+            (self.metric == "precomputed", not self.has_landmarks, "metric='precomputed'", Way("landmarks", "all")),
         ):
             if is_set and not is_possible:
                 raise InvalidParameterError(
-                    f"{option} applies only with {needed}.",
-                    remedy=f"Leave it at its default, or use {needed}.",
+                    Text(f"{option} applies only with ", needed, "."),
+                    remedy=Text("Leave it at its default, or use ", needed, "."),
                 )
         least = max(self.n_components + 2, 4 if self.has_auto_neighbors else self.n_neighbors + 1)
         if not isinstance(self.landmarks, str) and self.landmarks < least:

@@ -18,6 +18,7 @@ from glle_engine.base.errors import (
     OutOfRangeError,
     TooFewPointsError,
 )
+from glle_engine.base.texts import Text, Way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
@@ -250,7 +251,7 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
     incomplete = gaps.any(axis=1)
     if missing == "drop":
         if incomplete.all():
-            remedy = f"Leave columns out, or use ?missing=median. Missing values: {listed}."
+            remedy = Text("Leave columns out, or use ", Way("missing", "median"), f". Missing values: {listed}.")
             raise NotFiniteError("Every row has a missing value, so that no row is left.", remedy=remedy)
         return ~incomplete, (
             f"{incomplete.sum():,} of {n:,} rows have missing values and were dropped. Missing values: {listed}."

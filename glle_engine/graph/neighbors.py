@@ -23,6 +23,7 @@ import numpy as np
 from glle_engine.base.errors import MissingLibraryError, TooFewPointsError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.results import Note
+from glle_engine.base.texts import Text, Way
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
@@ -191,7 +192,11 @@ def required_faiss() -> Any:
     except ImportError as error:
         raise MissingLibraryError(
             "search='approximate' needs faiss, which is not installed.",
-            remedy="Install it with pip install 'glle[ann]' (for the service: on the workers), or use search='exact'.",
+            remedy=Text(
+                "Install it with pip install 'glle[ann]' (for the service: on the workers), or use ",
+                Way("search", "exact"),
+                ".",
+            ),
             details={"library": "faiss", "extra": "ann"},
         ) from error
     return faiss

@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.progress import silent
+from glle_engine.base.texts import Text, Way
 from glle_engine.graph.connectivity import bridge, components, edges, require_connected, smallest_connecting_k
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.graph.relations import Distances
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 MAX_CANDIDATES = 1 << 25  # candidate pairs of all points together
-_BRIDGE = "join the components by their shortest distances with disconnected='bridge'"
+_BRIDGE = Text("join the components by their shortest distances with ", Way("disconnected", "bridge"))
 _FIRST = 16
 
 
@@ -81,7 +82,7 @@ def neighbor_graph(X: Data, n_neighbors: int, radius: float | None, on_progress:
     """
     if radius is None:
         nearest, distances = kneighbors(X, n_neighbors, on_progress)
-        require_connected(X, nearest, instead=f"Or {_BRIDGE}, or embed each component as a separate data set.")
+        require_connected(X, nearest, instead=Text("Or ", _BRIDGE, ", or embed each component as a separate data set."))
         return NeighborGraph(nearest, distances)
     graph = neighbors_within(X, radius, on_progress)
     _require_one_component(X, graph, radius)
@@ -199,7 +200,7 @@ def _require_one_component(X: Data, graph: NeighborGraph, radius: float) -> None
     raise DisconnectedGraphError(
         f"{alone} graph of radius={radius!r} falls into {count} components, of "
         f"{', '.join(str(size) for size in sizes[:5])}{', ...' if count > 5 else ''} points.",
-        remedy=f"The smallest radius that connects it is {enough!r}. Or {_BRIDGE}.",
+        remedy=Text(f"The smallest radius that connects it is {enough!r}. Or ", _BRIDGE, "."),
         details={
             "radius": radius,
             "components": int(count),

@@ -332,7 +332,7 @@ class Method(Generic[S]):
                 embedding = self.run(points, spec, clock, *classes, **start)
         except GlleError as error:
             if isinstance(points, np.ndarray) and not spec.precomputed and (far := far_points(points)):
-                error.remedy = f"{far_text(far)} Otherwise: {error.remedy}"
+                error.remedy = f"{far_text(far)} Otherwise: " + error.remedy
             raise
         if isinstance(embedding.map, AffineMap) and isinstance(data, np.ndarray) and not self.any_space:
             embedding = replace(embedding, map=_of_data(embedding.map, data, spec))

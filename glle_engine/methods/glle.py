@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast, get_args
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.spec import FitSpec, Source
+from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.neighbors import required_faiss
 from glle_engine.methods.base import Embedding, Method
@@ -42,7 +43,15 @@ class GlleSpec(FitSpec, NeighborSpec):
         if self.source == "prior" and (self.method, self.variant) == ("direct", "published"):
             raise InvalidParameterError(
                 "The published direct method has no prior to draw from.",
-                remedy="Use source='posterior', or method='em', or variant='constrained'.",
+                remedy=Text(
+                    "Use ",
+                    Way("source", "posterior"),
+                    ", or ",
+                    Way("method", "em"),
+                    ", or ",
+                    Way("variant", "constrained"),
+                    ".",
+                ),
             )
 
     def fit_spec(self) -> FitSpec:

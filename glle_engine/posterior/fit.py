@@ -15,6 +15,7 @@ from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.results import Diagnostics
 from glle_engine.base.space import Space
 from glle_engine.base.spec import MAX_EXACT_FLOPS, FitParameters, FitSpec
+from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import (
     RESOLVED,
     Unit,
@@ -193,7 +194,7 @@ def _fit_on_landmarks(
     except DisconnectedGraphError as error:
         raise DisconnectedGraphError(
             f"The graph of the {len(landmarks):,} landmarks is not connected. {error.message}",
-            remedy=f"{error.remedy} More landmarks may connect it, too.",
+            remedy=error.remedy + " More landmarks may connect it, too.",
             details={**error.details, "landmarks": len(landmarks)},
         ) from error
     spec = replace(spec, noise=fitted.spec.noise)  # what "auto" has chosen
@@ -269,17 +270,17 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
     merged = _merge(spec, {**parameters, "n_neighbors": k})
     for is_wrong, option, needed in (
         (wanted != k, f"n_neighbors={wanted}", f"n_neighbors={k}, the number given,"),
-        (merged.has_landmarks, f"landmarks={merged.landmarks}", "landmarks='all'"),
+        (merged.has_landmarks, f"landmarks={merged.landmarks}", Way("landmarks", "all")),
         (
             merged.noise != "isotropic",
             f"noise={merged.noise!r}, which searches 3 k neighbors,",
-            "noise='isotropic'",
+            Way("noise", "isotropic"),
         ),
-        (merged.search == "approximate", "search='approximate'", "search='exact'"),
+        (merged.search == "approximate", "search='approximate'", Way("search", "exact")),
     ):
         if is_wrong:
             raise InvalidParameterError(
-                f"{option} contradicts given neighbors.", remedy=f"Use {needed} or leave neighbors away."
+                f"{option} contradicts given neighbors.", remedy=Text("Use ", needed, " or leave neighbors away.")
             )
     return replace(merged, landmarks="all")
 
@@ -287,12 +288,12 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
 def _require_fixed_candidates(spec: FitSpec) -> None:
     """Raise `InvalidParameterError` for options that need the same number of given neighbors for every point."""
     for is_wrong, option, needed in (
-        (spec.variant != "constrained", f"variant={spec.variant!r}", "variant='constrained'"),
-        (spec.neighborhoods == "adaptive", "neighborhoods='adaptive'", "neighborhoods='fixed'"),
+        (spec.variant != "constrained", f"variant={spec.variant!r}", Way("variant", "constrained")),
+        (spec.neighborhoods == "adaptive", "neighborhoods='adaptive'", Way("neighborhoods", "fixed")),
     ):
         if is_wrong:
             raise InvalidParameterError(
-                f"{option} needs the same number of given neighbors of every point.", remedy=f"Use {needed}."
+                f"{option} needs the same number of given neighbors of every point.", remedy=Text("Use ", needed, ".")
             )
 
 

@@ -20,6 +20,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_choice, check_integer, check_positive
 from glle_engine.base.results import PointResult, brief
 from glle_engine.base.spec import Align, Source
+from glle_engine.base.texts import Text, Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.linalg import LANES
 from glle_engine.linalg.procrustes import aligned_to
@@ -223,7 +224,15 @@ class Sampler:
         if source == "prior" and self.distribution.prior_factor is None:
             raise InvalidParameterError(
                 "The published direct method has no prior to draw from.",
-                remedy="Use source='posterior', or method='em', or variant='constrained'.",
+                remedy=Text(
+                    "Use ",
+                    Way("source", "posterior"),
+                    ", or ",
+                    Way("method", "em"),
+                    ", or ",
+                    Way("variant", "constrained"),
+                    ".",
+                ),
             )
 
     def _solve(self, keys: list[DrawKey], source: Source, align: Align) -> list[Draw]:

@@ -25,6 +25,7 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.base.spec import FitSpec, Source
+from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import checked_matrix, finite_data, require_training_data
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances, locate
@@ -449,7 +450,7 @@ def resampling_obstacle(
     if source != "posterior":
         return InvalidParameterError(
             "scale='auto' is calibrated for the posterior, not for the prior.",
-            remedy="Use source='posterior', or give the scale as a number.",
+            remedy=Text("Use ", Way("source", "posterior"), ", or give the scale as a number."),
         )
     if given_neighbors:
         return InvalidParameterError(
@@ -458,7 +459,8 @@ def resampling_obstacle(
         )
     if spec.variant != "constrained":
         return InvalidParameterError(
-            "Only constrained posteriors can be calibrated.", remedy="Fit with variant='constrained'."
+            "Only constrained posteriors can be calibrated.",
+            remedy=Text("Fit with ", Way("variant", "constrained"), "."),
         )
     sampled, unit = (n, "points") if isinstance(spec.landmarks, str) else (min(n, spec.landmarks), "landmarks")
     if sampled // 2 <= max(spec.n_neighbors, spec.n_components + 2):

@@ -1,7 +1,4 @@
-"""Roles of the columns of a table: features, labels, colors, ids, ignored; chosen by name or pattern, or guessed.
-
-Remedies name an option as a query would, such as ``?labels=species``; each interface rewrites this in its own syntax.
-"""
+"""Roles of the columns of a table: features, labels, colors, ids, ignored; chosen by name or pattern, or guessed."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ from fnmatch import translate
 from itertools import pairwise
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self, get_args
-from urllib.parse import quote
 
 import numpy as np
 
 from glle_engine.base.arrays import EXACT
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, TableError
 from glle_engine.base.parameters import check_choice
+from glle_engine.base.texts import Text, Way, joined
 from glle_engine.base.validation import Missing
 from glle_engine.tables.cells import has_flag, has_marks, is_missing, number_of
 
@@ -31,6 +28,8 @@ if TYPE_CHECKING:
 
 SINGLE = frozenset({"labels", "colors"})
 """Roles that only one column can have."""
+COLUMN_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
+"""Roles that several columns can have."""
 MAX_PATTERNS = 100  # patterns in a request; each is compared with every name
 MAX_IDS = 10  # columns of ids in a table whose values are stored; more are ignored
 MAX_LISTED = 100  # column names in a problem; if there are more columns of texts, their roles are not guessed
@@ -98,7 +97,7 @@ class ColumnRoles:
         """Raise `TableError` if a column has a role, for a format without columns."""
         for item in fields(self):
             if item.name not in {"missing", *but} and getattr(self, item.name) not in {None, ()}:
-                raise TableError(f"{item.name}-not-here", f"?{item.name}= cannot be used: {reason}", remedy=remedy)
+                raise TableError(f"{item.name}-not-here", f"{item.name} cannot be used: {reason}", remedy=remedy)
 
 
 @dataclass(frozen=True)
@@ -220,25 +219,21 @@ class Layout:
             subject = "The first column, which has no name," if is_unnamed else f"The column {name!r}"
             said = f"{subject} numbers or names the rows. It is set apart and is no feature"
             if not profile.is_text:
-                return f"{said}; to fit it, use {option('features', ['*'])}."
+                return Text(f"{said}; to fit it, use ", Way("features", ["*"]), ".")
             if is_unnamed:  # another column may have this number as its name
                 return f"{said}."
-            return f"{said}; to leave it out, use {option('ignore', [name])}."
+            return Text(f"{said}; to leave it out, use ", Way("ignore", [name]), ".")
         noun = f"{count:,} distinct words" if role == "labels" else "dates"
         if is_apart:
             reason = f", because {self.name(taken[0])!r} has the {role}" if taken else ""
-            way = f"as {role} use {option(role, [name])}"
-            way += f", as features {option('one_hot', [name])}" if role == "labels" else ""
-            return f"The column {name!r} has {noun} and is set apart{reason}; {way}."
+            said = f"The column {name!r} has {noun} and is set apart{reason}; as {role} use "
+            as_features = (", as features ", Way("one_hot", [name])) if role == "labels" else ()
+            return Text(said, Way(role, name), *as_features, ".")
         if role == "colors":
-            leave = option("ignore", [name])
-            return (
-                f"The column {name!r} has dates. They are the colors, in seconds since 1970; without them, use {leave}."
-            )
-        return (
-            f"The column {name!r} has {noun}. It has the labels and is no feature; as features, use"
-            f" {option('one_hot', [name])}, without it {option('ignore', [name])}."
-        )
+            said = f"The column {name!r} has dates. They are the colors, in seconds since 1970; without them, use "
+            return Text(said, Way("ignore", [name]), ".")
+        said = f"The column {name!r} has {noun}. It has the labels and is no feature; as features, use "
+        return Text(said, Way("one_hot", [name]), ", without it ", Way("ignore", [name]), ".")
 
     def with_index(self, possible: Sequence[int]) -> Layout:
         """Return the layout with the `possible` columns of the index as ids, unless other columns are the ids."""
@@ -290,10 +285,11 @@ class Layout:
     def _no_id_sentence(self, column: int) -> str:
         """Return the notice of a feature with the name of an id."""
         name = self.name(column)
-        return (
+        said = (
             f"The column {name!r} has the name of an id, but its values are neither monotone nor distinct texts. It is"
-            f" fitted as a feature; if it is none, set it apart with {option('id', [name])}."
+            " fitted as a feature; if it is none, set it apart with "
         )
+        return Text(said, Way("id", [name]), ".")
 
 
 class ColumnProfile:
@@ -449,11 +445,6 @@ def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[st
     return None
 
 
-def option(name: str, columns: Sequence[str]) -> str:
-    """Return the query text that gives columns a role."""
-    return "?" + "&".join(f"{name}={re.sub('[.]$', '%2E', quote(column, safe='*'))}" for column in columns)
-
-
 def no_such_column(name: str, names: list[str] | None, width: int) -> TableError:
     """Return the error for a column that does not exist."""
     columns = ", ".join(names[:MAX_LISTED]) if names else f"0 to {width - 1} (there is no header)"
@@ -474,26 +465,28 @@ def no_features(
     names, words, apart = ([layout.name(at) for at in found[:MAX_LISTED]] for found in (refused, texts, others))
     it = "it" if len(refused) == 1 else "them"
     options = {"ignore": names}
-    offers = [f"Leave {it} out with {option('ignore', names)}"]
+    leave = Text(f"eave {it} out with ", Way("ignore", names))
+    offers = ["L" + leave]
     for at in [at for at in texts if at in layout.written][:MAX_LISTED]:
         such_as = f", such as {cell[:50]!r}" if (cell := layout.written[at]) else ""
         detail += f" {layout.name(at)!r} has numbers as texts{such_as}."
     if texts and set(texts) <= set(layout.units):
         cells = ", ".join(repr(layout.written[at][:50]) for at in texts[:MAX_LISTED])
         detail += f" Only the first row is no number, {cells}; it may have the units."
-        offers = ["Remove that row and convert the others to numbers", f"leave {offers[0][len('Leave ') :]}"]
+        offers = [Text("Remove that row and convert the others to numbers"), "l" + leave]
     elif any(at in layout.written for at in texts):
-        offers.append(f"convert {it} to plain numbers")
+        offers.append(Text(f"convert {it} to plain numbers"))
     if texts:
         options["one_hot"] = words
-        rest = f"&{option('ignore', apart)[1:]}" if others else ""
-        offers.append(f"make a feature of each category with {option('one_hot', words)}{rest}")
+        rest = (" and ", Way("ignore", apart)) if others else ()
+        offers.append(Text("make a feature of each category with ", Way("one_hot", words), *rest))
     else:
-        offers.append(f"cast {it} to float64")
+        offers.append(Text(f"cast {it} to float64"))
     if not others and layout.labels is None:
         options["labels"] = words[:1]
-        offers.append(f"take {'it' if len(refused) == 1 else 'one'} as labels with {option('labels', words[:1])}")
-    remedy = f"{', '.join(offers[:-1])}, or {offers[-1]}."
+        noun = "it" if len(refused) == 1 else "one"
+        offers.append(Text(f"take {noun} as labels with ", Way("labels", words[0])))
+    remedy = Text(joined(offers[:-1], ", "), ", or ", offers[-1], ".")
     details |= {"options": options, "columns": column_list(layout, refused)}
     return TableError(code, detail, remedy=remedy, details=details)
 
@@ -578,6 +571,6 @@ def _require_distinct(names: list[str] | None, roles: dict[str, list[int]]) -> N
         for column in columns:
             if column in taken:
                 name = names[column] if names else str(column)
-                detail = f"?{taken[column]}= and ?{role}= name the same column, {name!r}."
+                detail = f"{taken[column]} and {role} name the same column, {name!r}."
                 raise TableError("same-column", detail, remedy="Name two columns, or leave one of them out.")
             taken[column] = role

@@ -10,9 +10,10 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from glle_engine.base.errors import TableError
+from glle_engine.base.texts import Text, Way, joined
 from glle_engine.base.validation import resolve_missing
 from glle_engine.tables.cells import number_of
-from glle_engine.tables.roles import MAX_IDS, MAX_LISTED, ColumnProfile, Layout, no_features, option
+from glle_engine.tables.roles import MAX_IDS, MAX_LISTED, ColumnProfile, Layout, no_features
 from glle_engine.tables.row_texts import Ids, is_text, label_array, missing_labels, text_of
 
 if TYPE_CHECKING:
@@ -40,16 +41,20 @@ _KINDS = {
     "one_hot": ("categories", ("text", "number", "date")),
 }
 """What messages call a role, and the kinds that its columns can have."""
-_CHOICE = "Drop such rows with ?missing=drop, or take the medians of their columns with ?missing=median"
+FILL = Text(
+    *("Drop such rows with ", Way("missing", "drop")),
+    *(", or take the medians of their columns with ", Way("missing", "median")),
+)
+"""Remedy of missing values."""
 _NO_CHOICE = "Remove these rows, or fill the values in"
 # What messages say about values with a problem, and the remedy.
 _PROBLEMS = {
     "bad-cell": ("Cells are no numbers", "Fill the values in, or remove their rows"),
-    "missing-value": ("Values are missing", _CHOICE),
+    "missing-value": ("Values are missing", FILL),
     "not-finite": ("Values are infinite", "Remove their rows, or make them missing"),
     "inexact-integer": (
         "Integers beyond 2^53, between which float64 cannot tell neighbors apart, are",
-        "Set ids apart with {id}, or subtract an offset",
+        "Subtract an offset",
     ),
     "rounded-integer": ("Integers that the file has rounded, because they are beyond 2^53, are", "Write them as texts"),
 }
@@ -217,7 +222,8 @@ def build_table(
             kept = of_color if kept is None else kept if of_color is None else kept & of_color
     if kept is not None:
         if not kept.any():
-            detail, remedy = "Every row has a missing value.", "Leave columns out, or use ?missing=median."
+            detail = "Every row has a missing value."
+            remedy = Text("Leave columns out, or use ", Way("missing", "median"), ".")
             raise TableError("empty-data", detail, remedy=remedy)
         extras = {name: None if extra is None else extra[kept] for name, extra in extras.items()}
         values = _keep_rows(values, kept)
@@ -477,8 +483,11 @@ class _Pass:
                 f" {base}). By column: {', '.join(listed)}{more}."
             )
             options = {"ignore": list(names)[:MAX_LISTED]}
-            remedy = remedy.format(id=option("id", [name]))
-            remedy += f", or leave the column out with {option('ignore', options['ignore'])}."
+            if code == "inexact-integer":
+                remedy = Text("Set ids apart with ", Way("id", [name]), ", or subtract an offset")
+            if fault.column != layout.colors:
+                remedy = Text(remedy, ", or leave the column out with ", Way("ignore", options["ignore"]))
+            remedy += "."
             details: dict[str, Any] = {
                 "row": fault.row + base,
                 "column": fault.column + 1,
@@ -490,20 +499,23 @@ class _Pass:
             }
             if fault.column == layout.colors:
                 details.pop("options")
-                remedy = remedy.partition(", or leave")[0] + "."
             details |= {"bad_columns": names} if len(names) > 1 else {}
             kind = "inexact-integer" if code == "rounded-integer" else code
             problems.append(TableError(kind, detail, remedy=remedy, details=details))
         first = problems[0]
-        detail, remedy = (" ".join(getattr(each, part) for each in problems) for part in ("message", "remedy"))
+        detail = " ".join(each.message for each in problems)
+        remedy = joined(each.remedy for each in problems)
         return TableError(first.code, detail, remedy=remedy, details=first.details)
 
     def _categorical(self) -> list[str]:
         """Return notices on categorical columns of numbers that are fitted as features."""
         names = [self._layout.name(at) for at in self._read if self._columns.head[at].is_category]
+        said = "is categorical, and its numbers are fitted as a feature; as labels use "
         return [
-            f"The column {name!r} is categorical, and its numbers are fitted as a feature; as labels use"
-            f" {option('labels', [name])}, as features of zeros and ones {option('one_hot', [name])}."
+            Text(
+                *(f"The column {name!r} {said}", Way("labels", name)),
+                *(", as features of zeros and ones ", Way("one_hot", [name]), "."),
+            )
             for name in names
         ]
 
@@ -515,8 +527,8 @@ class _Pass:
         if not (values[:, 0] == values[0, 0] + np.arange(len(values))).all():
             return []
         name = self._layout.name(0)
-        way = f"if it is none, set it apart with {option('id', [name])}"
-        return [f"The column {name!r} counts the rows. It is fitted as a feature; {way}."]
+        said = f"The column {name!r} counts the rows. It is fitted as a feature; if it is none, set it apart with "
+        return [Text(said, Way("id", [name]), ".")]
 
 
 def _example(column: Column) -> str:

@@ -26,6 +26,7 @@ import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.texts import Text, Way
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
@@ -233,7 +234,7 @@ def tangent_frames(
         raise InvalidParameterError(
             f"n_components={n_components} tangent directions need as many neighbors; n_neighbors={n_neighbors} gives "
             f"{pooled}.",
-            remedy=f"Use n_components <= {pooled}, more neighbors, or noise='isotropic'.",
+            remedy=Text(f"Use n_components <= {pooled}, more neighbors, or ", Way("noise", "isotropic"), "."),
         )
     nearest, _ = kneighbors(X, pooled, search=search)
     return frames_at(X, X, nearest, n_components, on_progress)

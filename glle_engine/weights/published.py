@@ -28,6 +28,7 @@ import numpy as np
 
 from glle_engine.base.errors import OutOfRangeError
 from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.texts import Text, Way
 from glle_engine.linalg import dense
 from glle_engine.weights.gaussian import WeightDistribution
 from glle_engine.weights.lle import lle_weights
@@ -177,7 +178,13 @@ def full_distribution(
             raise OutOfRangeError(
                 f"The published em with covariance={spec.covariance!r} diverges on these data: after {iterations} "
                 "iterations a covariance is beyond the range of float64.",
-                remedy="Use covariance='full-corrected' or 'spherical', or fewer iterations (max_iter).",
+                remedy=Text(
+                    "Use ",
+                    Way("covariance", "full-corrected"),
+                    " or ",
+                    Way("covariance", "spherical"),
+                    ", or fewer iterations (max_iter).",
+                ),
                 details={"iterations": iterations},
             )
         converged = spec.tol > 0 and bool(np.all(change <= spec.tol * size))

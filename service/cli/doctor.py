@@ -412,12 +412,12 @@ def _workers(stores: Stores) -> Iterator[Check]:
         "It is enough.",
         "Give these workers more memory, or lower GLLE_METHOD_BYTES: the kernel kills tasks beyond it.",
     )
-    own = shared_values(stores.settings)
+    shared = shared_values(stores.settings)
     others = sorted(
-        f"{worker.name} has {name}={value}, this command {own.get(name)}"
+        f"{worker.name} has {name}={value}, this command {shared.get(name)}"
         for worker in workers
         for name, value in worker.settings.items()
-        if value != own.get(name)
+        if value != shared.get(name)
     )
     yield _check(
         "shared settings",

@@ -63,11 +63,13 @@ def _create(options: argparse.Namespace, stores: Stores) -> int:
 
 
 def _list(options: argparse.Namespace, stores: Stores) -> int:
-    found = stores.keys.all()
+    every_key = stores.keys.all()
     if options.json:
-        print_result(json.dumps([{name: getattr(key, name) for name in _COLUMNS} for key in found]))
+        print_result(json.dumps([{name: getattr(key, name) for name in _COLUMNS} for key in every_key]))
         return 0
-    rows = [(key.id, key.tenant, ",".join(key.scopes), key.created, key.expires or "never", key.name) for key in found]
+    rows = [
+        (key.id, key.tenant, ",".join(key.scopes), key.created, key.expires or "never", key.name) for key in every_key
+    ]
     print_result(table_text([_COLUMNS, *rows]))
     return 0
 

@@ -334,8 +334,8 @@ def _require_own_client(scope: Scope, origins: Collection[str], *, any_host: boo
     site, origin = (str(headers.get(name, b""), "latin-1").strip() for name in (b"sec-fetch-site", b"origin"))
     if site in _OWN_SITES or "*" in origins or origin in origins:
         return
-    own = f"{scope.get('scheme', 'http')}://{str(headers.get(b'host', b''), 'latin-1')}"
-    if not site and (not origin or origin.lower() == own.lower()):
+    own_origin = f"{scope.get('scheme', 'http')}://{str(headers.get(b'host', b''), 'latin-1')}"
+    if not site and (not origin or origin.lower() == own_origin.lower()):
         return
     page = f"the page of {origin[:100]!r}" if origin else f"a page of another origin (Sec-Fetch-Site: {site[:20]})"
     remedy = (

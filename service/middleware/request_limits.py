@@ -154,11 +154,11 @@ class _Body:
     """
 
     def __init__(
-        self, receive: Receive, tenant: str, most: int | None, on_end: Callable[[_Body], Awaitable[None]]
+        self, receive: Receive, tenant: str, max_bytes: int | None, on_end: Callable[[_Body], Awaitable[None]]
     ) -> None:
         self.tenant = tenant
         self._receive = receive
-        self._most = most
+        self._max_bytes = max_bytes
         self._on_end = on_end
         self._started = time.monotonic()
         self._left = PATIENCE_SECONDS
@@ -203,8 +203,8 @@ class _Body:
         size = len(message.get("body", b""))
         self._left = min(PATIENCE_SECONDS, self._left - (time.monotonic() - waited) + size / MIN_SPEED)
         self._size += size
-        if self._most is not None and self._size > self._most:
-            raise HTTPException(413, f"the body has more than {self._most:,} bytes")
+        if self._max_bytes is not None and self._size > self._max_bytes:
+            raise HTTPException(413, f"the body has more than {self._max_bytes:,} bytes")
         self._has_more = message.get("more_body", False)
         if not self._has_more:
             await self._on_end(self)

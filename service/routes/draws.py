@@ -240,10 +240,10 @@ async def _calibrated(
         require_calibratable(record, source)
         return analysis_job(stores, CalibrationSpec(), posterior=record.id)
 
-    found = await run_in_threadpool(stores.posteriors.calibration, record.id)
-    if found is None:
-        found = (await load_or_compute(stores, CalibrationSpec(), record.id, submit, wait)).meta
-    return float(found["scale"]), found.get("notes", [])
+    calibration = await run_in_threadpool(stores.posteriors.calibration, record.id)
+    if calibration is None:
+        calibration = (await load_or_compute(stores, CalibrationSpec(), record.id, submit, wait)).meta
+    return float(calibration["scale"]), calibration.get("notes", [])
 
 
 def _result(

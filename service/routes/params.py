@@ -52,9 +52,9 @@ class DirectRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the function that checks the parameters and calls the endpoint; the documentation is the usual one."""
-        given = [*self.dependant.path_params, *self.dependant.query_params]
-        where = {field.alias: field.field_info.in_.value for field in given}  # type: ignore[attr-defined] # of fastapi.params
-        fields: dict[str, Any] = {field.name: (field.field_info.annotation, field.field_info) for field in given}
+        parameters = [*self.dependant.path_params, *self.dependant.query_params]
+        where = {field.alias: field.field_info.in_.value for field in parameters}  # type: ignore[attr-defined] # of fastapi.params
+        fields: dict[str, Any] = {field.name: (field.field_info.annotation, field.field_info) for field in parameters}
         model = create_model("Parameters", **fields)
 
         async def handle(request: Request) -> Response:

@@ -219,14 +219,14 @@ def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
 
 def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
     """Return the number of neighbors in a data set for each of n points; raise a problem unless they are valid."""
-    given = stores.datasets.fetch(id_)
-    if given.n != n:
+    dataset = stores.datasets.fetch(id_)
+    if dataset.n != n:
         raise InvalidShapeError(
-            f"The data set of neighbors has {given.n} rows; the data have {n} points.",
+            f"The data set of neighbors has {dataset.n} rows; the data have {n} points.",
             remedy="Send a row of neighbors for each point, in the order of the data.",
-            details={"rows": given.n, "points": n},
+            details={"rows": dataset.n, "points": n},
         )
-    least = max(2, given.d - 1)  # each point may be among its own neighbors
+    least = max(2, dataset.d - 1)  # each point may be among its own neighbors
     require_within("n_neighbors", least)
     require_storable(stores, n, FitSpec(n_neighbors=least))  # checked before the neighbors are read into memory
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])

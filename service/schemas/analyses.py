@@ -184,8 +184,8 @@ class ListedEmbeddingOut(RecipeOut):
     @classmethod
     def from_record(cls, record: EmbeddingRecord) -> Self:
         """Return the JSON of a record."""
-        own = {name: getattr(record, name) for name in ("id", "name", "tags", "created")}
-        return cls(**asdict(record.recipe), **own, links=embedding_links(record.id, record.recipe.dataset))
+        naming = {name: getattr(record, name) for name in ("id", "name", "tags", "created")}
+        return cls(**asdict(record.recipe), **naming, links=embedding_links(record.id, record.recipe.dataset))
 
 
 class EmbeddingPage(Page):

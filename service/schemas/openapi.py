@@ -11,7 +11,7 @@ from hashlib import sha256
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from service.schemas.problems import ProblemOut, failures
+from service.schemas.problems import failures
 from service.schemas.resources import MAX_COUNTER, TableIn
 
 if TYPE_CHECKING:
@@ -145,7 +145,6 @@ def _document_problems(contract: dict[str, Any], scope_of: Callable[[str, str], 
     """Add the problem schema, the bearer scheme and the problems of every request; remove FastAPI's error schema."""
     contract["components"]["securitySchemes"] = {"bearer": _SECURITY}
     schemas = contract["components"]["schemas"]
-    schemas["ProblemOut"] = ProblemOut.model_json_schema()
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     for path, method, operation in _operations(contract):

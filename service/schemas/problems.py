@@ -52,6 +52,13 @@ _PARAMETER = re.compile(r"\{.*?\}")
 _RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}
 
 
+class WayOut(BaseModel):
+    """An option or a call that a text names."""
+
+    name: str = Field(description="Name of the option, or upload, fit, embed, delete-results.")
+    value: Any = Field(description="Value of the option; null for a call.")
+
+
 class ProblemOut(BaseModel):
     """An error: what went wrong, and the remedy."""
 
@@ -60,6 +67,9 @@ class ProblemOut(BaseModel):
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What went wrong this time.")
     remedy: str = Field(description="What to do about it.")
+    remedy_parts: list[str | WayOut] = Field(
+        description="The remedy in parts, in which options and calls are values, for interfaces that write their own."
+    )
     details: dict[str, Any] = Field(description="Facts: positions, sizes, limits.")
 
 

@@ -222,8 +222,8 @@ class _Deployment(Collector):
         parts = {name: part for name, (_, part) in stores.shares.of_all(stores.cache.client).items()}
         draws = stream_state(stores.cache.client).lengths
         for name, held, total in (("draws", draws, MAX_DRAWS), ("jobs", stores.jobs.open_of_tenants(), MAX_JOBS)):
-            found = (part_of(count, limit(name, tenant), total) for tenant, count in held.items())
-            parts[name] = max(found, default=0.0)
+            of_tenants = (part_of(count, limit(name, tenant), total) for tenant, count in held.items())
+            parts[name] = max(of_tenants, default=0.0)
         text = "Largest part of its share that a tenant has in use; it is refused more at 1."
         gauge = GaugeMetricFamily("glle_share_in_use", text, labels=("of",))
         for name, part in sorted(parts.items()):

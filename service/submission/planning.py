@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.texts import Text, Way
 from glle_engine.methods import method
 from glle_engine.metrics.registry import SCORES
 from glle_engine.reliability.refits import require_resamplable
-from glle_engine.tables.roles import option
 from service.schemas.resources import MAX_COUNTER
 from service.submission.validation import require_storage
 from worker.analyses.audit import block_column
@@ -280,9 +280,11 @@ def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> st
         "is a feature of the data" if is_feature else "is neither a column of labels, colors or ids, nor a data set"
     )
     raise InvalidParameterError(
-        f"blocks={name!r} {detail}.",
-        remedy=f"Upload the data with {option('id', [name])}, which sets that column apart from the features, or give "
-        "the id of a data set with the block of each point.",
+        f"blocks: {name!r} {detail}.",
+        remedy=Text(
+            *("Upload the data with ", Way("id", [name]), ", which sets that column apart from the features, or give "),
+            "the id of a data set with the block of each point.",
+        ),
     )
 
 
@@ -293,7 +295,7 @@ def _require_classes(stores: Stores, dataset: Dataset, n: int, name: str = "labe
         return
     if dataset.d != 1 or not np.array_equal(values := np.asarray(stores.datasets.values(dataset.id)), np.round(values)):
         raise InvalidShapeError(
-            f"{name}={dataset.id} has no labels, and is not one column of integers.",
-            remedy="Use a data set of one column of integers, or one that was uploaded with ?labels=.",
+            f"{name}: {dataset.id} has no labels, and is not one column of integers.",
+            remedy="Use a data set of one column of integers, or one with labels.",
             details={"shape": [dataset.n, dataset.d]},
         )

@@ -169,7 +169,7 @@ def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
     try:
         require_storage(stores, 8 * n * k * k, f"The posterior of {n:,} points with n_neighbors={k}")
     except ProblemError as error:
-        remedy = f"Fit fewer points, or use fewer neighbors; or: {error.problem.remedy}"
+        remedy = "Fit fewer points, or use fewer neighbors; or: " + error.problem.remedy
         raise ProblemError(replace(error.problem, remedy=remedy)) from error
 
 

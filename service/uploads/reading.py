@@ -223,20 +223,20 @@ class Upload:
         """
         if not self._is_packed:
             chosen = {name: self.options[name] for name in DIALECT_FIELDS if self.options.get(name)}
-            found = format_of(self.content_type, chosen)
-            if found.needs_calamine and "sheet" in chosen:
-                found = replace(found, read=partial(found.read, sheet=chosen.pop("sheet")))
-            if misplaced := [name for name in chosen if name == "sheet" or not found.is_text]:
+            chosen_format = format_of(self.content_type, chosen)
+            if chosen_format.needs_calamine and "sheet" in chosen:
+                chosen_format = replace(chosen_format, read=partial(chosen_format.read, sheet=chosen.pop("sheet")))
+            if misplaced := [name for name in chosen if name == "sheet" or not chosen_format.is_text]:
                 name = misplaced[0]
                 wanted, sent = ("workbook", "a workbook") if name == "sheet" else ("text", "a table of text")
                 detail = f"?{name}= cannot be used: {self.media.kind} is no {wanted}."
                 raise refuse(f"{name}-not-here", 422, detail, f"Leave it out, or send {sent}.")
-            check_size(os.fstat(file.fileno()).st_size, found.max_bytes(self.limits.body))
+            check_size(os.fstat(file.fileno()).st_size, chosen_format.max_bytes(self.limits.body))
             try:
-                return found.read(file, out, self.limits, ColumnRoles.from_options(self.options))
+                return chosen_format.read(file, out, self.limits, ColumnRoles.from_options(self.options))
             except (GlleError, ProblemError) as error:
                 problem = error if isinstance(error, ProblemError) else ProblemError(Problem.from_engine(error))
-                raise _foreign_problem(file, problem, found.media) from None
+                raise _foreign_problem(file, problem, chosen_format.media) from None
         if not layers:
             detail = f"The body is packed more than {MAX_LAYERS} times."
             raise refuse("unsupported-media-type", 415, detail, "Send it compressed once, by gzip.")
@@ -368,8 +368,8 @@ def _packing_of(head: Message) -> tuple[str, str]:
     content_type = str(head["content-type"] or "")  # the parser returns no text if it has bytes above 127
     if not encoding and MediaType.parse(content_type).kind not in _VAGUE:
         return content_type, ""
-    found = MEDIA_OF_SUFFIX.get((path.with_suffix("") if encoding else path).suffix, "")
-    return (found, encoding) if found or not encoding else (f"application/{encoding}", "")
+    media = MEDIA_OF_SUFFIX.get((path.with_suffix("") if encoding else path).suffix, "")
+    return (media, encoding) if media or not encoding else (f"application/{encoding}", "")
 
 
 def _parts(body: mmap.mmap, delimiter: bytes) -> Iterator[tuple[int, int, Message]]:
@@ -417,10 +417,10 @@ def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, .
     if kind == WORKBOOK and XLSX in media:
         return problem
     if kind is None:
-        own = next((own for magic, own in MEDIA_OF_MAGIC.items() if head.startswith(magic)), None)
-        if own is None or own in media or media[0] == XLSX:
+        media_of_body = next((known for magic, known in MEDIA_OF_MAGIC.items() if head.startswith(magic)), None)
+        if media_of_body is None or media_of_body in media or media[0] == XLSX:
             return problem
-        kind = ForeignFile(f"a file of the type {own}", "Send it with this Content-Type.")
+        kind = ForeignFile(f"a file of the type {media_of_body}", "Send it with this Content-Type.")
     return ProblemError(replace(problem.problem, detail=f"The body is {kind.noun}.", remedy=kind.remedy))
 
 

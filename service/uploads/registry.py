@@ -108,8 +108,8 @@ def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({
     """
     media = MediaType.parse(content_type)
     kind = media.kind
-    found = _BY_MEDIA.get(kind)
-    if found is None:
+    upload_format = _BY_MEDIA.get(kind)
+    if upload_format is None:
         detail = (
             f"Content-Type {content_type!r} is not supported." if content_type else "The request has no Content-Type."
         )
@@ -118,16 +118,16 @@ def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({
             detail = f"Content-Type {kind!r} is a workbook."
             remedy = "Save it as .xlsx, or the sheet as CSV UTF-8."
         raise refuse("unsupported-media-type", 415, detail, remedy, supported=list(_BY_MEDIA))
-    if found.needs_arrow and not has_arrow():
+    if upload_format.needs_arrow and not has_arrow():
         detail = f"Content-Type {kind!r} needs pyarrow, which is not installed."
         remedy = f"Install it for the API, {REMEDY}, or send npy, npz, CSV or JSON."
         raise refuse("unsupported-media-type", 415, detail, remedy)
-    if found.needs_calamine and find_spec("python_calamine") is None:
+    if upload_format.needs_calamine and find_spec("python_calamine") is None:
         detail = "Excel workbooks need python-calamine, which is not installed."
         remedy = "Install it for the API, pip install 'glle-server[excel]', or save the sheet as CSV UTF-8."
         raise refuse("unsupported-media-type", 415, detail, remedy)
-    if not found.is_text:
-        return found
+    if not upload_format.is_text:
+        return upload_format
     parameters = {name: value.lower() for name, value in media.parameters.items()}
     declared = Declared.from_parameters({**parameters, **dialect})
-    return replace(found, read=partial(read_csv, declared=declared))
+    return replace(upload_format, read=partial(read_csv, declared=declared))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from worker.base.problems import in_http
+
 if TYPE_CHECKING:
     from glle_engine.tables.table import Table
 
@@ -14,5 +16,5 @@ def uploaded(table: Table, format_: str, **source: Any) -> Table:
     if table.layout is not None:
         source |= table.layout.source()
     if table.notices:
-        source["notices"] = [notice.message for notice in table.notices]
+        source["notices"] = [{"code": each.code, **in_http("message", each.message)} for each in table.notices]
     return replace(table, source={"kind": "upload", "format": format_, **source})

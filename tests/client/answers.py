@@ -66,6 +66,7 @@ def problem(status: int, code: str = "some-code", **headers: str) -> httpx.Respo
         "status": status,
         "detail": "It went wrong.",
         "remedy": "Do this.",
+        "remedy_parts": ["Do this."],
         "details": {"row": 3},
     }
     return httpx.Response(status, json=body, headers={"x-request-id": "abc", **headers})

@@ -19,7 +19,6 @@ import glle
 from glle import Retries, UnavailableError
 from glle.inputs import data_options, upload_of
 from glle.transport.calls import Body, Call
-from glle.transport.errors import flag, in_words, keyword
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.validation import finite_matrix
 from glle_engine.methods import METHODS
@@ -88,19 +87,6 @@ def test_given_labels_and_colors_of_a_frame_are_columns_with_free_names() -> Non
     for wrong in ({"ignore": slice(1)}, {"labels": 1.5}, {"ignore": [1.5]}, {"colors": True}):
         with pytest.raises(InvalidParameterError, match=r"names no columns\. Give names"):
             upload_of(labelled, wrong)  # type: ignore[arg-type] # what is tested
-
-
-def test_remedies_name_the_option_of_the_surface() -> None:
-    """A query in the service's words is a keyword argument in Python, and an option in a shell."""
-    for text, words, flags in (
-        ("Without ?ignore=the%20b%2E.", "Without ignore=['the b.'].", "Without --ignore 'the b.'."),
-        ("?ignore=a&ignore=b, or", "ignore=['a', 'b'], or", "--ignore a b, or"),
-        ("with ?one_hot=R.x, or", "with one_hot=['R.x'], or", "with --one-hot R.x, or"),
-        ("?delimiter=tab&decimal=comma.", "delimiter='tab' decimal='comma'.", "--delimiter tab --decimal comma."),
-        ("?force=true or ?labels=.", "force=True or ?labels=.", "--force or ?labels=."),
-        ("Fit it with POST /v1/posteriors.", "Fit it with `client.fit`.", "Fit it with `glle fit`."),
-    ):
-        assert (in_words(text, keyword), in_words(text, flag)) == (words, flags)
 
 
 def test_sparse_data_go_as_scipy_saves_them() -> None:

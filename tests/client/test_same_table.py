@@ -20,8 +20,9 @@ from scipy.sparse import csr_array, save_npz
 import glle
 from glle.inputs import upload_of
 from glle.reading import read_points
-from glle.transport.errors import GlleServiceError, in_words, keyword
+from glle.transport.errors import GlleServiceError
 from glle_engine.base.errors import GlleError
+from glle_engine.base.texts import Text
 from service.uploads.registry import XLSX
 from tests.service.uploads.bodies import read
 from worker.base.problems import ProblemError
@@ -324,12 +325,16 @@ FRAMES: dict[str, Callable[[Table], Any]] = {
 }
 
 
+def _in_words(notices: list[dict[str, Any]]) -> list[str]:
+    return [Text.from_json(notice["message_parts"]) for notice in notices]
+
+
 def _of_service(notices: list[str], arrays: Any, names: list[str] | None) -> dict[str, Any]:
     return {
         "names": names,
         "values": arrays["data"],
         **{name: arrays[name].tolist() if name in arrays else None for name in ("labels", "colors", "ids")},
-        "notes": [in_words(notice, keyword) for notice in notices],
+        "notes": notices,
     }
 
 
@@ -348,7 +353,7 @@ def by_reader(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
         found = read(body, media, **query)
     except ProblemError as error:
         return {"refusal": error.problem.code, "words": f"{error.problem.detail} {error.problem.remedy}"}
-    return _of_service(found.source.get("notices", []), {"data": found.values, **found.extras}, found.names)  # noqa: PD011 # no pandas
+    return _of_service(_in_words(found.source.get("notices", [])), {"data": found.values, **found.extras}, found.names)  # noqa: PD011 # no pandas
 
 
 def by_http(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
@@ -357,10 +362,13 @@ def by_http(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
     answer = client.post("/v1/datasets", content=write(table), headers={"content-type": media}, params=table.options)
     body = answer.json()
     if answer.is_error:
-        return {"refusal": body["type"].rpartition(":")[2], "words": f"{body['detail']} {body['remedy']}"}
+        return {
+            "refusal": body["type"].rpartition(":")[2],
+            "words": f"{body['detail']} {Text.from_json(body['remedy_parts'])}",
+        }
     content = client.get(body["links"]["data"], headers={"accept": "application/zip"}).content
     with np.load(io.BytesIO(content)) as arrays:
-        return _of_service(body["notices"], dict(arrays), body["names"])
+        return _of_service(_in_words(body["notices"]), dict(arrays), body["names"])
 
 
 def by_library(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
@@ -399,9 +407,8 @@ WAYS = {
 
 
 def from_zero(text: str) -> str:
-    """Return a message in keywords, with the numbers of rows from 0."""
-    words = in_words(text, keyword)
-    return re.sub(r"row (\d+) \(from (\d)\)", lambda found: f"row {int(found[1]) - int(found[2])}", words)
+    """Return a message with the numbers of rows from 0."""
+    return re.sub(r"row (\d+) \(from (\d)\)", lambda found: f"row {int(found[1]) - int(found[2])}", text)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -80,13 +80,13 @@ class Recipe:
             None if values is None else np.array(values),
             entry.meta["figures"],
         )
-        found = embedder.restore(
+        restored = embedder.restore(
             lambda: np.asarray(context.values(self.dataset), np.float64),
             embedder.spec.from_dict(self.parameters),
             embedding,
             map_arrays(entry),
         )
-        return found.transform(points, on_progress)
+        return restored.transform(points, on_progress)
 
     def load_or_compute(self, context: AnalysisContext, on_progress: OnProgress) -> Entry:
         """Return the stored embedding; compute and store it if it is missing."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pydantic.dataclasses
 
+from glle_engine.base.texts import Text, Way
 from worker.analyses.embedding import EmbeddingSpec, Recipe
 from worker.base.clock import now_iso
 from worker.base.problems import refuse
@@ -71,7 +72,7 @@ class EmbeddingRecord:
 KIND = RecordKind[EmbeddingRecord](
     "embedding",
     "embedding",
-    "Request it with POST /v1/embeddings.",
+    Text("Request it with ", Way("embed"), "."),
     EmbeddingRecord,
     counts=lambda record: {"embeddings": 1, STORED_BYTES: 0 if record.file is None else record.file.size},
     sets=lambda record: [f"of:{record.recipe.dataset}"],

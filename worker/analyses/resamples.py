@@ -63,18 +63,18 @@ class StoredResamples:
         self, context: AnalysisContext, count: int, on_progress: OnProgress, skipped: int = 0
     ) -> Resamples:
         """Return the first `count` resamples without the skipped ones, whose number is one of whole parts."""
-        found = []
+        entries = []
         for indices in part_ranges(count, skipped):
 
             def forward(done: int, _total: int, stage: str, first: int = indices.start) -> None:
                 on_progress(first + done, count, stage)
 
-            found.append(self.load_or_compute_part(context, indices, forward))
+            entries.append(self.load_or_compute_part(context, indices, forward))
             on_progress(indices.stop, count, self.stream.name)
-        made = np.concatenate([np.asarray(entry.arrays["places"]) for entry in found])
+        made = np.concatenate([np.asarray(entry.arrays["places"]) for entry in entries])
         places = np.full((count - skipped, *made.shape[1:]), np.nan)
-        places[[number - skipped for entry in found for number in entry.meta["numbers"]]] = made
-        return Resamples(self.stream, places, tuple(problem for entry in found for problem in entry.meta["problems"]))
+        places[[number - skipped for entry in entries for number in entry.meta["numbers"]]] = made
+        return Resamples(self.stream, places, tuple(problem for entry in entries for problem in entry.meta["problems"]))
 
     def load_or_compute_part(self, context: AnalysisContext, indices: range, on_progress: OnProgress) -> Entry:
         """Return a stored part; compute and store it if it is missing."""

@@ -76,7 +76,7 @@ def raise_limit(pid: int, more: int) -> None:
 
 
 @contextmanager
-def limited_work(untouched: int = 0, most: int | None = None) -> Iterator[Callable[[], bool]]:
+def limited_work(untouched: int = 0, max_bytes: int | None = None) -> Iterator[Callable[[], bool]]:
     """Run work under the limit of `limit_work`; allocations beyond the limit raise MemoryError.
 
     `worker.base.problems.problem_of` turns the MemoryError into a problem that names the limit. If work is limited
@@ -95,7 +95,7 @@ def limited_work(untouched: int = 0, most: int | None = None) -> Iterator[Callab
         Returns whether the lower limit `most` is still in force; `raise_limit` ends it.
 
     """
-    limit = _WorkLimit.bytes if most is None else min(_WorkLimit.bytes, most)
+    limit = _WorkLimit.bytes if max_bytes is None else min(_WorkLimit.bytes, max_bytes)
     if _WorkLimit.is_set or not limit:
         yield lambda: False
         return

@@ -8,8 +8,10 @@ import math
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import Any, Self
+from urllib.parse import quote
 
 from glle_engine import GlleError
+from glle_engine.base.texts import UPLOAD_OPTIONS, Text, Way, to_json, written
 from worker.base.memory import work_limit
 
 MAX_TEXT = 2000  # most characters of a text; the longest remedy has some 300
@@ -51,7 +53,7 @@ class Problem:
     detail
         Sentence that says what happened this time.
     remedy
-        Sentence that says what the user can do.
+        Sentence that says what the user can do; a `Text` if it names options or calls.
     details
         Facts, such as sizes, positions, or the smallest sufficient k.
 
@@ -85,7 +87,7 @@ class Problem:
             "title": self.title,
             "status": self.status,
             "detail": self.detail,
-            "remedy": self.remedy,
+            **in_http("remedy", self.remedy),
             "details": self.details,
         }
 
@@ -96,7 +98,7 @@ class Problem:
             code=str(value["type"]).removeprefix(TYPE_PREFIX),
             status=value["status"],
             detail=value["detail"],
-            remedy=value["remedy"],
+            remedy=Text.from_json(value["remedy_parts"]),
             details=value["details"],
         )
 
@@ -223,9 +225,49 @@ def internal_error(error: Exception) -> Problem:
 
 
 def shorten(text: str) -> str:
-    """Return the start of a text, with a note if something was cut off."""
+    """Return the start of a text, with a note if something was cut off.
+
+    Of the columns that a `Text` names, the first ones stay, so that every option in it is whole.
+    """
     rest = len(text) - MAX_TEXT
-    return text if rest <= 0 else f"{text[:MAX_TEXT]}... ({rest:,} more characters)"
+    if rest <= 0:
+        return text
+    if not isinstance(text, Text):
+        return f"{text[:MAX_TEXT]}... ({rest:,} more characters)"
+    parts: list[str | Way] = []
+    for part in text.parts:
+        room = MAX_TEXT - len(Text(*parts))
+        if isinstance(part, Way) and isinstance(part.value, list):
+            sizes = accumulate(len(repr(name)) + 2 for name in part.value)
+            names = [name for name, size in zip(part.value, sizes, strict=True) if size <= room]
+            parts += [part._replace(value=names)] if names else []
+        elif isinstance(part, Way):
+            parts += [part] if len(Text(part)) <= room else []
+        else:
+            parts.append(part[: max(0, room)])
+    return Text(*parts, f"... ({len(text) - len(Text(*parts)):,} more characters)")
+
+
+def in_http(name: str, text: str) -> dict[str, Any]:
+    """Return a text as two members of JSON: in the words of HTTP, and in parts, from which clients write their own."""
+    return {name: written(text, as_request), f"{name}_parts": to_json(text)}
+
+
+_REQUESTS = {"upload": "POST /v1/datasets", "fit": "POST /v1/posteriors", "embed": "POST /v1/embeddings"}
+
+
+def as_request(way: Way) -> str:
+    """Return an option as a part of a query or a member of a JSON body, or the request of a call."""
+    name, value = way
+    if name == "delete-results":
+        return f"DELETE /v1/jobs/{value or '{id}'}?record=true"
+    if name in _REQUESTS:
+        return _REQUESTS[name]
+    if name not in {*UPLOAD_OPTIONS, "force"}:
+        return f"`{name}`" if value is None else f"{json.dumps(name)}: {json.dumps(value)}"
+    values = value if isinstance(value, list) else [json.dumps(value) if value is True else value or ""]
+    query = "&".join(f"{name}={quote(each, safe='*')}" for each in values)
+    return f"?{query[:-1]}%2E" if query.endswith(".") else f"?{query}"  # the sentence may go on with a period
 
 
 def quotable(details: dict[str, Any]) -> dict[str, Any]:

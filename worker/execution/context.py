@@ -194,8 +194,8 @@ def _with_digest(entry: Entry) -> Entry:
 
 def fit_values(stores: Stores, values: Array, parameters: dict[str, Any], on_progress: OnProgress) -> Posterior:
     """Fit a posterior to values (n, d) by recorded parameters (`worker.storage.posteriors`)."""
-    given = neighbors_of(parameters)
-    neighbors = None if given is None else stored_indices(stores.datasets.values(given))
+    neighbors_id = neighbors_of(parameters)
+    neighbors = None if neighbors_id is None else stored_indices(stores.datasets.values(neighbors_id))
     return glle_engine.fit(values, spec_of(parameters), neighbors=neighbors, on_progress=on_progress)
 
 

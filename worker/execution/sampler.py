@@ -80,9 +80,9 @@ class ResidentPosteriors:
 
     def get(self, id_: str) -> Posterior | None:
         """Return a posterior, or None."""
-        if (found := self._posteriors.pop(id_, None)) is None:
+        if (kept := self._posteriors.pop(id_, None)) is None:
             return None
-        posterior, nbytes, _ = found
+        posterior, nbytes, _ = kept
         self._posteriors[id_] = posterior, nbytes, time.monotonic()
         return posterior
 
@@ -147,7 +147,7 @@ class SamplerLoop:
             while (self._waiting or not self._is_stopping) and os.getppid() == self._parent:
                 try:
                     if is_first:
-                        self._draw_abandoned(own=True)
+                        self._draw_abandoned(of_predecessor=True)
                         is_first = False
                     self._step()
                 except redis.RedisError as error:
@@ -170,7 +170,7 @@ class SamplerLoop:
         now = time.monotonic()
         if now - self._claimed > LEASE_SECONDS:
             self._claimed = now
-            self._draw_abandoned(own=False)
+            self._draw_abandoned(of_predecessor=False)
         if now - self._flushed > FLUSH_SECONDS:
             self._flushed = now
             self._submit(self._flush)
@@ -189,9 +189,9 @@ class SamplerLoop:
         finally:
             self._is_waiting = False
 
-    def _draw_abandoned(self, *, own: bool) -> None:
+    def _draw_abandoned(self, *, of_predecessor: bool) -> None:
         """Draw the requests of a sampler that is gone one at a time, because one of them may have ended it."""
-        for request in self._stream.claim_abandoned(own=own):
+        for request in self._stream.claim_abandoned(own=of_predecessor):
             self._draw(DrawBatch([request]))
             self._wait_until_written()
 

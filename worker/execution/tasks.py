@@ -102,8 +102,8 @@ def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) 
     """Start a job, work on it, and record its end; raises `redis.RedisError` if a server does not answer."""
     try:
         job = telemetry.begin(stores.jobs.start(job_id))
-        most = INTERACTIVE_BYTES if job.queue == INTERACTIVE else None
-        with limited_work(untouched_bytes(_points(stores, job)), most) as is_lower:
+        max_bytes = INTERACTIVE_BYTES if job.queue == INTERACTIVE else None
+        with limited_work(untouched_bytes(_points(stores, job)), max_bytes) as is_lower:
             try:
                 telemetry.job = work(TaskContext(stores, job)) or job
             except MemoryError:
@@ -271,17 +271,17 @@ def _make_parts(shard: _Shard) -> Job | None:
     """
     job, parts = shard.job, shard.job.parts
     assert parts is not None
-    counted = most = 0  # resamples before the present part; of this part, reported before it is stored
+    counted = upcoming = 0  # resamples before the present part; of this part, reported before it is stored
 
     def report_within(done: int, _total: int, _stage: str) -> None:
-        shard.report_progress(counted + min(done, most))
+        shard.report_progress(counted + min(done, upcoming))
 
     context = replace(shard.context, report=report_within)
     shard.begin(parts.stage, total=parts.total)
     makers = analysis_of(job).parts()
     with stage(parts.stage):
         for number in parts.parts(shard.number):
-            most = parts.sizes[number] - 1
+            upcoming = parts.sizes[number] - 1
             makers[number].make(context)
             counted += parts.sizes[number]
             shard.report(counted)

@@ -140,16 +140,16 @@ class TaskWorker(RqWorker):
         self, timeout: int | None, max_idle_time: int | None = None
     ) -> tuple[RqJob, Queue] | None:
         """Return the next task; a batch task that has no place goes back to the front of its queue."""
-        found = super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
-        while found is not None and found[1].name == BATCH and not self._place.try_acquire():
-            found[1].push_job_id(found[0].id, at_front=True)
+        dequeued = super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
+        while dequeued is not None and dequeued[1].name == BATCH and not self._place.try_acquire():
+            dequeued[1].push_job_id(dequeued[0].id, at_front=True)
             self._ordered_queues = [queue for queue in self.queues if queue.name != BATCH]
             try:
-                found = super().dequeue_job_and_maintain_ttl(timeout, LOOK_SECONDS)
+                dequeued = super().dequeue_job_and_maintain_ttl(timeout, LOOK_SECONDS)
             finally:
                 self._ordered_queues = list(self.queues)
-            found = found or super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
-        return found
+            dequeued = dequeued or super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
+        return dequeued
 
     def execute_job(self, job: RqJob, queue: Queue) -> None:
         """Run a task, and leave the long place."""
@@ -396,8 +396,8 @@ class Worker:
     def _is_busy(self, role: str) -> bool:
         """Return whether RQ says that a child runs a task; raises `redis.RedisError`."""
         key = f"{RqWorker.redis_worker_namespace_prefix}{self._rq_name(role)}"
-        found = RqWorker.find_by_key(key, connection=self._stores.client)
-        return found is not None and found.get_state() == WorkerStatus.BUSY
+        rq_worker = RqWorker.find_by_key(key, connection=self._stores.client)
+        return rq_worker is not None and rq_worker.get_state() == WorkerStatus.BUSY
 
     def _look_while_stopping(self) -> None:
         """Look, and repeat the signal to an idle RQ worker: a library may have lost the exception of its handler."""
@@ -459,12 +459,12 @@ def load() -> None:
 
 def require_bits(settings: Settings) -> None:
     """Raise `SettingsError` unless reference results of this machine have the published bits, or others are allowed."""
-    own = fingerprint()
-    if own == PINNED or settings.allow_other_bits == "on":
+    bits = fingerprint()
+    if bits == PINNED or settings.allow_other_bits == "on":
         return
     raise SettingsError(
         "The worker does not start, because its results would differ in bits: the reference results of this machine "
-        f"have the fingerprint {own}, the published ones {PINNED}. Install the versions of requirements/server.lock. "
+        f"have the fingerprint {bits}, the published ones {PINNED}. Install the versions of requirements/server.lock. "
         "If draws of one posterior may differ in their last digits between your machines, start the worker with "
         "GLLE_ALLOW_OTHER_BITS=on. See docs/explanation/reproducibility.md."
     )

@@ -348,7 +348,7 @@ class DrawStream:
             "draw-ends-worker",
             500,
             f"Draw {request.key.index} of {request.name.split(' ')[0]} has ended {MAX_DELIVERIES} samplers.",
-            "Request it as a job (POST /v1/posteriors/{id}/draws), which has a separate process and limit of memory; "
+            "Request several draws, which are a job with a separate process and limit of memory; "
             "the log of the worker has the cause.",
         ).problem
         self.finish(DrawBatch([request]), "refused", problem)

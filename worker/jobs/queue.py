@@ -216,13 +216,13 @@ class TaskQueue:
         """
         interactive = RateLimitRegistry.from_job(task)
         batches = self._batches(task)
-        most = self._shares()(batches.key)
+        allowed = self._shares()(batches.key)
         with self._client.pipeline() as pipeline:
-            batches.register(most, pipeline)
+            batches.register(allowed, pipeline)
             pipeline.zadd(batches.allowed_key, {task.id: time.time()})
             pipeline.zcard(batches.allowed_key)
             *_, count = pipeline.execute()
-        if count > most and self._has_keys():
+        if count > allowed and self._has_keys():
             self._client.zrem(batches.allowed_key, task.id)
             return False
         interactive.release_and_enqueue(task.id)
@@ -377,10 +377,10 @@ class TaskQueue:
         waiting, running = self._waiting(), self._running()
         for limit, ids in zip(limits, places, strict=True):
             self._free_places(limit, ids, waiting[limit.key.partition(":")[0]], running)
-            most = shares(limit.key)
-            if limit.concurrency not in {0, most}:
+            allowed = shares(limit.key)
+            if limit.concurrency not in {0, allowed}:
                 with self._client.pipeline() as pipeline:
-                    limit.register(most, pipeline)
+                    limit.register(allowed, pipeline)
                     pipeline.execute()
                 RateLimitRegistry(limit.key, self._client).cleanup()
 

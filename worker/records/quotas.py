@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from random import randint
 from typing import TYPE_CHECKING, Any
 
+from glle_engine.base.texts import Text, Way
 from worker.base.problems import refuse
 from worker.base.settings import Settings, SettingsError, parse_size
 from worker.records.ids import is_tenant_name
@@ -111,8 +112,14 @@ def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -
     return _quota_exceeded(
         "bytes",
         f"Tenant {tenant} stores {stored:,} bytes; {nbytes:,} more would exceed the {allowed:,} allowed.",
-        "Delete data sets, posteriors or results of jobs (DELETE /v1/jobs/{id}?record=true) that are no longer needed, "
-        "or ask the service's operator for a larger quota.",
+        Text(
+            *(
+                "Delete data sets, posteriors or results of jobs (",
+                Way("delete-results"),
+                ") that are no longer needed, ",
+            ),
+            "or ask the service's operator for a larger quota.",
+        ),
         BYTES_SECONDS,
         allowed=allowed,
         used=stored,

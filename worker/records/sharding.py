@@ -48,12 +48,12 @@ class PartsSharding:
     per_shard: int
 
     @classmethod
-    def from_sizes(cls, stage: str, sizes: Sequence[int], seconds: float, most: float) -> Self | None:
+    def from_sizes(cls, stage: str, sizes: Sequence[int], seconds: float, max_seconds: float) -> Self | None:
         """Return the shards of parts that take `seconds` each; None if together they take at most `most` seconds."""
         total = seconds * len(sizes)
-        if total <= most or len(sizes) < 2:
+        if total <= max_seconds or len(sizes) < 2:
             return None
-        per_shard = max(1, int(most / seconds), math.ceil(len(sizes) / MAX_SHARDS))
+        per_shard = max(1, int(max_seconds / seconds), math.ceil(len(sizes) / MAX_SHARDS))
         return cls(stage, tuple(sizes), per_shard)
 
     @property

@@ -176,15 +176,15 @@ class Shares:
         """
         processes = [self._held()]
         for process, raw in client.hgetall(HELD).items():
-            at, held = json.loads(raw)
-            if text(process) != self._process and now_ms() - at < HELD_MS:
+            written, held = json.loads(raw)
+            if text(process) != self._process and now_ms() - written < HELD_MS:
                 processes.append(held)
-        found = {}
+        in_use = {}
         for name in self._shares:
             of_name = [held[name] for held in processes if name in held]
             total = sum((Counter(counts) for counts, _ in of_name), Counter[str]())
-            found[name] = total, max((part for _, part in of_name), default=0.0)
-        return found
+            in_use[name] = total, max((part for _, part in of_name), default=0.0)
+        return in_use
 
     def _held(self) -> dict[str, tuple[Counter[str], float]]:
         return {name: (share.held, share.in_use) for name, share in self._shares.items() if share.held}

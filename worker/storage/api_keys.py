@@ -257,16 +257,16 @@ class KeyStore:
         if key is not None:  # requests that arrive while it is read get the former key
             self._read[id_] = key, now + LOOK_SECONDS
         try:
-            found = self.records.get(id_)
+            current = self.records.get(id_)
         except BaseException:
             if key is not None:
                 self._read[id_] = key, 0.0
             raise
-        if found is not None:
-            self._read[id_] = found, now + LOOK_SECONDS
+        if current is not None:
+            self._read[id_] = current, now + LOOK_SECONDS
         elif key is not None:
             self._read[id_] = key, _GONE  # `verify` forgets it, unless the records are lost
-        return found
+        return current
 
 
 def _hash_secret(secret: str) -> Secret:

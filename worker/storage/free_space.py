@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
+from glle_engine.base.texts import Text, Way
 from worker.base.disk import DISK_REMEDY, disk_reserve, free_bytes
 from worker.base.problems import ProblemError, refuse
 
@@ -110,8 +111,14 @@ class QueueCapacity:
             "redis-full",
             503,
             f"The queue server uses more than {HIGH_WATER:.0%} of its memory: new jobs are refused.",
-            "Try again later. Remove records of ended jobs (DELETE /v1/jobs/{id}?record=true), raise GLLE_QUEUE_BYTES, "
-            "or lower GLLE_JOB_TTL or `records` in GLLE_QUOTAS.",
+            Text(
+                *(
+                    "Try again later. Remove records of ended jobs (",
+                    Way("delete-results"),
+                    "), raise GLLE_QUEUE_BYTES, ",
+                ),
+                "or lower GLLE_JOB_TTL or `records` in GLLE_QUOTAS.",
+            ),
             retry_after=RETRY_SECONDS,
             high_water=HIGH_WATER,
         )

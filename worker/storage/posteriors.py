@@ -11,6 +11,7 @@ import pydantic.dataclasses
 
 import glle_engine
 from glle_engine.base.spec import FitSpec
+from glle_engine.base.texts import Text, Way
 from worker.base.problems import refuse
 from worker.base.versions import dump_record
 from worker.records.cache_entry import Entry
@@ -129,7 +130,7 @@ class PosteriorRecord:
 KIND = RecordKind[PosteriorRecord](
     "posterior",
     "posterior",
-    "Fit it with POST /v1/posteriors, and wait for the job to succeed.",
+    Text("Fit it with ", Way("fit"), ", and wait for the job to succeed."),
     PosteriorRecord,
     counts=lambda record: {
         "posteriors": 1,

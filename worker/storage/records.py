@@ -256,8 +256,8 @@ class RecordStore(Generic[R]):
 
     def change(self, id_: str, change: Callable[[R], R], *, limits: Mapping[str, int] = _NO_LIMITS) -> R | None:
         """Replace a record by `change(record)`; return the new record, or None if it is missing; raises as `create`."""
-        while (found := self._find_stored(id_)) is not None:
-            digest, old = found
+        while (stored := self._find_stored(id_)) is not None:
+            digest, old = stored
             new = change(old)
             if new == old or self._replace(digest, old, new, limits) == "done":
                 return new
@@ -279,8 +279,8 @@ class RecordStore(Generic[R]):
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> R | None:
         """Remove a record, unless one of these keys exists; return the record, or None if it was not removed."""
-        while (found := self._find_stored(id_)) is not None:
-            digest, old = found
+        while (stored := self._find_stored(id_)) is not None:
+            digest, old = stored
             outcome = self._replace(digest, old, None, _NO_LIMITS, excluded=unless_existing)
             if outcome != "changed":
                 return old if outcome == "done" else None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic.dataclasses
 
+from glle_engine.base.texts import Text, Way
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.problems import refuse
 from worker.records.ids import DEFAULT, digest, member_name, text
@@ -190,7 +191,13 @@ def _damaged(record: ResultRecord, *, is_missing: bool) -> ProblemError:
         f"The stored file of a result of job {record.job} is missing."
         if is_missing
         else f"The stored file of a result of job {record.job} has changed: the disk has lost or changed bits.",
-        "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the job with its "
-        f"results (DELETE /v1/jobs/{record.job}?record=true), and send the request again; or restore a backup.",
+        Text(
+            "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the job with ",
+            *(
+                "its results (",
+                Way("delete-results", record.job),
+                "), and send the request again; or restore a backup.",
+            ),
+        ),
         job=record.job,
     )

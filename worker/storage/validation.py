@@ -20,7 +20,7 @@ SHOWN = 50  # characters of a bad value that a message shows
 
 REMEDIES = {
     "not-finite": "Remove the row, or fill the value in before uploading.",
-    "missing-value": "Fill the value in, remove its row, or set its column apart with ?labels=.",
+    "missing-value": "Fill the value in, remove its row, or leave its column out.",
     "inexact-integer": "Subtract an offset or rescale: beyond 2^53 float64 cannot tell neighbors apart.",
 }
 

@@ -330,7 +330,7 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
     except DisconnectedGraphError as error:
         raise DisconnectedGraphError(
             f"Without {len(outliers)} outliers: {error.message}",
-            remedy=f"{error.remedy} A lower min_reliability finds fewer outliers.",
+            remedy=error.remedy + " A lower min_reliability finds fewer outliers.",
             details={**error.details, "outliers": len(outliers)},
         ) from error
     embedding = lle_of(X[inliers], among, spec, on_progress)

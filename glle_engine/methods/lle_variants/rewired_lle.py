@@ -42,6 +42,7 @@ from scipy.spatial.distance import cdist
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.base.progress import blocks
 from glle_engine.base.results import Note
+from glle_engine.base.texts import Text, Way
 from glle_engine.graph.connectivity import components, connected_neighbors, first_connecting, require_connected
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.radius import symmetric_graph
@@ -207,7 +208,11 @@ def supervised_lle(
         require_whole(
             nearest,
             f"With class_distance={spec.class_distance:g}",
-            "Lower class_distance, raise n_neighbors, or collapse each component: disconnected='collapse'.",
+            Text(
+                "Lower class_distance, raise n_neighbors, or collapse each component: ",
+                Way("disconnected", "collapse"),
+                ".",
+            ),
         )
     count = int(components(nearest).max()) + 1
     embedding = lle_of(X, nearest, spec, on_progress)

@@ -21,6 +21,7 @@ from scipy.sparse.linalg import ArpackError
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.base.progress import silent
 from glle_engine.base.results import Note
+from glle_engine.base.texts import Text, Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.methods.base import Embedding, Method
@@ -222,5 +223,6 @@ def _start(X: Data, spec: TsneSpec, P: Any) -> NDArray[np.float64]:
         return sign_convention(np.asarray(spectral(P, spec.n_components, random_state=older_seed(spec.seed))))
     except ArpackError as error:
         raise ConvergenceError(
-            f"The eigenvectors of the affinities were not found: {error}.", remedy="Give init='pca'."
+            f"The eigenvectors of the affinities were not found: {error}.",
+            remedy=Text("Give ", Way("init", "pca"), "."),
         ) from error

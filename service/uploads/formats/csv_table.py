@@ -16,6 +16,7 @@ from abc import abstractmethod
 from typing import IO, TYPE_CHECKING
 
 from glle_engine.base.errors import TableError
+from glle_engine.base.texts import Text, Way, joined
 from glle_engine.tables.cells import SAMPLE_ROWS, kind_of
 from glle_engine.tables.columns import Block, Column, Columns, cell_column
 from glle_engine.tables.table import read_table
@@ -56,12 +57,12 @@ def read_csv(
         table = read_table(columns, roles, out, limits)
     except TableError as error:
         if error.code == "bad-cell" and dialect.decimal == ",":
-            error.remedy = f"The decimal mark is a comma: write numbers without marks of thousands. {error.remedy}"
+            error.remedy = "The decimal mark is a comma: write numbers without marks of thousands. " + error.remedy
         elif error.code == "unsupported-column" and len(columns.head) == 1:
             separators = "comma, semicolon, tab, pipe or space"
             error.remedy += f" If cells are separated by another sign than {separators}, write one of these."
         if columns.notices():
-            error.remedy += " " + " ".join(columns.notices())
+            error.remedy = joined([error.remedy, *columns.notices()])
         raise
     words = dialect.source()
     return uploaded(table, "csv", **({"dialect": words} if words else {}))
@@ -122,9 +123,10 @@ class CellColumns(Columns):
         for number, row in enumerate(block, start + 1):
             if len(row) != width and not (self._has_end and len(row) == width - 1):
                 detail = f"Row {number} (from 1) has {len(row)} cells, the first has {width}."
-                remedy = (
-                    "Send rows with the same number of cells, separated by commas, semicolons, tabs, pipes or spaces;"
-                    " or declare the dialect, as by ?delimiter=semicolon&decimal=comma."
+                remedy = Text(
+                    "Send rows with the same number of cells, separated by commas, semicolons, tabs, pipes or spaces;",
+                    *(" or declare the dialect, as by ", Way("delimiter", "semicolon")),
+                    *(" and ", Way("decimal", "comma"), "."),
                 )
                 raise refuse("ragged-row", 422, detail, remedy, row=number)
             if self._has_end and len(row) == width and row[-1].strip():
@@ -179,11 +181,13 @@ class _TextColumns(CellColumns):
         except UnicodeError as error:
             encoding = self._dialect.encoding
             noun, reason = "UTF-8" if encoding == "utf-8-sig" else encoding, getattr(error, "reason", error)
-            remedy = (
-                "Save it as UTF-8, or declare the encoding of older versions of Excel with ?charset=windows-1252"
-                " (on a Mac ?charset=macintosh). Send an npy file as application/x-npy."
+            remedy = Text(
+                "Save it as UTF-8, or declare the encoding of older versions of Excel with ",
+                *(Way("charset", "windows-1252"), " (on a Mac ", Way("charset", "macintosh"), ")."),
+                " Send an npy file as application/x-npy.",
             )
             raise refuse("malformed-csv", 422, f"The body is not {noun} text: {reason}.", remedy) from None
         except csv.Error as error:
-            remedy = "Check the quotes of that line."
-            raise refuse("malformed-csv", 422, f"The body is not CSV: {error}.", remedy) from None
+            raise refuse(
+                "malformed-csv", 422, f"The body is not CSV: {error}.", "Check the quotes of that line."
+            ) from None

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from glle_engine.base.texts import Text, Way
 from glle_engine.tables.cells import SAMPLE_ROWS, has_marks, is_missing, number_of, plain_number
 from worker.base.problems import refuse
 
@@ -96,7 +97,8 @@ class Header:
             return cls(is_present=True)
         if below and _counts(first, numbers, below, decimal):
             names = ", ".join(first)[:50]
-            notice = f"The first row was read as a header, {names!r}; if it is data, use ?header=absent."
+            said = f"The first row was read as a header, {names!r}; if it is data, use "
+            notice = Text(said, Way("header", "absent"), ".")
             return cls(is_present=True, notice=notice)
         return cls(notice=_data_notice(first, numbers, below))
 
@@ -131,7 +133,8 @@ def _data_notice(first: list[str], numbers: list[float | None], below: list[list
             odd.append(cell)
     if not odd:
         return ""
-    return f"The first row was read as data, {odd[0][:50]!r} and others; if it is a header, use ?header=present."
+    said = f"The first row was read as data, {odd[0][:50]!r} and others; if it is a header, use "
+    return Text(said, Way("header", "present"), ".")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from glle_engine.base.arrays import EXACT
 from glle_engine.tables.roles import MAX_IDS
 from glle_engine.tables.row_texts import Ids, label_array
-from glle_engine.tables.table import build_table, check_names
+from glle_engine.tables.table import FILL, build_table, check_names
 from service.uploads.uploaded import uploaded
 from worker.base.problems import ProblemError, refuse
 from worker.storage.validation import REMEDIES, BadRows, bad_value
@@ -114,7 +114,7 @@ def _bad_value(value: Any, row: int, column: int, names: list[str] | None) -> Pr
         shown = "an array" if isinstance(value, list) else "an object"
     remedy = REMEDIES.get(code, "Send a number, or remove the row.")
     if _is_missing(value):
-        remedy = "Drop such rows with ?missing=drop, or take the medians of their columns with ?missing=median."
+        remedy = FILL + "."
     return bad_value(code, shown, row, column, names=names, remedy=remedy)
 
 

@@ -10,12 +10,12 @@ import zipfile
 import zlib
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import numpy as np
 from python_calamine import CalamineError, CalamineWorkbook
 
 from glle_engine.base.arrays import EXACT
+from glle_engine.base.texts import Text, Way
 from glle_engine.tables.cells import SAMPLE_ROWS, is_missing, kind_of, number_of
 from glle_engine.tables.columns import Column, cell_column, object_array
 from glle_engine.tables.table import read_table
@@ -80,7 +80,7 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
         raise refuse("malformed-xlsx", 422, f"The body is not an Excel workbook: {str(error)[:200]}.", remedy) from None
     if not rows:
         other = next((one for one in names if one != name), None)
-        remedy = f"Read another sheet, such as ?sheet={quote(other)}." if other else "Send a sheet with a row."
+        remedy = Text("Read another sheet, such as ", Way("sheet", other), ".") if other else "Send a sheet with a row."
         raise refuse("empty-data", 422, f"The sheet {name!r} of the workbook is empty.", remedy)
     return uploaded(read_table(_SheetColumns(rows, name, names), roles, out, limits), "xlsx")
 
@@ -128,8 +128,8 @@ class _SheetColumns(CellColumns):
         notices = super().notices()
         if len(self._sheets) > 1:
             names = ", ".join(map(repr, self._sheets[:MAX_SHEETS]))
-            other = quote(next(name for name in self._sheets if name != self._sheet))
-            notices.append(f"The sheet {self._sheet!r} was read, of {names}; for another use ?sheet={other}.")
+            other = Way("sheet", next(name for name in self._sheets if name != self._sheet))
+            notices.append(Text(f"The sheet {self._sheet!r} was read, of {names}; for another use ", other, "."))
         return notices
 
 

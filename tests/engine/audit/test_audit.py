@@ -482,7 +482,7 @@ def test_series_need_blocks() -> None:
     found = audit(walk, method="pca")
     assert found.level == "unknown"
     assert found.statement.trusted == ()
-    assert found.verdict.startswith("Before you rely on this map, give `blocks`")
+    assert found.verdict.startswith("Before you rely on this map, name the subject or series of each row (blocks)")
     assert "unknown" not in {audit(X, method="pca").level for X in (walk[rng.permutation(300)], ISLANDS)}, "sorted"
     assert audit(walk, method="pca", blocks=np.arange(300) // 30).level != "unknown"
 

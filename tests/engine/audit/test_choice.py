@@ -62,6 +62,14 @@ def test_of_maps_with_all_points_on_islands_the_one_with_most_islands_shows_the_
     assert choices.to_dict()["as_good"]["groups"] == ["umap"]
 
 
+def test_two_trusted_islands_are_said() -> None:
+    """No map is named for groups, and the sentence does not contradict an audit that trusts both islands."""
+    maps = [facts("umap", islands=2, trusted=2, grouped=1.0), facts("pca", islands=3, trusted=1, grouped=0.3)]
+    choices = choose(maps, N)
+    assert choices.best["groups"] is None
+    assert choices.sentences[2] == "No map separates more than 2 groups that can be trusted; UMAP shows 2."
+
+
 def test_stability_chooses_nothing() -> None:
     """A map of level "trust" is not preferred to a map that is more faithful; a map that nothing supports is left."""
     choices = choose([facts("pca", 0.3, 0.4, level="trust"), facts("isomap", 0.5, 0.7)], N)

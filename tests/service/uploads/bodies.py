@@ -102,3 +102,8 @@ def frame(**more: Any) -> Any:
 
 
 BOTH = pytest.mark.parametrize(("write", "kind"), [(stream, ARROW), (parquet_file, PARQUET)])
+
+
+def messages(table: Table) -> list[str]:
+    """Return the notices of a table, in the words of HTTP."""
+    return [notice["message"] for notice in table.source.get("notices", [])]

@@ -10,6 +10,7 @@ import pytest
 
 from service.uploads.reading import Upload
 from service.uploads.sandbox.processes import ReaderProcesses
+from tests.service.uploads.bodies import messages
 from tests.service.uploads.files import FILES, File, Reading, Refusal
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
@@ -69,7 +70,7 @@ def check(table: Table, expected: Reading) -> None:
     assert (None if table.ids is None else table.ids.tolist()) == expected.ids
     assert table.source.get("columns", {}) == expected.columns
     assert table.source.get("dialect", {}) == expected.dialect
-    notices = " ".join(table.source.get("notices", []))
+    notices = " ".join(messages(table))
     assert expected.notice in notices
     assert bool(notices) == bool(expected.notice or "id" in expected.columns)
 
@@ -83,7 +84,7 @@ def test_a_file_is_read_as_a_person_would(processes: ReaderProcesses, file: File
     with pytest.raises(ProblemError) as caught:
         read(processes, file, file.fields)
     problem = caught.value.problem
-    assert (problem.code, file.expected.remedy in problem.remedy) == (file.expected.code, True), problem
+    assert (problem.code, file.expected.remedy in problem.to_dict()["remedy"]) == (file.expected.code, True), problem
     for name, columns in problem.details.get("options", {}).items():
         assert f"{name}=" in problem.remedy
         assert columns

@@ -22,6 +22,7 @@ from tests.service.uploads.bodies import (
     NPZ,
     X,
     frame,
+    messages,
     npy,
     npz,
     read,
@@ -157,4 +158,4 @@ def test_a_missing_label_is_the_empty_label() -> None:
     as_npz = npz(data=np.arange(1.0, 5.0)[:, None], kind=np.array(["u", "", "v", ""]))
     notice = "The label is missing in 2 of 4 rows; these rows share the empty label."
     for found in (read(as_json, JSON), read(as_npz, NPZ, labels="kind")):
-        assert (texts(found)[1], found.source["notices"]) == (["u", "", "v", ""], [notice])
+        assert (texts(found)[1], messages(found)) == (["u", "", "v", ""], [notice])

@@ -27,6 +27,7 @@ from tests.service.uploads.bodies import (
     NPZ,
     PARQUET,
     feather,
+    messages,
     npy,
     npz,
     parquet_file,
@@ -94,7 +95,7 @@ def test_values_decide_the_roles_of_texts_and_dates(media: str) -> None:
         "id": ["sample"],
         "ignore": ["site", "end"],
     }
-    notices = table.source["notices"]
+    notices = messages(table)
     assert len(notices) == 5
     assert "3 distinct words. It has the labels" in notices[0]
     assert "set apart, because 'kind' has the labels; as labels use ?labels=site" in notices[1]
@@ -146,9 +147,9 @@ def test_categories_of_digits_are_the_label() -> None:
 def test_a_first_row_that_may_be_a_header_is_noticed() -> None:
     """It has a number, so that it is data, and a word that its column has once."""
     body = csv({"kind": COLUMNS["kind"], "2020": COLUMNS["x"]})
-    (notice,) = (notice for notice in read(body).source["notices"] if "first row" in notice)
+    (notice,) = (notice for notice in messages(read(body)) if "first row" in notice)
     assert "'kind' and others; if it is a header, use ?header=present." in notice
-    assert not any("first row" in notice for notice in read(body.partition(b"\n")[2]).source["notices"])
+    assert not any("first row" in notice for notice in messages(read(body.partition(b"\n")[2])))
 
 
 @each_format
@@ -159,8 +160,8 @@ def test_all_columns_with_missing_values_are_in_one_message(media: str) -> None:
     problem = refusal(FORMATS[media](gaps), media)
     assert "in 3 of 20 rows, first in row 4 (from 1). By column: x (1), y (2)." in problem.detail
     assert problem.details["bad_columns"] == {"x": 1, "y": 2}
-    assert "?missing=drop" in problem.remedy
-    assert "?missing=median" in problem.remedy
+    assert "?missing=drop" in problem.to_dict()["remedy"]
+    assert "?missing=median" in problem.to_dict()["remedy"]
     problem = refusal(FORMATS[media]({**gaps, "note": [f"w{at % 14}" for at in range(N)]}), media)
     assert "'note'" in problem.detail
     assert "x (1), y (2)" in problem.detail
@@ -177,11 +178,11 @@ def test_missing_values_are_dropped_or_filled(media: str) -> None:
     whole = np.column_stack([COLUMNS["x"], COLUMNS["y"]])
     np.testing.assert_array_equal(table.values, whole[kept])
     assert texts(table)[1::2] == ([gaps["kind"][at] or "" for at in kept], [COLUMNS["sample"][at] for at in kept])
-    assert "2 of 20 rows have missing values and were dropped. Missing values: x (1), y (1)." in table.source["notices"]
+    assert "2 of 20 rows have missing values and were dropped. Missing values: x (1), y (1)." in messages(table)
     table = read(body, media, missing="median")
     assert table.values[3].tolist() == [np.median(np.delete(whole[:, 0], 3)), whole[3, 1]]
     assert table.values[5].tolist() == [whole[5, 0], np.median(np.delete(whole[:, 1], 5))]
-    assert any("replaced by the medians of their columns: x (1), y (1)" in notice for notice in table.source["notices"])
+    assert any("replaced by the medians of their columns: x (1), y (1)" in notice for notice in messages(table))
     gaps["x"][3] = float("inf")
     if media != XLSX:  # whose cells have no infinity
         assert refusal(FORMATS[media](gaps), media, missing="drop").code == "not-finite"
@@ -196,9 +197,9 @@ def test_missing_values_are_dropped_or_filled(media: str) -> None:
 def test_a_sheet_of_a_workbook_is_read() -> None:
     """By its name, else the first, with a notice if there are more; cells without a number are refused."""
     table = read(workbook(COLUMNS, "notes"), XLSX)
-    assert "The sheet 'Sheet' was read, of 'Sheet', 'notes'; for another use ?sheet=notes." in table.source["notices"]
+    assert "The sheet 'Sheet' was read, of 'Sheet', 'notes'; for another use ?sheet=notes." in messages(table)
     np.testing.assert_array_equal(read(workbook(COLUMNS, "notes"), XLSX, sheet="Sheet").values, table.values)
-    assert refusal(workbook(COLUMNS, "notes"), XLSX, sheet="notes").remedy.endswith("?sheet=Sheet.")
+    assert refusal(workbook(COLUMNS, "notes"), XLSX, sheet="notes").to_dict()["remedy"].endswith("?sheet=Sheet.")
     assert "'Sheet', 'notes'" in refusal(workbook(COLUMNS, "notes"), XLSX, sheet="data").remedy
     assert refusal(csv(COLUMNS), sheet="data").code == "sheet-not-here"
     numbered = read(workbook({"1": [2, 3], "2": [4, 5.5]}), XLSX)
@@ -248,7 +249,7 @@ def test_columns_that_hold_no_ids_cost_one_further_pass(media: str, monkeypatch:
     columns = {f"{at}_id": [at + row - (row == at % 3 + 1) for row in range(4)] for at in range(300)}
     table = read(FORMATS[media]({**columns, "x": [0.5] * 4}), media, Limits(points=5000, features=MAX_FEATURES))
     assert table.values.shape == (4, 301)
-    assert len(table.source["notices"]) == 300
+    assert len(messages(table)) == 300
     assert len(layouts) <= 3  # of the schema, and of two passes
 
 
@@ -270,7 +271,7 @@ def test_ids_of_text_stay_as_they_are(ids: list[Any], kind: str) -> None:
     rows = [f"{x},{id_},{y}" for x, id_, y in zip(NUMBERS["x"], ids, NUMBERS["y"], strict=True)]
     table = read("\n".join(["x,name,y", *rows]) + "\n", id=["name"])
     assert (table.extras["ids"].dtype.kind, texts(table)) == (kind, (["x", "y"], None, None, ids))
-    missing = [notice for notice in table.source.get("notices", []) if notice.startswith("The id is missing in 1 of 3")]
+    missing = [notice for notice in messages(table) if notice.startswith("The id is missing in 1 of 3")]
     assert len(missing) == ids.count("")
 
 
@@ -303,7 +304,7 @@ def test_several_columns_of_ids_are_a_matrix(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(columns, "MAX_IDS", 1)
     table = read(body, id=["plot", "site"])
     assert texts(table)[3] == ["A", "A", "B"]
-    assert table.source["notices"] == ["Of 2 columns of ids the values of the first 1 are stored."]
+    assert messages(table) == ["Of 2 columns of ids the values of the first 1 are stored."]
 
 
 def test_ids_that_cannot_be_stored_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +362,7 @@ def test_a_column_without_a_name_is_not_called_by_the_name_of_another(ids: list[
     """The index of DataFrame(X).to_csv() is beside columns named 0 and 1; an option of 0 means the column 0."""
     table = read(csv({"": list(ids), "0": COLUMNS["x"], "1": COLUMNS["y"]}))
     assert table.names == ["0", "1"]
-    (notice,) = [notice for notice in table.source["notices"] if "numbers or names the rows" in notice]
+    (notice,) = [notice for notice in messages(table) if "numbers or names the rows" in notice]
     assert notice.startswith("The first column, which has no name,")
     assert "ignore=0" not in notice
 

@@ -215,7 +215,7 @@ def test_bad_csv_cell_is_named(cell: str, code: str, row: int) -> None:
     assert problem.code == code
     place = {"row": row, "column": 2, "name": "y", "value": cell, "rows_affected": 1, "rows": [row]}
     assert problem.details == {**place, "options": {"ignore": ["y"]}}
-    assert "?ignore=y" in problem.remedy
+    assert "?ignore=y" in problem.to_dict()["remedy"]
     assert f"row {row} (from 1)" in problem.detail
 
 
@@ -277,8 +277,8 @@ def test_all_columns_that_are_no_features_are_named(write: Callable[[Any], bytes
     problem = refusal(write(frame(kind=pa.array(KINDS), when=DURATIONS)), kind)
     assert problem.detail == "The columns 'kind' (text, such as 'a'), 'when' (duration) need a role."
     assert problem.details["options"] == {"ignore": ["kind", "when"], "one_hot": ["kind"]}
-    assert "with ?ignore=kind&ignore=when, or" in problem.remedy
-    assert problem.remedy.endswith("with ?one_hot=kind&ignore=when.")
+    assert "with ?ignore=kind&ignore=when, or" in problem.to_dict()["remedy"]
+    assert problem.to_dict()["remedy"].endswith("with ?one_hot=kind and ?ignore=when.")
     assert refusal(write(frame(when=DURATIONS)), kind).details["options"] == {"ignore": ["when"]}
     assert "which are numbers or dates" in refusal(write(frame(when=DURATIONS)), kind, colors="when").detail
 

@@ -137,6 +137,11 @@ def test_the_picture_shows_what_stays(explorer: Explorer) -> None:
     expect(torn).to_have_count(
         sum(share < 0.9 for i, row in enumerate(EXAMPLE["groups"]["apart"]) for share in row[:i])
     )
+    assert pairs.and_(explorer.page.locator("[tabindex='0']")).count() == 1, "one stop of Tab"
+    pairs.first.focus()
+    explorer.page.keyboard.press("ArrowDown")
+    explorer.page.keyboard.press("End")
+    expect(pairs.nth(2)).to_be_focused()
     torn.first.click()
     labels = explorer.page.evaluate(LABELS)
     name = torn.first.get_attribute("aria-label") or ""

@@ -110,3 +110,27 @@ def test_a_selected_row_is_drawn_while_the_draws_play(two_kinds: Explorer) -> No
         return inks;
     }""")
     assert all(ink)
+
+
+def test_nearest_rows_in_the_data_and_on_the_map(explorer: Explorer) -> None:
+    """A point lists its ten nearest rows in both, by their distances, and frames those that are in one list only."""
+    X = np.random.default_rng(5).standard_normal((N, 4)).round(4)
+    explorer.open()
+    explorer.upload("cloud.csv", csv(X))
+    explorer.at("maker-em").wait_for()
+    explorer.at("method").select_option("pca")
+    explorer.at("fit").click()
+    expect(explorer.at("stage")).to_be_visible(timeout=60_000)
+    expect(explorer.at("cancel")).to_have_count(0, timeout=120_000)
+    explorer.find("row", "7")
+    Y = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    placed = Y.U[:, :2] * Y.S[:2]
+    lists = [np.argsort(np.linalg.norm(P - P[7], axis=1))[1:11].tolist() for P in (X, placed)]
+    for name, own, other in zip(("nearest-data", "nearest-map"), lists, reversed(lists), strict=True):
+        chips = explorer.at(name).get_by_role("button")
+        expect(chips).to_have_text([str(row) for row in own])
+        only = explorer.at(name).locator(".only")
+        expect(only).to_have_text([str(row) for row in own if row not in other])
+    expect(explorer.at("nearest-both")).to_contain_text(f"{len(set(lists[0]) & set(lists[1]))} of 10")
+    explorer.at("select-nearest").click()
+    assert sorted(explorer.state("selection")["list"].values()) == sorted([7, *lists[0]])

@@ -158,7 +158,7 @@ def test_a_damaged_result_is_a_problem(stores: Stores, dataset: str, damage: Cal
     damage(stores.files.bucket.local_path(stores.results.fetch(result_id("a")).file.path))
     problem = refusal(stores.results.find, "a")
     assert (problem.code, problem.status, problem.details) == ("result-damaged", 500, {"job": "job_1"})
-    assert "DELETE /v1/jobs/job_1?record=true" in problem.remedy
+    assert "DELETE /v1/jobs/job_1?record=true" in problem.to_dict()["remedy"]
     assert stores.results.contains(["a"]) == [True]
     stores.results.delete_of("job_1", "default")
     assert stores.results.find("a") is None

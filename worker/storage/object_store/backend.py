@@ -145,8 +145,8 @@ class Bucket:
         """Return when each object or temporary file was last written, by path, in seconds since 1970."""
 
         def find(store: Store) -> dict[str, float]:
-            found = (item for page in store.list(folder or None) for item in page)
-            return {item["path"]: item["last_modified"].timestamp() for item in found}
+            items = (item for page in store.list(folder or None) for item in page)
+            return {item["path"]: item["last_modified"].timestamp() for item in items}
 
         return self._request("list", find) or {}
 

@@ -326,14 +326,14 @@ class ObjectFiles:
         for is_last in (self.bucket.is_local, True):
             path = self._locate(file)
             status = path.stat()
-            found = (status.st_ino, status.st_size, status.st_mtime_ns)
+            version = (status.st_ino, status.st_size, status.st_mtime_ns)
             *verified, until = self._verified.get(path, ("", (), 0.0))
-            if verified == [file.sha256, found] and time.monotonic() < until:
+            if verified == [file.sha256, version] and time.monotonic() < until:
                 return path
             if _digest(path) == file.sha256:
                 if len(self._verified) >= MAX_REMEMBERED:
                     self._verified.clear()
-                self._verified[path] = file.sha256, found, time.monotonic() + VERIFY_SECONDS
+                self._verified[path] = file.sha256, version, time.monotonic() + VERIFY_SECONDS
                 return path
             self._copies.discard(file.sha256)  # so that the next reader fetches it again
             if is_last:

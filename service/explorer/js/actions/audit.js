@@ -3,7 +3,6 @@
 import { ask, askJson, Refused } from '../api.js';
 import { byName } from '../lib/rows.js';
 import { askArray, follow } from '../jobs.js';
-import { inWords } from '../lib/remedies.js';
 import { methodNamed } from '../methods.js';
 import { set, state } from '../store.js';
 import { writeLink } from './link.js';
@@ -111,9 +110,9 @@ export async function auditOf({ id }, query = '') {
   return withFloats(await askJson(`/v1/jobs/${id}/result?dtype=float32${query}`)); // other maps may still be audited: their job stays in the bar
 }
 
-/** An audit in the page's words, with arrays of floats in place of nested lists. */
+/** An audit with arrays of floats in place of nested lists. */
 export function withFloats(found) {
-  return { ...found, verdict: inWords(found.verdict), notes: found.notes.map((note) => ({ ...note, message: inWords(note.message) })), arrays: Object.fromEntries(Object.entries(found.arrays).map(([name, { data }]) => [name, Float32Array.from(data.flat(2))])) };
+  return { ...found, arrays: Object.fromEntries(Object.entries(found.arrays).map(([name, { data }]) => [name, Float32Array.from(data.flat(2))])) };
 }
 
 /** Follow a job, and read its result, partial ones as they come: `take` gets the query of each. */

@@ -5,7 +5,6 @@ import { asFloats } from '../lib/npy.js';
 import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { titleOfMethod } from '../lib/titles.js';
-import { inWords } from '../lib/remedies.js';
 import { settingsOf } from '../methods.js';
 import { set, state } from '../store.js';
 import { auditFirst, auditOf, followEarly } from './audit.js';
@@ -80,7 +79,7 @@ export async function showComparison(started) {
     const places = await placesOf(found, path, query);
     if (state.comparisonJob !== started.id || found.rows.length < (state.comparison?.rows.length ?? 0)) return;
     const { rows, best, as_good: asGood } = found;
-    set({ comparison: { rows, places, request, best, asGood, isDone: !query, sentences: (found.sentences ?? []).map(inWords), audits: state.comparison?.audits ?? {} } });
+    set({ comparison: { rows, places, request, best, asGood, isDone: !query, sentences: found.sentences ?? [], audits: state.comparison?.audits ?? {} } });
   });
   set({ announcement: state.comparison?.sentences.join(' ') || 'The comparison is ready.' });
   writeLink();

@@ -36,17 +36,37 @@ export function stepsOf(problem, spec = {}) {
 /** What becomes of missing values, as the page calls it. */
 const MISSING = { drop: 'Leave these rows out', median: 'Fill in the medians' };
 
-const QUERY = /\?((?:(?:labels|colors|features|id|ignore|one_hot|missing|sheet)=[^\s&,;()]*[^\s&,;().]&?)+)/g;
+const role = (name) => (values) => [values].flat().map((value) => `“${value}” as “${ROLES[name][0]}”`).join(', ');
 
-/** A text of the service without names of code, and with its parameters as the page's choices: “x” as “ignore”. */
-export function inWords(text) {
-  const describeOption = ([role, name]) => (role === 'sheet' ? `the sheet “${name}”` : role === 'missing' ? `“${MISSING[name]}”` : name === '*' ? 'the role “feature” in its head' : `“${name}” as “${ROLES[role]?.[0] ?? 'feature'}”`);
-  const writeOptions = (_, query) => [...new URLSearchParams(query)].map(describeOption).join(', ');
-  const named = (_, name, value) => `“${name.charAt(0).toUpperCase()}${name.slice(1).replaceAll('_', ' ')}: ${value}”`; // as in the form of the method
+/** The options and calls that texts of the service name, in the words of the page. */
+const WAYS = {
+  labels: role('labels'),
+  colors: role('colors'),
+  features: ([name]) => (name === '*' ? 'the role “feature” in its head' : role('feature')([name])),
+  id: (names) => (names ? role('id')(names) : '“id”'),
+  ignore: role('ignore'),
+  one_hot: role('one_hot'),
+  missing: (value) => `“${MISSING[value]}”`,
+  header: (value) => (value === 'present' ? 'a file with words alone in the first row' : 'a file with a row of names above it'),
+  delimiter: (value) => `the separator “${value}”`,
+  decimal: (value) => `a decimal ${value}`,
+  charset: (value) => `the encoding ${value} over HTTP`,
+  sheet: (name) => `the sheet “${name}”`,
+  force: () => 'a request over HTTP',
+  upload: () => '“Choose a file”',
+  fit: () => '“Fit and draw”',
+  embed: () => '“Embed”',
+  'delete-results': () => 'over HTTP',
+};
+const setting = (name, value) => `“${name.charAt(0).toUpperCase()}${name.slice(1).replaceAll('_', ' ')}${value === null ? '' : `: ${value}`}”`; // as in the form of the method
+
+/** A text of the service in the words of the page: `parts` are texts, and options and calls as {name, value}. */
+export const inWords = (parts) => parts.map((part) => (typeof part === 'string' ? part : WAYS[part.name]?.(part.value) ?? setting(part.name, part.value))).join('');
+
+/** A sentence of the service with its settings as the form calls them; options of data are none of its text. */
+function spoken(text) {
   const counted = (_, name, value) => `${value} ${WORDS[name]}`;
-  return (text ?? '').replaceAll(QUERY, writeOptions).replaceAll('give `blocks`, the', 'name the')
-    .replaceAll(/,? `(?:seam|stretch|squeeze)`(?=\))| \(`(?:seam|stretch|squeeze)`\)/g, '').replaceAll(/,? or raise GLLE_\w+(?: and [^.;]*)?/g, '')
-    .replaceAll(/(\w+)='([\w-]+)'/g, named).replaceAll(/\b(n_neighbors|n_components)=(\d+)/g, counted).replaceAll('`', '');
+  return (text ?? '').replaceAll(/,? or raise GLLE_\w+(?: and [^.;]*)?/g, '').replaceAll(/(\w+)='([\w-]+)'/g, (_, name, value) => setting(name, value)).replaceAll(/\b(n_neighbors|n_components)=(\d+)/g, counted).replaceAll('`', '');
 }
 
 /** Signs of a text for programmers: addresses, options of queries, names of settings and of Python. */
@@ -62,14 +82,14 @@ const OWN = {
 };
 
 /** A remedy for someone at this page: the service's sentences that name a control or plain steps. */
-export function plainRemedy(text, code = '') {
-  const sentences = inWords(text).split(/(?<=[.;]) /);
+export function plainRemedy(parts, code = '') {
+  const sentences = spoken(inWords(parts)).split(/(?<=[.;]) /);
   const plain = sentences.filter((sentence) => !CODE.test(sentence)).join(' ').replace(/;$/, '.');
-  return plain || OWN[code] || (text ? 'Choose another file or other settings, or ask the administrator.' : '');
+  return plain || OWN[code] || (parts.join('') ? 'Choose another file or other settings, or ask the administrator.' : '');
 }
 
 /** The ways out of missing values that a problem names. */
-export const waysOf = ({ remedy }) => Object.entries(MISSING).filter(([name]) => remedy?.includes(`?missing=${name}`));
+export const waysOf = ({ remedy_parts: parts = [] }) => Object.entries(MISSING).filter(([way]) => parts.some(({ name, value }) => name === 'missing' && value === way));
 
 const useNeighbors = (k) => ({ label: `Use ${k} neighbors`, values: { n_neighbors: k } });
 const useDimensions = (p) => ({ label: `Use ${p} dimensions`, values: { n_components: p } });
@@ -96,6 +116,8 @@ const PLAIN = {
   'scale-saturated': ({ k }) => ['The scale of the draws is a guess', 'The spread of the draws hardly depends on the scale, so none can be identified. Compare spreads within this map only. More neighbors, or fewer dimensions, can help.', useNeighbors(k + 4)],
   'scale-not-matched': ({ k }) => ['The scale of the draws does not match the data', 'No scale that was tried makes draws spread as halves of the data do. Compare spreads within this map only.', useNeighbors(k + 4)],
   'disconnected-graph': ({ k }) => ['The data fall into separate pieces', 'No chain of neighbors leads from one piece to the next, so the distances between them mean nothing. More neighbors may join them.', useNeighbors(k + 4)],
+  'near-copies': () => ['Rows are copies of each other', 'Many rows have a near-copy. Halves of the data share these, so that the map looks more certain than it is. If they are replicates, keep one row for each sample.'],
+  'order-of-rows': () => ['Each row is near the row before it', 'The rows may be a series, or sorted by subject. Halves of the data then share the neighbors of a row, so that the map looks more certain than it is.'],
   'published-not-invariant': () => ['The unit of the data matters here', 'The published equations give another map when the data are shifted or rescaled.', useConstrained()],
 };
 
@@ -110,19 +132,19 @@ const REFUSED = {
 };
 
 /** A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs. */
-export function plainProblem({ type, title, detail, remedy, details }) {
+export function plainProblem({ type, title, detail, remedy, remedy_parts: parts = [remedy ?? ''], details }) {
   const code = (type ?? '').split(':').pop();
   const plain = REFUSED[code];
   if (!plain || !details) {
-    const [text, help] = [inWords(detail), plainRemedy(remedy, code)];
-    return { title, text, remedy: help, own: remedy && help !== remedy && CODE.test(remedy) ? `${detail} ${remedy}` : '' };
+    const [text, help] = [spoken(detail), plainRemedy(parts, code)];
+    return { title, text, remedy: help, own: CODE.test(inWords(parts)) ? `${detail} ${remedy}` : '' };
   }
   const [plainTitle, text, help] = plain(details);
   return { title: plainTitle, text, remedy: help, own: `${title}. ${detail} ${remedy}` };
 }
 
 /** A note in plain words: title, sentence, and the step that helps, if the method has its settings. */
-export function plainNote({ code, message }, spec, settings = {}) {
+export function plainNote({ code, message }, spec = {}, settings = {}) {
   const iterations = Object.entries(spec).find(([name]) => name === 'max_iter') ?? [];
   const [title, text, step] = PLAIN[code]?.({ p: spec.n_components, k: spec.n_neighbors, iterations }) ?? [
     code.charAt(0).toUpperCase() + code.slice(1).replaceAll('-', ' '),

@@ -4,6 +4,7 @@ import { MAX_AUDITED } from '../actions/audit.js';
 import { choosePoints } from '../actions/selection.js';
 import { html, number, percent } from '../lib/html.js';
 import { isTrusted, tearLines } from '../lib/islands.js';
+import { plainNote } from '../lib/remedies.js';
 import { SCALES, spokenShare } from '../lib/verdict.js';
 import { state, useStore } from '../store.js';
 
@@ -36,7 +37,7 @@ export function Audit() {
         <span>${kind === 'tear' ? 'Torn apart' : 'Laid onto each other'}</span><span class="quiet">${sizes.map((size) => number(size)).join(' and ')} points</span></button></li>`)}</ul></div>`}
     ${islands.names.length > 1 && html`<${Islands} audit=${audit} />`}
     ${groups?.names.length > 1 && html`<${Groups} names=${groups.names.map(String)} apart=${groups.apart} />`}
-    ${notes.filter(({ code }) => !shown.some((note) => note.code === code)).map(({ code, message }) => html`<div class="note" data-testid=${`note-${code}`}><p>${message}</p></div>`)}
+    ${notes.filter(({ code }) => !shown.some((note) => note.code === code)).map(({ code, message }) => html`<div class="note" data-testid=${`note-${code}`}><p>${plainNote({ code, message }).text}</p></div>`)}
   </section>`;
 }
 
@@ -59,6 +60,21 @@ function Islands({ audit }) {
       <span>${stays[i] ? '✓ ' : ''}<strong>${names[i]}</strong> <span class="quiet">${number(sizes[i])} points</span></span><span class="quiet">${say(i)}</span></button></li>`)}</ul></div>`;
 }
 
+/** Move the focus in the triangle of pairs by the arrow keys, Home and End; it is one stop of Tab. */
+function moveInMatrix(event) {
+  const lines = Array.from(event.currentTarget.querySelectorAll('tr'), (line) => [...line.querySelectorAll('button')]).filter((line) => line.length);
+  const from = lines.findIndex((line) => line.includes(event.target));
+  const at = lines[from]?.indexOf(event.target);
+  const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1], Home: [0, -at], End: [0, lines[from]?.length - 1 - at] }[event.key] ?? [];
+  if (from < 0 || down === undefined) return;
+  event.preventDefault();
+  event.stopPropagation(); // the keys of the page
+  const wanted = lines[from + down]?.[Math.min(at + right, lines[from + down].length - 1)];
+  if (!wanted) return;
+  for (const button of lines.flat()) button.tabIndex = button === wanted ? 0 : -1;
+  wanted.focus();
+}
+
 /** Which groups stay apart in other samples: those that do first, and a matrix of the pairs, whose cells select both groups. */
 function Groups({ names, apart }) {
   const isApart = (i, j) => apart[i][j] >= APART;
@@ -69,8 +85,8 @@ function Groups({ names, apart }) {
   const choose = (...some) => choosePoints(rowsWhere(state.columns.labels, new Set(some.map((i) => names[i]))));
   return html`<div data-testid="audit-groups"><h3>Groups</h3>
     <p>${number(reach.reduce((sum, one) => sum + one, 0) / 2)} of ${number(total)} pairs stay apart in other samples${alone.length > 0 && html`; apart from all others: ${alone.map((i, at) => html`${at ? ', ' : ''}<button type="button" class="link" onClick=${() => choose(i)}>${names[i]}</button>`)}`}.</p>
-    <div class="pairs-box" tabindex="0" role="region" aria-label="Pairs of groups"><table class="pairs" data-testid="pairs"><tbody>${order.map((i, at) => html`<tr key=${names[i]}><th scope="row" title=${names[i]}>${names[i]}</th>${order.slice(0, at).map((j) => html`<td>
-      <button type="button" class=${isApart(i, j) ? 'apart' : ''} style=${{ '--share': percent(apart[i][j]) }} onClick=${() => choose(i, j)} title=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}
+    <div class="pairs-box" role="region" aria-label="Pairs of groups: arrow keys move between the cells" onKeyDown=${moveInMatrix}><table class="pairs" data-testid="pairs"><tbody>${order.map((i, at) => html`<tr key=${names[i]}><th scope="row" title=${names[i]}>${names[i]}</th>${order.slice(0, at).map((j) => html`<td>
+      <button type="button" tabindex=${at === 1 && j === order[0] ? 0 : -1} class=${isApart(i, j) ? 'apart' : ''} style=${{ '--share': percent(apart[i][j]) }} onClick=${() => choose(i, j)} title=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}
         aria-label=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}></button></td>`)}</tr>`)}
       <tr aria-hidden="true"><th></th>${order.slice(0, -1).map((i) => html`<th title=${names[i]}>${names[i]}</th>`)}</tr></tbody></table></div>
     <p class="help">Each cell is a pair of groups: dark if they stay apart, pale if not. Click a cell to select both.</p></div>`;

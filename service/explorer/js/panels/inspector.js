@@ -3,7 +3,8 @@
 import { SHOWN_REGIONS, MAX_SHAPES } from '../plot/overlay.js';
 import { choosePoints, namesOf, neighborsOf } from '../actions/selection.js';
 import { dimension, points } from '../lib/frames.js';
-import { html, number, percent, useRef, useState } from '../lib/html.js';
+import { html, number, percent, useMemo, useRef, useState } from '../lib/html.js';
+import { nearestOf } from '../lib/nearest.js';
 import { addColumns, rowsWith } from '../actions/metadata.js';
 import { certaintyOf, choices, leastCertain, LOOK, resolveColor } from '../lib/look.js';
 import { Legend } from '../views/legend.js';
@@ -13,6 +14,7 @@ import { Audit } from './audit.js';
 import { Notes } from './notes.js';
 
 const NEIGHBORS = 12;
+const NEAREST = 10; // rows in the data and on the map
 const isTouch = matchMedia('(hover: none)').matches;
 const SHAPES = [['none', 'Points'], ['ellipse', 'Regions'], ['density', 'Density']];
 
@@ -126,6 +128,7 @@ function Point() {
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
       ${audit?.arrays.p_value && html`<dt>Chance</dt><dd data-testid="point-p-value">p = ${number(audit.arrays.p_value[row])}</dd>`}
       ${audit?.arrays.stability && html`<dt>Stays</dt><dd data-testid="point-stays">${percent(audit.arrays.stability[row])} of its neighbors in another sample</dd>`}
+      <${Nearest} row=${row} />
       ${state.neighbors && html`<dt>Neighbors</dt><dd class="neighbors" data-testid="point-neighbors">
         <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
     </dl>`}
@@ -146,6 +149,21 @@ function LeastCertain() {
     <ul class="list">${rows.map((row) => html`<li key=${row}><button type="button" class="row" aria-current=${chosen?.length === 1 && chosen[0] === row}
       onClick=${() => choosePoints([row])}><span>${namesOf(row).join(' · ')}</span><span class="quiet">${where ? percent(shares[row]) : number(1 - shares[row], 2)}</span></button></li>`)}</ul>
   </section>`;
+}
+
+/** The nearest rows in the data and on the map; rows in one list only are marked: the map has torn them off, or put them there. */
+function Nearest({ row }) {
+  const { hover } = useStore('frame', 'single', 'posterior', 'columns', 'hover');
+  const found = useMemo(() => nearestOf(row, NEAREST), [row, state.frame, state.single, state.draws, state.columns]);
+  if (!found) return null;
+  const { inData, onMap } = found;
+  const both = inData.filter((other) => onMap.includes(other)).length;
+  const list = (rows, others, name) => html`<dd class="neighbors" data-testid=${name}>${rows.map((other) => html`<button type="button" key=${other} class=${`chip small${others.includes(other) ? '' : ' only'}`}
+    title=${`${namesOf(other).join(' · ')}${others.includes(other) ? '' : name === 'nearest-data' ? ': not near on the map' : ': not near in the data'}`} onClick=${() => choosePoints([other])}>${state.columns?.ids?.[other] ?? other}</button>`)}</dd>`;
+  return html`<dt>Nearest in the data</dt>${list(inData, onMap, 'nearest-data')}
+    <dt>Nearest on the map</dt>${list(onMap, inData, 'nearest-map')}
+    ${hover < 0 && html`<dt></dt><dd class="buttons"><button type="button" class="link" data-testid="select-nearest" onClick=${() => choosePoints([row, ...inData])}>Select the nearest in the data</button></dd>`}
+    <dt></dt><dd class="quiet" data-testid="nearest-both">${both} of ${inData.length} are in both; framed ones are in one only</dd>`;
 }
 
 /** The nearest neighbors, each a link to its row. */

@@ -161,7 +161,7 @@ function Menu({ names, role, anchor, onClose, onChoose, onOpen }) {
 /** What the service decided about the columns. */
 export function Notices({ notices }) {
   if (!notices?.length) return null;
-  return html`<div class="notices" data-testid="upload-notices">${notices.map((text) => html`<p class="hint">${inWords(text)}</p>`)}</div>`;
+  return html`<div class="notices" data-testid="upload-notices">${notices.map(({ message_parts: parts }) => html`<p class="hint">${inWords(parts)}</p>`)}</div>`;
 }
 
 const MAX_PLAIN = 30; // features of a data set, or of a file without roles, that are shown

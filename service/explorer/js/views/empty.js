@@ -5,7 +5,7 @@ import { fit } from '../actions/fit.js';
 import { chosenMethod, hindrance } from '../methods.js';
 import { html } from '../lib/html.js';
 import { titleOfMethod } from '../lib/titles.js';
-import { set, useStore } from '../store.js';
+import { set, state, useStore } from '../store.js';
 
 const MAKERS = ['umap', 't-sne', 'em']; // methods at first sight
 
@@ -23,7 +23,7 @@ export function Empty() {
       <p>Audit a map that you have: choose a file with its coordinates, in the order of the rows. Or make a map here.</p>
       <div class="buttons"><button type="button" class="primary" data-testid="choose-map" onClick=${() => chooseFile('map-file')}>Choose the file of a map</button></div>
       <${Makers} />
-      <div class="buttons"><button type="button" data-testid="make-map" onClick=${() => fit()}>Make a map by ${titleOfMethod(method.name)}</button></div>
+      ${!MAKERS.includes(method.name) && html`<div class="buttons"><button type="button" data-testid="make-map" onClick=${() => fit()}>Make a map by ${titleOfMethod(method.name)}</button></div>`}
     </div>`;
   }
   return html`<div class="empty" data-testid="empty">
@@ -40,10 +40,16 @@ export function Empty() {
   </div>`;
 }
 
+/** Choose a method; with data its map is made at once. */
+function make(method) {
+  set({ method });
+  if (state.dataset && !state.work) fit();
+}
+
 /** The usual methods; the set-up has all. */
 function Makers() {
   const { methods, method } = useStore('methods', 'method', 'dataset');
   return html`<div class="makers"><span class="quiet" id="makers">If the table has no map, make one by</span><div class="segmented" role="group" aria-labelledby="makers">
     ${MAKERS.flatMap((name) => methods.filter((one) => one.name === name)).map((one) => html`<button type="button" key=${one.name} data-testid=${`maker-${one.name}`}
-      aria-pressed=${one.name === method} disabled=${Boolean(hindrance(one))} title=${hindrance(one) || one.title} onClick=${() => set({ method: one.name })}>${titleOfMethod(one.name)}</button>`)}</div></div>`;
+      aria-pressed=${one.name === method} disabled=${Boolean(hindrance(one))} title=${hindrance(one) || one.title} onClick=${() => make(one.name)}>${titleOfMethod(one.name)}</button>`)}</div></div>`;
 }

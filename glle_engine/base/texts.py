@@ -1,0 +1,106 @@
+"""Texts that name options and calls as values, so that each interface writes these as its own users do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+CALLS = {
+    "upload": "`client.dataset`",
+    "fit": "`client.fit`",
+    "embed": "`client.embed`",
+    "delete-results": "over HTTP",
+}
+"""Calls that texts name, as Python has them."""
+UPLOAD_OPTIONS = (
+    *("labels", "colors", "features", "id", "ignore", "one_hot", "missing"),
+    *("header", "delimiter", "decimal", "charset", "sheet"),
+)
+"""Options of data that texts name; other options are settings of methods, or `force`."""
+
+
+class Way(NamedTuple):
+    """Option with its value, or a call, that a text offers to the user.
+
+    Parameters
+    ----------
+    name
+        Name of the option, or one of `CALLS`.
+    value
+        Value of the option: a text, a number, true, or a list of columns; None for a call, or an option without one.
+
+    """
+
+    name: str
+    value: Any = None
+
+
+class Text(str):
+    """Text of parts, some of which are a `Way`. As a str it names options as keyword arguments of Python.
+
+    An f-string or ``str.join`` keeps these words alone; use ``+`` or `Text` to put texts together.
+    """
+
+    __slots__ = ("parts",)
+    parts: tuple[str | Way, ...]
+
+    def __new__(cls, *parts: str | Way) -> Self:
+        """Return the text of the parts, which may be texts themselves."""
+        found: list[str | Way] = []
+        for part in parts:
+            for each in parts_of(part):
+                if found and isinstance(found[-1], str) and isinstance(each, str):
+                    found[-1] += each
+                elif each:
+                    found.append(each)
+        text = super().__new__(cls, "".join(part if isinstance(part, str) else in_python(part) for part in found))
+        text.parts = tuple(found)
+        return text
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        """Pickle the parts."""
+        del protocol
+        return Text, self.parts
+
+    def __add__(self, other: str) -> Text:
+        """Return both texts as one."""
+        return Text(self, other)
+
+    def __radd__(self, other: str) -> Text:
+        """Return both texts as one."""
+        return Text(other, self)
+
+    @classmethod
+    def from_json(cls, parts: Iterable[Any]) -> Self:
+        """Return the text of parts in JSON, the inverse of `to_json`."""
+        return cls(*(part if isinstance(part, str) else Way(part["name"], part["value"]) for part in parts))
+
+
+def to_json(text: str) -> list[Any]:
+    """Return the parts of a text as JSON: texts, and objects with the name and the value of an option or call."""
+    return [part._asdict() if isinstance(part, Way) else part for part in parts_of(text)]
+
+
+def parts_of(text: str | Way) -> tuple[str | Way, ...]:
+    """Return the parts of a text."""
+    return text.parts if isinstance(text, Text) else (text,)
+
+
+def joined(texts: Iterable[str], sign: str = " ") -> Text:
+    """Return texts as one, with a sign between them; the counterpart of ``str.join``."""
+    first, *others = [*texts] or [""]
+    return Text(first, *(part for text in others for part in (sign, text)))
+
+
+def written(text: str, write: Callable[[Way], str]) -> str:
+    """Return a text in which `write` has written the ways."""
+    return "".join(write(part) if isinstance(part, Way) else part for part in parts_of(text))
+
+
+def in_python(way: Way) -> str:
+    """Return an option as a keyword argument, or a call."""
+    if way.name in CALLS:
+        return CALLS[way.name]
+    return way.name if way.value is None else f"{way.name}={way.value!r}"

@@ -1,0 +1,53 @@
+"""Texts that name options as values."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import pickle
+import re
+from pathlib import Path
+
+import glle_engine
+from glle_engine.base.texts import Text, Way, in_python, joined, parts_of, to_json, written
+
+TEXT = Text("Leave it out with ", Way("ignore", ["a", "b c"]), ", or use ", Way("missing", "median"), ".")
+_OF_HTTP = re.compile(r"\?[a-z_]+=|/v1/|\b(GET|POST|PUT|DELETE) /")
+
+
+def test_a_text_is_a_str_that_names_options_as_keyword_arguments() -> None:
+    """Calls and options without a value, too."""
+    assert TEXT == "Leave it out with ignore=['a', 'b c'], or use missing='median'."
+    assert [in_python(Way(*way)) for way in (("force", True), ("id",), ("upload",))] == [
+        "force=True",
+        "id",
+        "`client.dataset`",
+    ]
+
+
+def test_texts_keep_their_options() -> None:
+    """In sums, in other texts, as JSON, in pickles and in copies; neighboring strings are one part."""
+    both = "First. " + TEXT + " Last."
+    assert parts_of(both) == ("First. Leave it out with ", *TEXT.parts[1:-1], ". Last.")
+    assert parts_of(Text(TEXT, " Last.")) == (*TEXT.parts[:-1], ". Last.")
+    assert parts_of(joined(["First.", TEXT])) == ("First. Leave it out with ", *TEXT.parts[1:])
+    assert joined([]) == ""
+    again = pickle.loads(pickle.dumps(TEXT))  # noqa: S301 # written here
+    found = (Text.from_json(json.loads(json.dumps(to_json(TEXT)))), again, copy.copy(TEXT))
+    assert all((text, text.parts) == (TEXT, TEXT.parts) for text in found)
+    assert to_json("plain") == ["plain"]
+
+
+def test_an_interface_writes_the_options_alone() -> None:
+    """Text that looks like an option is text, and so are braces."""
+    text = Text("{0} ?ignore=x ignore='x' ", Way("ignore", ["{x}"]), "%s")
+    assert written(text, lambda way: f"<{way.name}>") == "{0} ?ignore=x ignore='x' <ignore>%s"
+
+
+def test_the_engine_knows_no_http() -> None:
+    """No text of the engine has a query, an address or a request."""
+    for path in Path(glle_engine.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert not _OF_HTTP.search(node.value), (path, node.value)
