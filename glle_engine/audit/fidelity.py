@@ -23,6 +23,7 @@ from glle_engine.graph.connectivity import bridge
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.distances import unit_of
 from glle_engine.methods.linear.pca import principal_axes
+from glle_engine.metrics.neighbor_count import kept_neighbors
 from glle_engine.reliability.alignment import rank_correlation
 
 if TYPE_CHECKING:
@@ -85,11 +86,7 @@ class Fidelity:
 
         It is corrected for chance: 0 for random positions, 1 for all neighbors.
         """
-        expected = self._near(k)
-        near = kneighbors(np.ascontiguousarray(Y), k)[0]
-        share = float((expected[:, :, None] == near[:, None, :]).any(axis=2).mean())
-        by_chance = k / (len(Y) - 1)
-        return (share - by_chance) / (1 - by_chance)
+        return kept_neighbors(self._near(k), Y)
 
     def layout(self, Y: NDArray[np.float64]) -> tuple[float, float]:
         """Return the rank correlations of a map's distances (n, p) with the data's own, and with those along them."""

@@ -174,10 +174,11 @@ def integer(
 ) -> Any:
     """Declare an integer, which is optional if its default is None.
 
-    If it is a number of points (`counts`) with a fixed default, "auto" stands for this default.
+    If it is a number of points (`counts`) with a fixed default, "auto" stands for this default, unless it is one of
+    the words.
     """
     bounds: dict[str, Any] = {"least": least, "most": most}
-    fixed = default if counts and isinstance(default, int) else None
+    fixed = default if counts and isinstance(default, int) and "auto" not in words else None
     optional = default is None
     parameter = Parameter(kind="integer", doc=doc, words=words, optional=optional, counts=counts, fixed=fixed, **bounds)
     return _declare(default, parameter)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MAX_CANDIDATES = 1 << 25  # candidate pairs of all points together
 _BRIDGE = Text("join the components by their shortest distances with ", Way("disconnected", "bridge"))
+BRIDGE_INSTEAD = Text("Or ", _BRIDGE, ", or embed each component as a separate data set.")
 _FIRST = 16
 
 
@@ -82,7 +83,7 @@ def neighbor_graph(X: Data, n_neighbors: int, radius: float | None, on_progress:
     """
     if radius is None:
         nearest, distances = kneighbors(X, n_neighbors, on_progress)
-        require_connected(X, nearest, instead=Text("Or ", _BRIDGE, ", or embed each component as a separate data set."))
+        require_connected(X, nearest, instead=BRIDGE_INSTEAD)
         return NeighborGraph(nearest, distances)
     graph = neighbors_within(X, radius, on_progress)
     _require_one_component(X, graph, radius)

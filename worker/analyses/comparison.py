@@ -111,7 +111,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
             first = next(iter(embeddings))
             alignment["aligned_to"] = first if self.align == "first" else "truth"
             target = embeddings[first] if self.align == "first" else truth_of(context, str(self.truth))
-            embeddings = {label: _align(Y, target) for label, Y in embeddings.items()}
+            embeddings = {label: align(Y, target) for label, Y in embeddings.items()}
         request = {
             name: value
             for name, value in self.to_dict().items()
@@ -149,8 +149,11 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
         return row, Y
 
 
-def _align(Y: Array, target: Array) -> Array:
-    """Return the least-squares similarity transform of an embedding to a target with as many columns."""
+def align(Y: Array, target: Array) -> Array:
+    """Return the least-squares similarity transform of an embedding to a target with as many columns.
+
+    An embedding whose points coincide goes to the mean of the target.
+    """
     center = target.mean(axis=0)
     a, b = Y - Y.mean(axis=0), target - center
     rotated = a @ procrustes_rotation(a, b)

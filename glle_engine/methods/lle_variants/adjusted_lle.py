@@ -1,15 +1,7 @@
 r"""LLE with an automatic k, with an automatic ridge, without outliers, and of some points first.
 
-LLE with an automatic number of neighbors: the best embedding over a range of k.
-
-The best embedding has the highest (trustworthiness + continuity) / 2 - instability / 10. The instability is the mean
-Procrustes disparity to the embeddings of the next smaller and next larger k. Only graphs of one component with one
-closed class are candidates. The smallest k that connects the graph is reported separately.
-
-Two published criteria chose worse. They are the residual variance of Euclidean distances (Kouropteva, Okun and
-Pietikainen 2002), which prefers embeddings that do not unroll a sheet, and the Procrustes disparity of neighborhoods
-(Goldberg and Ritov 2009). They reached a trustworthiness of .80 and .83 on digits in place of .91, and of .77 on a roll
-in place of .98.
+LLE with an automatic number of neighbors: of a range of k, the one whose embedding keeps the most neighbors
+(`glle_engine.metrics.neighbor_count`). Only graphs of one component with one closed class are candidates.
 
 LLE with an automatic ridge at each point.
 
@@ -49,8 +41,7 @@ n^2 d.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,14 +51,12 @@ from glle_engine.base.progress import blocks
 from glle_engine.base.results import Note
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import require_enough_points
-from glle_engine.graph.connectivity import closed_classes, connected_neighbors, first_connecting
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
-from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.parameters import DistanceSpec, NeighborSpec, choice, integer, number
-from glle_engine.methods.spectral.lle import LleSpec, embedding_of, lle_of
-from glle_engine.metrics.ranks import continuity, trustworthiness
+from glle_engine.methods.spectral.lle import LleSpec, embedding_of, lle_neighbor_count, lle_of
 from glle_engine.posterior.placement import attach
 from glle_engine.weights.lle import Neighborhoods, neighborhoods, normalised_precision, ridge_factor
 
@@ -78,8 +67,7 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_TRIED = 10
-_PROBES = 2000  # points whose ranks are compared
+_TRIED = 7
 _BLOCK_ENTRIES = 1 << 20
 _SETTLED = 1e-3
 _ADDED = 1024
@@ -101,7 +89,7 @@ class AutoKLleSpec(DistanceSpec):
             )
 
     def candidates(self) -> list[int]:
-        """Return the values of k to try: all of a short range, or ten of a long one."""
+        """Return the values of k to try: all of a short range, or seven of a long one."""
         count = self.k_most - self.k_least + 1
         ks = np.geomspace(self.k_least, self.k_most, min(_TRIED, count)) if count > _TRIED else None
         return sorted({int(k) for k in np.round(ks)}) if ks is not None else list(range(self.k_least, self.k_most + 1))
@@ -122,46 +110,17 @@ class AutoKLleSpec(DistanceSpec):
 @Method(
     spec=AutoKLleSpec,
     title="LLE with automatic k",
-    about="LLE with the k whose embedding is judged best of a range, by ranks and stability.",
+    about="LLE with the k of a range whose embedding keeps the most neighbors of the data.",
     source="survey arXiv 2011.10925, on the number of neighbors",
-    growth="as LLE, for each of at most ten k",
+    growth="as LLE, and as seven LLE of at most 1,500 points",
     reproducible=True,
 )
 def auto_k_lle(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed with the k that gives the best embedding."""
-    nearest, _ = connected_neighbors(X, spec.k_most, on_progress)
-    connecting = first_connecting(nearest, 1)
-    ks = [k for k in spec.candidates() if k >= connecting and len(closed_classes(nearest[:, :k])) == 1]
-    if not ks:
-        raise DisconnectedGraphError(
-            f"No graph of {spec.k_least} to {spec.k_most} neighbors is one component with one closed class.",
-            remedy="Raise k_most.",
-            details={"smallest_connecting_k": connecting},
-        )
-    embeddings = [lle_of(X, nearest[:, :k], spec.at(k), on_progress) for k in ks]
-    costs = _costs(X, [embedding.Y for embedding in embeddings])
-    chosen = int(np.argmin(costs))
-    embedding, best = embeddings[chosen], ks[chosen]
-    curve = [{"n_neighbors": k, "cost": cost} for k, cost in zip(ks, costs, strict=True)]
-    figures = {
-        **embedding.figures,
-        "n_neighbors": best,
-        "smallest_connecting_k": connecting,
-        "curve": curve,
-        "left_out": [k for k in spec.candidates() if k not in ks],
-    }
-    return Embedding(embedding.Y, embedding.eigenvalues, figures)
-
-
-def _costs(X: NDArray[np.float64], embeddings: list[NDArray[np.float64]]) -> list[float]:
-    """Return 1 - (trustworthiness + continuity) / 2 + instability / 10 of each embedding (n, p), by ascending k."""
-    k, points = min(10, (len(X) - 1) // 2), np.random.default_rng(0).permutation(len(X))[:_PROBES]
-    between = [disparity(a, b) for a, b in pairwise(embeddings)]
-    beside = [[*between[max(at - 1, 0) : at], *between[at : at + 1]] for at in range(len(embeddings))]
-    return [
-        1 - (trustworthiness(X, Y, k, points) + continuity(X, Y, k, points)) / 2 + sum(near) / max(len(near), 1) / 10
-        for Y, near in zip(embeddings, beside, strict=True)
-    ]
+    """Embed with the k of the range whose embedding keeps the most neighbors."""
+    found = lle_neighbor_count(X, spec.at(spec.k_most), spec.candidates(), on_progress)
+    nearest, _ = kneighbors(X, found.figures["n_neighbors"])
+    embedding = lle_of(X, nearest, spec.at(nearest.shape[1]), on_progress)
+    return replace(embedding, figures={**embedding.figures, **found.figures}, notes=(*found.notes(),))
 
 
 @dataclass(frozen=True, kw_only=True)

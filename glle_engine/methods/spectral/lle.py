@@ -7,19 +7,22 @@ Saul 2000). This matrix is never formed (`glle_engine.eigen.eigenproblem`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from glle_engine.base.parameters import choice
+from glle_engine.base.parameters import choice, integer
+from glle_engine.base.progress import silent
 from glle_engine.base.spec import FitSpec
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs, scale_embedding
 from glle_engine.graph.connectivity import closed_classes, edges
+from glle_engine.graph.radius import BRIDGE_INSTEAD
 from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.parameters import NeighborSpec, RadiusSpec, number
+from glle_engine.metrics.neighbor_count import NeighborCount, best_neighbor_count, candidates_of
 from glle_engine.posterior.placement import attach
 from glle_engine.weights.lle import Ridge, lle_weights
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.base.results import Note
     from glle_engine.graph.relations import Data
 
 
@@ -46,11 +50,31 @@ class LleSpec(NeighborSpec):
 class LleGraphSpec(RadiusSpec, LleSpec):
     """Parameters of LLE on nearest neighbors, or on neighbors within a radius."""
 
+    n_neighbors: int = integer(  # "auto" becomes a number by the data
+        10,
+        "k, the number of neighbors of a point; auto: the k, of seven from 8 to 40 (times the root of n / 1,500 for "
+        "more points), whose embedding keeps the most neighbors of the data.",
+        least=2,
+        words=("auto",),
+        counts=True,
+    )
     ridge: Ridge = choice(
         "relative",
         "Whether reg is relative to the trace, or absolute as in programs of other authors.",
         *get_args(Ridge),
     )
+
+    def require_possible(self, n: int, d: int) -> None:
+        """Refuse too few points; automatic neighbors are at most half of the points."""
+        if self.has_auto_neighbors:
+            replace(self, n_neighbors=2).require_possible(n, d)
+        else:
+            super().require_possible(n, d)
+
+    @property
+    def has_auto_neighbors(self) -> bool:
+        """Whether the number of neighbors is found by the data."""
+        return isinstance(self.n_neighbors, str)
 
 
 def lle_of(
@@ -98,15 +122,29 @@ def embedding_of(
     return Embedding(scale_embedding(pairs.vectors[:, :p]), pairs.values[:p], figures)
 
 
+def lle_neighbor_count(X: Data, spec: LleSpec, candidates: list[int], on_progress: OnProgress) -> NeighborCount:
+    """Find the number of neighbors whose LLE keeps the most neighbors; see `best_neighbor_count`."""
+    ridge: Ridge = "relative"
+    bridged, instead = False, "Raise k_most."
+    if isinstance(spec, LleGraphSpec):
+        ridge, bridged, instead = spec.ridge, spec.disconnected == "bridge", BRIDGE_INSTEAD
+
+    def embed(points: Data, nearest: NDArray[np.int32]) -> NDArray[np.float64]:
+        return lle_of(points, nearest, spec, silent, ridge=ridge).Y
+
+    return best_neighbor_count(X, candidates, embed, on_progress, bridged=bridged, instead=instead)
+
+
 class WeightMap(NeighborMap):
     """Places a new point by its weights on the nearest points of the data (Saul and Roweis 2003, section 6.1)."""
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        k = self.embedding.figures["n_neighbors"] if self.spec.has_auto_neighbors else self.spec.n_neighbors
         if self.spec.radius is not None or self.spec.ridge == "absolute":
-            nearest, _, kept = self.spec.graph_to(self.points, points)
+            nearest, _, kept = replace(self.spec, n_neighbors=k).graph_to(self.points, points)
             weights = lle_weights(self.points, nearest, self.spec.reg, kept=kept, points=points, ridge=self.spec.ridge)
             return np.asarray(np.einsum("mk,mkp->mp", weights, self.embedding.Y[nearest]))
-        spec = FitSpec(n_neighbors=self.spec.n_neighbors, reg=self.spec.reg)
+        spec = FitSpec(n_neighbors=k, reg=self.spec.reg)
         return attach(self.points, points, spec).extension().embed(np.asarray(self.embedding.Y))
 
 
@@ -123,5 +161,13 @@ class WeightMap(NeighborMap):
 )
 def lle(X: Data, spec: LleGraphSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the k nearest neighbors, or by the neighbors within the radius."""
+    figures: dict[str, Any] = {}
+    notes: tuple[Note, ...] = ()
+    if spec.has_auto_neighbors:
+        found = lle_neighbor_count(X, spec, candidates_of(len(X)), on_progress)
+        figures, notes = found.figures, (*found.notes(),)
+        spec = replace(spec, n_neighbors=figures["n_neighbors"])
     graph, bridges = spec.graph(X, on_progress)
-    return note_bridges(lle_of(X, graph.nearest, spec, on_progress, graph.kept, spec.ridge), bridges)
+    embedding = lle_of(X, graph.nearest, spec, on_progress, graph.kept, spec.ridge)
+    embedding = replace(embedding, figures={**embedding.figures, **figures}, notes=notes)
+    return note_bridges(embedding, bridges)

@@ -32,6 +32,7 @@ from service.uploads.sandbox.processes import ReaderBudget, ReaderExit, ReaderPr
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 from worker.operations.embedded_redis import EmbeddedRedis
+from worker.storage import mark
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -106,9 +107,9 @@ class Service:
         return self.upload("csv", GOOD).status == 201
 
     def _remaining_files(self) -> list[str]:
-        """Return the files of the data folder, except those of the server."""
+        """Return the files of the data folder, except those of the server, and the mark of the records."""
         files = {path.relative_to(self._folder) for path in self._folder.rglob("*") if path.is_file()}
-        return sorted(str(path) for path in files if path.parts[0] != SERVER)
+        return sorted(str(path) for path in files if path.parts[0] != SERVER and not str(path).endswith(mark.PATH))
 
 
 @dataclass

@@ -1,5 +1,6 @@
-"""Masked values of numpy.ma, and the unit of data."""
+"""Masked values of numpy.ma, missing ones, and the unit of data."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import NotFiniteError
-from glle_engine.base.validation import Unit
+from glle_engine.base.validation import Unit, resolve_missing
 from glle_engine.estimator import GLLE
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import method
@@ -54,6 +55,16 @@ def test_arrays_without_masked_values_are_their_data(mask: Any) -> None:
     whole = fit(np.ma.masked_array(SHEET, mask=mask))
     assert whole.data_sha256 == fit(SHEET).data_sha256
     assert whole.embedding.tobytes() == fit(SHEET).embedding.tobytes()
+
+
+@pytest.mark.parametrize(("count", "end"), [(10, r"\(1\)\.$"), (12, r"\(1\) and 2 more\.$")])
+def test_ten_columns_with_missing_values_are_listed(count: int, end: str) -> None:
+    """The others are counted, and nothing is said of others where there are none."""
+    X = np.zeros((3, 14))
+    X[1, :count] = np.nan
+    kept, note = resolve_missing(X, "drop")
+    assert kept.tolist() == [True, False, True]
+    assert re.search(end, note), note
 
 
 def test_a_unit_is_a_power_of_two_without_constant_features() -> None:

@@ -21,7 +21,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen.batched import solver as lanes
 from glle_engine.eigen.batched.elimination import MAX_SUPERNODES, WIDEST
 from glle_engine.eigen.batched.factorization import factorise
-from glle_engine.eigen.batched.lanczos import Workspace, empty_aligned
+from glle_engine.eigen.batched.lanczos import Workspace, empty_aligned, verdict
 from glle_engine.eigen.batched.solver import LaneSolver
 from glle_engine.eigen.batched.structure import Structure, analyse
 from glle_engine.eigen.lu import SingleLU
@@ -315,3 +315,16 @@ def test_fronts_of_several_supernodes_solve_in_every_lane(n: int, k: int) -> Non
     assert np.diff(structure.first).max() == WIDEST
     assert 1 < np.diff(structure.front).max() <= MAX_SUPERNODES
     require_factors(structure, rng)
+
+
+def test_lanczos_ends_at_the_tolerance() -> None:
+    """A tolerance just above the error ends the iteration, and one just below does not.
+
+    The residual of a Ritz pair is beta times the last entry of its vector; the error is relative to the smaller of the
+    Ritz value and its gap.
+    """
+    diagonal, off = np.array([5.0, 3.0, 2.0, 1.0]), np.array([0.5, 0.3, 0.2, 0.1])
+    values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off[:3], 1) + np.diag(off[:3], -1))
+    error = off[3] * abs(vectors[3, 3]) / min(values[3], values[3] - values[2])
+    assert verdict(diagonal, off, 1, error * 1.001) == 1
+    assert verdict(diagonal, off, 1, error * 0.999) == 0

@@ -16,7 +16,7 @@ from tests.worker.analyses.conftest import analysis_job, check_bits, run_analysi
 from tests.worker.execution.workers import SHEET
 from worker.analyses import posterior_analyses, registry
 from worker.analyses.audit import MIN_HALVES, AuditSpec, groups_of
-from worker.analyses.comparison import ComparisonSpec
+from worker.analyses.comparison import ComparisonSpec, align
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.posterior_analyses import (
     CalibrationSpec,
@@ -236,3 +236,11 @@ def test_an_audit_by_a_method_has_halves() -> None:
     assert AUDIT.parts() == []
     for spec in (replace(AUDIT, method="pca"), replace(AUDIT, coordinates=None, method="pca")):
         assert sum(part.size for part in spec.parts()) == MIN_HALVES
+
+
+def test_an_aligned_embedding_is_the_nearest_similar_one() -> None:
+    """A turned, scaled and moved copy of the target is the target; equal points go to its mean."""
+    target = np.random.default_rng(0).standard_normal((30, 2))
+    turned = 3 * target @ np.array([[0.6, -0.8], [0.8, 0.6]]) + 5
+    np.testing.assert_allclose(align(turned, target), target, atol=1e-12)
+    np.testing.assert_allclose(align(np.ones((30, 2)), target), np.tile(target.mean(axis=0), (30, 1)), atol=1e-12)

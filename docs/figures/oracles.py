@@ -1,0 +1,195 @@
+"""The formulas of the papers in plain numpy, point by point and by dense matrices: oracles of `docs.figures.seeds`.
+
+Nothing here imports the engine. Neighbors are lists of indices (k,), one for each point of X (n, d). Embeddings have
+columns of length sqrt(n), of any sign.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse.csgraph import shortest_path
+from scipy.spatial.distance import cdist
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Neighbors = Sequence[NDArray[np.intp]] | NDArray[np.intp]
+
+REG = 1e-3  # ridge of the weights, relative to the trace
+
+
+def difference(Y: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
+    """Return the largest difference of two embeddings whose columns may have other signs, over the largest entry."""
+    signs = np.sign(np.einsum("ij,ij->j", Y, expected))
+    return float(np.abs(Y * signs - expected).max() / np.abs(expected).max())
+
+
+def nearest(distances: NDArray[np.float64], k: int) -> NDArray[np.intp]:
+    """Return the k nearest other points (n, k) by distances (n, n)."""
+    apart = distances.copy()
+    np.fill_diagonal(apart, np.inf)
+    return np.argsort(apart, axis=1, kind="stable")[:, :k]
+
+
+def within(distances: NDArray[np.float64], radius: float) -> list[NDArray[np.intp]]:
+    """Return the other points within a radius."""
+    return [np.flatnonzero((row <= radius) & (np.arange(len(row)) != i)) for i, row in enumerate(distances)]
+
+
+def weights(x: NDArray[np.float64], points: NDArray[np.float64], reg: float = REG) -> NDArray[np.float64]:
+    """Return LLE's weights (k,) of a point (d,) on its neighbors (k, d)."""
+    gram = (points - x) @ (points - x).T
+    solution = np.linalg.solve(gram + reg * np.trace(gram) * np.eye(len(gram)), np.ones(len(gram)))
+    return np.asarray(solution / solution.sum())
+
+
+def weight_matrix(X: NDArray[np.float64], neighbors: Neighbors, reg: Sequence[float] = ()) -> NDArray[np.float64]:
+    """Return LLE's weights as a matrix (n, n); `reg` has the ridge of each point."""
+    W = np.zeros((len(X), len(X)))
+    for i, near in enumerate(neighbors):
+        W[i, near] = weights(X[i], X[near], reg[i] if len(reg) else REG)
+    return W
+
+
+def bottom(W: NDArray[np.float64], p: int = 2) -> NDArray[np.float64]:
+    """Return the embedding (n, p) by weights (n, n): the bottom singular vectors of I - W without the constant one."""
+    right = np.linalg.svd(np.eye(len(W)) - W)[2]
+    return np.asarray(np.sqrt(len(W)) * right[-2 : -2 - p : -1].T)
+
+
+def lle(X: NDArray[np.float64], neighbors: Neighbors, reg: Sequence[float] = ()) -> NDArray[np.float64]:
+    """Return the embedding of LLE."""
+    return bottom(weight_matrix(X, neighbors, reg))
+
+
+def isolle(X: NDArray[np.float64], k: int, g: int) -> NDArray[np.float64]:
+    """Return LLE with the k nearest along the graph of g neighbors."""
+    return lle(X, nearest(_paths(cdist(X, X), nearest(cdist(X, X), g)), k))
+
+
+def weighted_lle(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """Return LLE with the k nearest by d_ij / sqrt(M_i M_j), where M is the mean distance to the k nearest."""
+    D = cdist(X, X)
+    mean = np.take_along_axis(D, nearest(D, k), axis=1).mean(axis=1)
+    return lle(X, nearest(D / np.sqrt(np.outer(mean, mean)), k))
+
+
+def relative_lle(X: NDArray[np.float64], k: int, gamma: float) -> NDArray[np.float64]:
+    """Return LLE with the k nearest by the distances to all points in the space of a Gaussian kernel."""
+    moved = np.sqrt(2 - 2 * np.exp(-gamma * cdist(X, X, "sqeuclidean")))
+    return lle(X, nearest(cdist(moved, moved), k))
+
+
+def auto_reg_lle(X: NDArray[np.float64], k: int, p: int = 2) -> NDArray[np.float64]:
+    """Return LLE with the mean of the k - p smallest eigenvalues of a Gram matrix, over its trace, as the ridge."""
+    near = nearest(cdist(X, X), k)
+    spectra = [np.linalg.eigvalsh((X[row] - x) @ (X[row] - x).T) for x, row in zip(X, near, strict=True)]
+    return lle(X, near, [float(np.clip(values[:-p].mean() / values.sum(), 1e-6, 1)) for values in spectra])
+
+
+def incremental_lle(X: NDArray[np.float64], k: int, first: int) -> NDArray[np.float64]:
+    """Return LLE of the first points, and the others by their weights on the k nearest of these."""
+    start = X[:first]
+    Y = lle(start, nearest(cdist(start, start), k))
+    added = []
+    for x in X[first:]:
+        near = np.argsort(np.linalg.norm(start - x, axis=1))[:k]
+        added.append(weights(x, start[near]) @ Y[near])
+    return np.concatenate([Y, added])
+
+
+def npe(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """Return the linear functions of least X^T M X a = lambda X^T X a."""
+    Z = X - X.mean(axis=0)
+    rest = Z - weight_matrix(X, nearest(cdist(X, X), k)) @ Z
+    axes = scipy.linalg.eigh(rest.T @ rest, Z.T @ Z)[1][:, :2]
+    return np.asarray(np.sqrt(len(X)) * Z @ axes)
+
+
+def patches(X: NDArray[np.float64], k: int, *, hessian: bool) -> NDArray[np.float64]:
+    """Return Hessian LLE or LTSA: the bottom of what functions on each patch leave of an affine function."""
+    M = np.zeros((len(X), len(X)))
+    for i, near in enumerate(nearest(cdist(X, X), k)):
+        patch = np.append(i, near)
+        a, b = np.linalg.svd(X[patch] - X[patch].mean(axis=0))[0][:, :2].T
+        affine = np.stack([np.ones(k + 1), a, b], axis=1)
+        rest = np.eye(k + 1) - affine @ np.linalg.pinv(affine)
+        if hessian:
+            quadratic = rest @ np.stack([a * a, a * b, b * b], axis=1)
+            rest = quadratic @ np.linalg.pinv(quadratic)
+        M[np.ix_(patch, patch)] += rest
+    return np.asarray(np.sqrt(len(X)) * np.linalg.eigh(M)[1][:, 1:3])
+
+
+def alle(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """Return the principal coordinates of the covariance (M M^T)^-1 of acyclic LLE, each point on later ones."""
+    n, d = X.shape
+    Z = X - X.mean(axis=0)
+    M = np.zeros((n, n))
+    M[-1, -1] = 1 / np.sqrt((Z**2).sum() / (n * d))
+    for i in range(n - 1):
+        near = i + 1 + np.argsort(np.linalg.norm(X[i + 1 :] - X[i], axis=1))[:k]
+        w = weights(X[i], X[near])
+        ridge = REG * ((X[near] - X[i]) ** 2).sum()
+        # The least of |x - sum w y|^2 + ridge |w|^2, less the ridge's share if all weights were equal.
+        least = ((X[i] - w @ X[near]) ** 2).sum() + ridge * (w**2).sum()
+        M[np.append(i, near), i] = np.append(1, -w) / np.sqrt((least - ridge / len(near)) / d)
+    return _principal(np.asarray(np.linalg.inv(M @ M.T), np.float64))
+
+
+def laplacian_eigenmaps(X: NDArray[np.float64], radius: float, epsilon: float) -> NDArray[np.float64]:
+    """Return the bottom of (D - W) y = lambda D y, of heat within a radius."""
+    D = cdist(X, X)
+    W = np.exp(-(D**2) / epsilon) * (radius >= D)
+    np.fill_diagonal(W, 0)
+    degrees = np.diag(W.sum(axis=1))
+    return np.asarray(np.sqrt(degrees.sum()) * scipy.linalg.eigh(degrees - W, degrees)[1][:, 1:3])
+
+
+def diffusion_maps(X: NDArray[np.float64], radius: float, epsilon: float) -> NDArray[np.float64]:
+    """Return lambda psi of the Markov matrix of the kernel within a radius, whose density is divided out."""
+    D = cdist(X, X)
+    K = np.exp(-(D**2) / epsilon) * (radius >= D)
+    q = K.sum(axis=1)
+    K /= np.outer(q, q)
+    stationary = K.sum(axis=1) / K.sum()
+    values, vectors = np.linalg.eig(K / K.sum(axis=1, keepdims=True))
+    order = np.argsort(-values.real)[1:3]
+    psi = vectors.real[:, order]
+    return np.asarray(values.real[order] * psi / np.sqrt(stationary @ psi**2))
+
+
+def isomap(X: NDArray[np.float64], radius: float) -> NDArray[np.float64]:
+    """Return the classical scaling of the shortest paths within a radius."""
+    D = cdist(X, X)
+    return _principal(-(_paths(D, within(D, radius)) ** 2) / 2)
+
+
+def smoothed(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    """Return X with each point on the principal plane through itself and its k nearest."""
+    moved = []
+    for i, near in enumerate(nearest(cdist(X, X), k)):
+        cloud = X[np.append(i, near)]
+        axes = np.linalg.eigh(np.cov(cloud.T))[1][:, -2:]
+        moved.append(cloud.mean(axis=0) + axes @ axes.T @ (X[i] - cloud.mean(axis=0)))
+    return np.array(moved)
+
+
+def _paths(D: NDArray[np.float64], neighbors: Neighbors) -> NDArray[np.float64]:
+    """Return the shortest paths (n, n) along edges to neighbors."""
+    graph = np.full(D.shape, np.inf)
+    for i, near in enumerate(neighbors):
+        graph[i, near] = graph[near, i] = D[i, near]
+    return np.asarray(shortest_path(graph, method="FW"))
+
+
+def _principal(K: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the two leading principal coordinates of a kernel (n, n), after centering."""
+    J = np.eye(len(K)) - 1 / len(K)
+    values, vectors = np.linalg.eigh(J @ K @ J)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0)))[:, :-3:-1])

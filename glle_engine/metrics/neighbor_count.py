@@ -1,0 +1,162 @@
+"""The number of neighbors whose embedding keeps the most neighbors of the data.
+
+Each candidate k is tried: the points are embedded by their k nearest, and the score is the share of the ten nearest
+points of each point that are among its ten nearest in the embedding. One search finds the neighbors of all candidates.
+Of more than 1,500 points a sample of m is embedded, with k divided by the root of n / m: then the neighborhoods of a
+sheet reach nearly as far as in all points, and hold enough points.
+
+Trustworthiness prefers fewer neighbors than the coordinates do, the residual
+variance of Euclidean distances prefers embeddings that do not unroll a sheet, and the Procrustes disparity of
+neighborhoods (Goldberg and Ritov 2009) lost neighbors of digits and of a roll.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.base.errors import ConvergenceError
+from glle_engine.base.results import Note
+from glle_engine.graph.connectivity import bridge, closed_classes, require_connected
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.relations import Distances
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
+
+CANDIDATES = (8, 10, 14, 18, 24, 31, 40)  # for at most as many points as the sample
+SAMPLE = 1500  # points that are embedded for each candidate, at most
+COMPARED = 10  # nearest points of each point that an embedding should keep
+
+
+def kept_neighbors(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
+    """Return the share of given neighbors (n, k) that are among the k nearest points in an embedding (n, p).
+
+    It is corrected for chance: 0 for random positions, 1 for all neighbors.
+    """
+    k = nearest.shape[1]
+    found = kneighbors(np.ascontiguousarray(Y), k)[0]
+    share = float((nearest[:, :, None] == found[:, None, :]).any(axis=2).mean())
+    by_chance: float = k / (len(Y) - 1)
+    return (share - by_chance) / (1 - by_chance)
+
+
+@dataclass(frozen=True)
+class NeighborCount:
+    """The number of neighbors that was found, and the candidates.
+
+    Attributes
+    ----------
+    kept : dict of int to float
+        The kept neighbors of each candidate that could be embedded, by ascending k (`kept_neighbors`).
+    left_out : list of int
+        Candidates whose graph is not one component with one closed class, or that no solver could embed.
+    sampled : int or None
+        The number of sampled points, if not all were embedded.
+
+    """
+
+    kept: dict[int, float]
+    left_out: list[int]
+    sampled: int | None = None
+
+    @property
+    def ranked(self) -> list[int]:
+        """The candidates that could be embedded, best first; of equal ones the smallest k first."""
+        return sorted(self.kept, key=lambda k: (-self.kept[k], k))
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The chosen k, the runner-up, and the kept neighbors of all candidates."""
+        best, *others = self.ranked
+        curve = [{"n_neighbors": k, "kept": kept} for k, kept in self.kept.items()]
+        runner_up = others[0] if others else None
+        return {"n_neighbors": best, "runner_up": runner_up, "curve": curve, "left_out": self.left_out}
+
+    def notes(self) -> Iterator[Note]:
+        """Yield a note on the chosen k and the runner-up, unless there was nothing to choose."""
+        best, *others = self.ranked
+        if others:
+            of = f" of a sample of {self.sampled:,} points" if self.sampled else ""
+            message = (
+                f"n_neighbors={best} was chosen: of {len(self.kept)} embeddings{of}, its embedding keeps the most "
+                f"neighbors of the data ({self.kept[best]:.2f}; 0 by chance, 1 for all). The runner-up, "
+                f"n_neighbors={others[0]}, keeps {self.kept[others[0]]:.2f}."
+            )
+            yield Note("neighbors-chosen", message)
+
+
+def candidates_of(n: int) -> list[int]:
+    """Return the numbers of neighbors to try for n points, ascending; none has more than half of the points."""
+    spread = math.sqrt(max(n / SAMPLE, 1.0))
+    most = max(n // 2, 2)
+    return [k for k in (round(k * spread) for k in CANDIDATES) if k <= most] or [most]
+
+
+def best_neighbor_count(
+    X: Data,
+    candidates: Sequence[int],
+    embed: Callable[[Data, NDArray[np.int32]], NDArray[np.float64]],
+    on_progress: OnProgress,
+    *,
+    bridged: bool = False,
+    instead: str = "Or give more neighbors.",
+) -> NeighborCount:
+    """Find the number of neighbors whose embedding keeps the most neighbors.
+
+    Parameters
+    ----------
+    X : (n, d) float64, Distances or SparsePoints
+    candidates : sequence of int
+        Ascending; the last one is below n.
+    embed : callable
+        Takes points (m, d) and their neighbors (m, k), and returns an embedding (m, p).
+    bridged : bool
+        Whether graphs that fall apart are candidates, too, joined by their shortest edges.
+    instead : str
+        The remedy, beside more neighbors, if no candidate connects the graph.
+
+    Raises
+    ------
+    DisconnectedGraphError
+        With the smallest k that connects, if no candidate connects the graph.
+    ConvergenceError
+        If no candidate can be embedded.
+
+    """
+    n = len(X)
+    nearest, _ = kneighbors(X, candidates[-1], on_progress)
+    possible = [k for k in candidates if bridged or len(closed_classes(nearest[:, :k])) == 1]
+    if not possible:
+        require_connected(X, nearest, instead=instead)
+        possible = [candidates[-1]]
+    spread, sampled = 1.0, None
+    if n > SAMPLE and len(possible) > 1:
+        rows = np.sort(np.random.Generator(np.random.Philox(key=np.array([0, n], np.uint64))).permutation(n)[:SAMPLE])
+        X = X.at(rows) if isinstance(X, Distances) else X[rows]
+        spread, sampled = math.sqrt(n / SAMPLE), SAMPLE
+    sizes = {k: max(2, round(k / spread)) for k in possible}
+    compared = max(1, min(COMPARED, (len(X) - 1) // 2))
+    if sampled or nearest.shape[1] < compared:
+        nearest, _ = kneighbors(X, max(*sizes.values(), compared))
+    kept: dict[int, float] = {}
+    failure = None
+    for done, (k, size) in enumerate(sizes.items()):
+        on_progress(done, len(sizes), "numbers of neighbors")
+        try:
+            Y = embed(X, bridge(X, nearest[:, :size])[0])
+        except ConvergenceError as error:
+            failure = error
+            continue
+        kept[k] = kept_neighbors(nearest[:, :compared], Y)
+    if not kept and failure is not None:
+        raise failure
+    return NeighborCount(kept, [k for k in candidates if k not in kept], sampled)
