@@ -21,8 +21,8 @@ from glle.inputs import set_blocks_apart
 from glle.reading import ColumnOptions, DataPoints, TableOptions, read_features, read_points, table_options
 from glle_engine import manifolds as datasets
 from glle_engine.audit.audit import audit as engine_audit
-from glle_engine.audit.audit import require_groups
-from glle_engine.audit.chance import NEIGHBORS
+from glle_engine.audit.groups import require_groups
+from glle_engine.audit.options import NEIGHBORS
 from glle_engine.audit.result import Audit
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import accepts_random_state, require_known_names, with_seed

@@ -17,7 +17,7 @@ import glle.cli
 from docs.figures.methods.tables import put, table
 from glle import types
 from glle.library import FittedPosterior
-from glle_engine.audit.audit import audits
+from glle_engine.audit.options import AuditOptions
 from glle_engine.base.spec import FitSpec
 from glle_engine.estimator import GLLE
 from glle_engine.reliability.calibration import calibrate
@@ -140,7 +140,7 @@ def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
             "HTTP": of_model(analyses.EmbeddingIn),
         },
         "audit": {
-            "library": of_function(audits),
+            "library": of_function(AuditOptions),
             "client": of_function(glle.Client.audit, types.AuditOptions) | {"labels": None},
             "command": of_command("audit"),
             "HTTP": of_model(analyses.AuditIn),

@@ -1,5 +1,6 @@
 """Audit of an embedding: which parts of the embedding the data support.
 
-May import every package of the engine but `estimator`. Start with `audit`. `chance` compares the data and their
-neighborhoods with data without structure, `sources` says how to make an embedding again, and `result` has the verdict.
+May import every package of the engine but `estimator`. Start with `audit`, which tells the story in this order: how to
+make the embedding again (`sources`), what is known of it without other samples (`subject`), maps of halves (`halves`),
+and the answers with the statement (`conclusion`, `answers`, `statement`).
 """

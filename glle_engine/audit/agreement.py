@@ -104,9 +104,9 @@ def nearest_among(
     points = np.ascontiguousarray(points)
     if len(rows) == len(points):
         return kneighbors(points, k)
-    own = np.full(len(points), -1)
-    own[rows] = np.arange(len(rows))
-    near, distances = nearest_rows(points[rows], points, own, k)
+    own_row = np.full(len(points), -1)
+    own_row[rows] = np.arange(len(rows))
+    near, distances = nearest_rows(points[rows], points, own_row, k)
     return rows.astype(np.int32)[near], distances
 
 

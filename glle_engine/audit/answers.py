@@ -35,7 +35,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from glle_engine.audit.agreement import far_neighbors, shared, spaces_of
-from glle_engine.audit.islands import MIN_SHARE, contact, find_islands, isolated, numbered
+from glle_engine.audit.islands import find_islands, isolated, numbered
 from glle_engine.base.progress import silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
@@ -47,9 +47,9 @@ from glle_engine.reliability.thresholds import (
     FAR,
     FEW_DISTURBED,
     GLUED,
-    GROUP_CONTACT,
     LIKELY_NEIGHBORS,
     MANY_DISTURBED,
+    SMALL_ISLAND,
     STAYS,
 )
 
@@ -136,8 +136,8 @@ class Islands:
         """Islands (m,) that the method cuts: they are isolated in 80 % of the halves, but not in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
-        own = self.in_samples if self.in_halves is None else self.in_halves
-        return np.asarray((np.maximum(self.in_samples, own) >= STAYS) & ~self.in_data)
+        inside = self.in_samples if self.in_halves is None else self.in_halves
+        return np.asarray((np.maximum(self.in_samples, inside) >= STAYS) & ~self.in_data)
 
     @property
     def count(self) -> int:
@@ -158,7 +158,7 @@ class Islands:
     def names(self) -> list[str]:
         """Names of the islands: A for the largest one, and so on; A1 follows Z."""
         letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-        return [letters[at % 26] + (str(at // 26) if at >= 26 else "") for at in range(len(self.in_data))]
+        return [letters[index % 26] + (str(index // 26) if index >= 26 else "") for index in range(len(self.in_data))]
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is known of each island, without the points, as a JSON-able dictionary."""
@@ -245,7 +245,7 @@ def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64], *, i
     """
     of_points = find_islands(Y)
     in_data = np.ones(int(of_points.max()) + 1, bool) if is_linear else _isolated_in_data(points, of_points)
-    is_small = np.bincount(of_points[of_points >= 0]) < MIN_SHARE * len(Y)
+    is_small = np.bincount(of_points[of_points >= 0]) < SMALL_ISLAND * len(Y)
     if (is_torn_off := is_small & ~in_data).any():
         of_points[(of_points >= 0) & is_torn_off[of_points]] = -1  # the islands before them keep their numbers
         of_points = numbered(of_points)
@@ -262,11 +262,11 @@ def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -
     makes all distances nearly equal, and only the components show the gap.
     """
     holds = isolated(points, islands)
-    most = min(COMPONENTS[0], len(points) - 1, points.shape[1] - 1)
-    if len(holds) == 1 or holds.all() or most < 1:
+    limit = min(COMPONENTS[0], len(points) - 1, points.shape[1] - 1)
+    if len(holds) == 1 or holds.all() or limit < 1:
         return holds
-    scores = principal_axes(np.ascontiguousarray(points), most, silent).scores
-    for count in sorted({min(count, most) for count in COMPONENTS}):
+    scores = principal_axes(np.ascontiguousarray(points), limit, silent).scores
+    for count in sorted({min(count, limit) for count in COMPONENTS}):
         holds = holds | isolated(np.ascontiguousarray(scores[:, :count]), islands)
     return holds
 
@@ -287,22 +287,28 @@ def island_places(
     return placed
 
 
-def islands_of_samples(found: Islands, holds: NDArray[np.bool_], own: NDArray[np.bool_] | None = None) -> Islands:
-    """Return the islands with the share of halves in whose embeddings each island is isolated.
+def islands_of_samples(
+    islands: Islands, isolated_outside: NDArray[np.bool_], isolated_inside: NDArray[np.bool_] | None = None
+) -> Islands:
+    """Return the islands of a map with the share of halves in whose embeddings each island is isolated.
 
-    `holds` (m, islands) says whether an island is isolated among the points that are not in the half, and `own` whether
-    it is isolated among the half's own points. The half's own points show whether the method cuts the islands, because
-    other points may be placed across a cut.
+    `isolated_outside` (m, islands) says whether an island is isolated among the points that are not in the half, and
+    `isolated_inside` whether it is isolated among the half's own points. The half's own points show whether the method
+    cuts the islands, because other points may be placed across a cut.
     """
-    if not found.count:
-        return replace(found, in_samples=np.zeros(1))
-    if found.count == 2:  # either both are isolated from each other, or none
-        holds = np.repeat(holds.all(axis=1, keepdims=True), 2, axis=1)
-    of_pairs = holds.mean(axis=1).reshape(-1, 2).mean(axis=1)
-    share, error = float(of_pairs.mean()), standard_error(of_pairs)
-    in_halves = None if own is None else own.mean(axis=0)
-    in_samples = holds.mean(axis=0)
-    return replace(found, share=share, error=error, in_samples=in_samples, in_halves=in_halves, of_halves=holds)
+    if not islands.count:
+        return replace(islands, in_samples=np.zeros(1))
+    if islands.count == 2:  # either both are isolated from each other, or none
+        isolated_outside = np.repeat(isolated_outside.all(axis=1, keepdims=True), 2, axis=1)
+    of_pairs = isolated_outside.mean(axis=1).reshape(-1, 2).mean(axis=1)
+    return replace(
+        islands,
+        share=float(of_pairs.mean()),
+        error=standard_error(of_pairs),
+        in_samples=isolated_outside.mean(axis=0),
+        in_halves=None if isolated_inside is None else isolated_inside.mean(axis=0),
+        of_halves=isolated_outside,
+    )
 
 
 def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -318,24 +324,6 @@ def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDA
     holds = np.zeros(int(islands.max()) + 1, bool)
     holds[present] = isolated(Y[rows], of_rows) & (len(present) > 1)
     return holds
-
-
-def groups_apart(
-    Y: NDArray[np.float64], classes: NDArray[np.int64], rows: NDArray[np.bool_] | None = None
-) -> NDArray[np.bool_]:
-    """Return which pairs (g, g) of labeled groups lie apart: at most a tenth of the points of each touch the other.
-
-    Only some `rows` are compared, by default all, and a group without any of them is apart from none. To judge the
-    embedding of a half, pass the points that are not in the half, as for `isolated_among`.
-    """
-    count = int(classes.max()) + 1
-    rows = np.ones(len(Y), bool) if rows is None else rows
-    present, of_rows = np.unique(classes[rows], return_inverse=True)
-    touching, _ = contact(Y[rows], of_rows)
-    apart = np.zeros((count, count), bool)
-    apart[np.ix_(present, present)] = np.maximum(touching, touching.T) <= GROUP_CONTACT
-    np.fill_diagonal(apart, val=False)
-    return apart
 
 
 def arrangement(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer | None:
@@ -384,7 +372,7 @@ def shape(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
 
 def disturbed_by_samples(
     Y: NDArray[np.float64],
-    own: NDArray[Any],
+    neighbors: NDArray[Any],
     probability: csr_array,
     pictures: NDArray[np.float64],
     near: NDArray[Any],
@@ -393,11 +381,11 @@ def disturbed_by_samples(
 ) -> Disturbed:
     """Return the points that an embedding (n, p) tears off, compared with embeddings of halves, or glues.
 
-    `own` (n, k) are the neighbors in the embedding, `pictures` (m, n, p) the embeddings of halves, `near` (m, n, k) the
-    neighbors in these, `probability` (n, n) the probabilities of being neighbors, and `is_far_in_data` (n, k) says
-    which of the `own` neighbors are far in the data: embeddings of halves can have the same folds.
+    `neighbors` (n, k) are neighbors in the embedding, `pictures` (m, n, p) the embeddings of halves, `near` (m, n, k)
+    the neighbors in these, `probability` (n, n) the probabilities of being neighbors, and `is_far_in_data` (n, k) says
+    which of these `neighbors` are far in the data: embeddings of halves can have the same folds.
     """
-    radii = np.linalg.norm(Y[:, None] - Y[own], axis=2)
+    radii = np.linalg.norm(Y[:, None] - Y[neighbors], axis=2)
     reach, usual = radii.max(axis=1), float(np.median(radii.mean(axis=1)))
     rows = np.repeat(np.arange(len(Y)), np.diff(probability.indptr))
     columns, weights = probability.indices, probability.data
@@ -410,11 +398,11 @@ def disturbed_by_samples(
     is_torn = torn > DISTURBED * np.maximum(likely, 1e-12)
     squeeze = np.zeros(len(Y))
     for places, nearest in zip(pictures, near, strict=True):
-        distance = np.linalg.norm(places[:, None] - places[own], axis=2)
+        distance = np.linalg.norm(places[:, None] - places[neighbors], axis=2)
         inside = np.linalg.norm(places[:, None] - places[nearest], axis=2)
         squeeze += distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0) / len(pictures)
     is_glued = is_far_in_data.mean(axis=1) > GLUED
-    pairs, in_picture = np.stack([rows, columns], axis=1), _pairs(own)
+    pairs, in_picture = np.stack([rows, columns], axis=1), _pairs(neighbors)
     tears = _seams("tear", pairs[is_far & is_torn[rows]], in_picture, islands, stretch)
     laid = in_picture[is_far_in_data.ravel() & is_glued[in_picture[:, 0]]]
     folds = _seams("fold", laid, pairs[is_likely], islands, squeeze)
@@ -441,13 +429,13 @@ def disturbed_by_data(
 
 
 def _distances_to(
-    places: NDArray[np.float64], own: NDArray[np.int32], other: NDArray[np.int32]
+    places: NDArray[np.float64], neighbors: NDArray[np.int32], other: NDArray[np.int32]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return each point's mean distance (n,) to `other` points (n, k), and which (n, k) are far.
 
-    The usual distance to the point's `own` neighbors (n, k) is 1.
+    The usual distance to the point's `neighbors` (n, k) is 1.
     """
-    inside = np.linalg.norm(places[:, None] - places[own], axis=2)
+    inside = np.linalg.norm(places[:, None] - places[neighbors], axis=2)
     distance = np.linalg.norm(places[:, None] - places[other], axis=2)
     limit = inside.max(axis=1)
     is_far = distance > FAR * np.maximum(limit[:, None], limit[other])
@@ -467,7 +455,7 @@ def _seams(
     score: NDArray[np.float64],
 ) -> tuple[Seam, ...]:
     """Return the seams of disturbed pairs (t, 2): the points of a side are connected by `near` pairs (s, 2)."""
-    n, least = len(islands), max(MIN_SIDE, int(np.ceil(FEW_DISTURBED * len(islands) / 2)))
+    n, min_side = len(islands), max(MIN_SIDE, int(np.ceil(FEW_DISTURBED * len(islands) / 2)))
     is_node = np.zeros(n, bool)
     is_node[pairs.ravel()] = True
     if not 0 < len(np.unique(pairs[:, 0])) <= MANY_DISTURBED * n:
@@ -476,17 +464,16 @@ def _seams(
     graph = csr_array((np.ones(len(inside)), inside.T), shape=(n, n))
     side = connected_components(graph, directed=False)[1]
     of_pairs = np.sort(side[pairs], axis=1)
-    found = []
+    seams = []
     for first, second in np.unique(of_pairs[of_pairs[:, 0] != of_pairs[:, 1]], axis=0):
         crossing = pairs[(of_pairs == (first, second)).all(axis=1)].ravel()
         points = [np.unique(crossing[side[crossing] == one]) for one in (first, second)]
-        if min(len(each) for each in points) >= least:
+        if min(len(each) for each in points) >= min_side:
             points.sort(key=len, reverse=True)
-            at = tuple(int(np.bincount(islands[each] + 1).argmax()) - 1 for each in points)
-            found.append(
-                Seam(kind, (points[0], points[1]), (at[0], at[1]), float(score[np.concatenate(points)].mean()))
-            )
-    return tuple(sorted(found, key=lambda seam: -sum(len(each) for each in seam.sides))[:MAX_SEAMS])
+            first_island, second_island = (int(np.bincount(islands[each] + 1).argmax()) - 1 for each in points)
+            mean_score = float(score[np.concatenate(points)].mean())
+            seams.append(Seam(kind, (points[0], points[1]), (first_island, second_island), mean_score))
+    return tuple(sorted(seams, key=lambda seam: -sum(len(each) for each in seam.sides))[:MAX_SEAMS])
 
 
 def standard_error(values: NDArray[np.float64]) -> float:

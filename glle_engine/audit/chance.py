@@ -51,6 +51,7 @@ import numpy as np
 from scipy.sparse.linalg import eigsh
 
 from glle_engine.audit.agreement import shared
+from glle_engine.audit.options import NEIGHBORS
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
@@ -81,7 +82,6 @@ ROUNDING = 1e-9  # smaller differences are no differences
 SMALL = 50  # all eigenvalues of a matrix with fewer rows are computed
 # The comparison of neighborhoods.
 NULLS = 4
-NEIGHBORS = 15
 BLOCK = 1000  # points that are embedded at a time: permuted data have costly graphs
 FALSE_DISCOVERIES = 0.1  # accepted share of false discoveries among the points beyond chance
 MIN_SHARE_OF_COPIES = 0.05  # of the rows; fewer copies change no test
@@ -105,7 +105,7 @@ def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
 
 def _repeats(data: NDArray[np.float64]) -> NDArray[np.bool_]:
     first: dict[int, int] = {}
-    return np.array([first.setdefault(hash(row.tobytes()), at) != at for at, row in enumerate(data)])
+    return np.array([first.setdefault(hash(row.tobytes()), index) != index for index, row in enumerate(data)])
 
 
 def find_relations(
@@ -228,8 +228,8 @@ class Chance:
         The gain must exceed the standard deviation over the permuted data sets, and be at least a tenth of the share of
         neighbors that their embeddings lose.
         """
-        least = CLEAR_GAIN * (1 - float(self.expected.mean()))
-        return self.gain > float(self.expected.std(ddof=1)) and self.gain >= least
+        min_gain = CLEAR_GAIN * (1 - float(self.expected.mean()))
+        return self.gain > float(self.expected.std(ddof=1)) and self.gain >= min_gain
 
 
 def compare_with_chance(
@@ -315,9 +315,9 @@ def unknown_reason(points: NDArray[np.float64], p: int) -> str | None:
     d = points.shape[1]
     if d <= p:
         return f"an embedding of {p} dimensions can show all {d} features, so that each map preserves neighbors"
-    if (found := dominant_feature(points)) is not None:
+    if (feature := dominant_feature(points)) is not None:
         return (
-            f"one feature has {found[1]:.0%} of the variance, so that permuted data have the same neighbors; "
+            f"one feature has {feature[1]:.0%} of the variance, so that permuted data have the same neighbors; "
             "standardize the features"
         )
     return None

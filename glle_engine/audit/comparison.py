@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from glle_engine.audit.audit import audits
-from glle_engine.audit.chance import NEIGHBORS
 from glle_engine.audit.choice import Choices, MapFacts, behind, choose
 from glle_engine.audit.fidelity import Fidelity
+from glle_engine.audit.options import NEIGHBORS
 from glle_engine.audit.sources import points_in_space
 from glle_engine.base.errors import GlleError
 from glle_engine.base.progress import OnProgress, silent

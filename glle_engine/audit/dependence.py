@@ -10,7 +10,7 @@ import numpy as np
 from glle_engine.audit.chance import find_copies
 from glle_engine.base.results import Note
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.reliability.thresholds import DEPENDENT_COPIES, MAX_STEP, MIN_COPIES, SET_DROP, SET_OVERLAP
+from glle_engine.reliability.thresholds import DEPENDENT_COPIES, MAX_STEP, MIN_COPIES, NEAR_COPY, SET_DROP, SET_OVERLAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROWS = 2000  # at most these first rows are examined
-NEAR_COPY, FIFTH = 0.1, 5  # distance to the nearest neighbor relative to the distance to the fifth neighbor
+FIFTH = 5  # a near-copy is near relative to the distance to this neighbor
 LAGS = (2, 3, 5, 8)  # rows; at one of these lags rows of a series have moved apart, and rows of a sorted group have not
 MAX_SET = 9  # rows of one set of near-copies
 MIN_ROWS = 50  # of fewer rows, sets of near-copies are not examined
@@ -110,9 +110,9 @@ def _size_of_sets(points: NDArray[np.float64]) -> int:
     closed = np.column_stack([np.arange(n), near])
     overlaps = np.empty(MAX_SET)
     for k in range(1, MAX_SET + 1):
-        own = closed[:, : k + 1]
-        others = [(own[:, :, None] == own[near[:, column], None, :]).any(axis=2).mean() for column in range(k)]
-        overlaps[k - 1] = np.mean(others)
+        sets = closed[:, : k + 1]
+        shares = [(sets[:, :, None] == sets[near[:, column], None, :]).any(axis=2).mean() for column in range(k)]
+        overlaps[k - 1] = np.mean(shares)
     falls = overlaps[:-1] - overlaps[1:]
     falls[0] = 0  # pairs of mutual neighbors are frequent among all points
     is_set = (overlaps[:-1] >= SET_OVERLAP) | (falls >= SET_DROP)

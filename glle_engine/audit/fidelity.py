@@ -90,8 +90,8 @@ class Fidelity:
 
     def layout(self, Y: NDArray[np.float64]) -> tuple[float, float]:
         """Return the rank correlations of a map's distances (n, p) with the data's own, and with those along them."""
-        found = _distances(Y, self.starts, self.ends)
-        return rank_correlation(found, self.straight), rank_correlation(found, self.along)
+        in_map = _distances(Y, self.starts, self.ends)
+        return rank_correlation(in_map, self.straight), rank_correlation(in_map, self.along)
 
     def _near(self, k: int) -> NDArray[np.int32]:
         cached: dict[int, NDArray[np.int32]] = self.__dict__.setdefault("_neighbors", {})

@@ -34,23 +34,25 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import pdist
 
 from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_to
-from glle_engine.reliability.thresholds import ISLAND_CONTACT
+from glle_engine.reliability.thresholds import (
+    CHANCE_GAP,
+    CUT_CONTACT,
+    FAR_CLUMP,
+    ISLAND_CONTACT,
+    SMALL_ISLAND,
+    WIDER_REACH,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MIN_POINTS = 8  # of an island
-MIN_SHARE = 0.02  # smaller islands need the second pass, and have to be isolated in the data
 INNER_NEIGHBOR = 5  # the distance to this neighbor is the reach in two dimensions and more
 TREE_DIMENSIONS = 10  # up to here a k-d tree is faster than computing all distances
 MANY = 5000  # of more points, a random sample is compared
-GAP = 3.0  # points in a gap of a curve, beyond the logarithm of their number: one of twenty curves has such a gap
 DIMENSION_NEIGHBORS = 30  # neighbors from which the dimension of a cluster is estimated
-WIDER = 1.5  # the reach of another cluster counts up to this multiple of the own reach
-BORDER = 0.1  # an island may touch others with this share of the points that would touch along a cut
 CUTS = (0.25, 0.5, 0.75)  # shares of the points on one side of cuts
 MIN_CUT = 4  # fewest points that can be cut
-FAR_STEP = 7.0  # in units of the reach: small clumps farther from every island belong to none
 
 
 def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -77,8 +79,8 @@ def _large_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
 
     A point without a cluster belongs to the island of the nearest point that has a cluster.
     """
-    least = max(MIN_POINTS, int(MIN_SHARE * len(Y)))
-    clusters = _clusters(Y, least) if len(Y) >= 2 * least else np.full(len(Y), -1)
+    min_size = max(MIN_POINTS, int(SMALL_ISLAND * len(Y)))
+    clusters = _clusters(Y, min_size) if len(Y) >= 2 * min_size else np.full(len(Y), -1)
     if not (is_known := clusters >= 0).any():
         return np.zeros(len(Y), np.int64)
     return _join_touching(Y, clusters[is_known][cKDTree(Y[is_known]).query(Y)[1]])
@@ -116,7 +118,7 @@ def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> N
             clumps = _grown(Y[rows], _clusters(Y[rows], MIN_POINTS))
             split[rows] = np.where(clumps >= 0, split.max() + 1 + clumps, -1)
     split = _join_touching(Y, numbered(split))
-    is_large = np.bincount(split[split >= 0]) >= MIN_SHARE * len(Y)
+    is_large = np.bincount(split[split >= 0]) >= SMALL_ISLAND * len(Y)
     is_rest = (split >= 0) & is_large[split]
     return _join_touching(Y, numbered(np.where(is_rest, islands, np.where(split >= 0, split + count, -1))))
 
@@ -124,15 +126,15 @@ def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> N
 def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the clusters (n,) after the points without a cluster joined one, the nearest point first.
 
-    So a chain of points belongs to the cluster from which it starts. A point farther than `FAR_STEP` times the reach of
-    all points starts a clump: a further cluster if it has 8 points in the end, and else none (-1).
+    So a chain of points belongs to the cluster from which it starts. A point farther than `FAR_CLUMP` times the reach
+    of all points starts a clump: a further cluster if it has 8 points in the end, and else none (-1).
     """
     clusters = clusters.copy()
     if (clusters < 0).all():  # one piece, which grows from the denser half of its points
         core = kneighbors(np.ascontiguousarray(Y), MIN_POINTS - 1)[1][:, -1]
         clusters[core <= np.median(core)] = 0
     is_open = clusters < 0
-    limit, count = FAR_STEP * (_reach(Y, len(Y)) or np.inf), int(clusters.max()) + 1
+    limit, count = FAR_CLUMP * (_reach(Y, len(Y)) or np.inf), int(clusters.max()) + 1
     rows = np.flatnonzero(is_open)
     distance, nearest = cKDTree(Y[~is_open]).query(Y[rows])
     joined = clusters[~is_open][nearest]
@@ -150,10 +152,10 @@ def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.in
     return numbered(clusters)
 
 
-def _clusters(Y: NDArray[np.float64], least: int) -> NDArray[np.int64]:
-    """Return the cluster (n,) of each point by HDBSCAN, or -1, for clusters of at least `least` points."""
-    core = kneighbors(np.ascontiguousarray(Y), least - 1)[1][:, -1]  # the point itself counts, too
-    return numbered(_select_clusters(*_condense(_single_linkage(Y, core), least)))
+def _clusters(Y: NDArray[np.float64], min_size: int) -> NDArray[np.int64]:
+    """Return the cluster (n,) of each point by HDBSCAN, or -1, for clusters of at least `min_size` points."""
+    core = kneighbors(np.ascontiguousarray(Y), min_size - 1)[1][:, -1]  # the point itself counts, too
+    return numbered(_select_clusters(*_condense(_single_linkage(Y, core), min_size)))
 
 
 def numbered(islands: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -167,14 +169,14 @@ def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray
     touching = contact(points, islands)[1]
     holds = touching <= ISLAND_CONTACT
     for island in np.flatnonzero(holds & (touching > 0)):
-        holds[island] = touching[island] <= BORDER * _cut_contact(points[islands == island], len(points))
+        holds[island] = touching[island] <= CUT_CONTACT * _cut_contact(points[islands == island], len(points))
     return np.asarray(holds)
 
 
 def _most_contact(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return for each island (m,) the share of its points that may touch others while it still counts as isolated."""
     members = (points[islands == island] for island in range(int(islands.max()) + 1))
-    return np.array([min(ISLAND_CONTACT, BORDER * _cut_contact(each, len(points))) for each in members])
+    return np.array([min(ISLAND_CONTACT, CUT_CONTACT * _cut_contact(each, len(points))) for each in members])
 
 
 def _cut_contact(points: NDArray[np.float64], n: int) -> float:
@@ -208,7 +210,7 @@ def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDA
     count = int(groups.max()) + 1
     members = [np.flatnonzero(groups == group) for group in range(count)]
     reach = np.array([_reach(points[rows], len(points)) for rows in members])
-    limits = np.clip(reach, reach[:, None], WIDER * reach[:, None])
+    limits = np.clip(reach, reach[:, None], WIDER_REACH * reach[:, None])
     touches = np.zeros((len(points), count), bool)
     for group, rows in enumerate(members):
         limit = limits[groups, group]
@@ -219,10 +221,10 @@ def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDA
     return shares, np.array([touches[rows].any(axis=1).mean() for rows in members])
 
 
-def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], most: float) -> NDArray[np.float64]:
-    """Return the distance (m,) of each point to the nearest of `others`; distances above `most` may be infinite."""
+def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
+    """Return the distance (m,) of each point to the nearest of `others`; distances above `limit` may be infinite."""
     if points.shape[1] <= TREE_DIMENSIONS:
-        return np.asarray(cKDTree(others).query(points, distance_upper_bound=np.nextafter(most, np.inf))[0])
+        return np.asarray(cKDTree(others).query(points, distance_upper_bound=np.nextafter(limit, np.inf))[0])
     return kneighbors_to(np.ascontiguousarray(others), points, 1)[1][:, 0]
 
 
@@ -254,7 +256,7 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
         squares = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) ** 2
         dimension = (min(dimension, 2) + squares.sum() ** 2 / (squares**2).sum()) / 2
     dimension = float(np.clip(dimension, 1, 2))
-    needed = INNER_NEIGHBOR + (2 - dimension) * max(2 * (np.log(n) + GAP) - INNER_NEIGHBOR, 0.0)
+    needed = INNER_NEIGHBOR + (2 - dimension) * max(2 * (np.log(n) + CHANCE_GAP) - INNER_NEIGHBOR, 0.0)
     return float(usual * (needed / INNER_NEIGHBOR) ** (1 / dimension))
 
 
@@ -270,8 +272,8 @@ def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> N
     return np.asarray(linkage(distances, "single"))
 
 
-def _condense(linked: NDArray[np.float64], least: int) -> tuple[list[int], list[float], NDArray[np.int64]]:
-    """Return parent and stability of each cluster of at least `least` points, and where each point falls out.
+def _condense(linked: NDArray[np.float64], min_size: int) -> tuple[list[int], list[float], NDArray[np.int64]]:
+    """Return parent and stability of each cluster of at least `min_size` points, and where each point falls out.
 
     Cluster 0 is the root. The stability is the excess of mass: the sum, over the cluster's points, of the range of
     densities at which the point belongs to the cluster.
@@ -284,13 +286,13 @@ def _condense(linked: NDArray[np.float64], least: int) -> tuple[list[int], list[
     fallen = np.zeros(n, np.int64)
     waiting = [(2 * n - 2, 0)]
     while waiting:
-        at, cluster = waiting.pop()
-        left, right, length = merges[at - n]
+        node, cluster = waiting.pop()
+        left, right, length = merges[node - n]
         density = 1 / max(length, shortest)
         gain = density - births[cluster]
         children = (left, right)
-        if min(sizes[left], sizes[right]) >= least:
-            stability[cluster] += gain * sizes[at]
+        if min(sizes[left], sizes[right]) >= min_size:
+            stability[cluster] += gain * sizes[node]
             for child in children:
                 parents.append(cluster)
                 births.append(density)
@@ -298,7 +300,7 @@ def _condense(linked: NDArray[np.float64], least: int) -> tuple[list[int], list[
                 waiting.append((child, len(parents) - 1))
             continue
         for child in children:
-            if sizes[child] >= least:
+            if sizes[child] >= min_size:
                 waiting.append((child, cluster))
                 continue
             stability[cluster] += gain * sizes[child]

@@ -10,8 +10,8 @@ from scipy.sparse import csr_array  # noqa: TC002 # the same
 
 from glle_engine.audit.answers import Answer, Disturbed, Islands  # noqa: TC001 # the same
 from glle_engine.audit.chance import Chance  # noqa: TC001 # the same
+from glle_engine.audit.groups import Groups  # noqa: TC001 # the same
 from glle_engine.audit.statement import Level, Statement  # noqa: TC001 # the same
-from glle_engine.base.pictures.points import count_apart
 from glle_engine.base.results import Note, PointResult, brief
 from glle_engine.reliability.alignment import Regions  # noqa: TC001 # the same
 
@@ -20,55 +20,6 @@ if TYPE_CHECKING:
 
 
 PAGE = "docs/explanation/believe.md"  # says how
-NAMED = 5  # a sentence names at most this many groups
-
-
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Groups of labeled points in the maps of other samples.
-
-    Attributes
-    ----------
-    names : (g,) array
-        The labels, ascending.
-    apart : (g, g) float64
-        Share of maps in which two groups are isolated from each other. Two groups are isolated if at most a tenth of
-        the points of each group have a point of the other group nearby: within the median distance of the group's
-        points to their fifth neighbor inside the group.
-    member_probability : (n,) float64
-        Share of maps in which most of a point's neighbors belong to the point's group.
-    classes : (n,) int64
-        Index of each point's group.
-
-    """
-
-    names: NDArray[Any]
-    apart: NDArray[np.float64]
-    member_probability: NDArray[np.float64]
-    classes: NDArray[np.int64]
-
-    __repr__ = brief
-
-    def statement(self) -> str:
-        """Return a clause that says which labels stay apart, or an empty text for a single one."""
-        count, apart_from = len(self.names), count_apart(self.apart)
-        if count < 2:
-            return ""
-        if (apart_from == count - 1).all():
-            named = f"the labels {', '.join(map(str, self.names[:-1]))} and {self.names[-1]}"
-            return f"{named if count <= NAMED else f'all {count} labels'} stay apart from each other"
-        if count == 2:
-            return f"the labels {self.names[0]} and {self.names[1]} do not stay apart"
-        pairs = f"{apart_from.sum() // 2} of {count * (count - 1) // 2} pairs of labels stay apart"
-        mixed = [str(name) for name in self.names[2 * apart_from < count - 1]]
-        if not 0 < len(mixed) <= min(NAMED, count - 1):
-            return pairs
-        stay = f"label {mixed[0]} stays" if len(mixed) == 1 else f"labels {', '.join(mixed[:-1])} and {mixed[-1]} stay"
-        return f"{pairs} ({stay} apart from fewer than half of the others)"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return `names` and `apart` as a JSON-able dictionary."""
-        return {"names": self.names.tolist(), "apart": self.apart.tolist()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

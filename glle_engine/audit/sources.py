@@ -6,7 +6,7 @@ import math
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from glle_engine.base.validation import checked_matrix, finite_data, finite_matr
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import locate
 from glle_engine.methods import registry
+from glle_engine.methods.parameters import DistanceSpec
 from glle_engine.posterior.findings import scale_figures, scale_notes
 from glle_engine.posterior.fit import fit, reference_embedding
+from glle_engine.posterior.posterior import Posterior
 from glle_engine.reliability.refits import MethodEmbedder, embed_again
 from glle_engine.reliability.resamples import FunctionEmbedder, PosteriorEmbedder
 
@@ -28,20 +30,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from glle_engine.audit.options import AuditOptions, Function, Transformer
     from glle_engine.base.results import Note
     from glle_engine.base.spec import SpaceSpec
     from glle_engine.methods.base import Method
     from glle_engine.methods.parameters import MethodSpec
-    from glle_engine.posterior.posterior import Posterior
     from glle_engine.reliability.resamples import Embedder
-
-    Function = Callable[[NDArray[np.float64]], ArrayLike]
-
-    class Transformer(Protocol):
-        """Estimator of scikit-learn."""
-
-        def fit_transform(self, X: NDArray[np.float64]) -> ArrayLike:
-            """Return the embedding (m, p) of points (m, d)."""
 
 
 S = TypeVar("S", bound="MethodSpec")
@@ -95,6 +89,48 @@ class Source:
     notes: tuple[Note, ...] = ()
 
 
+def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDArray[np.float64]]:
+    """Return how an embedding is made again, and the embedding (n, p).
+
+    `Y` are coordinates, a posterior or a fitted estimator; None for the map of the options' method. Raises
+    `InvalidParameterError` for options that contradict each other, or if there is no embedding.
+    """
+    Y = getattr(Y, "posterior_", Y)  # the posterior of a fitted estimator
+    method, parameters = options.method, options.parameters or {}
+    if parameters and not isinstance(method, str):
+        raise InvalidParameterError(
+            "Only a method by name has parameters.", remedy="Give its name as the method, or leave parameters away."
+        )
+    space = {
+        name: value
+        for name, value in (("standardize", options.standardize), ("metric", options.metric))
+        if value is not None
+    }
+    if isinstance(Y, Posterior):
+        if space:
+            raise InvalidParameterError(
+                f"A posterior has its own {' and '.join(space)}.", remedy="Fit it with them, and audit that posterior."
+            )
+        if method is not None:
+            raise InvalidParameterError(
+                "Both a posterior and a method are given.", remedy="Give the one whose map is to be audited."
+            )
+        return source_of_posterior(X, Y), Y.embedding
+    X = dense_rows(X)
+    if isinstance(method, str):
+        if not space.keys() <= registry.method(method).spec.parameters().keys():  # PCA has the space of its data
+            X, space = points_in_space(X, DistanceSpec.from_dict(space)), {}
+        return source_of_method(X, method, parameters | space, Y)
+    if method is not None:
+        return source_of_function(X, method, Y, DistanceSpec.from_dict(space))
+    if Y is None:
+        raise InvalidParameterError(
+            "There is no embedding to audit.", remedy='Give coordinates, a posterior, or a method such as "umap".'
+        )
+    coordinates_of_rows = checked_coordinates(Y, len(np.asarray(X)))
+    return source_of_coordinates(X, DistanceSpec.from_dict(space)), coordinates_of_rows
+
+
 def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
     """Return the source of a posterior's reference embedding; raises as `PosteriorEmbedder.from_posterior`."""
     embedder, spec = PosteriorEmbedder.from_posterior(posterior, X), posterior.spec
@@ -116,8 +152,8 @@ def source_of_method(
     """Return the source of a registered method, and its embedding of the data unless coordinates are given."""
     if registry.canonical(name) == "glle":
         posterior = fit(X, FitSpec.from_dict(parameters))
-        found = posterior.embedding if Y is None else checked_coordinates(Y, posterior.n_points)
-        return source_of_posterior(X, posterior), found
+        embedding = posterior.embedding if Y is None else checked_coordinates(Y, posterior.n_points)
+        return source_of_posterior(X, posterior), embedding
     method = registry.method(name)
     spec = method.spec.from_dict(parameters)
     _require_columns(spec)
@@ -157,21 +193,21 @@ def source_of_function(
 
     def embed(part: NDArray[np.float64], _: int = 0) -> NDArray[np.float64]:
         embed_part = copy(function).fit_transform if hasattr(function, "fit_transform") else function
-        found = coordinates(embed_part(part))
-        if len(found) != len(part) < len(points):
+        embedding = coordinates(embed_part(part))
+        if len(embedding) != len(part) < len(points):
             raise InvalidShapeError(
-                f"{name} returned {len(found)} rows of coordinates for {len(part)} points.",
+                f"{name} returned {len(embedding)} rows of coordinates for {len(part)} points.",
                 remedy="An audit embeds parts of the data: give a function that embeds the points that it is called "
                 "with. Coordinates that exist already are the second argument: glle.audit(X, Y).",
             )
-        return checked_coordinates(found, len(part))
+        return checked_coordinates(embedding, len(part))
 
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
-    found = embed(points) if Y is None else checked_coordinates(Y, len(data))
-    embedder = FunctionEmbedder(embed, points, found.shape[1])
+    embedding = embed(points) if Y is None else checked_coordinates(Y, len(data))
+    embedder = FunctionEmbedder(embed, points, embedding.shape[1])
     place = partial(_points, spec=spec)
     again = lambda part, number: embed(place(part), number)  # noqa: E731 # permuted data, placed as the data are
-    return Source(name, data, place, again, embedder, notes=_scale_notes(data, spec)), found
+    return Source(name, data, place, again, embedder, notes=_scale_notes(data, spec)), embedding
 
 
 def source_of_coordinates(X: ArrayLike, spec: SpaceSpec) -> Source:
@@ -215,14 +251,14 @@ def points_in_space(X: ArrayLike, spec: SpaceSpec) -> NDArray[np.float64]:
 
 def checked_coordinates(Y: Any, n: int) -> NDArray[np.float64]:
     """Return finite coordinates (n, p); raises `InvalidShapeError` or `NotFiniteError`."""
-    found = coordinates(Y)
-    require_finite_places(found)
-    if len(found) != n:
+    embedding = coordinates(Y)
+    require_finite_places(embedding)
+    if len(embedding) != n:
         raise InvalidShapeError(
-            f"The coordinates have shape {found.shape}; the data have {n} points.",
+            f"The coordinates have shape {embedding.shape}; the data have {n} points.",
             remedy=f"Give one row of coordinates for each point, in the order of the data: shape ({n}, 2).",
         )
-    return found
+    return embedding
 
 
 def _is_bridged(notes: Iterable[Note]) -> bool:

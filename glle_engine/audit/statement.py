@@ -20,6 +20,7 @@ from glle_engine.reliability.thresholds import (
     MOST_SAMPLES,
     NEAR_IN_DATA,
     PARTLY,
+    SMALL_TEAR,
     TRUE_DISTANCES,
     TRUST,
 )
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
 
 Level = Literal["trust", "partly", "no", "unknown"]
-SMALL_TEAR = 0.02  # a tear is small if one of its sides has less than this share of the points
 MIN_ARRANGED = 3  # islands that an arrangement needs
 NAMED = 5  # a sentence names at most this many islands
 MAX_REASONS = 3
@@ -132,12 +132,13 @@ def state(facts: Facts) -> Statement:
     """Return the statement on a map."""
     unseen = _unseen(facts)
     if facts.foreign is not None:
-        own, usual = facts.foreign
+        with_map, of_maps = facts.foreign
         why = _fidelity(facts) if unseen is None else unseen[1:]
         return Statement(
             "unknown" if unseen is None else unseen[0],
             f"Audit these coordinates by the method that made them: this is no map by {facts.name}, because it shares "
-            f"{own:.0%} of its neighbors with the maps of {facts.name}, and these share {usual:.0%} with each other."
+            f"{with_map:.0%} of its neighbors with the maps of {facts.name}, and these share {of_maps:.0%} with each "
+            "other."
             f"{_sentence(why)}",
         )
     if unseen is not None:

@@ -153,6 +153,12 @@ class Resamples:
         """The places (m, n, p) without failed ones."""
         return np.asarray(self.places[np.isfinite(self.places).all(axis=(1, 2))])
 
+    @property
+    def complete_pairs(self) -> NDArray[np.intp]:
+        """Indices of the embeddings that belong to pairs 0 and 1, 2 and 3, ... of which neither failed."""
+        is_complete = np.isfinite(self.places).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
+        return np.flatnonzero(np.repeat(is_complete, 2))
+
     def __add__(self, more: Resamples) -> Resamples:
         """Return these and further resamples of the stream."""
         places = np.concatenate([self.places, more.places])

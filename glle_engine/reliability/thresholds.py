@@ -1,4 +1,4 @@
-"""Thresholds behind every statement on certainty: of audits.
+"""Thresholds behind every statement of an audit.
 
 A share is an R^2 or a share of neighbors in [0, 1], and a correlation is a rank correlation over points.
 """
@@ -21,12 +21,14 @@ MIN_KEPT = 0.01  # share of neighbors that a map which shows anything keeps beyo
 CLEAR_GAIN = 0.1  # a map clearly beats chance if it keeps this share of the neighbors that maps of permuted data lose
 CLUSTERED = 1.4  # excess mass of two modes of a column, times the root of n, from which on the column has clusters
 NEAR_IN_DATA = 0.8  # share of neighbors in the map that are near in the data, from which on neighbors can be trusted
-TRUE_DISTANCES = (
-    0.65  # rank correlation with distances in the data or along them, from which on a layout can be trusted
-)
+TRUE_DISTANCES = 0.65  # rank correlation with distances in the data or along them, from which on layouts are trusted
 DOMINANT = 0.9  # share of the variance in one feature, from which on a map shows little else
 
+SHARED_COORDINATE = 0.5  # squared canonical correlation from which on two samples share a coordinate
+FILLED = 0.5  # points fill a further dimension if their intrinsic dimension exceeds the map's number by this
+
 # Rows that are no independent samples.
+NEAR_COPY = 0.1  # rows are near-copies if they are nearer than this, relative to the distance to the fifth neighbor
 MIN_COPIES = 0.3  # share of rows with a near-copy from which on there is a note
 DEPENDENT_COPIES = 0.5  # share of rows with a near-copy from which on halves are not independent
 MAX_STEP = 0.8  # order matters if consecutive rows are nearer than this, relative to random or to later rows
@@ -35,6 +37,11 @@ SET_DROP = 0.12  # or by which the share falls from the size of the set to the n
 
 # Isolation of islands and groups.
 ISLAND_CONTACT = 0.02  # share of an island's points that may touch another island
+CUT_CONTACT = 0.1  # an island may touch others with this share of the points that would touch if it were cut in two
+WIDER_REACH = 1.5  # the reach of another island counts up to this multiple of the own reach
+CHANCE_GAP = 3.0  # points in a gap of a curve, beyond the logarithm of their number: one of 20 curves has such a gap
+FAR_CLUMP = 7.0  # in units of the reach: small clumps farther from every island belong to none
+SMALL_ISLAND = 0.02  # islands with a smaller share of the points have to be isolated in the data, too
 GROUP_CONTACT = 0.1  # the same share for groups by labels, because labels may be wrong
 
 # Places where the picture and its resamples disagree.
@@ -45,5 +52,6 @@ LIKELY_NEIGHBORS = 0.4  # probability of two points to be neighbors in another s
 DISTURBED = 0.1  # share of a point's neighbors that are torn off, from which on the point is marked
 GLUED = 0.35  # share of a point's neighbors in the map that are far in the data, from which on the point is glued
 FEW_DISTURBED, MANY_DISTURBED = 0.01, 0.5  # share of marked points: fewer are not mentioned, more are no local fault
+SMALL_TEAR = 0.02  # a tear is small if one of its sides has less than this share of the points
 FOREIGN = 0.5  # coordinates are no map of a method if they share fewer neighbors with its maps than times this share
 FOREIGN_GAP = 0.1  # and at least this share fewer

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from glle_engine.audit.chance import NEIGHBORS
+from glle_engine.audit.options import NEIGHBORS
 from glle_engine.base.results import Note
 from glle_engine.base.spec import Metric, Source, Standardize
 from glle_engine.methods.registry import canonical

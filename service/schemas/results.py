@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, RootModel
 
 from glle_engine.audit.answers import Answer
-from glle_engine.audit.result import Audit, Groups
+from glle_engine.audit.groups import Groups
+from glle_engine.audit.result import Audit
 from glle_engine.base.spec import Align, Metric, Source, Standardize
 from glle_engine.reliability.alignment import Regions
 from glle_engine.reliability.calibration import Calibration

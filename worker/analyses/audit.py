@@ -74,7 +74,7 @@ class AuditSpec(AnalysisSpec):
         """Return the maps of halves. They are stored, so that a task that starts again makes only the missing ones."""
 
         def load_embedder(_: AnalysisContext) -> Embedder:
-            from glle_engine.audit.audit import embedder_of_halves  # noqa: PLC0415 # as in `run`
+            from glle_engine.audit.halves import embedder_of_halves  # noqa: PLC0415 # as in `run`
 
             return embedder or embedder_of_halves(
                 **self._subject(context), blocks=self._blocks(context), seed=self.seed

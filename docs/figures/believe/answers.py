@@ -21,7 +21,6 @@ from docs.figures.believe.truths import TRUTHS
 from docs.figures.methods.tables import table
 from glle_engine.audit.answers import (
     arrangement,
-    groups_apart,
     island_places,
     islands_of_samples,
     isolated_among,
@@ -29,6 +28,7 @@ from glle_engine.audit.answers import (
     shape,
 )
 from glle_engine.audit.audit import audit
+from glle_engine.audit.groups import groups_apart
 from glle_engine.audit.sources import quick_spec
 from glle_engine.base.errors import GlleError
 from glle_engine.graph.neighbors import kneighbors

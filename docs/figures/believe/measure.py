@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from docs.figures.believe.peers import compare, embed
-from glle_engine.audit.answers import groups_apart
-from glle_engine.audit.audit import audit, compare_groups
+from glle_engine.audit.audit import audit
+from glle_engine.audit.groups import compare_groups, groups_apart
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity, generalized_procrustes, moments, root_trace
 from glle_engine.reliability.alignment import Regions, rank_correlation

@@ -14,19 +14,15 @@ from sklearn.decomposition import PCA
 from glle_engine import fit, manifolds
 from glle_engine.audit import chance
 from glle_engine.audit.agreement import Agreement
-from glle_engine.audit.answers import Disturbed, Islands, Seam, groups_apart, islands_of_picture
-from glle_engine.audit.audit import (
-    _is_certain,
-    audit,
-    audits,
-    canonical_correlations,
-    common_share,
-    embedder_of_halves,
-    shared_coordinates,
-)
+from glle_engine.audit.answers import Disturbed, Islands, Seam, islands_of_picture
+from glle_engine.audit.audit import audit, audits, is_certain
 from glle_engine.audit.chance import discoveries, find_copies, find_relations, unknown_reason
+from glle_engine.audit.conclusion import common_share
+from glle_engine.audit.dimension import canonical_correlations, shared_coordinates
+from glle_engine.audit.groups import Groups, groups_apart
+from glle_engine.audit.halves import embedder_of_halves
 from glle_engine.audit.islands import contact, find_islands, isolated
-from glle_engine.audit.result import PAGE, Groups
+from glle_engine.audit.result import PAGE
 from glle_engine.audit.sources import source_of_method
 from glle_engine.audit.statement import Facts, state
 from glle_engine.base.errors import (
@@ -239,7 +235,7 @@ def test_other_coordinates_are_no_map_of_the_method() -> None:
 
 def test_a_map_that_the_audit_makes_is_one_of_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
     """However far its neighbors are from those of maps of halves; coordinates that are given are compared."""
-    monkeypatch.setattr("glle_engine.audit.audit._foreign", lambda *_: (0.1, 0.8))
+    monkeypatch.setattr("glle_engine.audit.conclusion._foreign", lambda *_: (0.1, 0.8))
     own = {"Y": principal(PLANE), "method": "pca", "is_own_map": True}
     for options in ({"method": "pca"}, {"Y": fit(PLANE)}, own):
         assert audit(PLANE, **options).remains is not None
@@ -405,17 +401,17 @@ def test_islands_that_a_method_places_by_chance_have_no_arrangement() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "pairs", "is_certain"),
+    ("share", "pairs", "expected"),
     [(1.0, 4, True), (0.5, 4, True), (0.75, 4, False), (0.875, 4, False), (0.75, 8, False), (0.96, 8, True)],
 )
-def test_unclear_islands_need_more_halves(share: float, pairs: int, is_certain: bool) -> None:  # noqa: FBT001
+def test_unclear_islands_need_more_halves(share: float, pairs: int, expected: bool) -> None:  # noqa: FBT001
     """Islands of the data that are isolated in some halves only are not settled by 16 halves."""
     found = audit(ISLANDS, method="pca")
     shares = np.array([1.0, 1.0, share])
     unclear = replace(found, islands=replace(found.islands, in_samples=shares), remains=0.9, remains_error=0.01)
-    assert _is_certain(unclear, pairs) == is_certain
+    assert is_certain(unclear, pairs) == expected
     cut = replace(unclear.islands, in_data=np.array([True, True, False]))
-    assert _is_certain(replace(unclear, islands=cut), pairs)
+    assert is_certain(replace(unclear, islands=cut), pairs)
 
 
 def without_groups(name: str, n: int, seed: int) -> NDArray[np.float64]:

@@ -114,7 +114,7 @@ def test_a_method_is_the_embedding(client: httpx.Client, stores: Stores, dataset
 
 def test_a_posterior(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The audit of a posterior, and that of the method glle, are of the mean embedding, a map by the method itself."""
-    monkeypatch.setattr("glle_engine.audit.audit._foreign", lambda *_: (0.1, 0.8))
+    monkeypatch.setattr("glle_engine.audit.conclusion._foreign", lambda *_: (0.1, 0.8))
     dataset = upload(client, ROLL.X)
     job = client.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 8}).json()
     tasks.fit(job["id"])
@@ -197,5 +197,5 @@ def test_a_worker_audits_in_one_thread(
     client: httpx.Client, stores: Stores, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several workers share the processors, and each reports one thread."""
-    monkeypatch.setattr("glle_engine.audit.audit.ThreadPoolExecutor", None)
+    monkeypatch.setattr("glle_engine.audit.options.ThreadPoolExecutor", None)
     assert run_audit(client, stores, dataset=dataset, method="pca")[1]["verdict"]

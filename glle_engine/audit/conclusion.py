@@ -1,0 +1,178 @@
+"""Conclusion of an audit: the answers about a map, by the data alone or with the maps of halves, and its statement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from glle_engine.audit.agreement import far_neighbors, nearest_among, shared, spaces_of
+from glle_engine.audit.answers import (
+    arrangement,
+    disturbed_by_data,
+    disturbed_by_samples,
+    islands_of_samples,
+    neighborhoods,
+    shape,
+    standard_error,
+)
+from glle_engine.audit.groups import compare_groups
+from glle_engine.audit.result import Audit
+from glle_engine.audit.statement import state
+from glle_engine.linalg.procrustes import disparity, root_trace
+from glle_engine.reliability.alignment import Alignment, Regions, calibrated_regions, normalize, normalize_all
+from glle_engine.reliability.thresholds import FOREIGN, FOREIGN_GAP, MIN_KEPT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.audit.halves import Halves
+    from glle_engine.audit.statement import Facts
+    from glle_engine.audit.subject import Subject
+
+REGION_PAIRS = 4  # fewer pairs do not calibrate regions
+KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
+
+
+def conclude_from_data(subject: Subject) -> Audit:
+    """Return the audit of coordinates that no method could make again."""
+    k, facts = subject.options.n_neighbors, subject.facts
+    disturbed = disturbed_by_data(
+        subject.embedding, subject.points, min(k, len(subject.points) // 5), facts.islands.of_points
+    )
+    facts = replace(facts, disturbed=disturbed)
+    statement = state(facts)
+    return Audit(
+        verdict=statement.text,
+        level=statement.level,
+        statement=statement,
+        beyond_chance=_is_beyond(facts),
+        embedding=subject.embedding,
+        islands=facts.islands,
+        disturbed=disturbed,
+        notes=subject.notes,
+    )
+
+
+def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts]:
+    """Return the audit that compares the maps of separate halves, and what its statement is made of.
+
+    Coordinates that are no map of the method are audited without its maps. Raises `InvalidParameterError` if too few
+    halves could be embedded.
+    """
+    reading = halves.read()
+    embedding, rows, k = subject.embedding, subject.rows, subject.options.n_neighbors
+    neighbors = nearest_among(embedding, rows, k)[0]
+    if subject.is_given and (foreign := _foreign(neighbors[rows], reading.near[:, rows])):
+        subject = replace(subject, facts=replace(subject.facts, foreign=foreign))
+        return conclude_from_data(subject), subject.facts
+    answered, island = halves.answered, subject.facts.islands.of_points
+    places = reading.places[:, answered]
+    shares = common_share(places)
+    shares_with_map = np.array([1 - disparity(embedding[answered], Y) for Y in places])
+    probability = _neighbor_probability(reading.near)
+    of_neighbors, of_points = neighborhoods(reading.near, island, rows)
+    is_far = far_neighbors(spaces_of(subject.points), neighbors, rows, min(k, len(rows) // 5))
+    groups = None
+    if subject.groups is not None and reading.apart is not None:
+        groups = compare_groups(*subject.groups, reading.near, reading.apart)
+    facts = replace(
+        subject.facts,
+        islands=islands_of_samples(subject.facts.islands, reading.isolated, reading.isolated_inside),
+        remains=min(float(shares.mean()), float(shares_with_map.mean())),
+        arrangement=None if subject.source.is_placed_by_chance else arrangement(places, island[answered]),
+        neighborhoods=of_neighbors,
+        shape=shape(places, island[answered]),
+        disturbed=disturbed_by_samples(embedding, neighbors, probability, reading.places, reading.near, island, is_far),
+        groups="" if groups is None else groups.statement(),
+    )
+    assert facts.disturbed is not None
+    normalized, _, size = normalize(embedding)
+    aligned = Alignment.from_maps(normalize_all(reading.places), normalized)
+    statement = state(facts)
+    audit = Audit(
+        verdict=statement.text,
+        level=statement.level,
+        statement=statement,
+        beyond_chance=_is_beyond(facts),
+        embedding=embedding,
+        remains=facts.remains,
+        remains_error=standard_error(shares),
+        islands=facts.islands,
+        arrangement=facts.arrangement,
+        neighborhoods=of_neighbors,
+        shape=facts.shape,
+        disturbed=facts.disturbed,
+        neighborhood=of_points,
+        dimension=subject.dimension,
+        spread=size * root_trace(aligned.covariance),
+        stability=_stability(probability, neighbors),
+        regions=_regions(aligned, embedding, size),
+        neighbors=probability,
+        groups=groups,
+        chance=subject.chance,
+        pairs=len(reading.places) // 2,
+        rows=rows,
+        notes=subject.notes,
+    )
+    return audit, facts
+
+
+def common_share(places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return R^2 (m,) of each two consecutive embeddings (2 m, n, p), which are maps of two separate halves."""
+    return np.array([1 - disparity(a, b) for a, b in zip(places[::2], places[1::2], strict=True)])
+
+
+def _is_beyond(facts: Facts) -> bool | None:
+    """Return whether the data have structure and the map shows some of it; None if that cannot be decided."""
+    if facts.has_structure is None:
+        return None
+    return facts.has_structure and facts.fidelity.kept - facts.fidelity.by_chance >= MIN_KEPT
+
+
+def _foreign(neighbors: NDArray[Any], near: NDArray[Any]) -> tuple[float, float] | None:
+    """Return two shares of common neighbors if the coordinates do not look like a map of the method; else None.
+
+    `neighbors` (r, k) are neighbors in the coordinates, `near` (m, r, k) neighbors in the maps of halves. The first
+    share is what the coordinates and the maps of halves have in common, the second what the maps of two halves have in
+    common. A true map of all points would have the larger first share, because it is made of the points of both halves.
+    """
+    by_chance = neighbors.shape[1] / (len(neighbors) - 1)
+    with_halves = float(np.mean([shared(neighbors, each).mean() for each in near]))
+    of_halves = float(np.mean([shared(a, b).mean() for a, b in zip(near[::2], near[1::2], strict=True)]))
+    is_foreign = with_halves - by_chance < FOREIGN * (of_halves - by_chance) and of_halves - with_halves >= FOREIGN_GAP
+    return (with_halves, of_halves) if is_foreign else None
+
+
+def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) -> dict[str, Regions]:
+    """Return the regions around the points of an embedding; none if too few pairs of halves were embedded."""
+    pairs, p = len(aligned.embeddings) // 2, embedding.shape[1]
+    if pairs < max(REGION_PAIRS, p + 1):  # without a fold of one pair, p pairs are left to span the region
+        return {}
+    around = calibrated_regions(aligned, together=2)
+    regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)
+    return {"mean": regions, "new sample": regions.of_new_sample()}
+
+
+def _neighbor_probability(near: NDArray[Any]) -> csr_array:
+    """Return the probability (n, n) that j is among the k nearest neighbors of i in the map of another sample.
+
+    If j is among the neighbors (m, n, k) of i in a share f of the m maps, the probability is .9 f^1.1. It is below f
+    because the halves of one data set have points in common that other samples do not have. Both constants were
+    measured on 45 distributions (docs/explanation/believe.md).
+    """
+    _, n, k = near.shape
+    total = csr_array((n, n))
+    for each in near:
+        total = total + csr_array((np.ones(each.size), each.ravel(), np.arange(0, each.size + 1, k)), shape=(n, n))
+    total.data = KEPT * (total.data / len(near)) ** KEPT_POWER
+    return csr_array(total)
+
+
+def _stability(probability: csr_array, neighbors: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the mean probability (n,) that a point's neighbors (n, k) are neighbors in another sample's map."""
+    points = np.repeat(np.arange(len(neighbors)), neighbors.shape[1])
+    of_neighbors = np.asarray(probability[points, neighbors.ravel()]).reshape(neighbors.shape)
+    return np.asarray(of_neighbors.mean(axis=1))

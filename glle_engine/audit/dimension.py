@@ -1,0 +1,70 @@
+"""Number of coordinates that two samples share, from maps of halves with one coordinate more than the audited map.
+
+If both halves are embedded with one more coordinate, the squared canonical correlations of the two embeddings say how
+many coordinates they share: three for a 3-ball, none for noise. Coordinates of nearly equal strength mix, so the true
+number may be larger.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.base.errors import GlleError
+from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors
+from glle_engine.linalg import dense
+from glle_engine.reliability.resamples import SEPARATE, resample
+from glle_engine.reliability.thresholds import FILLED, SHARED_COORDINATE
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from numpy.typing import NDArray
+
+    from glle_engine.base.progress import OnProgress
+    from glle_engine.reliability.resamples import Embedder
+
+PAIRS = 2  # pairs of halves that are embedded with one more coordinate
+MAX_POINTS = 2000  # that are halved
+DIMENSION_NEIGHBORS = 10
+
+
+def find_dimension(
+    wider: Embedder, rows: NDArray[np.intp], seed: int, executor: Executor | None, on_progress: OnProgress
+) -> tuple[int | None, int | None]:
+    """Return how many coordinates two samples share if one more is computed, and the hidden dimension or None.
+
+    The number is returned again as the hidden dimension if the map has fewer coordinates and the points fill the
+    further one. On a sheet they do not fill it: a further coordinate is a function of the others. Halves are made of at
+    most 2,000 of the `rows`. Both are None if the data have no further coordinate.
+    """
+    if (n := wider.shape[0]) > MAX_POINTS:
+        rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
+        wider = wider.of_rows(np.sort(rng.permutation(rows)[:MAX_POINTS]))
+    places = np.empty((0, *wider.shape))
+    with suppress(GlleError):  # the data have no further coordinate
+        maps = resample(wider, 2 * PAIRS, stream=SEPARATE, seed=seed, executor=executor, on_progress=on_progress)
+        places = maps.places[maps.complete_pairs]
+    if not len(places):
+        return None, None
+    filled = intrinsic_dimension(kneighbors(np.ascontiguousarray(places[0]), DIMENSION_NEIGHBORS)[1])
+    shared, p = shared_coordinates(places), wider.shape[1] - 1
+    return shared, shared if shared > p and filled >= p + FILLED else None
+
+
+def shared_coordinates(places: NDArray[np.float64]) -> int:
+    """Return how many coordinates the pairs of consecutive embeddings (2 m, n, p) share.
+
+    Coordinate j is shared if the median of its squared canonical correlation over pairs is at least .5.
+    """
+    pairs = zip(places[::2], places[1::2], strict=True)
+    squares = np.median([canonical_correlations(a, b) ** 2 for a, b in pairs], axis=0)
+    return int((squares >= SHARED_COORDINATE).sum())
+
+
+def canonical_correlations(A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the canonical correlations (p,) of two embeddings (n, p), the largest first (Hotelling 1936)."""
+    first, second = (dense.svd(Y - Y.mean(axis=0))[0] for Y in (A, B))
+    return np.asarray(dense.svd(dense.cross(first, second))[1])

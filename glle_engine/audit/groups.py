@@ -1,0 +1,137 @@
+"""Labeled groups of points: which of them stay apart in the maps of other samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.audit.islands import contact
+from glle_engine.base.arrays import array_of
+from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.pictures.points import count_apart
+from glle_engine.base.results import Note, brief
+from glle_engine.reliability.thresholds import GROUP_CONTACT
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+MAX_NUMBERS = 20  # labels with decimals are groups up to this number of different values
+NAMED = 5  # a sentence names at most this many groups
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups of labeled points in the maps of other samples.
+
+    Attributes
+    ----------
+    names : (g,) array
+        The labels, ascending.
+    apart : (g, g) float64
+        Share of maps in which two groups are isolated from each other. Two groups are isolated if at most a tenth of
+        the points of each group have a point of the other group nearby: within the median distance of the group's
+        points to their fifth neighbor inside the group.
+    member_probability : (n,) float64
+        Share of maps in which most of a point's neighbors belong to the point's group.
+    classes : (n,) int64
+        Index of each point's group.
+
+    """
+
+    names: NDArray[Any]
+    apart: NDArray[np.float64]
+    member_probability: NDArray[np.float64]
+    classes: NDArray[np.int64]
+
+    __repr__ = brief
+
+    def statement(self) -> str:
+        """Return a clause that says which labels stay apart, or an empty text for a single one."""
+        count, apart_from = len(self.names), count_apart(self.apart)
+        if count < 2:
+            return ""
+        if (apart_from == count - 1).all():
+            named = f"the labels {', '.join(map(str, self.names[:-1]))} and {self.names[-1]}"
+            return f"{named if count <= NAMED else f'all {count} labels'} stay apart from each other"
+        if count == 2:
+            return f"the labels {self.names[0]} and {self.names[1]} do not stay apart"
+        pairs = f"{apart_from.sum() // 2} of {count * (count - 1) // 2} pairs of labels stay apart"
+        mixed = [str(name) for name in self.names[2 * apart_from < count - 1]]
+        if not 0 < len(mixed) <= min(NAMED, count - 1):
+            return pairs
+        stay = f"label {mixed[0]} stays" if len(mixed) == 1 else f"labels {', '.join(mixed[:-1])} and {mixed[-1]} stay"
+        return f"{pairs} ({stay} apart from fewer than half of the others)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `names` and `apart` as a JSON-able dictionary."""
+        return {"names": self.names.tolist(), "apart": self.apart.tolist()}
+
+
+def labels_and_classes(labels: ArrayLike, n: int, name: str = "labels") -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the distinct labels (g,), ascending, and the index (n,) of each point's label.
+
+    Raises `InvalidParameterError` for another number of labels than `n`; `name` is what the error calls them.
+    """
+    names, classes = np.unique(array_of(labels, f"the {name}", are_labels=True), return_inverse=True)
+    if classes.shape != (n,):
+        raise InvalidParameterError(
+            f"The {name} have shape {classes.shape}.", remedy=f"Give {n} {name}, one for each point."
+        )
+    return names, classes.astype(np.int64)
+
+
+def groups_of_labels(
+    labels: ArrayLike | None, n: int
+) -> tuple[tuple[NDArray[Any], NDArray[np.int64]] | None, tuple[Note, ...]]:
+    """Return the groups as `labels_and_classes` does; None without labels, and with a note if they name no groups."""
+    if labels is None:
+        return None, ()
+    groups = labels_and_classes(labels, n)
+    try:
+        require_groups(*groups)
+    except InvalidParameterError as error:
+        return None, (Note("labels-are-no-groups", str(error)),)
+    return groups, ()
+
+
+def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
+    """Raise `InvalidParameterError` if labels are measured numbers, or most points have a label of their own."""
+    sizes, n = np.bincount(classes), len(classes)
+    is_measured = names.dtype.kind == "f" and len(names) > MAX_NUMBERS and bool((names != np.round(names)).any())
+    if is_measured or 2 * int(sizes[sizes > 1].sum()) < n:
+        raise InvalidParameterError(
+            f"The labels have {len(names):,} different values for {n:,} points, so that they name no groups.",
+            remedy="Give groups: of numbers, for example, labels=pandas.qcut(values, 4). Numbers color the picture of "
+            "an audit without labels by glle.plot(audit, labels=values).",
+        )
+
+
+def groups_apart(
+    Y: NDArray[np.float64], classes: NDArray[np.int64], rows: NDArray[np.bool_] | None = None
+) -> NDArray[np.bool_]:
+    """Return which pairs (g, g) of labeled groups lie apart: at most a tenth of the points of each touch the other.
+
+    Only some `rows` are compared, by default all, and a group without any of them is apart from none. To judge the
+    embedding of a half, pass the points that are not in the half, as for `isolated_among`.
+    """
+    count = int(classes.max()) + 1
+    rows = np.ones(len(Y), bool) if rows is None else rows
+    present, of_rows = np.unique(classes[rows], return_inverse=True)
+    touching, _ = contact(Y[rows], of_rows)
+    apart = np.zeros((count, count), bool)
+    apart[np.ix_(present, present)] = np.maximum(touching, touching.T) <= GROUP_CONTACT
+    np.fill_diagonal(apart, val=False)
+    return apart
+
+
+def compare_groups(
+    names: NDArray[Any], classes: NDArray[np.int64], near: NDArray[Any], apart: NDArray[np.bool_]
+) -> Groups:
+    """Return how well labeled points form groups in the maps of halves; `classes` (n,) are indices of the names.
+
+    `near` (m, n, k) are neighbors in the maps, and `apart` (m, g, g) says which groups are apart there.
+    """
+    member = np.mean([(classes[each] == classes[:, None]).mean(axis=1) > 0.5 for each in near], axis=0)
+    return Groups(names, apart.mean(axis=0), member, classes)

@@ -1,0 +1,194 @@
+"""Maps of separate halves of the data, and what is read from each: positions, neighbors, isolated islands and groups.
+
+Above 5,000 points the halves are halves of a random sample of 4,000 points. All neighbors are among this sample. The
+other points are placed in the maps by weights on the sample, and get their scores from these positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from glle_engine.audit.agreement import nearest_among
+from glle_engine.audit.answers import island_places, isolated_among
+from glle_engine.audit.dependence import MIN_BLOCKS
+from glle_engine.audit.groups import groups_apart
+from glle_engine.audit.options import AuditOptions
+from glle_engine.audit.sources import source_of
+from glle_engine.audit.subject import blocks_of_rows, rows_of_halves
+from glle_engine.base.errors import InvalidParameterError
+from glle_engine.reliability.refits import affine_map
+from glle_engine.reliability.resamples import SEPARATE, BlockEmbedder, draw_sample, placing_weights, resample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from glle_engine.audit.subject import Subject
+    from glle_engine.reliability.resamples import Embedder, Resamples
+
+    Placement = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+MIN_PAIRS = 2  # pairs of halves that an audit needs
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reading:
+    """What the map of a half shows; `Reading.stacked` has one more axis, with m halves.
+
+    Attributes
+    ----------
+    places : (n, p) float64
+        Positions of all points.
+    near : (n, k) int
+        The nearest neighbors of each point, among the rows that are halved.
+    isolated, isolated_inside : (g,) bool
+        Islands that are isolated among the points outside the half, and among the half's own points.
+    apart : (c, c) bool or None
+        Labeled groups that are apart among the points outside the half.
+
+    """
+
+    places: NDArray[np.float64]
+    near: NDArray[np.int32]
+    isolated: NDArray[np.bool_]
+    isolated_inside: NDArray[np.bool_]
+    apart: NDArray[np.bool_] | None
+
+    @classmethod
+    def stacked(cls, readings: list[Self]) -> Self:
+        """Return the readings of several halves as one, whose arrays have the halves as their first axis."""
+        return cls(
+            places=np.array([reading.places for reading in readings]),
+            near=np.array([reading.near for reading in readings]),
+            isolated=np.array([reading.isolated for reading in readings]),
+            isolated_inside=np.array([reading.isolated_inside for reading in readings]),
+            apart=None if readings[0].apart is None else np.array([reading.apart for reading in readings]),
+        )
+
+
+class Halves:
+    """The maps of halves of a subject: more are made on request, and each is read once.
+
+    Attributes
+    ----------
+    maps : Resamples or None
+        Positions of the halved rows in the maps that were made so far.
+    readings : list of Reading
+        One for each map whose pair is complete.
+
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        """Raise `InvalidParameterError` if the rows are of too few blocks to halve."""
+        assert subject.source.embedder is not None
+        self.subject = subject
+        self.embedder = _embedder_of_rows(subject.source.embedder, subject.rows, subject.blocks)
+        self.maps: Resamples | None = None
+        self.readings: list[Reading] = []
+        self._place = _placement(subject.points, subject.rows, is_linear=subject.source.is_linear)
+
+    def extend(self, pairs: int, makers: Executor | None, readers: Executor | None) -> None:
+        """Make and read maps until there are so many `pairs`; two executors make and read them in parallel."""
+        options, first = self.subject.options, 0 if self.maps is None else len(self.maps.places)
+        made = (options.embed_halves or resample)(
+            self.embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=options.seed, executor=makers,
+            on_progress=options.on_progress,
+        )  # fmt: skip
+        self.maps = made if self.maps is None else self.maps + made
+        numbers = self.maps.complete_pairs[len(self.readings) :]
+        samples = (draw_sample(self.embedder, SEPARATE, options.seed, number) for number in numbers)
+        halves = [self.subject.rows[sample.chosen] for sample in samples]
+        self.readings += (map if readers is None else readers.map)(self._read, self.maps.places[numbers], halves)
+
+    def read(self) -> Reading:
+        """Return what the maps show, stacked; raise `InvalidParameterError` if too few halves could be embedded."""
+        assert self.maps is not None
+        if len(self.readings) < 2 * MIN_PAIRS:
+            count, problems = len(self.maps.places), self.maps.problems
+            raise InvalidParameterError(
+                f"{count - len(self.readings)} of {count} halves of the data could not be embedded.",
+                remedy=problems[0]  # it has its own remedy
+                if problems
+                else "Audit an embedding with other parameters, such as a larger n_neighbors.",
+            )
+        return Reading.stacked(self.readings)
+
+    @cached_property
+    def answered(self) -> NDArray[np.intp]:
+        """Points that the answers are about: the rows, or all points if an island has fewer than two of the rows."""
+        islands, rows = self.subject.facts.islands.of_points, self.subject.rows
+        of_rows = islands[rows]
+        has_all = (np.bincount(of_rows[of_rows >= 0], minlength=int(islands.max()) + 1) > 1).all()
+        return rows if has_all else np.arange(len(islands))
+
+    def _read(self, positions: NDArray[np.float64], half: NDArray[np.intp]) -> Reading:
+        """Read the map (r, p) of the rows that was made from a `half` of them."""
+        subject = self.subject
+        islands, classes = subject.facts.islands.of_points, None if subject.groups is None else subject.groups[1]
+        places = placed_outside = self._place(positions)
+        is_outside, is_inside = np.zeros(len(islands), bool), np.zeros(len(islands), bool)
+        is_outside[self.answered] = True
+        is_outside[half], is_inside[half] = False, True
+        has_several = islands.max() > 0
+        if not subject.source.is_linear and (has_several or classes is not None):
+            placed_outside = island_places(subject.points, is_outside, half, places)
+        nothing = np.zeros(1, bool)
+        return Reading(
+            places=places,
+            near=nearest_among(places, subject.rows, subject.options.n_neighbors)[0],
+            isolated=isolated_among(placed_outside, islands, is_outside) if has_several else nothing,
+            isolated_inside=isolated_among(places, islands, is_inside) if has_several else nothing,
+            apart=None if classes is None else groups_apart(placed_outside, classes, is_outside),
+        )
+
+
+def embedder_of_halves(X: ArrayLike, Y: Any = None, **options: Any) -> Embedder:
+    """Return the embedder of an audit's halves: `resample` makes the halves with it, from the stream `SEPARATE`.
+
+    Parameters and errors are the same as for `glle_engine.audit.audit.audit`. Coordinates without a method have no
+    halves.
+    """
+    chosen = AuditOptions(**options)
+    source, _ = source_of(X, Y, chosen)
+    assert source.embedder is not None
+    blocks = blocks_of_rows(chosen.blocks, source.embedder.shape[0])
+    return _embedder_of_rows(source.embedder, rows_of_halves(source.embedder, chosen.seed), blocks)
+
+
+def _embedder_of_rows(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArray[np.int64] | None) -> Embedder:
+    """Return an embedder of halves of some rows, or of halves of their blocks."""
+    if len(rows) < embedder.shape[0]:
+        embedder = embedder.of_rows(rows)
+    if blocks is None:
+        return embedder
+    of_blocks = blocks[rows]
+    if (count := len(np.unique(of_blocks[embedder.rows]))) < MIN_BLOCKS:
+        raise InvalidParameterError(
+            f"The points are of {count} blocks, which have no halves to compare.",
+            remedy=f"Give blocks of at least {MIN_BLOCKS} kinds, such as the subject of each row, or none.",
+        )
+    return BlockEmbedder(embedder, of_blocks)
+
+
+def _placement(points: NDArray[np.float64], rows: NDArray[np.intp], *, is_linear: bool) -> Placement:
+    """Return a function that places all points (n, p), given the positions (r, p) of the rows."""
+    if len(rows) == len(points):
+        return lambda places: places
+    known = np.ascontiguousarray(points[rows])
+    if is_linear:
+        return lambda places: affine_map(known, places).transform(points)
+    others = np.setdiff1d(np.arange(len(points)), rows, assume_unique=True)
+    weights = placing_weights(known, points[others])
+
+    def place(places: NDArray[np.float64]) -> NDArray[np.float64]:
+        placed = np.empty((len(points), places.shape[1]))
+        placed[rows], placed[others] = places, weights.embed(places)
+        return placed
+
+    return place

@@ -1,0 +1,109 @@
+"""Options of an audit: how the map is made again, what is known of the rows, and how the audit computes."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from glle_engine.base.parameters import check_integer
+from glle_engine.base.progress import OnProgress, silent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
+
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
+
+    from glle_engine.base.spec import Metric, Standardize
+    from glle_engine.reliability.resamples import Resamples
+
+    Function = Callable[[NDArray[np.float64]], ArrayLike]
+
+    class Transformer(Protocol):
+        """Estimator of scikit-learn."""
+
+        def fit_transform(self, X: NDArray[np.float64]) -> ArrayLike:
+            """Return the embedding (m, p) of points (m, d)."""
+
+
+NEIGHBORS = 15
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AuditOptions:
+    """Options of an audit.
+
+    Attributes
+    ----------
+    method : str, callable or estimator, optional
+        How the coordinates are made: a method of the registry by name, a function of points (m, d) to coordinates
+        (m, p), or an object with such a function `fit_transform`. Without a method, the audit can judge only fidelity,
+        tears and islands.
+    parameters : dict, optional
+        Parameters of the method.
+    standardize, metric : str, optional
+        How features are standardized, and the metric of the data, as in `FitSpec`. For a method by name they are
+        parameters of the method; a function gets points that are transformed accordingly.
+    labels : (n,) array-like, optional
+        Groups of the points, for `Audit.groups`.
+    blocks : (n,) array-like, optional
+        Subject, series or replicate of each point. Halves are then halves of the blocks, because rows of one block are
+        not independent samples.
+    ids : (n,) or (n, columns) array, optional
+        Columns that name the rows, with the names `id_names`. A note says which of them may be blocks.
+    is_own_map : bool
+        Whether the method itself made the coordinates. The audit then does not compare them with the method's maps.
+    n_neighbors : int
+        Number of neighbors to compare. For the share of kept neighbors and the p-values, it is limited to a fifth of
+        the points, or of 1,000 points if there are more.
+    names : list of str, optional
+        Names of the features, for the statement.
+    seed : int
+        Seed of permutations and halves.
+    executor : concurrent.futures.Executor, optional
+        Computes the resamples in parallel, with the same bits. By default, threads do this for methods of this library.
+    threads : int, optional
+        Number of these threads. Default: the number of processors.
+    embed_halves : callable, optional
+        Called with the arguments of `resample` in its place, for halves that are stored.
+    on_progress
+        Called with (done, all, stage); its exceptions end the audit.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `n_neighbors` or `seed` is no such integer.
+
+    """
+
+    method: str | Function | Transformer | None = None
+    parameters: dict[str, Any] | None = None
+    standardize: Standardize | None = None
+    metric: Metric | None = None
+    labels: ArrayLike | None = None
+    blocks: ArrayLike | None = None
+    ids: NDArray[Any] | None = None
+    id_names: Sequence[str] = ()
+    is_own_map: bool = False
+    n_neighbors: int = NEIGHBORS
+    names: Sequence[str] | None = None
+    seed: int = 0
+    executor: Executor | None = None
+    threads: int | None = None
+    embed_halves: Callable[..., Resamples] | None = None
+    on_progress: OnProgress = silent
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_neighbors", check_integer("n_neighbors", self.n_neighbors, 2))
+        object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
+
+    def open_pool(self) -> AbstractContextManager[Executor | None]:
+        """Return the executor, or else a new pool of threads; None if there is to be one thread."""
+        if self.executor is not None or self.threads == 1:
+            return nullcontext(self.executor)
+        return ThreadPoolExecutor(self.threads or os.cpu_count())

@@ -1,0 +1,244 @@
+"""Subject of an audit: the map, the data, and all that is known of them before halves of the data are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.audit.agreement import measure_agreement
+from glle_engine.audit.answers import islands_of_picture
+from glle_engine.audit.chance import (
+    compare_with_chance,
+    dominant_feature,
+    find_copies,
+    find_relations,
+    neighbors_of_block,
+    unknown_reason,
+)
+from glle_engine.audit.columns import find_clustered_columns
+from glle_engine.audit.dependence import block_candidates, find_dependence
+from glle_engine.audit.dimension import find_dimension
+from glle_engine.audit.groups import groups_of_labels, labels_and_classes
+from glle_engine.audit.options import NEIGHBORS
+from glle_engine.audit.statement import Facts
+from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
+from glle_engine.base.results import Note
+from glle_engine.base.validation import require_neighbors
+from glle_engine.reliability.thresholds import STRUCTURE_LEVEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from concurrent.futures import Executor
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from glle_engine.audit.chance import Chance
+    from glle_engine.audit.options import AuditOptions
+    from glle_engine.audit.sources import Source
+    from glle_engine.reliability.resamples import Embedder
+
+MIN_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
+MEASURED_POINTS = 60  # audits of fewer points were not measured
+MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of 4,000
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Subject:
+    """The map that is audited, and what is known of it without maps of halves.
+
+    Attributes
+    ----------
+    source : Source
+    embedding : (n, p) float64
+    points : (n, d) float64
+        The data in a space whose Euclidean distances order pairs as the metric of the embedding does.
+    options : AuditOptions
+    is_given : bool
+        Whether something other than the method may have made the coordinates.
+    groups : pair of (g,) array and (n,) int64, or None
+        Names of the labeled groups, and the group of each point.
+    blocks : (n,) int64 or None
+        Block of each row.
+    rows : (r,) int
+        Rows of which halves are made, and among which neighbors are counted: all, or a sample of many points.
+    facts : Facts
+        What the statement needs to know.
+    notes : tuple of Note
+    chance : Chance or None
+        Comparison with maps of permuted data.
+    dimension : int or None
+        Number of coordinates that two samples share.
+
+    """
+
+    source: Source
+    embedding: NDArray[np.float64]
+    points: NDArray[np.float64]
+    options: AuditOptions
+    is_given: bool
+    groups: tuple[NDArray[Any], NDArray[np.int64]] | None
+    blocks: NDArray[np.int64] | None
+    rows: NDArray[np.intp]
+    facts: Facts
+    notes: tuple[Note, ...]
+    chance: Chance | None = None
+    dimension: int | None = None
+
+    @classmethod
+    def from_source(
+        cls, source: Source, embedding: NDArray[np.float64], options: AuditOptions, *, is_given: bool
+    ) -> Subject:
+        """Return what is known of an embedding (n, p): structure and fidelity, islands, dependent rows, and notes.
+
+        Raises `TooFewPointsError` or `InvalidParameterError` for a map with nothing to compare.
+        """
+        n, seed = len(embedding), options.seed
+        copies = find_copies(source.data, seed)
+        distinct = source.data[~copies]
+        _require_picture(embedding, options.n_neighbors, len(distinct))
+        points = source.place(source.data)
+        groups, notes_on_labels = groups_of_labels(options.labels, n)
+        blocks = blocks_of_rows(options.blocks, n)
+        relations = find_relations(distinct, seed, None if blocks is None else blocks[~copies])
+        has_structure = None if relations is None else relations <= STRUCTURE_LEVEL
+        clustered = find_clustered_columns(distinct, seed) if has_structure is False else []
+        dominant = dominant_feature(points)
+        dependence, dependent = find_dependence(points, seed) if blocks is None else ([], "")
+        rows = np.arange(n) if source.embedder is None else rows_of_halves(source.embedder, seed)
+        facts = Facts(
+            name=source.name,
+            n=len(distinct),
+            has_structure=has_structure,
+            fidelity=measure_agreement(points, embedding, options.n_neighbors, seed),
+            clustered=tuple(_column_name(options.names, column, source.data.shape[1]) for column in clustered),
+            islands=islands_of_picture(embedding, points, is_linear=source.is_linear and not is_given),
+            p=embedding.shape[1],
+            is_placed_by_chance=source.is_placed_by_chance,
+            dominant=dominant and (_column_name(options.names, dominant[0], points.shape[1]), dominant[1]),
+            dependent=dependent,
+            half=len(rows) // 2 if len(rows) < n else None,
+        )
+        notes = [
+            *source.notes,
+            *notes_on_labels,
+            *_notes_on_limits(n, options.n_neighbors, int(copies.sum())),
+            *_notes_on_tests(n, unknown_reason(points, embedding.shape[1]), has_structure=has_structure),
+            *_notes_on_groups(groups),
+            *dependence,
+            *(block_candidates(options.ids, options.id_names) if blocks is None else ()),
+            *_notes_on_sample(len(rows), n),
+        ]
+        return cls(
+            source=source,
+            embedding=embedding,
+            points=points,
+            options=options,
+            is_given=is_given,
+            groups=groups,
+            blocks=blocks,
+            rows=rows,
+            facts=facts,
+            notes=tuple(notes),
+        )
+
+    def compared_with_chance(self, executor: Executor | None) -> Subject:
+        """Return the subject with the comparison with maps of permuted data, if that can say anything."""
+        if unknown_reason(self.points, self.embedding.shape[1]) is not None:
+            return self
+        options = self.options
+        chance = compare_with_chance(
+            self.source, self.embedding, options.n_neighbors, of_blocks=self.blocks, seed=options.seed,
+            executor=executor, on_progress=options.on_progress,
+        )  # fmt: skip
+        notes = (*self.notes, *_notes_on_points(self.facts, chance))
+        return replace(self, chance=chance, facts=replace(self.facts, has_gain=chance.has_gain), notes=notes)
+
+    def with_dimension(self, executor: Executor | None) -> Subject:
+        """Return the subject with the number of coordinates that two samples share, if the method can make more."""
+        if self.source.wider is None:
+            return self
+        options = self.options
+        dimension, hidden = find_dimension(self.source.wider, self.rows, options.seed, executor, options.on_progress)
+        return replace(self, dimension=dimension, facts=replace(self.facts, hidden=hidden))
+
+
+def rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
+    """Return the rows that are halved, ascending: all rows, or a random sample if there are many."""
+    n = embedder.shape[0]
+    if n <= MANY:
+        return np.arange(n)
+    rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
+    return np.sort(rng.permutation(embedder.rows)[:SAMPLED])
+
+
+def blocks_of_rows(blocks: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
+    """Return the block (n,) of each row as a number; None without blocks."""
+    return None if blocks is None else labels_and_classes(blocks, n, "blocks")[1]
+
+
+def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> None:
+    """Raise `TooFewPointsError` or `InvalidParameterError` for a map with nothing to compare."""
+    if distinct < MIN_POINTS:
+        raise TooFewPointsError(
+            f"An audit needs at least {MIN_POINTS} distinct points, not {distinct}.", remedy="Give more points."
+        )
+    require_neighbors(k, len(embedding))
+    if not np.ptp(embedding, axis=0).any():
+        raise InvalidParameterError(
+            "All points have the same coordinates: there is no picture to audit.",
+            remedy="Give the coordinates of a picture in which points differ.",
+        )
+
+
+def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
+    """Yield notes on repeated rows, of which there are `copies`, and on a smaller number of neighbors."""
+    if copies:
+        yield Note(
+            "repeated-rows",
+            f"{copies} of {n} rows repeat others. Halves of the data share them, so that `remains`, the spread and the "
+            "p-values are on the hopeful side. Audit the map of distinct rows.",
+        )
+    if (limit := neighbors_of_block(n, k)) < k != NEIGHBORS:
+        yield Note("fewer-neighbors", f"Kept neighbors and p-values are of {limit} neighbors, not of n_neighbors={k}.")
+
+
+def _notes_on_tests(n: int, reason: str | None, *, has_structure: bool | None) -> Iterator[Note]:
+    """Yield notes on tests that say nothing: on p-values, unknown for a `reason`, and on structure."""
+    if reason is not None:
+        yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
+    if has_structure is False:
+        few = f" More points than {n} may show a relation." if n < MEASURED_POINTS else ""
+        yield Note(
+            "unseen-structure",
+            f"This test cannot see structure within a single column, such as two peaks.{few}",
+        )
+
+
+def _notes_on_groups(groups: tuple[NDArray[Any], NDArray[np.int64]] | None) -> Iterator[Note]:
+    names, classes = groups or ((), [])
+    if single := int((np.bincount(classes) == 1).sum()):
+        yield Note("groups-of-one-point", f"{single} of {len(names)} groups have one point, which is always apart.")
+
+
+def _notes_on_sample(rows: int, n: int) -> Iterator[Note]:
+    if rows < n:
+        yield Note(
+            "audited-by-sample",
+            f"The audit is of {rows:,} random points of {n:,}: maps are of halves of these, and neighbors are among "
+            "these. The scores of the other points are by their places in those maps.",
+        )
+
+
+def _notes_on_points(facts: Facts, chance: Chance) -> Iterator[Note]:
+    """Yield a note if the map as a whole keeps more neighbors than chance, but no single point does."""
+    if facts.has_structure and chance.has_gain and not chance.is_point_beyond.any():
+        yield Note(
+            "no-point-beyond",
+            "All points together keep more neighbors than chance, but no single one at a false-discovery rate of 10 %.",
+        )
+
+
+def _column_name(names: Sequence[str] | None, column: int, columns: int) -> str:
+    return f"column {names[column]!r}" if names is not None and len(names) == columns else f"column {column + 1}"
