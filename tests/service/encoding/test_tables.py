@@ -141,9 +141,9 @@ def test_slices_of_a_job_in_every_form(client: httpx.Client, result: str) -> Non
 
 def test_summary_and_generated_data_as_tables(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:
     """A summary has a row per point; generated data a row per point of each data set."""
-    job = client.get(f"{drawn_posterior}/summary?n_draws=4&n_resamples=4&wait=0").json()
+    job = client.get(f"{drawn_posterior}/summary?n_draws=4&scale=1&wait=0").json()
     tasks.analyse(job["id"])
-    path = f"{drawn_posterior}/summary?n_draws=4&n_resamples=4&points=20:23"
+    path = f"{drawn_posterior}/summary?n_draws=4&scale=1&points=20:23"
     arrays = get(client, path, JSON).json()["arrays"]
     table = arrow_of(get(client, path, ARROW)).to_pydict()
     assert table["point"] == [20, 21, 22]
