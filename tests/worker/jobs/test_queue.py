@@ -569,7 +569,7 @@ def test_a_job_lost_with_its_master_is_refused(stores: Stores, monkeypatch: pyte
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     replicating(stores, 2).require_replicated(job.id)
     stores.client.delete(f"glle:job:{job.id}")
-    with pytest.raises(ProblemError, match="changed its master"):
+    with pytest.raises(ProblemError, match="failed over to a master"):
         replicating(stores, 2).require_replicated(job.id)
 
 
