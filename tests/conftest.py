@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -36,6 +37,14 @@ WAIT_SECONDS = 60.0
 # No test asserts how long an example lasts. All else stays as in the current profile, which is another one in CI.
 hypothesis_settings.register_profile("untimed", deadline=None)
 hypothesis_settings.load_profile("untimed")
+
+
+@pytest.fixture(autouse=True)
+def close_figures() -> Iterator[None]:
+    """Close the figures of a test, which pyplot keeps; more than 20 are a warning."""
+    yield
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+        pyplot.close("all")
 
 
 def until(condition: Callable[[], object], seconds: float = WAIT_SECONDS) -> None:
