@@ -94,7 +94,7 @@ class Halves:
         self._place = _placement(subject.points, subject.rows, is_linear=subject.source.is_linear)
 
     def extend(self, pairs: int, makers: Executor | None, readers: Executor | None) -> None:
-        """Make and read maps until there are so many `pairs`; two executors make and read them in parallel."""
+        """Make and read maps up to this number of `pairs`; two executors make and read them in parallel."""
         options, first = self.subject.options, 0 if self.maps is None else len(self.maps.places)
         made = (options.embed_halves or resample)(
             self.embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=options.seed, executor=makers,

@@ -12,7 +12,7 @@ from worker.base.problems import Problem, ProblemError
 if TYPE_CHECKING:
     from service.uploads.limits import Limits
 
-SAFE_POINTS = 2**13  # the API process samples so many in a millisecond, the time that a fork takes, too
+SAFE_POINTS = 2**13  # the API process samples these in a millisecond, which is the time of a fork, too
 
 
 @dataclass(frozen=True)
