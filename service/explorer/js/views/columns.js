@@ -77,7 +77,7 @@ const known = { file: null, names: [] }; // sheets of the last workbook
 
 /** The sheets of a workbook, as its notice or its problem names them; a workbook with a single one has no choice. */
 function Sheets({ file, notices, problem, chosen }) {
-  const [, listed] = (notices ?? []).map((text) => /^The sheet .* was read, of (.*); for another use/.exec(text)).find(Boolean) ?? [];
+  const [, listed] = (notices ?? []).map(({ message }) => /^The sheet .* was read, of (.*); for another use/.exec(message)).find(Boolean) ?? [];
   if (known.file !== file) Object.assign(known, { file, names: [] });
   if (listed) known.names = Array.from(listed.matchAll(/'((?:[^'\\]|\\.)*)'|"([^"]*)"/g), ([, single, double]) => (single ?? double).replaceAll(/\\(.)/g, '$1'));
   const [, other] = /\?sheet=([^\s&]+?)\.?(?:\s|$)/.exec(problem?.remedy ?? '') ?? [];
