@@ -49,7 +49,7 @@ WAIT_SECONDS = 10.0  # seconds to wait for a process of a kind; a work-horse liv
 BUSY_SECONDS = 0.5  # seconds to wait for a sampler at work, because an idle one has no task to lose
 STOP_SHARE = 0.75  # of the kills of a process that writes
 STOP_WRITES = 8  # a process ends before one of that many next writes
-STOP_SECONDS = 5.0  # an idle process writes nothing; after this time it is killed as it is
+STOP_SECONDS = 2.0  # an idle process writes nothing; after this time it is killed as it is
 # Operations that succeed only with a process of that kind.
 _SHOWN_BY = {
     "API": ("GET data", "GET datasets", "GET jobs", "GET job", "GET posterior", "GET draw"),
@@ -208,7 +208,8 @@ class Killer:
             next_kill = self.requests() + self._rng.expovariate(1 / self.between)
             spared = [kind for kind in self.kinds if all(kill.kind != kind for kill in self.kills)]
             shares = [SHARES[kind] for kind in self.kinds]
-            self._kill(self._rng.choice(spared) if spared else self._rng.choices(self.kinds, shares)[0])
+            first = [kind for kind in spared if kind in SHORT_LIVED] or spared  # the load may end before one is there
+            self._kill(self._rng.choice(first) if first else self._rng.choices(self.kinds, shares)[0])
 
     def _kill(self, kind: Kind) -> None:
         """Kill a process of a kind; wait until there is one, and for a sampler until one is busy."""
