@@ -44,10 +44,10 @@ def test_the_audit_of_a_method_and_of_a_fit_has_a_link(tab_with_draws: Explorer,
             expect(explorer.at("frame-name")).to_have_text("PCA", timeout=LONG)
         expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
         expect(explorer.at("cancel")).to_have_count(0, timeout=LONG)
-        verdict = explorer.at("verdict").inner_text()
+        verdict = explorer.state("audit")["verdict"]
         with tab(explorer.url) as other:
             other.open(copied_link(explorer))
-            expect(other.at("verdict")).to_have_text(verdict, timeout=LONG)
+            other.expect_verdict(verdict, LONG)
             expect(other.at("frame-name")).to_contain_text("PCA" if method else "Average")
 
 
@@ -94,7 +94,7 @@ def test_a_map_of_ones_own_has_a_link(explorer: Explorer, tab: Tab) -> None:
         with tab(explorer.url) as other:
             other.expected.append("404")
             other.open(address)
-            expect(other.at("verdict")).to_have_text(explorer.at("verdict").inner_text(), timeout=LONG)
+            other.expect_verdict(explorer.state("audit")["verdict"], LONG)
 
 
 def test_after_the_first_play_the_link_has_the_average(explorer: Explorer) -> None:

@@ -138,10 +138,10 @@ class Explorer:
         """Return the element with this test id."""
         return self.page.get_by_test_id(name)
 
-    def expect_verdict(self, verdict: str) -> None:
+    def expect_verdict(self, verdict: str, timeout: float | None = None) -> None:
         """Wait until the page shows a verdict, each of its lines with a mark before it."""
         lines = [re.compile(rf"^\s*[✓✗?]?\s*{re.escape(line)}$") for line in lines_of(verdict)]
-        expect(self.at("verdict").locator("p")).to_have_text(lines)
+        expect(self.at("verdict").locator("p")).to_have_text(lines, timeout=timeout)
 
     def state(self, name: str) -> Any:
         """Return a member of the page's state."""
