@@ -30,8 +30,8 @@ _NUMBERED = re.compile(r"(.*\w)[ _.:/-]+\w{1,4}|(.*\d)[A-Za-z]")  # an id with a
 def block_candidates(ids: NDArray[Any] | None, names: Sequence[str] = ()) -> Iterator[Note]:
     """Yield a note on each column of ids (n,) or (n, columns) that may say which rows belong together.
 
-    Its values repeat, or begin with stems that repeat, such as S07 of S07_1 and S07_2. There are at least four of them,
-    and at most half as many as rows.
+    Its values repeat, or begin with stems that repeat, such as S07 of S07_1 and S07_2. It has at least four different
+    values, and at least twice as many rows.
     """
     columns = [] if ids is None else [ids] if ids.ndim == 1 else list(ids.T)
     for name, values in zip(names or ["id"] * len(columns), columns, strict=False):

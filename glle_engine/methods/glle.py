@@ -10,14 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, cast, get_args
 
-from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.spec import FitSpec, Source
-from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.neighbors import required_faiss
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.parameters import NeighborSpec, choice, integer, number
 from glle_engine.posterior.fit import fit
+from glle_engine.posterior.sampler import no_prior
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,18 +40,7 @@ class GlleSpec(FitSpec, NeighborSpec):
         """Raise `InvalidParameterError` for a meaningless combination; reset options without effect."""
         super().check_together()
         if self.source == "prior" and (self.method, self.variant) == ("direct", "published"):
-            raise InvalidParameterError(
-                "The published direct method has no prior to draw from.",
-                remedy=Text(
-                    "Use ",
-                    Way("source", "posterior"),
-                    ", or ",
-                    Way("method", "em"),
-                    ", or ",
-                    Way("variant", "constrained"),
-                    ".",
-                ),
-            )
+            raise no_prior()
 
     def fit_spec(self) -> FitSpec:
         """Return the parameters of the posterior, without the parameters of the draw."""

@@ -40,6 +40,14 @@ T = TypeVar("T")
 _BLOCK_ENTRIES = 1 << 22  # entries of the factors in memory at a time: 32 MB
 
 
+def no_prior() -> InvalidParameterError:
+    """Return the error for draws from a prior that does not exist."""
+    ways = Way("source", "posterior"), ", or ", Way("method", "em"), ", or ", Way("variant", "constrained")
+    return InvalidParameterError(
+        "The published direct method has no prior to draw from.", remedy=Text("Use ", *ways, ".")
+    )
+
+
 @dataclass(frozen=True)
 class DrawKey:
     """Key of a draw within a posterior; numbers of numpy become Python's, so that keys are JSON-able.
@@ -222,18 +230,7 @@ class Sampler:
     def _check_source(self, source: Source) -> None:
         check_choice("source", source, get_args(Source))
         if source == "prior" and self.distribution.prior_factor is None:
-            raise InvalidParameterError(
-                "The published direct method has no prior to draw from.",
-                remedy=Text(
-                    "Use ",
-                    Way("source", "posterior"),
-                    ", or ",
-                    Way("method", "em"),
-                    ", or ",
-                    Way("variant", "constrained"),
-                    ".",
-                ),
-            )
+            raise no_prior()
 
     def _solve(self, keys: list[DrawKey], source: Source, align: Align) -> list[Draw]:
         """Return the draws of a group; a draw that the lanes reject is solved alone."""

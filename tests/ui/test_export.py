@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.system.conftest import ROOT
-from tests.ui.driver.tables import csv, sheet
+from tests.ui.driver.tables import AUDITED, csv, sheet
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from tests.system.conftest import Up
     from tests.ui.driver.explorer import Explorer, Tab
 
-AUDITED = [
-    "island",
-    "is_trusted",
-    "neighborhood",
-    "stretch",
-    "squeeze",
-    "is_torn",
-    "is_glued",
-    "seam",
-    "p_value",
-    "stability",
-]
 BESIDE = ["draws_spread", "draws_stability", *AUDITED]  # columns of a CSV that the page knows of each row
 
 

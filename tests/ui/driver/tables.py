@@ -11,6 +11,11 @@ from glle_engine import manifolds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Columns of a CSV that an audit adds.
+AUDITED = [
+    "island", "is_trusted", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value", "stability",
+]  # fmt: skip
+
 
 def sheet(n: int, seed: int = 0) -> np.ndarray:
     """Return n points (n, 3) of the S-curve."""

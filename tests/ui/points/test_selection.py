@@ -10,24 +10,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from tests.ui.driver.tables import csv, sheet
+from tests.ui.driver.tables import AUDITED, csv, sheet
 
 if TYPE_CHECKING:
     from tests.ui.driver.explorer import Explorer
 
 N = 60
-AUDITED = [
-    "island",
-    "is_trusted",
-    "neighborhood",
-    "stretch",
-    "squeeze",
-    "is_torn",
-    "is_glued",
-    "seam",
-    "p_value",
-    "stability",
-]
 
 
 @pytest.fixture
