@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 import glle
+from tests.conftest import until
 from tests.system.conftest import ONE_EACH, running, synthetic, wait_for_end
 from worker.base.settings import show_size
 from worker.execution import process_guard
@@ -43,16 +44,21 @@ def small_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 @pytest.fixture
 def small(small_up: Up) -> Iterator[httpx.Client]:
     """Return an HTTP client of this service; afterwards its processes are the same, and the next task succeeds."""
-    before = [small_up.workers(), *map(small_up.pids_of, ROLES)]
+
+    def pids() -> list[list[int]]:
+        return [small_up.workers(), *map(small_up.pids_of, ROLES)]
+
+    until(lambda: all(pids()))  # the service is ready before its worker's children have their names
+    before = pids()
     with httpx.Client(base_url=small_up.url, timeout=60) as client:
         yield client
-        assert run_job(client, "embeddings", {"method": "pca"}, n=60 + secrets.randbelow(200))["error"] is None
-    assert [small_up.workers(), *map(small_up.pids_of, ROLES)] == before
+        assert run_job(client, "embeddings", {"method": "pca"}, 100)["error"] is None
+    assert pids() == before
 
 
 def run_job(client: httpx.Client, kind: str, request: dict[str, Any], n: int) -> dict[str, Any]:
-    """Run a job on n points to its end; return its record."""
-    body = {"dataset": synthetic(client, n), **request}
+    """Run a job on n new points to its end; return its record."""
+    body = {"dataset": synthetic(client, n, seed=secrets.randbits(30)), **request}
     answer = client.post(f"/v1/{kind}", json=body, headers={"Prefer": "respond-async"})
     assert answer.status_code == 202, answer.text
     return wait_for_end(client, answer.json()["id"])
