@@ -37,7 +37,7 @@ export function Audit() {
         <span>${kind === 'tear' ? 'Torn apart' : 'Laid onto each other'}</span><span class="quiet">${sizes.map((size) => number(size)).join(' and ')} points</span></button></li>`)}</ul></div>`}
     ${islands.names.length > 1 && html`<${Islands} audit=${audit} />`}
     ${groups?.names.length > 1 && html`<${Groups} names=${groups.names.map(String)} apart=${groups.apart} />`}
-    ${notes.filter(({ code }) => !shown.some((note) => note.code === code)).map(({ code, message }) => html`<div class="note" data-testid=${`note-${code}`}><p>${plainNote({ code, message }).text}</p></div>`)}
+    ${notes.filter(({ code }) => !shown.some((note) => note.code === code)).map((note) => html`<div class="note" data-testid=${`note-${note.code}`}><p>${plainNote(note).text}</p></div>`)}
   </section>`;
 }
 
