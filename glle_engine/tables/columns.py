@@ -188,7 +188,7 @@ class Block(ABC):
         """Return the number of rows."""
 
     @abstractmethod
-    def column(self, at: int) -> Column:
+    def column(self, index: int) -> Column:
         """Return the values of a column, which have the same kind as the column's head."""
 
 
@@ -222,9 +222,9 @@ class _Rows(Block):
     def __len__(self) -> int:
         return self.stop - self.start
 
-    def column(self, at: int) -> Column:
+    def column(self, index: int) -> Column:
         """Return the values of a column."""
-        return self.columns[at].rows(self.start, self.stop)
+        return self.columns[index].rows(self.start, self.stop)
 
 
 def number_column(values: NDArray[Any], missing: NDArray[np.bool_] | None = None, type_: str = "number") -> Column:
