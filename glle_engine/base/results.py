@@ -129,7 +129,7 @@ class Note:
         """Return the note with names in place of features such as ``X[:, 3]``."""
         if names is None:
             return self
-        return replace(self, message=_FEATURE.sub(lambda found: names[int(found[1])], self.message))
+        return replace(self, message=_FEATURE.sub(lambda match: names[int(match[1])], self.message))
 
 
 def dimension_notes(d: int, p: int, metric: str) -> Iterator[Note]:
