@@ -79,9 +79,9 @@ def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None
     """Return the id of the data set that an argument names; a file is uploaded, and the notices are printed."""
     options = {} if args is None else select_options(args, UploadOptions)
     if file_or_id(text) == text:
-        if given := ", ".join(f"--{name.replace('_', '-')}" for name in options):
+        if flags := ", ".join(f"--{name.replace('_', '-')}" for name in options):
             raise ValueError(
-                f"The data set {text} is stored with the roles of its columns: leave out {given}, or give its file."
+                f"The data set {text} is stored with the roles of its columns: leave out {flags}, or give its file."
             )
         return text
     dataset = client.dataset(Path(text), **options)

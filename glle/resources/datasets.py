@@ -90,10 +90,10 @@ def is_stored(data: Any, options: DataOptions) -> bool:
     """Return whether data are a data set or its id; raise ValueError if there are options, which need an upload."""
     if not (isinstance(data, BaseDataset) or (isinstance(data, str) and data.startswith("ds_"))):
         return False
-    given = ", ".join(f"{name}=" for name, value in options.items() if value is not None)
-    if given:
+    passed = ", ".join(f"{name}=" for name, value in options.items() if value is not None)
+    if passed:
         raise ValueError(
-            f"The data set is stored with the roles of its columns, its labels and its colors: leave out {given}, or "
+            f"The data set is stored with the roles of its columns, its labels and its colors: leave out {passed}, or "
             "give the data in place of the data set."
         )
     return True
@@ -126,8 +126,11 @@ async def new_points(session: Session, data: Any, options: DataOptions, training
                 preview, _ = await upload(session, data, options, "/preview")
                 given_names = [column["name"] for column in preview["columns"]]
             names = set(map(str, given_names))
-            given = {role: [name for name in columns.get(role, ()) if name in names] for role in ROLES}
-            roles: Any = {role: found if role in COLUMN_LISTS else found[0] for role, found in given.items() if found}
+            roles: Any = {}
+            for role in ROLES:
+                present = [name for name in columns.get(role, ()) if name in names]
+                if present:
+                    roles[role] = present if role in COLUMN_LISTS else present[0]
             options = {**roles, **options}
     return await dataset_of(session, data, options)
 

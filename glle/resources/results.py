@@ -72,10 +72,12 @@ class Result:
 
     def __repr__(self) -> str:
         if rows := self.metadata.get("rows"):  # a comparison
-            found = [(row["label"], row["problem"], row["scores"] or {}) for row in rows]
-            failures = [f"{label}: {problem['detail']} {problem['remedy']}" for label, problem, _ in found if problem]
+            summaries = [(row["label"], row["problem"], row["scores"] or {}) for row in rows]
+            failures = [
+                f"{label}: {problem['detail']} {problem['remedy']}" for label, problem, _ in summaries if problem
+            ]
             notes = [note["message"] for note in self.metadata.get("notes", ())]
-            table = score_table({label: row for label, problem, row in found if not problem}, [*failures, *notes])
+            table = score_table({label: row for label, problem, row in summaries if not problem}, [*failures, *notes])
             return "\n".join([*self.metadata.get("sentences", ()), table])
         shapes = [f"{name}: {array.dtype} {array.shape}" for name, array in self.arrays.items()]
         return f"Result({', '.join([*shapes, *self.metadata])})"

@@ -88,8 +88,8 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a JSON-able dictionary."""
-        of = None if self.of_islands is None else self.of_islands.tolist()
-        return {"share": self.share, "error": self.error, "of_islands": of}
+        of_islands = None if self.of_islands is None else self.of_islands.tolist()
+        return {"share": self.share, "error": self.error, "of_islands": of_islands}
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,15 +54,15 @@ class Text(str):
 
     def __new__(cls, *parts: str | Way) -> Self:
         """Return the text of the parts, which may be texts themselves."""
-        found: list[str | Way] = []
+        pieces: list[str | Way] = []
         for part in parts:
             for each in parts_of(part):
-                if found and isinstance(found[-1], str) and isinstance(each, str):
-                    found[-1] += each
+                if pieces and isinstance(pieces[-1], str) and isinstance(each, str):
+                    pieces[-1] += each
                 elif each:
-                    found.append(each)
-        text = super().__new__(cls, "".join(part if isinstance(part, str) else in_python(part) for part in found))
-        text.parts = tuple(found)
+                    pieces.append(each)
+        text = super().__new__(cls, "".join(part if isinstance(part, str) else in_python(part) for part in pieces))
+        text.parts = tuple(pieces)
         return text
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:

@@ -135,13 +135,13 @@ class Embedding(PointResult):
         """
         if self.map is None:
             raise no_inverse("This embedding")
-        given, p = finite_matrix(places, "places"), self.Y.shape[1]
-        if given.shape[1] != p:
+        points, p = finite_matrix(places, "places"), self.Y.shape[1]
+        if points.shape[1] != p:
             raise InvalidShapeError(
-                f"The places have shape {given.shape}; the embedding has {p} components.",
+                f"The places have shape {points.shape}; the embedding has {p} components.",
                 remedy=f"Give a matrix of {p} columns.",
             )
-        return self.map.inverse(given, check_positive("ridge", ridge))
+        return self.map.inverse(points, check_positive("ridge", ridge))
 
     __repr__ = brief
 
@@ -249,9 +249,9 @@ class Method(Generic[S]):
 
     def named_parameters(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return options with a `random_state` as the `seed`; raise `InvalidParameterError` without randomness."""
-        if not self.random and (given := [name for name in ("seed", "random_state") if options.get(name) is not None]):
+        if not self.random and (seeds := [name for name in ("seed", "random_state") if options.get(name) is not None]):
             raise InvalidParameterError(
-                f"{self.title} has no {given[0]}: it is not random.", remedy=f"Leave {given[0]} away."
+                f"{self.title} has no {seeds[0]}: it is not random.", remedy=f"Leave {seeds[0]} away."
             )
         return with_seed(options)
 

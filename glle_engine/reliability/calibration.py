@@ -164,7 +164,7 @@ def calibrate(
     embed = PosteriorEmbedder.from_posterior(posterior, X)
     if halves is None:
         halves = resample(embed, n_resamples, seed=seed, strict=True, on_progress=on_progress).places
-    wanted = _spread("half-samples", halves[:n_resamples], posterior.embedding)
+    half_sample_spread = _spread("half-samples", halves[:n_resamples], posterior.embedding)
     trace: list[tuple[float, float]] = []
     spreads: list[NDArray[np.float64]] = []
     scale, slope = 1.0, None
@@ -174,7 +174,7 @@ def calibrate(
             drawn[index] = draw.embedding
             on_progress(step, STEPS, "calibration")
         spreads.append(_spread("draws", drawn, posterior.embedding))
-        trace.append((scale, float(np.median(spreads[-1])) / float(np.median(wanted))))
+        trace.append((scale, float(np.median(spreads[-1])) / float(np.median(half_sample_spread))))
         on_progress(step + 1, STEPS, "calibration")
         if _is_close(trace[-1][1]):
             break
@@ -193,10 +193,10 @@ def calibrate(
     return Calibration(
         scale=trace[best][0],
         ratio=trace[best][1],
-        rank_correlation=rank_correlation(spreads[best], wanted),
+        rank_correlation=rank_correlation(spreads[best], half_sample_spread),
         slope=slope,
         saturated=bool(slope is not None and slope < SATURATED and not _is_close(trace[best][1])),
-        half_sample_spread=wanted,
+        half_sample_spread=half_sample_spread,
         draw_spread=spreads[best],
         trace=tuple(trace),
     )

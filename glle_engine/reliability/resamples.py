@@ -294,8 +294,8 @@ class PosteriorEmbedder(Embedder):
             For other data than the data of the fit.
 
         """
-        given = bool(posterior.diagnostics.figures.get("given_neighbors"))
-        if obstacle := resampling_obstacle(posterior.spec, posterior.n_points, given_neighbors=given):
+        has_given_neighbors = bool(posterior.diagnostics.figures.get("given_neighbors"))
+        if obstacle := resampling_obstacle(posterior.spec, posterior.n_points, given_neighbors=has_given_neighbors):
             raise obstacle
         require_training_data(X, posterior.data_sha256)
         points = locate(finite_data(X), posterior.spec)
@@ -337,13 +337,13 @@ class PosteriorEmbedder(Embedder):
         place[chosen] = np.arange(len(chosen))
         places = place[self._near]
         count = np.cumsum(places >= 0, axis=1)
-        found, has_all = np.empty((self.shape[0], k), np.int32), count[:, -1] >= k
-        found[has_all] = places[(places >= 0) & (count <= k) & has_all[:, None]].reshape(-1, k)
+        nearest, has_all = np.empty((self.shape[0], k), np.int32), count[:, -1] >= k
+        nearest[has_all] = places[(places >= 0) & (count <= k) & has_all[:, None]].reshape(-1, k)
         few = np.flatnonzero(~has_all)
-        found[few] = nearest_rows(
+        nearest[few] = nearest_rows(
             np.ascontiguousarray(self.points[chosen]), self.points[few], place[few].astype(np.intp), k
         )[0]
-        return found
+        return nearest
 
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
         """Return an embedding (n, p) of all points by a sample."""

@@ -233,10 +233,10 @@ def _negotiate(accept: str, offered: tuple[str, ...], *, has_arrow: bool) -> str
         except ValueError:
             continue
     available = tuple(media for media in offered if media != ARROW or has_arrow)
-    for rank, wanted in sorted(accepted, key=lambda item: item[0]):
+    for rank, media_range in sorted(accepted, key=lambda item: item[0]):
         for media in available:
-            if rank < 0 and wanted.kind in {media, media.partition("/")[0] + "/*", "*/*"}:
-                return SHEET_CSV if media == CSV and wanted.parameters.get("formulas") == "quoted" else media
+            if rank < 0 and media_range.kind in {media, media.partition("/")[0] + "/*", "*/*"}:
+                return SHEET_CSV if media == CSV and media_range.parameters.get("formulas") == "quoted" else media
     raise refuse(
         "not-acceptable",
         406,
@@ -276,8 +276,8 @@ def changed_response(body: str) -> Response:
 
 def require_match(request: Request, body: str) -> None:
     """Raise ``changed-meanwhile`` if the request has an If-Match that does not name the ETag of this body."""
-    wanted, tag = request.headers.get("if-match"), mutable_headers(body)["ETag"]
-    if wanted is not None and not matches_strongly(wanted.encode("latin-1"), tag.encode()):
+    if_match, tag = request.headers.get("if-match"), mutable_headers(body)["ETag"]
+    if if_match is not None and not matches_strongly(if_match.encode("latin-1"), tag.encode()):
         detail = f"The resource has the ETag {tag}, which If-Match does not name: it was changed meanwhile."
         raise refuse(
             "changed-meanwhile", 412, detail, "Read it again, and send the change with its new ETag.", etag=tag

@@ -91,13 +91,13 @@ class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
         examples=["ds_6b6c6ac0c8f3a0a7b3a1c5d2e4f60718"],
     )
 
-    def fit_spec(self, given: int | None = None) -> FitSpec:
+    def fit_spec(self, given_neighbors: int | None = None) -> FitSpec:
         """Return the engine's specification, which also checks combinations of parameters.
 
-        `given` is the number of given neighbors.
+        `given_neighbors` is the number of given neighbors.
         """
         spec = FitSpec(**self.model_dump(exclude={"dataset", "neighbors"}))
-        return spec if given is None else with_neighbors(spec, {}, given)
+        return spec if given_neighbors is None else with_neighbors(spec, {}, given_neighbors)
 
 
 SourceQuery = Annotated[Source, Query(description="Distribution of the weights.")]

@@ -100,10 +100,10 @@ class AuditSpec(AnalysisSpec):
             embedder: Embedder, count: int, *, first: int, on_progress: OnProgress, **_: object
         ) -> Resamples:
             halves = self.halves(context, embedder)
-            found = halves.load_or_compute(context, first + count, on_progress, first)
+            maps = halves.load_or_compute(context, first + count, on_progress, first)
             if on_halves is not None:
-                on_halves(found)
-            return found
+                on_halves(maps)
+            return maps
 
         record = context.record_of(self.dataset)
         names = record.names

@@ -123,16 +123,16 @@ class CandidateMaps:
         candidate = Candidate(row["label"], row["title"], row["method"])
         facts = judge.facts_of(candidate, audit, complete_pairs(places))
         scores, notes = self.spec.evaluate(context, self.spec.dataset, audit.embedding, context.on_progress)
-        made: dict[str, Any] = {"seconds": {}, "eigenvalues": None, "figures": None, "notes": []}
+        embedded: dict[str, Any] = {"seconds": {}, "eigenvalues": None, "figures": None, "notes": []}
         if spec.recipe is not None:
             entry = Recipe(**spec.recipe).load_or_compute(context, context.on_progress)
-            made = {name: entry.meta[name] for name in made}
+            embedded = {name: entry.meta[name] for name in embedded}
         meta = {
-            **made,
-            "seconds": {**made["seconds"], "audit": round(time.perf_counter() - started, 6)},
+            **embedded,
+            "seconds": {**embedded["seconds"], "audit": round(time.perf_counter() - started, 6)},
             "embedding": spec.embedding,
             "scores": scores,
-            "notes": [*made["notes"], *notes],
+            "notes": [*embedded["notes"], *notes],
             "verdict": audit.verdict,
             "remains": audit.remains,
             "facts": facts.to_dict(),
@@ -141,8 +141,8 @@ class CandidateMaps:
 
     def _points(self) -> Array:
         """Return the data in the space in which maps are judged."""
-        given = {name: getattr(self.spec, name) for name in ("standardize", "metric")}
-        space = DistanceSpec.from_dict({name: value for name, value in given.items() if value is not None})
+        parameters = {name: getattr(self.spec, name) for name in ("standardize", "metric")}
+        space = DistanceSpec.from_dict({name: value for name, value in parameters.items() if value is not None})
         return points_in_space(np.asarray(self.context.values(self.spec.dataset), np.float64), space)
 
     def _part_key(self, row: dict[str, Any], *, is_whole: bool) -> str:
@@ -151,14 +151,14 @@ class CandidateMaps:
 
     def _looks(self) -> dict[str, Entry]:
         """Return the stored parts by label: the whole audit if there is one, or else the first look."""
-        found = {}
+        entries = {}
         for row in self.spec.methods:
             if row["problem"] is None:
                 whole = self.context.find_part(self._part_key(row, is_whole=True))
                 if (entry := whole or self.context.find_part(self._part_key(row, is_whole=False))) is not None:
                     facts = {**entry.meta["facts"], "label": row["label"], "title": row["title"]}
-                    found[row["label"]] = Entry({**entry.meta, "facts": facts}, entry.arrays)
-        return found
+                    entries[row["label"]] = Entry({**entry.meta, "facts": facts}, entry.arrays)
+        return entries
 
     def _behind(self) -> set[str]:
         return behind([_facts(entry) for entry in self._looks().values()])

@@ -71,16 +71,16 @@ class StoredResamples:
 
             entries.append(self.load_or_compute_part(context, indices, forward))
             on_progress(indices.stop, count, self.stream.name)
-        made = np.concatenate([np.asarray(entry.arrays["places"]) for entry in entries])
-        places = np.full((count - skipped, *made.shape[1:]), np.nan)
-        places[[number - skipped for entry in entries for number in entry.meta["numbers"]]] = made
+        embeddings = np.concatenate([np.asarray(entry.arrays["places"]) for entry in entries])
+        places = np.full((count - skipped, *embeddings.shape[1:]), np.nan)
+        places[[number - skipped for entry in entries for number in entry.meta["numbers"]]] = embeddings
         return Resamples(self.stream, places, tuple(problem for entry in entries for problem in entry.meta["problems"]))
 
     def load_or_compute_part(self, context: AnalysisContext, indices: range, on_progress: OnProgress) -> Entry:
         """Return a stored part; compute and store it if it is missing."""
         if (entry := context.find_part(self.key(indices))) is not None:
             return entry
-        made = resample(
+        resamples = resample(
             self.embedder(context),
             len(indices),
             stream=self.stream,
@@ -89,8 +89,8 @@ class StoredResamples:
             strict=self.strict,
             on_progress=on_progress,
         )
-        numbers = (indices.start + np.flatnonzero(np.isfinite(made.places).all(axis=(1, 2)))).tolist()
-        entry = Entry({"problems": list(made.problems), "numbers": numbers}, {"places": made.embeddings})
+        numbers = (indices.start + np.flatnonzero(np.isfinite(resamples.places).all(axis=(1, 2)))).tolist()
+        entry = Entry({"problems": list(resamples.problems), "numbers": numbers}, {"places": resamples.embeddings})
         context.keep_part(self.key(indices), entry, self.owners)
         return entry
 

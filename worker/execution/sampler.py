@@ -191,7 +191,7 @@ class SamplerLoop:
 
     def _draw_abandoned(self, *, of_predecessor: bool) -> None:
         """Draw the requests of a sampler that is gone one at a time, because one of them may have ended it."""
-        for request in self._stream.claim_abandoned(own=of_predecessor):
+        for request in self._stream.claim_abandoned(of_predecessor=of_predecessor):
             self._draw(DrawBatch([request]))
             self._wait_until_written()
 
@@ -203,8 +203,8 @@ class SamplerLoop:
 
     def _draw(self, batch: DrawBatch) -> None:
         """Draw requests and the rest of the first one's lane group, which costs next to nothing."""
-        posterior, latest, made = self._latest
-        is_recent = time.monotonic() < made + LATEST_SECONDS
+        posterior, latest, drawn_at = self._latest
+        is_recent = time.monotonic() < drawn_at + LATEST_SECONDS
         if batch.posterior == posterior and latest.issuperset(batch.keys) and is_recent:
             self._submit(partial(self._stream.finish, batch, "drawn"))  # after they are cached
             return
@@ -252,8 +252,8 @@ class SamplerLoop:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
         self._latest = (batch.posterior, frozenset(keys), time.monotonic())
-        self._stores.counts.add("sampler_draws", "requested", by=len(batch.keys))
-        self._stores.counts.add("sampler_draws", "drawn", by=len(keys))
+        self._stores.counts.add("sampler_draws", "requested", increment=len(batch.keys))
+        self._stores.counts.add("sampler_draws", "drawn", increment=len(keys))
         self._submit(partial(self._finish, batch, keys, draws, seconds))
         return True
 

@@ -203,11 +203,11 @@ class TaskWorker(RqWorker):
         if pipeline is not None:
             super().heartbeat(timeout, pipeline)
             return
-        with self.connection.pipeline(transaction=False) as own:
-            super().heartbeat(timeout, own)
-            own.hset(self.key, mapping=self.serialize())
-            register(self, own)
-            own.execute()
+        with self.connection.pipeline(transaction=False) as commands:
+            super().heartbeat(timeout, commands)
+            commands.hset(self.key, mapping=self.serialize())
+            register(self, commands)
+            commands.execute()
 
     def cleanup_execution(self, job: RqJob, pipeline: Pipeline, execution: Execution | None = None) -> None:
         """End a task, and remove it from the list of taken ones, where RQ leaves one whose work-horse was killed."""

@@ -281,7 +281,7 @@ class RecordsMark:
                 raise
             return self._mark
         self._read_at = -math.inf  # a damaged mark is read again
-        self._mark = None if raw is None else load_record(f"The mark {self._address}", raw, lambda it: Mark(**it))
+        self._mark = None if raw is None else load_record(f"The mark {self._address}", raw, lambda data: Mark(**data))
         self._read_at, self._has_read = now, True
         return self._mark
 

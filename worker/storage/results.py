@@ -140,8 +140,8 @@ class ResultStore(RecordStore[ResultRecord]):
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
         """Return for each key whether its result is stored."""
-        found = self._client.mget([self.kind.key(result_id(key)) for key in keys]) if keys else []
-        return [raw is not None for raw in found]
+        records = self._client.mget([self.kind.key(result_id(key)) for key in keys]) if keys else []
+        return [raw is not None for raw in records]
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> ResultRecord | None:
         """Remove a result; return its record, or None."""

@@ -124,20 +124,20 @@ def shorten(names: Sequence[str]) -> tuple[str, ...]:
 
     A long name loses its end; if several names begin alike, their middle; otherwise the part before they differ.
     """
-    found = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
+    texts = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
     cuts: tuple[Callable[[str, int], str], ...] = (
         lambda name, _: f"{name[:14]}…{name[-15:]}",
         lambda name, start: f"{'…' if start else ''}{name[start : start + _LONGEST - 2]}…",
     )
     for cut in cuts:
-        for text in {text for text in found if found.count(text) > 1}:
-            alike = [at for at, other in enumerate(found) if other == text]
-            letters = list(zip(*(names[at] for at in alike), strict=False))
-            same = next((at for at, each in enumerate(letters) if len(set(each)) > 1), len(letters))
+        for text in {text for text in texts if texts.count(text) > 1}:
+            alike = [index for index, other in enumerate(texts) if other == text]
+            letters = list(zip(*(names[index] for index in alike), strict=False))
+            same = next((index for index, each in enumerate(letters) if len(set(each)) > 1), len(letters))
             start = max(same - 4, 0)
-            for at in alike:
-                found[at] = cut(names[at], start) if len(names[at]) > _LONGEST else names[at]
-    numbered = [text if found.count(text) == 1 else f"{text} ({at})" for at, text in enumerate(found, start=1)]
+            for index in alike:
+                texts[index] = cut(names[index], start) if len(names[index]) > _LONGEST else names[index]
+    numbered = [text if texts.count(text) == 1 else f"{text} ({index})" for index, text in enumerate(texts, start=1)]
     return tuple(numbered)
 
 
@@ -161,14 +161,14 @@ def _values(labels: Any) -> NDArray[Any]:
 def _dates(values: list[Any], texts: NDArray[np.str_]) -> NDArray[np.datetime64]:
     """Return dates and times as times in the zone of the first one, without it."""
     zone = next((value.tzinfo for value in values if getattr(value, "tzinfo", None) is not None), None)
-    found = np.full(len(values), "NaT", "M8[us]")
-    for at, (value, text) in enumerate(zip(values, texts, strict=True)):
+    dates = np.full(len(values), "NaT", "M8[us]")
+    for row, (value, text) in enumerate(zip(values, texts, strict=True)):
         if not text:
             continue
         moment = value if isinstance(value, datetime) else datetime.combine(value, time())
         moment = moment if moment.tzinfo is None or zone is None else moment.astimezone(zone)
-        found[at] = np.datetime64(moment.replace(tzinfo=None), "us")
-    return found
+        dates[row] = np.datetime64(moment.replace(tzinfo=None), "us")
+    return dates
 
 
 def _measured(texts: NDArray[Any]) -> NDArray[Any] | None:

@@ -75,12 +75,12 @@ class TsneSpec(PerplexitySpec):
         """Refuse a perplexity that is too large, and more components than the repulsion supports."""
         super().require_possible(n, d)
         algorithm = repulsion_method(n, self)
-        most = _MAX_BY_TREE if algorithm == "bh" else _MAX_BY_INTERPOLATION
-        if self.n_components > most:
+        limit = _MAX_BY_TREE if algorithm == "bh" else _MAX_BY_INTERPOLATION
+        if self.n_components > limit:
             raise InvalidParameterError(
-                f"n_components={self.n_components} is more than the {most} of negative_gradient_method={algorithm!r}.",
-                remedy=f"Give n_components of at most {most}, or take symmetric-sne or elastic-embedding.",
-                details={"n_components": self.n_components, "most": most},
+                f"n_components={self.n_components} is more than the {limit} of negative_gradient_method={algorithm!r}.",
+                remedy=f"Give n_components of at most {limit}, or take symmetric-sne or elastic-embedding.",
+                details={"n_components": self.n_components, "most": limit},
             )
 
 

@@ -164,8 +164,8 @@ def lle(X: Data, spec: LleGraphSpec, on_progress: OnProgress) -> Embedding:
     figures: dict[str, Any] = {}
     notes: tuple[Note, ...] = ()
     if spec.has_auto_neighbors:
-        found = lle_neighbor_count(X, spec, candidates_of(len(X)), on_progress)
-        figures, notes = found.figures, (*found.notes(),)
+        neighbor_count = lle_neighbor_count(X, spec, candidates_of(len(X)), on_progress)
+        figures, notes = neighbor_count.figures, (*neighbor_count.notes(),)
         spec = replace(spec, n_neighbors=figures["n_neighbors"])
     graph, bridges = spec.graph(X, on_progress)
     embedding = lle_of(X, graph.nearest, spec, on_progress, graph.kept, spec.ridge)

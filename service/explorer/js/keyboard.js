@@ -22,7 +22,11 @@ export const KEYS = [
   ['2', 'Draws side by side', () => state.posterior && openView('grid')],
   ['3', 'Methods side by side', () => state.dataset && openView('compare')],
   ['s', 'Set-up', toggleSetUp],
-  ['e', 'Points, regions, density', () => set({ shape: { none: 'ellipse', ellipse: 'density', density: 'none' }[state.shape] })],
+  [
+    'e',
+    'Points, regions, density',
+    () => set({ shape: { none: 'ellipse', ellipse: 'density', density: 'none' }[state.shape] }),
+  ],
   ['r', 'Turn three dimensions by dragging, or not', () => set({ isTurning: !state.isTurning })],
   ['l', 'Select by drawing around points', () => set({ lassoing: !state.lassoing })],
   ['+', 'Zoom in', () => onStage.plot?.zoom(1.3)],

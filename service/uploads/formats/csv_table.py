@@ -95,15 +95,15 @@ class CellColumns(Columns):
         cells = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
         cells = cells[: width - self._has_end]
         self._kinds = [self.kind_of(column[:SAMPLE_ROWS]) for column in cells]
-        self.head = [self.column(at, column, self._kinds[at]) for at, column in enumerate(cells)]
+        self.head = [self.column(index, column, self._kinds[index]) for index, column in enumerate(cells)]
 
     def kind_of(self, cells: Sequence[str]) -> TextKind:
         """Return the kind of a column by its first cells."""
         return kind_of(cells, self._dialect.decimal)
 
-    def column(self, at: int, cells: Sequence[str], kind: TextKind) -> Column:
-        """Return the values of the cells of column `at`."""
-        del at
+    def column(self, index: int, cells: Sequence[str], kind: TextKind) -> Column:
+        """Return the values of the cells of column `index`."""
+        del index
         return cell_column(cells, kind, self._dialect.decimal)
 
     def blocks(self) -> Iterator[Block]:
@@ -155,9 +155,9 @@ class _CellBlock(Block):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def column(self, at: int) -> Column:
+    def column(self, index: int) -> Column:
         """Return the values of a column."""
-        return self._columns.column(at, [row[at] for row in self._rows], self._kinds[at])
+        return self._columns.column(index, [row[index] for row in self._rows], self._kinds[index])
 
 
 class _TextColumns(CellColumns):

@@ -64,15 +64,15 @@ class Declared:
             ``unsupported-media-type``.
 
         """
-        found: dict[str, Any] = {}
+        choices: dict[str, Any] = {}
         for name, choice in _CHOICES.items():
             word = parameters.get(name)
             if word is not None and word not in choice:
                 detail = f"The parameter {name}={word[:50]!r} of the Content-Type is not supported."
                 remedy = f"Use one of {', '.join(choice)}."
                 raise refuse("unsupported-media-type", 415, detail, remedy, supported=[*choice])
-            found[name] = choice.get(word or "")
-        return cls(**found)
+            choices[name] = choice.get(word or "")
+        return cls(**choices)
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,13 @@ class Header:
             return cls(is_present=True)
         if below and _counts(first, numbers, below, decimal):
             names = ", ".join(first)[:50]
+<<<<<<< HEAD
             said = f"The first row was read as a header, {names!r}; if it is data, use "
             notice = Note("header-guessed", Text(said, Way("header", "absent"), "."))
+=======
+            reading = f"The first row was read as a header, {names!r}; if it is data, use "
+            notice = Text(reading, Way("header", "absent"), ".")
+>>>>>>> main
             return cls(is_present=True, notice=notice)
         return cls(notice=_data_notice(first, numbers, below))
 
@@ -107,10 +112,11 @@ def _counts(first: list[str], numbers: list[float | None], below: list[list[str]
     """Return whether a first row counts up in steps of 1, above decimals; its first cell may name the rows instead."""
     names_rows = numbers[0] is None and len(numbers) > 1
     counted = numbers[1:] if names_rows else numbers
-    found = [number for number in counted if number is not None and number.is_integer()]
-    if len(found) < max(2, len(counted)) or any(later - earlier != 1 for earlier, later in itertools.pairwise(found)):
+    integers = [number for number in counted if number is not None and number.is_integer()]
+    has_steps_of_1 = all(later - earlier == 1 for earlier, later in itertools.pairwise(integers))
+    if len(integers) < max(2, len(counted)) or not has_steps_of_1:
         return False
-    if found[0] != 0 and len(found) < 3 and not names_rows:
+    if integers[0] != 0 and len(integers) < 3 and not names_rows:
         return False
     columns = [list(column) for column in zip(*below, strict=False)][int(names_rows) :]
     are_decimals = [any(decimal in cell for cell in column) for column in columns]
@@ -132,9 +138,15 @@ def _data_notice(first: list[str], numbers: list[float | None], below: list[list
         if is_word and cell not in others and len(set(others)) < len(others):
             odd.append(cell)
     if not odd:
+<<<<<<< HEAD
         return None
     said = f"The first row was read as data, {odd[0][:50]!r} and others; if it is a header, use "
     return Note("no-header-guessed", Text(said, Way("header", "present"), "."))
+=======
+        return ""
+    reading = f"The first row was read as data, {odd[0][:50]!r} and others; if it is a header, use "
+    return Text(reading, Way("header", "present"), ".")
+>>>>>>> main
 
 
 @dataclass(frozen=True)
@@ -226,8 +238,8 @@ def _encoding(head: bytes, declared: Declared) -> str:
     if declared.charset and declared.charset != "utf-8-sig":
         return declared.charset
     even, odd = head[:4096:2].count(0), head[1:4096:2].count(0)
-    most = len(head[:4096]) // 5
-    if max(even, odd) > most:
+    max_zeros = len(head[:4096]) // 5
+    if max(even, odd) > max_zeros:
         return "utf-16-le" if odd > even else "utf-16-be"
     return "utf-8-sig"
 

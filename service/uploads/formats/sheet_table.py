@@ -94,7 +94,7 @@ class _SheetColumns(CellColumns):
         self._cells, self._sheet, self._sheets = [list(map(_text, row)) for row in rows], sheet, sheets
         has_names = all(isinstance(cell, str) for cell in rows[0])  # the text "2024" is a name
         spans = [{_SPANS[type(cell)] for cell in column if type(cell) in _SPANS} for column in zip(*rows, strict=True)]
-        self._spans = {at: min(names) for at, names in enumerate(spans) if names}
+        self._spans = {index: min(names) for index, names in enumerate(spans) if names}
         sample = self._cells[: SAMPLE_ROWS + 1]
         super().__init__(Dialect("utf-8-sig", rows=sample, header=Header.from_rows(sample, ".", has_names or None)))
 
@@ -107,11 +107,11 @@ class _SheetColumns(CellColumns):
         is_typed = any(not isinstance(cell, TextCell) and cell for cell in cells)
         return "text" if kind == "number" and not is_typed and any(map(str.strip, cells)) else kind
 
-    def column(self, at: int, cells: Sequence[str], kind: TextKind) -> Column:
+    def column(self, index: int, cells: Sequence[str], kind: TextKind) -> Column:
         """Return the values of a column; text among numbers is a fault, unless it is a word for a missing value."""
-        if at in self._spans:
+        if index in self._spans:
             missing = np.array([not cell for cell in cells], bool)
-            return Column("other", self._spans[at], object_array(cells), missing)
+            return Column("other", self._spans[index], object_array(cells), missing)
         column = cell_column(cells, kind)
         rounded = np.array([isinstance(cell, RoundedCell) for cell in cells], bool)
         if rounded.any():

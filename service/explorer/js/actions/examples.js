@@ -12,9 +12,16 @@ const DIGITS = { title: 'Handwritten digits', file: 'digits.csv', labels: 'digit
 
 /** Real data are files of the page, see examples/README.md; `scale` auto is the one that half-sampling suggests. */
 export const EXAMPLES = [
-  { name: 'swiss-roll', title: 'Swiss roll', text: '1,000 generated points on a rolled-up sheet', values: { name: 'swiss_roll' }, draws: { scale: 1 } },
+  {
+    name: 'swiss-roll',
+    title: 'Swiss roll',
+    text: '1,000 generated points on a rolled-up sheet',
+    values: { name: 'swiss_roll' },
+    draws: { scale: 1 },
+  },
   { name: 'digits', ...DIGITS, text: '1,797 scanned digits of 8 × 8 pixels', draws: { scale: 'auto' } },
-  { name: 'wine', title: 'Wine', text: '178 wines in 13 chemical measurements', file: 'wine.csv', labels: 'cultivar', draws: { scale: 'auto' }, settings: { n_neighbors: 30 } },
+  { name: 'wine', title: 'Wine', text: '178 wines in 13 chemical measurements', file: 'wine.csv',
+    labels: 'cultivar', draws: { scale: 'auto' }, settings: { n_neighbors: 30 } },
 ];
 
 /** Make or load the data of an example; return whether they are there. */
@@ -43,7 +50,9 @@ export async function openExampleMap() {
   if (!(await getData(DIGITS))) return;
   clearResults();
   const { embedding } = audit.arrays;
-  const single = { title: 'UMAP', isGiven: true, isExample: true, body: { dataset: state.dataset.id, method: audit.method }, data: embedding, p: embedding.length / state.dataset.n, result: {} };
+  const single = { title: 'UMAP', isGiven: true, isExample: true,
+    body: { dataset: state.dataset.id, method: audit.method }, data: embedding,
+    p: embedding.length / state.dataset.n, result: {} };
   set({ single, audit, view: 'draws', announcement: audit.verdict });
   fold();
   writeLink();

@@ -67,7 +67,10 @@ export async function draw({ plays = false, onDrawn } = {}) {
   set({ draws: null, summary: null, playing: false, frame: -1 });
   const made = await makeDraws(id, { n_draws: count, seed, scale }, `Drawing ${count} embeddings`);
   if (state.posterior?.id !== id) return;
-  set({ draws: { ...made, count, seed, first: 0, scale: made.scales[0], isAuto: scale === 'auto' }, announcement: `${count} draws are ready.` });
+  set({
+    draws: { ...made, count, seed, first: 0, scale: made.scales[0], isAuto: scale === 'auto' },
+    announcement: `${count} draws are ready.`,
+  });
   onDrawn?.();
   if (plays && !matchMedia('(prefers-reduced-motion: reduce)').matches) set({ playing: 'once' });
   writeLink();

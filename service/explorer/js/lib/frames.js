@@ -7,7 +7,8 @@ const OUTSIDE = 0.004; // share of points at each end that may lie outside the f
 export const FAR = 0.1; // share of regions at each end that may
 const LOOKED_AT = 50000;
 
-export const HALF = Math.sqrt(-2 * Math.log(1 - 0.5)); // radius, in standard deviations, that holds half of a normal distribution in a plane
+// Radius, in standard deviations, that holds half of a normal distribution in a plane.
+export const HALF = Math.sqrt(-2 * Math.log(1 - 0.5));
 
 let averaged = { data: null, mean: null };
 
@@ -41,7 +42,9 @@ export function outlineHere(rows) {
   if (frame !== -1) return [reference, draws.data];
   const [low, high] = averageOf(draws).ends;
   const p = dimension();
-  const ends = [low, high].flatMap((side) => Array.from(rows, (row) => Array.from(side.subarray(row * p, (row + 1) * p)))).flat();
+  const ends = [low, high]
+    .flatMap((side) => Array.from(rows, (row) => Array.from(side.subarray(row * p, (row + 1) * p))))
+    .flat();
   const places = embeddingOf(frame);
   const first = new Float32Array(places.length + ends.length);
   first.set(places);
@@ -72,8 +75,8 @@ export const dimension = () => state.single?.p ?? state.posterior?.spec.n_compon
 export const points = () => state.dataset?.n ?? 0;
 
 /**
- * Box around embeddings of n points: center and half of its longer side. It holds the whole first embedding, but not the
- * outermost points of the others, because a few far draws would make all else small.
+ * Box around embeddings of n points: center and half of its longer side. It holds the whole first embedding, but not
+ * the outermost points of the others, because a few far draws would make all else small.
  * @param {Float32Array[]} embeddings
  * @param {{room: number[], middle: number}} place - width and height of the free part of the picture, and its middle
  *   across, in halves of the picture's shorter side
@@ -152,7 +155,10 @@ export function placeOf(embedding, row, p, [u, v], box) {
 function inner(embedding, axis, p, share) {
   const count = embedding.length / p;
   const step = Math.max(1, Math.ceil(count / LOOKED_AT));
-  const values = Float32Array.from({ length: Math.floor((count - 1) / step) + 1 }, (_, i) => embedding[i * step * p + axis]);
+  const values = Float32Array.from(
+    { length: Math.floor((count - 1) / step) + 1 },
+    (_, i) => embedding[i * step * p + axis],
+  );
   values.sort();
   const cut = Math.floor(values.length * share);
   return [values[cut], values[values.length - 1 - cut]];
@@ -164,6 +170,7 @@ const AWAY = [1e4, 1e4]; // the place of hidden points, outside of every view
 export function placeInBox(embedding, n, p, axes, box, into = new Float32Array(2 * n), turn = null) {
   const directions = directionsOf(p, axes, turn);
   const hidden = state.hidden?.mask;
-  for (let row = 0; row < n; row++) into.set(hidden?.[row] ? AWAY : placeOf(embedding, row, p, directions, box), 2 * row);
+  for (let row = 0; row < n; row++)
+    into.set(hidden?.[row] ? AWAY : placeOf(embedding, row, p, directions, box), 2 * row);
   return into;
 }

@@ -12,7 +12,8 @@ const CORNERS = [
   [[0, -1.2], [1.1, 0.8], [-1.1, 0.8]],
   [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]],
   [[0, 1.2], [-1.1, -0.8], [1.1, -0.8]],
-  [[-0.4, -1.2], [0.4, -1.2], [0.4, -0.4], [1.2, -0.4], [1.2, 0.4], [0.4, 0.4], [0.4, 1.2], [-0.4, 1.2], [-0.4, 0.4], [-1.2, 0.4], [-1.2, -0.4], [-0.4, -0.4]],
+  [[-0.4, -1.2], [0.4, -1.2], [0.4, -0.4], [1.2, -0.4], [1.2, 0.4], [0.4, 0.4], [0.4, 1.2], [-0.4, 1.2],
+    [-0.4, 0.4], [-1.2, 0.4], [-1.2, -0.4], [-0.4, -0.4]],
 ];
 
 /** Add the shape of a class to a path, or to a context. */
@@ -38,7 +39,13 @@ export function paint(context, xy, screen, look, { radius, mask = null, opacity 
 }
 
 /** Paint shapes, grouped by size and color, each group as one `Path`. */
-export function paintShapes(context, xy, { x, y, sx, sy }, { index, palette, level, shapes: kinds }, { radius, mask = null, opacity, Path = Path2D }) {
+export function paintShapes(
+  context,
+  xy,
+  { x, y, sx, sy },
+  { index, palette, level, shapes: kinds },
+  { radius, mask = null, opacity, Path = Path2D },
+) {
   const n = xy.length / 2;
   for (const chosen of mask ? [0, 1] : [1]) {
     context.globalAlpha = chosen ? opacity : 0.25;

@@ -10,8 +10,20 @@ export const theme = () => document.documentElement.dataset.theme ?? (system.mat
 /** Colors of the current theme for drawings. */
 export function colors() {
   const style = getComputedStyle(document.documentElement);
-  const read = (name) => `#${style.getPropertyValue(name).match(/\d+/g).slice(0, 3).map((part) => Number(part).toString(16).padStart(2, '0')).join('')}`;
-  return { ink: read('--ink'), muted: read('--muted'), surface: read('--stage'), accent: read('--select'), line: read('--line') };
+  const read = (name) =>
+    `#${style
+      .getPropertyValue(name)
+      .match(/\d+/g)
+      .slice(0, 3)
+      .map((part) => Number(part).toString(16).padStart(2, '0'))
+      .join('')}`;
+  return {
+    ink: read('--ink'),
+    muted: read('--muted'),
+    surface: read('--stage'),
+    accent: read('--select'),
+    line: read('--line'),
+  };
 }
 
 /** Switch to the other theme, and store it. */

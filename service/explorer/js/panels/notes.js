@@ -29,7 +29,8 @@ export function Notes() {
       const { title, text, step, message } = plainNote(note, spec, settingsOf(fitted.method));
       return html`<div class="note" data-testid=${`note-${note.code}`}>
         <strong>${title}</strong><p>${text}</p>
-        ${message && text !== message && html`<details class="more"><summary>Technical details</summary><p class="quiet">${message}</p></details>`}
+        ${message && text !== message &&
+          html`<details class="more"><summary>Technical details</summary><p class="quiet">${message}</p></details>`}
         ${step && html`<button type="button" onClick=${() => tryWith(step.values, fitted)}>${step.label}</button>`}
       </div>`;
     })}
