@@ -244,17 +244,10 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
     counts = gaps.sum(axis=0)
     columns = np.flatnonzero(counts)
     if not len(columns):
-<<<<<<< HEAD
         return None, []
-    most = columns[np.argsort(-counts[columns], kind="stable")][:_LISTED]
-    listed = joined([Text(_feature(at, names), f" ({counts[at]:,})") for at in most], ", ")
-    listed += f" and {len(columns) - len(most):,} more" if len(columns) > len(most) else ""
-=======
-        return None, ""
     worst = columns[np.argsort(-counts[columns], kind="stable")][:_LISTED]
-    listed = ", ".join(f"{names[column] if names else f'X[:, {column}]'} ({counts[column]:,})" for column in worst)
+    listed = joined([Text(_feature(column, names), f" ({counts[column]:,})") for column in worst], ", ")
     listed += f" and {len(columns) - len(worst):,} more" if len(columns) > len(worst) else ""
->>>>>>> main
     incomplete = gaps.any(axis=1)
     if missing == "drop":
         if incomplete.all():
@@ -263,11 +256,10 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
         said = f"{incomplete.sum():,} of {n:,} rows have missing values and were dropped. Missing values: "
         return ~incomplete, [Note("rows-dropped", Text(said, listed, "."))]
     if len(empty := np.flatnonzero(counts == n)):
-<<<<<<< HEAD
-        shown = joined([Text(_feature(at, names)) for at in empty[:_LISTED]], ", ")
+        shown = joined([Text(_feature(column, names)) for column in empty[:_LISTED]], ", ")
         raise NotFiniteError(Text("Columns without any value have no median: ", shown, "."), remedy="Leave them out.")
-    for at in columns:
-        values[gaps[:, at], at] = np.median(values[~gaps[:, at], at])
+    for column in columns:
+        values[gaps[:, column], column] = np.median(values[~gaps[:, column], column])
     said = f"{counts.sum():,} missing values in {incomplete.sum():,} of {n:,} rows were replaced by the medians of "
     return None, [Note("values-filled", Text(said, "their columns: ", listed, "."))]
 
@@ -275,16 +267,6 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
 def _feature(number: int, names: Sequence[str] | None) -> str | Way:
     """Return the name of a feature, or its number as a part of a text."""
     return names[number] if names else Way(FEATURE, int(number))
-=======
-        shown = ", ".join(names[column] if names else f"X[:, {column}]" for column in empty[:_LISTED])
-        raise NotFiniteError(f"Columns without any value have no median: {shown}.", remedy="Leave them out.")
-    for column in columns:
-        values[gaps[:, column], column] = np.median(values[~gaps[:, column], column])
-    return None, (
-        f"{counts.sum():,} missing values in {incomplete.sum():,} of {n:,} rows were replaced by the medians of their "
-        f"columns: {listed}."
-    )
->>>>>>> main
 
 
 def numbers_of(values: Any, name: str) -> NDArray[np.float64]:

@@ -199,30 +199,19 @@ class Layout:
             if set(self.features) <= guessed_roles.keys():
                 return replace(self, written=written, units=units)
         roles = {role: [*columns] for role, columns in self.roles.items()}
-        sentences = []
+        notes = []
         for column, role in guessed_roles.items():
             taken = roles[role][:1] if role in {"labels", "colors"} else []
             if role:
-<<<<<<< HEAD
-                is_constant = role == "labels" and profiles[at].distinct < 2
-                is_apart = bool(taken) or is_constant or (role == "colors" and profiles[at].missing > 0)
-                roles["ignore" if is_apart else role].append(at)
-                sentences.append(self._guess(at, role, profiles[at], taken, is_apart=is_apart))
-            elif kinds[at] == "number":
-                sentences.append(self._no_id(at))
-        features = [at for at in self.features if not found.get(at)]
-        roles = {role: sorted(at) for role, at in roles.items()}
-=======
                 is_constant = role == "labels" and profiles[column].distinct < 2
                 is_apart = bool(taken) or is_constant or (role == "colors" and profiles[column].missing > 0)
                 roles["ignore" if is_apart else role].append(column)
-                sentences.append(self._sentence(column, role, profiles[column], taken, is_apart=is_apart))
+                notes.append(self._guess(column, role, profiles[column], taken, is_apart=is_apart))
             elif kinds[column] == "number":
-                sentences.append(self._no_id_sentence(column))
+                notes.append(self._no_id(column))
         features = [column for column in self.features if not guessed_roles.get(column)]
         roles = {role: sorted(columns) for role, columns in roles.items()}
->>>>>>> main
-        return replace(self, features=features, roles=roles, guesses=tuple(sentences), written=written, units=units)
+        return replace(self, features=features, roles=roles, guesses=tuple(notes), written=written, units=units)
 
     def _guess(self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool) -> Note:
         """Return the notice of a guessed role; `taken` lists the column, if any, that has this role already."""
@@ -232,38 +221,22 @@ class Layout:
             subject = "The first column, which has no name," if is_unnamed else f"The column {name!r}"
             sentence = f"{subject} numbers or names the rows. It is set apart and is no feature"
             if not profile.is_text:
-<<<<<<< HEAD
-                return Note("id-guessed", Text(f"{said}; to fit it, use ", Way("features", ["*"]), "."))
+                return Note("id-guessed", Text(f"{sentence}; to fit it, use ", Way("features", ["*"]), "."))
             if is_unnamed:  # another column may have this number as its name
-                return Note("id-guessed", f"{said}.")
-            return Note("id-guessed", Text(f"{said}; to leave it out, use ", Way("ignore", [name]), "."))
-=======
-                return Text(f"{sentence}; to fit it, use ", Way("features", ["*"]), ".")
-            if is_unnamed:  # another column may have this number as its name
-                return f"{sentence}."
-            return Text(f"{sentence}; to leave it out, use ", Way("ignore", [name]), ".")
->>>>>>> main
+                return Note("id-guessed", f"{sentence}.")
+            return Note("id-guessed", Text(f"{sentence}; to leave it out, use ", Way("ignore", [name]), "."))
         noun = f"{count:,} distinct words" if role == "labels" else "dates"
         if is_apart:
             reason = f", because {self.name(taken[0])!r} has the {role}" if taken else ""
             sentence = f"The column {name!r} has {noun} and is set apart{reason}; as {role} use "
             as_features = (", as features ", Way("one_hot", [name])) if role == "labels" else ()
-<<<<<<< HEAD
-            return Note("column-apart", Text(said, Way(role, name), *as_features, "."))
-        if role == "colors":
-            said = f"The column {name!r} has dates. They are the colors, in seconds since 1970; without them, use "
-            return Note("colors-guessed", Text(said, Way("ignore", [name]), "."))
-        said = f"The column {name!r} has {noun}. It has the labels and is no feature; as features, use "
-        ways = (Way("one_hot", [name]), ", without it ", Way("ignore", [name]))
-        return Note("labels-guessed", Text(said, *ways, "."))
-=======
-            return Text(sentence, Way(role, name), *as_features, ".")
+            return Note("column-apart", Text(sentence, Way(role, name), *as_features, "."))
         if role == "colors":
             sentence = f"The column {name!r} has dates. They are the colors, in seconds since 1970; without them, use "
-            return Text(sentence, Way("ignore", [name]), ".")
+            return Note("colors-guessed", Text(sentence, Way("ignore", [name]), "."))
         sentence = f"The column {name!r} has {noun}. It has the labels and is no feature; as features, use "
-        return Text(sentence, Way("one_hot", [name]), ", without it ", Way("ignore", [name]), ".")
->>>>>>> main
+        ways = (Way("one_hot", [name]), ", without it ", Way("ignore", [name]))
+        return Note("labels-guessed", Text(sentence, *ways, "."))
 
     def with_index(self, possible: Sequence[int]) -> Layout:
         """Return the layout with the `possible` columns of the index as ids, unless other columns are the ids."""
@@ -309,14 +282,9 @@ class Layout:
         """Return the guesses, and a notice if not all ids are stored."""
         notices = list(self.guesses)
         if (ids := len(self.roles["id"])) > MAX_IDS:
-<<<<<<< HEAD
             message = f"Of {ids} columns of ids the values of the first {MAX_IDS} are stored."
-            found.append(Note("ids-not-stored", message))
-        return found
-=======
-            notices.append(f"Of {ids} columns of ids the values of the first {MAX_IDS} are stored.")
+            notices.append(Note("ids-not-stored", message))
         return notices
->>>>>>> main
 
     def _no_id(self, column: int) -> Note:
         """Return the notice of a feature with the name of an id."""
@@ -325,11 +293,7 @@ class Layout:
             f"The column {name!r} has the name of an id, but its values are neither monotone nor distinct texts. It is"
             " fitted as a feature; if it is none, set it apart with "
         )
-<<<<<<< HEAD
-        return Note("id-as-feature", Text(said, Way("id", [name]), "."))
-=======
-        return Text(sentence, Way("id", [name]), ".")
->>>>>>> main
+        return Note("id-as-feature", Text(sentence, Way("id", [name]), "."))
 
 
 class ColumnProfile:

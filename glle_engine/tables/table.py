@@ -190,12 +190,7 @@ def build_table(
         If no row is left, or a column has no value.
 
     """
-<<<<<<< HEAD
-    found = [*notices, *missing_labels(labels), *(ids.notices() if ids else ())]
-=======
-    all_notices = [*notices, *(Notice("missing-label", each) for each in missing_labels(labels))]
-    all_notices += [Notice("missing-id", each) for each in (ids.notices() if ids else ())]
->>>>>>> main
+    all_notices = [*notices, *missing_labels(labels), *(ids.notices() if ids else ())]
     extras: dict[str, Any] = {
         "labels": labels,
         "colors": colors,
@@ -207,17 +202,10 @@ def build_table(
         if not values.flags.writeable and values.dtype.kind == "f":
             values = np.array(values)
         kept, change = resolve_missing(values, missing, names)
-<<<<<<< HEAD
-        found += change
+        all_notices += change
         if colors is not None:
             of_color, change = resolve_missing(colors[:, None], missing, ["the colors"])
-            found += change
-=======
-        all_notices += [Notice("missing-values", change)] if change else []
-        if colors is not None:
-            of_color, change = resolve_missing(colors[:, None], missing, ["the colors"])
-            all_notices += [Notice("missing-values", change)] if change else []
->>>>>>> main
+            all_notices += change
             kept = of_color if kept is None else kept if of_color is None else kept & of_color
     if kept is not None:
         if not kept.any():
@@ -513,18 +501,12 @@ class _Pass:
         names = [self._layout.name(index) for index in self._read if self._columns.head[index].is_category]
         sentence = "is categorical, and its numbers are fitted as a feature; as labels use "
         return [
-<<<<<<< HEAD
             Note(
                 "categories-as-numbers",
                 Text(
-                    *(f"The column {name!r} {said}", Way("labels", name)),
+                    *(f"The column {name!r} {sentence}", Way("labels", name)),
                     *(", as features of zeros and ones ", Way("one_hot", [name]), "."),
                 ),
-=======
-            Text(
-                *(f"The column {name!r} {sentence}", Way("labels", name)),
-                *(", as features of zeros and ones ", Way("one_hot", [name]), "."),
->>>>>>> main
             )
             for name in names
         ]
@@ -537,13 +519,8 @@ class _Pass:
         if not (values[:, 0] == values[0, 0] + np.arange(len(values))).all():
             return []
         name = self._layout.name(0)
-<<<<<<< HEAD
-        said = f"The column {name!r} counts the rows. It is fitted as a feature; if it is none, set it apart with "
-        return [Note("counts-rows", Text(said, Way("id", [name]), "."))]
-=======
         sentence = f"The column {name!r} counts the rows. It is fitted as a feature; if it is none, set it apart with "
-        return [Text(sentence, Way("id", [name]), ".")]
->>>>>>> main
+        return [Note("counts-rows", Text(sentence, Way("id", [name]), "."))]
 
 
 def _example(column: Column) -> str:

@@ -97,13 +97,8 @@ class Header:
             return cls(is_present=True)
         if below and _counts(first, numbers, below, decimal):
             names = ", ".join(first)[:50]
-<<<<<<< HEAD
-            said = f"The first row was read as a header, {names!r}; if it is data, use "
-            notice = Note("header-guessed", Text(said, Way("header", "absent"), "."))
-=======
             reading = f"The first row was read as a header, {names!r}; if it is data, use "
-            notice = Text(reading, Way("header", "absent"), ".")
->>>>>>> main
+            notice = Note("header-guessed", Text(reading, Way("header", "absent"), "."))
             return cls(is_present=True, notice=notice)
         return cls(notice=_data_notice(first, numbers, below))
 
@@ -138,15 +133,9 @@ def _data_notice(first: list[str], numbers: list[float | None], below: list[list
         if is_word and cell not in others and len(set(others)) < len(others):
             odd.append(cell)
     if not odd:
-<<<<<<< HEAD
         return None
-    said = f"The first row was read as data, {odd[0][:50]!r} and others; if it is a header, use "
-    return Note("no-header-guessed", Text(said, Way("header", "present"), "."))
-=======
-        return ""
     reading = f"The first row was read as data, {odd[0][:50]!r} and others; if it is a header, use "
-    return Text(reading, Way("header", "present"), ".")
->>>>>>> main
+    return Note("no-header-guessed", Text(reading, Way("header", "present"), "."))
 
 
 @dataclass(frozen=True)

@@ -62,13 +62,8 @@ export function Audit() {
         </div>`}
     ${islands.names.length > 1 && html`<${Islands} audit=${audit} />`}
     ${groups?.names.length > 1 && html`<${Groups} names=${groups.names.map(String)} apart=${groups.apart} />`}
-<<<<<<< HEAD
-    ${notes.filter(({ code }) => !shown.some((note) => note.code === code)).map((note) => html`<div class="note" data-testid=${`note-${note.code}`}><p>${plainNote(note).text}</p></div>`)}
-=======
     ${notes.filter(({ code }) => !shown.some((note) => note.code === code))
-      .map(({ code, message }) =>
-        html`<div class="note" data-testid=${`note-${code}`}><p>${plainNote({ code, message }).text}</p></div>`)}
->>>>>>> main
+      .map((note) => html`<div class="note" data-testid=${`note-${note.code}`}><p>${plainNote(note).text}</p></div>`)}
   </section>`;
 }
 
