@@ -73,7 +73,7 @@ def method_parameters(name: str, options: Mapping[str, Any], others: Any) -> dic
 
 
 def is_maker(value: Any) -> bool:
-    """Return whether a value makes coordinates: a name, a function, or an estimator that has none yet."""
+    """Return whether a value makes coordinates: a method's name, a function, or an estimator that is not fitted."""
     if isinstance(value, str):
         return True
     has_coordinates = any(hasattr(value, name) for name in ("embedding_", "posterior_", "embedding", "__array__"))

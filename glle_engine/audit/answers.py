@@ -379,7 +379,7 @@ def disturbed_by_samples(
     islands: NDArray[np.int64],
     is_far_in_data: NDArray[np.bool_],
 ) -> Disturbed:
-    """Return the points that an embedding (n, p) tears off, compared with embeddings of halves, or glues.
+    """Return the points that an embedding (n, p) tears off or glues, judged by embeddings of halves.
 
     `neighbors` (n, k) are neighbors in the embedding, `pictures` (m, n, p) the embeddings of halves, `near` (m, n, k)
     the neighbors in these, `probability` (n, n) the probabilities of being neighbors, and `is_far_in_data` (n, k) says

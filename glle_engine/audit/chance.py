@@ -91,7 +91,7 @@ _ANSWERS: dict[tuple[Any, ...], float | None] = {}  # by seed and digest of the 
 
 
 def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
-    """Return which rows (n,) of data (n, d) repeat earlier rows; none if few do, or most by chance.
+    """Return which rows (n,) of data (n, d) are copies of earlier rows; none if copies are few or expected by chance.
 
     If the columns have few distinct values, rows repeat even when the columns are permuted, and these repeated rows are
     ordinary data. Copies of rows with many distinct values look like relations among the features.

@@ -78,7 +78,7 @@ class CandidateMaps:
     problems: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def attempt(self, row: dict[str, Any], *, is_whole: bool) -> None:
-        """Look at a candidate, or audit it wholly unless it is clearly behind; publish what is known by then."""
+        """Audit a candidate by two pairs of halves, or wholly unless it is clearly behind; publish the rows so far."""
         if is_whole and row["label"] in self._behind():
             return
         self._try(row, is_whole=is_whole)

@@ -62,7 +62,7 @@ class StoredResamples:
     def load_or_compute(
         self, context: AnalysisContext, count: int, on_progress: OnProgress, skipped: int = 0
     ) -> Resamples:
-        """Return the first `count` resamples without the skipped ones, whose number is one of whole parts."""
+        """Return the resamples with numbers from `skipped` to `count` - 1; `skipped` is the end of a part."""
         entries = []
         for indices in part_ranges(count, skipped):
 
@@ -106,7 +106,7 @@ def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], c
 
 
 def part_ranges(count: int, skipped: int = 0) -> list[range]:
-    """Return the numbers of the resamples in each part of the first `count`, after the skipped ones."""
+    """Return the numbers of the resamples in each part, from `skipped` to `count` - 1."""
     return [range(first, min(first + PART, count)) for first in range(skipped, count, PART)]
 
 

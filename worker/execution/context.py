@@ -83,7 +83,7 @@ class TaskContext:
         return np.ascontiguousarray(self.values(self.record.dataset), np.float64)
 
     def values(self, dataset: str, like: str | None = None) -> Array:
-        """Return the values of a data set, with columns in the order of `like`, or the request's points of this id."""
+        """Return the values of a data set, with columns in the order of `like`, or the inline points with this id."""
         if dataset == self.job.inline:
             return self.stores.jobs.points(self.job)
         values = self.stores.datasets.values(dataset)

@@ -59,7 +59,7 @@ def fit(job_id: str) -> None:
 
 
 def draw(job_id: str, shard: int) -> None:
-    """Make a shard of the draws, or of the parts of an analysis, of a job."""
+    """Make one shard of a job: some of its draws, or some parts of its analysis."""
     _run(job_id, partial(_make_shard, shard=shard))
 
 

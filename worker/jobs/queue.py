@@ -96,12 +96,12 @@ class SafeJob(RqJob):
 
 
 class TaskList(Queue):
-    """A queue that tasks enter in the transaction of a caller, which RQ allows for tasks without a limit only."""
+    """A queue that adds tasks in the caller's transaction, which RQ supports only for tasks without a rate limit."""
 
     job_class = SafeJob
 
     def add(self, task: RqJob, pipeline: Pipeline) -> None:
-        """Add a task with a limit, which waits in the queue if there is a place, and otherwise for one."""
+        """Add a task with a rate limit: to the queue, or to the tasks that wait for a place of their tenant."""
         pipeline.sadd(self.redis_queues_keys, self.key)
         self._enqueue_rate_limited_job(task, pipeline=pipeline)
 
@@ -114,8 +114,8 @@ def open_queue(name: str, client: redis.Redis) -> TaskList:
 def fetch_tasks(client: redis.Redis, ids: Sequence[str]) -> list[RqJob | None]:
     """Return RQ's record of each task, or None.
 
-    A record with nothing but fields that a worker wrote after its deletion does not count. There is no transaction, as
-    in RQ's `Job.fetch_many`, because a full server refuses any.
+    A record with nothing but fields that a worker wrote after its deletion does not count. Unlike RQ's `Job.fetch_many`
+    it uses no transaction, because a full server refuses transactions.
     """
     with client.pipeline(transaction=False) as pipeline:
         for id_ in ids:
@@ -180,7 +180,7 @@ class TaskQueue:
                 self._enqueue(job, id_, limit)
 
     def requeue(self, task: RqJob, parts: PartsSharding | None, end_execution: Callable[[Pipeline], None]) -> None:
-        """Replace an interactive task, which was stopped, by a batch of its job, perhaps in parts.
+        """Replace a stopped interactive task of a job by batch tasks: one, or several parts.
 
         The end of the execution, the record of the job, the former task and the new one are changed in one transaction:
         a process that is killed meanwhile has changed nothing, and RQ repeats the former task.

@@ -286,7 +286,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     joins_equal=True,
 )
 def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the principal coordinates of the covariance of greatest likelihood."""
+    """Embed by the principal coordinates of the maximum-likelihood covariance of the points."""
     n, d = X.shape
     graph, bridges = spec.graph(X, on_progress)
     i, j = undirected_edges(graph.nearest, graph.kept)

@@ -179,7 +179,7 @@ class Dialect:
 
 
 def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Dialect:
-    """Return the dialect of a body, judged by its first bytes; as many as `labels` columns may be text.
+    """Return the dialect of a body, judged by its first bytes; up to `labels` columns may be text.
 
     Raises
     ------
