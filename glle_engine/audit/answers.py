@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COMPONENTS = (10, 3)  # principal components in which islands may be isolated, too
-PLACING_ISLANDS = 5  # neighbors in a half by which the other points are placed
+PLACING_ISLANDS = 5  # the points outside a half are placed by this many neighbors in the half
 MIN_CENTERS = 3  # islands that an arrangement needs
 MIN_SHAPE = 5  # points that an island needs for a shape
 PERMUTATIONS = 8

@@ -67,16 +67,13 @@ if TYPE_CHECKING:
     from glle_engine.audit.sources import Source
 
 # The test of relations.
-PERMUTATIONS = round(1 / STRUCTURE_LEVEL) - 1  # the data have to be the first among these and themselves
+PERMUTATIONS = round(1 / STRUCTURE_LEVEL) - 1  # at this p-value the data have to rank before all permuted data sets
 NEIGHBOR = 5  # the test uses the distance to this neighbor
-MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = (
-    1000,
-    500,
-    1000,
-)  # random ones: enough for a relation that a map shows
+# Random rows and features that suffice to detect a relation that a map can show.
+MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = 1000, 500, 1000
 MANY_FEATURES = 200
 MIN_BLOCKS_SHARE = 0.5  # blocks are cut to a length that at least this share of them has
-MAX_ANSWERS = 8  # of the test, which are kept
+MAX_ANSWERS = 8  # answers of the test that are kept for further maps of the same data
 MIN_EXCHANGED = 8  # blocks that are permuted, cut to a shorter length if they have many rows
 ROUNDING = 1e-9  # smaller differences are no differences
 SMALL = 50  # all eigenvalues of a matrix with fewer rows are computed

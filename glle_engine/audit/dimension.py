@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Embedder
 
 PAIRS = 2  # pairs of halves that are embedded with one more coordinate
-MAX_POINTS = 2000  # that are halved
+MAX_POINTS = 2000  # halves are made of at most this many points
 DIMENSION_NEIGHBORS = 10
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 COMPONENTS = 10
 PATH_NEIGHBORS = 10  # neighbors in the graph of shortest paths
-MAX_STARTS, MAX_ENDS = 100, 1000  # points of the compared pairs
+MAX_STARTS, MAX_ENDS = 100, 1000  # rank correlations are over the pairs of these start and end points
 
 
 @dataclass(frozen=True, eq=False)

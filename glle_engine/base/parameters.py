@@ -356,7 +356,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 def _integer(value: object) -> int | None:
     """Return an integer of Python or numpy as an int; None for any other value."""
     try:
-        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]  # a TypeError
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type] # raises TypeError
     except TypeError:
         return None
 

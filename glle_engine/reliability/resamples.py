@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 _RESAMPLES = 1 << 32  # resamples in a stream; the upper bits of the counter are the number of the stream
 MIN_POINTS = 20
-_WIDTH = 3  # times as many neighbors among all points as in a sample
-PLACING = 10  # neighbors in the sample of a point that is placed
-_REG = 1e-3  # ridge of their weights
+_WIDTH = 3  # neighbors searched among all points, as a multiple of the neighbors needed in a sample
+PLACING = 10  # a point outside the sample is placed by this many neighbors in the sample
+_REG = 1e-3  # ridge of the weights that place a point
 
 
 @dataclass(frozen=True)

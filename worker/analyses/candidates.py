@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from worker.analyses.base import AnalysisContext
 
-_OF_LOOK = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "remains")  # members of a row
-_INPUTS = ("labels", "truth", "scores", "score_neighbors", "standardize", "metric")  # of a part, beside its audit
+# Members of a row that the first look at a candidate fills.
+_OF_LOOK = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "remains")
+# What the key of a part covers, beside the audit.
+_INPUTS = ("labels", "truth", "scores", "score_neighbors", "standardize", "metric")
 
 log = logging.getLogger(__name__)
 

@@ -33,13 +33,13 @@ class StoredResamples:
     Parameters
     ----------
     owners
-        Ids of the records with which they are deleted; the last one is the embedder.
+        Ids of the records with which the resamples are deleted; the last one is the embedded resource.
     embedder
-        Returns what is embedded again.
+        Returns the embedder that makes the resamples.
     strict
         Whether a resample that fails ends the analysis; otherwise its places are NaN.
     name
-        Of what else they depend on.
+        Name of anything else on which the resamples depend.
 
     """
 

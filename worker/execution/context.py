@@ -47,7 +47,8 @@ class TaskContext:
     stores: Stores
     job: Job
     stage_prefix: str = ""  # prefix of stages whose steps are not steps of the job
-    report: OnProgress | None = None  # report of a part's task, which counts by shard
+    # Progress callback of a task that makes parts, which reports the progress of its shard.
+    report: OnProgress | None = None
 
     @cached_property
     def on_progress(self) -> OnProgress:

@@ -279,7 +279,7 @@ class TaskQueue:
         if due is not None and former == due:  # no other worker was faster
             self._queues[BATCH].enqueue_call(
                 SWEEP,
-                job_id=SWEEP,  # so that one that is lost leaves no record behind
+                job_id=SWEEP,  # always the same id, so that a lost sweep leaves no record behind
                 timeout=self._settings.job_timeout,
                 result_ttl=ENDED_SECONDS,
                 failure_ttl=ENDED_SECONDS,
@@ -292,7 +292,7 @@ class TaskQueue:
         for task in left:
             if task.id in running:
                 is_running = True
-                with suppress(InvalidJobOperation, NoSuchJobError):  # it has just ended, or is about to begin
+                with suppress(InvalidJobOperation, NoSuchJobError):  # the task has just ended, or is about to begin
                     send_stop_job_command(self._client, task.id, serializer=SERIALIZER)
         waiting = [task for task in left if task.id not in running]
         self._client.transaction(lambda pipeline: self._delete(waiting, pipeline))
@@ -352,7 +352,8 @@ class TaskQueue:
                 raise ProblemError(timed_out(self._settings.job_timeout))
         waits = set(PENDING)
         if ids == [task_id(job)] and present.isdisjoint(task_ids(job)):
-            waits.remove(JobStatus.DEFERRED)  # it combines parts that are all made, and RQ has lost one of their tasks
+            # This task combines the parts; all are made, but RQ has lost a task that made some.
+            waits.remove(JobStatus.DEFERRED)
         for id_, task in zip(ids, tasks, strict=True):
             if id_ not in present and (task is None or task.get_status(refresh=False) not in waits):
                 self._enqueue(job, id_, limit, task)
@@ -362,7 +363,7 @@ class TaskQueue:
         if job.sharding is None:
             return task_ids(job)
         shards = self._jobs.unfinished_shards(job)
-        if 0 in shards:  # it may not have enqueued the others yet
+        if 0 in shards:  # the first shard may not have enqueued the others yet
             return [task_id(job, 0)]
         tasks = [task_id(job, shard) for shard in shards]
         return tasks if job.parts is None else [*tasks, task_id(job)]

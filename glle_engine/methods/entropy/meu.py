@@ -240,7 +240,7 @@ def _descend(
 class MeuSpec(RadiusSpec, NeighborSpec):
     """Parameters of maximum entropy unfolding."""
 
-    n_neighbors: int | str = integer(  # type: ignore[assignment] # of this method alone
+    n_neighbors: int | str = integer(  # type: ignore[assignment] # only this method accepts "all"
         10,
         "k, the number of neighbors of a point; all: every pair of points is an edge.",
         least=2,

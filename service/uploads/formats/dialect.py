@@ -83,7 +83,7 @@ class Header:
     notice: str = ""
 
     @classmethod
-    def from_rows(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a fact
+    def from_rows(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a value
         """Decide whether the first row is a header: if declared, if it has no number, or if its numbers count up.
 
         Numbers that count up are a header if the rows below have decimals; they may be years, or 0, 1, 2 of a frame
