@@ -257,7 +257,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return every array by name, with the labels, colors and ids of the table."""
         beside = {name: getattr(self, name) for name in _OF_TABLE}
-        if (index := self.index) is not None:  # of dates and numbers as it is
+        if (index := self.index) is not None:  # an index of dates or numbers is stored as it is, any other as texts
             beside["index"] = np.array(index if index.dtype.kind in "iufM" else [str(each) for each in index])
         return {**super().arrays(), **{name: array for name, array in beside.items() if array is not None}}
 

@@ -215,7 +215,7 @@ def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | N
     column_order(fitted.get("features", names), [name for name in columns if name not in apart])
     data_points = read_points(data, known, are_new=is_new)
     read_names = dict.fromkeys(data_points.names or ())
-    absent = [name for name in names if name not in read_names]  # categories
+    absent = [name for name in names if name not in read_names]  # categories of the fit that the new points do not have
     X = np.hstack([data_points.X, np.zeros((len(data_points.X), len(absent)))]) if absent else data_points.X
     order = column_order(names, [*read_names, *absent])
     return X if order is None else X[:, order]

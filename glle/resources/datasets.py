@@ -122,7 +122,8 @@ async def new_points(session: Session, data: Any, options: DataOptions, training
     if not is_stored(data, options) and not given_roles & ROLES:
         columns = (await session.get(path_of("datasets", training)))["columns"]
         if columns:
-            if (given_names := getattr(data, "column_names", getattr(data, "columns", None))) is None:  # of a file
+            # The columns of a file are known only to the service.
+            if (given_names := getattr(data, "column_names", getattr(data, "columns", None))) is None:
                 preview, _ = await upload(session, data, options, "/preview")
                 given_names = [column["name"] for column in preview["columns"]]
             names = set(map(str, given_names))

@@ -168,5 +168,5 @@ class Reply(NamedTuple):
 
 
 def path_of(kind: str, id_: str, *parts: str) -> str:
-    """Return the path of a resource, or of something below it."""
+    """Return the path of a resource, or of a part of the resource."""
     return "/".join(["/v1", kind, quote(id_, safe=""), *parts])

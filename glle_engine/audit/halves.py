@@ -73,7 +73,7 @@ class Reading:
 
 
 class Halves:
-    """The maps of halves of a subject: more are made on request, and each is read once.
+    """The maps of random halves of the data: more are made on request, and each is evaluated once.
 
     Attributes
     ----------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np  # noqa: TC002 # the models of JSON read the hints
+import numpy as np  # noqa: TC002 # `service.schemas.derived` reads the type hints
 from scipy.sparse import csr_array  # noqa: TC002 # the same
 
 from glle_engine.audit.answers import Answer, Disturbed, Islands  # noqa: TC001 # the same
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-PAGE = "docs/explanation/believe.md"  # says how
+PAGE = "docs/explanation/believe.md"  # explains how verdicts are found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -49,7 +49,7 @@ MAX_DENSE_BYTES = 2**31  # sparse data may need as many bytes as dense rows
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A way to make an embedding again.
+    """How an embedding can be computed again, for other data and for parts of the data.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Source:
 
 
 def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDArray[np.float64]]:
-    """Return how an embedding is made again, and the embedding (n, p).
+    """Return how an embedding can be computed again, and the embedding (n, p).
 
     `Y` are coordinates, a posterior or a fitted estimator; None for the map of the options' method. Raises
     `InvalidParameterError` for options that contradict each other, or if there is no embedding.

@@ -144,7 +144,7 @@ class Subject:
         )
 
     def compared_with_chance(self, executor: Executor | None) -> Subject:
-        """Return the subject with the comparison with maps of permuted data, if that can say anything."""
+        """Return the subject after a comparison with maps of permuted data, unless this could decide nothing."""
         if unknown_reason(self.points, self.embedding.shape[1]) is not None:
             return self
         options = self.options

@@ -236,7 +236,7 @@ class Specification:
         """Raise `InvalidParameterError` for a meaningless combination of options."""
 
     def refuse_unused(self, option: str, *names: str) -> None:
-        """Raise `InvalidParameterError` if a named parameter, meaningless by `option`, is not at its default."""
+        """Raise `InvalidParameterError` if a parameter that `option` makes meaningless is not at its default."""
         for name in names:
             if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
                 raise InvalidParameterError(
@@ -356,7 +356,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 def _integer(value: object) -> int | None:
     """Return an integer of Python or numpy as an int; None for any other value."""
     try:
-        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]  # a TypeError
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type] # raises TypeError
     except TypeError:
         return None
 

@@ -129,13 +129,13 @@ def parts_of(text: str | Way) -> tuple[str | Way, ...]:
 
 
 def joined(texts: Iterable[str], sign: str = " ") -> Text:
-    """Return texts as one, with a sign between them; the counterpart of ``str.join``."""
+    """Join texts with a separator between them; the counterpart of ``str.join``."""
     first, *others = [*texts] or [""]
     return Text(first, *(part for text in others for part in (sign, text)))
 
 
 def written(text: str, write: Callable[[Way], str]) -> str:
-    """Return a text in which `write` has written the ways."""
+    """Return a text as a string, in which `write` writes each `Way`."""
     return "".join(write(part) if isinstance(part, Way) else part for part in parts_of(text))
 
 

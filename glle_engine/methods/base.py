@@ -321,7 +321,7 @@ class Method(Generic[S]):
         classes = [] if labels is None else [_checked_labels(labels, n)]
         start = {} if init is None else {"start": self._start(init, n, spec)}
         # Only principal components as a start need enough dimensions in the data; given coordinates replace them.
-        possible = replace(spec, init="random") if start else spec  # type: ignore[call-arg] # it has it
+        possible = replace(spec, init="random") if start else spec  # type: ignore[call-arg] # all starts have it
         self.require_possible(n, d, possible, labels=bool(classes))
         require_differing(data if isinstance(data, np.ndarray) else SparsePoints.from_rows(data, "euclidean"))
         clock = StageClock(on_progress or silent)
@@ -342,8 +342,10 @@ class Method(Generic[S]):
         if not (self.any_scale or self.any_space or isinstance(points, Distances)):
             embedding = replace(embedding, notes=(*embedding.notes, *scale_notes(scale_figures(points), d, spec)))
         further = dimension_notes(d, spec.n_components, spec.space[1])
-        notes = (*embedding.notes, *(note for note in further if note not in embedding.notes))  # a fit has it already
-        first = [note for note in notes if note.code == "far-points"]  # it explains the others, and the extent
+        # The notes of a fit include this one already.
+        notes = (*embedding.notes, *(note for note in further if note not in embedding.notes))
+        # Far points explain the other notes, and the extent of the map.
+        first = [note for note in notes if note.code == "far-points"]
         notes = (*first, *(note for note in notes if note not in first))
         notes = notes if first else (*notes, *concentration_notes(embedding.Y))
         return replace(embedding, notes=notes, seconds=clock.stop())

@@ -320,7 +320,8 @@ def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = Fal
         lists = [[np.nan if each is None else each for each in vector] for vector in vectors]
         matrix = np.array(lists)
         if matrix.dtype.kind in "fiub":
-            if matrix.dtype.kind == "f":  # integers beside gaps; others are compared with all other problems
+            # A frame has read integers with gaps as floats; integers of other types are checked elsewhere.
+            if matrix.dtype.kind == "f":
                 require_lossless(lists, "a column of vectors", matrix)
             return number_column(matrix, gaps, type_)
     if is_category:  # such as the intervals of pandas.cut

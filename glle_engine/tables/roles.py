@@ -389,7 +389,7 @@ class ColumnProfile:
         return self._count_of_texts >= MIN_TEXTS and self.distinct <= min(MAX_CLASSES, self._count_of_texts // 2)
 
 
-def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  # noqa: FBT001 # a fact, no switch
+def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  # noqa: FBT001 # a value, not a switch
     """Return the guessed role of an open column, or an empty string."""
     if is_id_name and profile.is_key:
         return "id"

@@ -461,7 +461,8 @@ class _Pass:
                 remedy = _NO_CHOICE
             if code == "bad-cell" and fault.rows.count == 1 and fault.row == 0:
                 remedy = "If the first row has units, remove it"
-            if code == "bad-cell" and number_of(fault.shown) is not None:  # in a workbook
+            # Only a workbook has numbers as texts beside numbers.
+            if code == "bad-cell" and number_of(fault.shown) is not None:
                 remedy = "These cells are of the type text: make them numbers"
             listed = [f"{each} ({number:,})" for each, number in list(names.items())[:_LISTED]]
             more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""

@@ -270,7 +270,7 @@ def mutable_response(request: Request, body: str, **headers: str) -> Response:
 
 
 def changed_response(body: str) -> Response:
-    """Return the JSON body of what a request has changed, with the ETag for the next change."""
+    """Return the response to a request that changed a resource: its JSON, with the ETag for the next change."""
     return Response(body, 200, mutable_headers(body), JSON)
 
 
@@ -285,7 +285,7 @@ def require_match(request: Request, body: str) -> None:
 
 
 def mutable_headers(body: str) -> dict[str, str]:
-    """Return the headers of a JSON body that may change: its digest as ETag, and to revalidate it at each use."""
+    """Return the headers of a JSON body that may change: the digest as ETag, and the order to revalidate it."""
     return {"ETag": f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
 
 

@@ -105,7 +105,7 @@ class Plan:
 
 
 def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any]) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a method to audit, and what of `standardize` and `metric` it has no parameter for.
+    """Return the plan of a method to audit, and `space` if it is not among the method's parameters.
 
     The map of glle is the mean unless another scale is given.
     """
@@ -118,8 +118,8 @@ def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any
 def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, is_beside: bool = False) -> dict[str, Any]:
     """Return the fields of an audit for a method's map.
 
-    The map is a stored embedding, unless the method works in a `space` that is no parameter of its own, or is beside
-    coordinates.
+    The map is a stored embedding, unless the method works in a `space` that is not one of its parameters, or the
+    request also has coordinates.
     """
     if is_beside or space:
         return {"method": plan.method.name, "parameters": plan.parameters, **space}

@@ -171,12 +171,12 @@ class AuditSpec(AnalysisSpec):
 
 
 def block_column(dataset: Dataset, name: str) -> tuple[str, int] | None:
-    """Return the array beside the features of a data set that has a column, and its position in it, or None."""
+    """Return which array of a data set (labels, colors or ids) holds a column, and the column's index; or None."""
     return array_of_column(name, dataset.source.get("columns", {}))
 
 
 def groups_of(context: AnalysisContext, dataset: str) -> Array:
-    """Return the labels (n,) of a data set, or else its one column: texts, or integers if all are."""
+    """Return the labels (n,) of a data set, or else its one column, as integers if all values are, or as texts."""
     labels = context.extras(dataset).get("labels")
     raw = np.asarray(context.values(dataset)[:, 0] if labels is None else labels)
     if raw.dtype.kind == "U":

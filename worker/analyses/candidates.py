@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from worker.analyses.base import AnalysisContext
 
-_OF_LOOK = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "remains")  # members of a row
-_INPUTS = ("labels", "truth", "scores", "score_neighbors", "standardize", "metric")  # of a part, beside its audit
+# Members of a row that the first look at a candidate fills.
+_OF_LOOK = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "remains")
+# What the key of a part covers, beside the audit.
+_INPUTS = ("labels", "truth", "scores", "score_neighbors", "standardize", "metric")
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ class CandidateMaps:
     problems: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def attempt(self, row: dict[str, Any], *, is_whole: bool) -> None:
-        """Look at a candidate, or audit it wholly unless it is clearly behind; publish what is known by then."""
+        """Audit a candidate by two pairs of halves, or wholly unless it is clearly behind; publish the rows so far."""
         if is_whole and row["label"] in self._behind():
             return
         self._try(row, is_whole=is_whole)

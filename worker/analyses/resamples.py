@@ -33,13 +33,13 @@ class StoredResamples:
     Parameters
     ----------
     owners
-        Ids of the records with which they are deleted; the last one is the embedder.
+        Ids of the records with which the resamples are deleted; the last one is the embedded resource.
     embedder
-        Returns what is embedded again.
+        Returns the embedder that makes the resamples.
     strict
         Whether a resample that fails ends the analysis; otherwise its places are NaN.
     name
-        Of what else they depend on.
+        Name of anything else on which the resamples depend.
 
     """
 
@@ -62,7 +62,7 @@ class StoredResamples:
     def load_or_compute(
         self, context: AnalysisContext, count: int, on_progress: OnProgress, skipped: int = 0
     ) -> Resamples:
-        """Return the first `count` resamples without the skipped ones, whose number is one of whole parts."""
+        """Return the resamples with numbers from `skipped` to `count` - 1; `skipped` is the end of a part."""
         entries = []
         for indices in part_ranges(count, skipped):
 
@@ -106,7 +106,7 @@ def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], c
 
 
 def part_ranges(count: int, skipped: int = 0) -> list[range]:
-    """Return the numbers of the resamples in each part of the first `count`, after the skipped ones."""
+    """Return the numbers of the resamples in each part, from `skipped` to `count` - 1."""
     return [range(first, min(first + PART, count)) for first in range(skipped, count, PART)]
 
 

@@ -30,7 +30,7 @@ _NO_MEMORY = (
     (ImportError, "failed to map segment"),
     (ImportError, "Cannot allocate memory"),
 )
-_MAX_BITS = 128  # most bits of an integer; seeds have 64
+_MAX_BITS = 128  # details may have integers of at most this many bits; seeds have 64
 
 TYPE_PREFIX = "urn:glle:problem:"
 

@@ -48,9 +48,11 @@ FLUSH_SECONDS = 1.0  # pause between two writes of counts
 MIN_BYTES = 2**28
 RETRY_DELAY_SECONDS = 0.5  # pause between two attempts to reach a server
 IDLE_SECONDS = 300.0  # a posterior that was not used this long leaves the memory
-HUNG_SECONDS = 15.0  # the process is ended if a lane group takes longer; a draw of more than a second is a job
-AHEAD_SECONDS, MAX_AHEAD = 0.1, 8  # work to claim ahead, so that requests of several posteriors fill lane groups
-# So long a request for a draw of the latest lane group may have been sent before the draw was cached.
+# A sampler ends if a lane group takes longer; draws that are expected to take more than a second are jobs.
+HUNG_SECONDS = 15.0
+# Seconds of work, and lane groups, to claim ahead, so that requests of several posteriors fill lane groups.
+AHEAD_SECONDS, MAX_AHEAD = 0.1, 8
+# Requests for draws of the latest lane group may arrive for this long, if they were sent before the draws were cached.
 LATEST_SECONDS = 1.0
 
 SOLVER_FACTOR = 4  # bytes of a posterior with its solver, relative to the bytes of its arrays

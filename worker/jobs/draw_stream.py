@@ -169,7 +169,7 @@ class DrawBatch:
         return list(dict.fromkeys(request.key for request in self.requests))
 
     def seconds_since_sent(self) -> float:
-        """Return the seconds since the oldest request was sent, whose entry has that time of the server."""
+        """Return the seconds since the oldest request was sent, by the server's time in the id of its entry."""
         return max(0.0, (now_ms() - min(int(request.id.partition("-")[0]) for request in self.requests)) / 1000)
 
     def select(self, keys: Iterable[DrawAddress]) -> DrawBatch:
@@ -180,7 +180,7 @@ class DrawBatch:
 
 @dataclass(frozen=True)
 class DrawAnswer:
-    """What an API process gets for a request.
+    """The answer to a request for a draw, as an API process receives it.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class DrawAnswer:
 
 
 class SentDraw(list[str]):
-    """The entries of an awaited draw, of all requests for it in this process; the last is empty while it is sent."""
+    """The stream entries of a draw for which requests of this process wait; the last is empty while being sent."""
 
 
 class DrawRequests:
@@ -286,10 +286,10 @@ class DrawStream:
         return requests
 
     def claim_abandoned(self, *, of_predecessor: bool) -> Iterator[DrawRequest]:
-        """Claim the requests whose sampler is gone one by one; refuse those that ended too many samplers.
+        """Claim the requests of samplers that are gone, one by one; refuse requests that ended too many samplers.
 
-        Each is claimed when the one before it was drawn, so that a request that ends this sampler counts no
-        delivery of the others.
+        A request is claimed only after the previous one was drawn. If a request ends this sampler, it therefore does
+        not count as a delivery of the other requests.
 
         Parameters
         ----------

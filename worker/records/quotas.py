@@ -23,7 +23,7 @@ SHARE_SECONDS = 1  # Retry-After of requests beyond a share; most requests take 
 MAX_PAUSE = 30  # longest Retry-After of a job beyond the limit of open jobs
 RECORD_BYTES = 2**13  # bytes that the quota allows for a posterior's record on average; most have some 3,000
 
-ALL = "*"  # instead of a tenant
+ALL = "*"  # stands for all tenants in GLLE_QUOTAS
 _COUNTS, _SIZES = "jobs|posteriors|requests|readers|draws", "bytes|records|incoming"
 _LIMIT = re.compile(rf"(?:({_COUNTS}):(?=[0-9]{{1,18}}$)|({_SIZES}):)(.{{1,18}})")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ADDRESSES = "servers.json"  # in the data folder while the embedded servers of `glle up` run
 PROBE_BYTES = 4096
 LOOK_SECONDS = 1.0  # pause between two readings of free disk space and the server's memory
-HIGH_WATER = 0.8  # share of the queue server's memory
+HIGH_WATER = 0.8  # used share of the queue server's memory above which new jobs are refused
 RETRY_SECONDS = 30
 
 

@@ -41,8 +41,8 @@ class PointColors:
     def from_values(cls, title: str, raw: NDArray[Any], *, are_groups: bool = False) -> PointColors:
         """Return the colors of raw values: texts and few distinct integers are classes, other values numbers.
 
-        Texts that are all numbers or all dates are such, if they are more than classes with a color each. Integers that
-        are groups (`are_groups`) are classes, however many they are.
+        Texts that are all numbers, or all dates, are read as such if there are more different ones than class colors.
+        Integers that are groups (`are_groups`) are classes, however many they are.
         """
         if raw.dtype.kind in "Mm":
             days = raw.astype("M8[us]" if raw.dtype.kind == "M" else "m8[us]").astype(np.float64) / 86_400e6
@@ -80,7 +80,7 @@ class PointColors:
         return int(np.isnan(self.values).sum())
 
     def short_names(self) -> tuple[str, ...]:
-        """Return the names of the classes, different ones, of few letters."""
+        """Return short and distinct names of the classes."""
         return shorten(self.classes or self.names)
 
     def arguments(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class PointColors:
         return {"c": self.values, "cmap": cmap, "vmin": low, "vmax": high if high > low else low + 1, **gray}
 
     def handles(self) -> list[Any]:
-        """Return the marks of a legend: of the classes, or of some names of many, and of points without a label."""
+        """Return the entries of a legend: the classes, or some of them if they are many, and points without a label."""
         from matplotlib.lines import Line2D  # noqa: PLC0415 # optional
 
         arguments, names = self.arguments(), self.short_names()
@@ -114,15 +114,16 @@ class PointColors:
         return [Line2D([], [], marker="o", linestyle="", markersize=4, color=c, label=text) for c, text in entries]
 
     def some_names(self) -> list[int]:
-        """Return the indices of at most `SHOWN_NAMES` of the names, evenly among all."""
+        """Return the indices of at most `SHOWN_NAMES` evenly spaced names."""
         count = len(self.names)
         return [round(place) for place in np.linspace(0, count - 1, min(count, SHOWN_NAMES))]
 
 
 def shorten(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names of at most 30 letters, or a little more, that are different if the names are.
+    """Shorten names to about 30 letters; distinct names stay distinct.
 
-    A long name loses its end; if several names begin alike, their middle; otherwise the part before they differ.
+    A long name loses its end. Names that would then be equal lose their middle, or else the part before the first
+    difference.
     """
     texts = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
     cuts: tuple[Callable[[str, int], str], ...] = (

@@ -111,7 +111,7 @@ class PointTable:
 
 
 def coordinates(shown: Any) -> NDArray[np.float64]:
-    """Return the coordinates (n, p) of an object that has an embedding, or of an array; raise ValueError without."""
+    """Return the coordinates (n, p) of an array or of an object with an embedding; raise ValueError for others."""
     named = (getattr(shown, name, None) for name in _PLACES)
     result = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # a text is an id
     if result is shown and callable(getattr(shown, "arrays", None)):  # the posterior of a `Client`

@@ -62,7 +62,7 @@ MAX_LINKS = 4000  # n k: about 2,500 constraints, with a dense Hessian
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The dual program.
+    """The dual of the semidefinite program.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Unrolled:
-    """The K of greatest trace.
+    """The Gram matrix of greatest trace.
 
     Attributes
     ----------
@@ -243,7 +243,7 @@ class MvuSpec(NeighborSpec):
     joins_equal=True,
 )
 def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the principal coordinates of the K of greatest trace."""
+    """Embed by the principal coordinates of the Gram matrix of greatest trace."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     i, j = undirected_edges(nearest)
     squared = np.asarray(((X[i] - X[j]) ** 2).sum(axis=1))

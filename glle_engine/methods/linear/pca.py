@@ -190,7 +190,7 @@ class PpcaSpec(MethodSpec):
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Parameters of greatest likelihood.
+    """Maximum-likelihood parameters of probabilistic PCA.
 
     Attributes
     ----------

@@ -316,7 +316,7 @@ class KernelMap(Map):
     restore=KernelMap.restore,
 )
 def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the leading components of the images."""
+    """Embed by the leading principal components in the feature space of the kernel."""
     n, p = len(X), spec.n_components
     mean = X.mean(axis=0)
     gamma = 1 / float(X.var(axis=0).sum()) if spec.gamma == "auto" else float(spec.gamma)

@@ -223,7 +223,7 @@ def strengths(last: float, count: int) -> NDArray[np.float64]:
     growth="n^2 an iteration, and n^3 once",
 )
 def elastic_embedding(X: Data, spec: ElasticSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
-    """Embed by springs and repulsion."""
+    """Embed by attraction between neighbors, and repulsion between all points."""
     P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
     attractive = joint_affinities(P)
     del P

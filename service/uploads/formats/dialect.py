@@ -83,7 +83,7 @@ class Header:
     notice: Note | None = None
 
     @classmethod
-    def from_rows(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a fact
+    def from_rows(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a value
         """Decide whether the first row is a header: if declared, if it has no number, or if its numbers count up.
 
         Numbers that count up are a header if the rows below have decimals; they may be years, or 0, 1, 2 of a frame
@@ -179,7 +179,7 @@ class Dialect:
 
 
 def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Dialect:
-    """Return the dialect of a body, judged by its first bytes; as many as `labels` columns may be text.
+    """Return the dialect of a body, judged by its first bytes; up to `labels` columns may be text.
 
     Raises
     ------

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 _DATA = ("data", "X")
 _SPARSE = frozenset({"data", "indices", "indptr", "shape"})  # members that scipy.sparse.save_npz writes
 _NUMBERS = "fiub"
-_HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of its length
+# By version: bytes of the header's length, and numpy's function that reads the header.
+_HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}
 _MAX_HEADER = 10_000  # bytes; numpy has the same limit, but checks it only after reading
 
 

@@ -235,7 +235,7 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
             client_options={
                 "timeout": seconds,
                 "allow_http": True,
-            },  # http is allowed only if the variable of the endpoint has it
+            },  # http is allowed only if the variable with the endpoint's URL names it
             retry_config={"max_retries": retries, "retry_timeout": seconds},
         )
     except (ValueError, BaseError) as error:
