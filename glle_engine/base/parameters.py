@@ -364,8 +364,9 @@ def _integer(value: object) -> int | None:
 
 
 def _given(name: str, value: object) -> str | Way:
-    """Return a value that was given as a part of a text, without a type that JSON lacks."""
-    return Way(name, value) if isinstance(value, str | int | float) else f"{name}={_shorten(value)}"
+    """Return a value that was given as a part of a text; a long one, or one that JSON lacks, as Python shows it."""
+    text = _shorten(value)
+    return Way(name, value) if isinstance(value, str | int | float) and text == repr(value) else f"{name}={text}"
 
 
 def _shorten(value: object) -> str:
