@@ -120,7 +120,7 @@ def test_an_embedding_is_202_until_it_is_computed(client: httpx.Client, stores: 
     )
     check_problem(client.get(failing.json()["links"]["embedding"] + "?wait=0"), 422, "no-convergence")
     found = client.get("/v1/embeddings/job_0")
-    assert "job_0 is the id of a job: GET /v1/jobs/job_0" in check_problem(found, 404, "embedding-not-found")["remedy"]
+    assert "job_0 is the id of a job." in check_problem(found, 404, "embedding-not-found")["remedy"]
 
 
 def test_an_embedding_requested_during_the_deletion_goes_with_its_job(
@@ -216,10 +216,13 @@ def test_arrays_beyond_the_memory_of_a_task_are_refused(
         problem = check_problem(client.post(f"/v1/{path}", json={"dataset": sheet, **body}), 422, "too-much-memory")
         assert problem["details"] == {"least_bytes": 2**20 * N**2, "allowed_bytes": 2**31, "most_points": 45}
         assert f"{2**20 * N**2:,} bytes" in problem["detail"]
-        assert problem["remedy"] == "Embed at most 45 points, or raise GLLE_METHOD_BYTES."
+        assert problem["remedy"] == "Embed at most 45 points, or ask the administrator to raise GLLE_METHOD_BYTES."
     replace_method("huge", doubles=lambda _, n: 2**40 * n)
     problem = check_problem(embed(client, sheet, "huge"), 422, "too-much-memory")
-    assert (problem["remedy"], problem["details"]["most_points"]) == ("Raise GLLE_METHOD_BYTES.", None)
+    assert (problem["remedy"], problem["details"]["most_points"]) == (
+        "Ask the administrator to raise GLLE_METHOD_BYTES.",
+        None,
+    )
 
 
 def test_what_cannot_end_in_time_begins_as_a_batch(
