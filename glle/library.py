@@ -232,7 +232,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         """Return the features of the fit; raise an error for a posterior from a file, which has no data."""
         if self.data is None:
             raise InvalidParameterError(
-                "A posterior of a file has no data, which scale='auto' needs.",
+                "A posterior that was read from a file does not have the data, which scale='auto' needs.",
                 remedy="Use posterior.calibrate(X).scale with the data X of the fit, or give the scale as a number.",
             )
         return self.data
@@ -317,7 +317,10 @@ def fit(
     require_features(X, rest.get("metric", getattr(spec, "metric", None)), _GIVE_PRECOMPUTED)
     points = read_points(X, options)
     if neighbors is not None and points.kept is not None:
-        raise InvalidParameterError("Given neighbors count all rows.", remedy="Drop rows with missing values before.")
+        raise InvalidParameterError(
+            "Given neighbors are numbers of rows, which change if rows with missing values are dropped.",
+            remedy="Drop these rows, and then find the neighbors.",
+        )
     fitted = engine_fit.fit(points.X, spec, neighbors=neighbors, on_progress=on_progress, **rest)
     diagnostics = replace(fitted.diagnostics, notes=points.all_notes(fitted.diagnostics.notes))
     posterior = FittedPosterior.from_result(replace(fitted, diagnostics=diagnostics), points)

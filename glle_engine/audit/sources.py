@@ -186,7 +186,8 @@ def source_of_function(
         )
     if not (callable(function) or hasattr(function, "fit_transform")):
         raise InvalidParameterError(
-            f"method={function!r:.60} is no method.", remedy='Give a name such as "umap", a function, or an estimator.'
+            f"method={function!r:.60} is not a method.",
+            remedy='Give a name such as "umap", a function, or an estimator.',
         )
     data = checked_matrix(X)
     points = _points(data, spec)
@@ -292,7 +293,7 @@ def _require_columns(spec: SpaceSpec) -> None:
     """Raise `InvalidParameterError` for data without columns to permute: a matrix of all pairs."""
     if name := spec.precomputed:
         raise InvalidParameterError(
-            f"An audit permutes the columns of the data, which a matrix of all pairs ({name}='precomputed') has not.",
+            f"An audit permutes the columns of the data, but a matrix of all pairs ({name}='precomputed') has none.",
             remedy="Give coordinates with these distances: embed them by mds with dissimilarity='precomputed' and "
             "n_components=10.",
         )

@@ -136,9 +136,9 @@ def state(facts: Facts) -> Statement:
         why = _fidelity(facts) if unseen is None else unseen[1:]
         return Statement(
             "unknown" if unseen is None else unseen[0],
-            f"Audit these coordinates by the method that made them: this is no map by {facts.name}, because it shares "
-            f"{with_map:.0%} of its neighbors with the maps of {facts.name}, and these share {of_maps:.0%} with each "
-            "other."
+            f"Audit these coordinates by the method that made them: this is not a map by {facts.name}, because it "
+            f"shares {with_map:.0%} of its neighbors with the maps of {facts.name}, and these share {of_maps:.0%} "
+            "with each other."
             f"{_sentence(why)}",
         )
     if unseen is not None:

@@ -107,7 +107,9 @@ def require_restorable(metric: Metric) -> None:
     if how is not None:
         rest = ": the posterior is the same, and it generates rows of that kind."
         remedy = Text(f"{how}, and fit the result with ", Way("metric", "euclidean"), rest)
-    raise InvalidParameterError(f"Weights of metric={metric!r} generate no data in the units given.", remedy=remedy)
+    raise InvalidParameterError(
+        f"Data that are generated with metric={metric!r} would not be in the units of your data.", remedy=remedy
+    )
 
 
 def _center_and_scale(

@@ -59,7 +59,7 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
         if not (own.sum(axis=1) == 1).all():
             row = int(np.argmax(own.sum(axis=1)))
             raise InvalidParameterError(
-                f"Point {row} is its own neighbor, and others are not theirs.",
+                f"Point {row} is among its own neighbors, and other points are not among theirs.",
                 remedy="Leave each point out of its neighbors, or give it once in every row.",
                 details={"row": row},
             )

@@ -202,7 +202,7 @@ def require_square(n: int, d: int) -> None:
     if n != d:
         raise InvalidShapeError(
             f"A matrix of all pairs is square, not {n} x {d}.",
-            remedy="Give a value for each pair of points; or the points, with another word than 'precomputed'.",
+            remedy="Give a value for each pair of points; or the points, with another value than 'precomputed'.",
             details={"rows": n, "columns": d},
         )
 

@@ -144,7 +144,7 @@ def score(
         truth_points = f", the truth {len(true)}" if true is not None else ""
         raise InvalidShapeError(
             f"The data have {len(data)} points, the embedding {len(places)}{truth_points}.",
-            remedy="Give one row of each for every point.",
+            remedy="Give one row of the data and one row of the embedding for each point.",
         )
     report = on_progress or silent
     inputs = Given(n_neighbors, classes, true, report)

@@ -449,7 +449,7 @@ def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
     """Return a specification with some parameters replaced; unknown names raise `InvalidParameterError`."""
     if not isinstance(spec, FitSpec | None):
         raise InvalidParameterError(
-            f"spec={spec!r:.60} is no FitSpec.", remedy="Give parameters by name, such as n_neighbors=10."
+            f"spec={spec!r:.60} is not a FitSpec.", remedy="Give parameters by name, such as n_neighbors=10."
         )
     require_known_names(parameters, FitSpec.parameters())
     values: dict[str, Any] = {**parameters}  # may contain "auto"

@@ -418,7 +418,7 @@ def _require_arrays(posterior: Posterior) -> None:
     """Raise `StorageError` unless the arrays have the types, shapes and ranges that the specification requires."""
     spec, distribution = posterior.spec, posterior.distribution
     if not isinstance(posterior.data_sha256, str | None):
-        raise npz.inconsistent("data_sha256 is no text")
+        raise npz.inconsistent("data_sha256 is not a text")
     k, p, n = spec.n_neighbors, spec.n_components, posterior.mean.shape[0] if posterior.mean.ndim else 0
     m = n if isinstance(spec.landmarks, str) else spec.landmarks
     d = 0 if posterior.center is None else posterior.center.size
@@ -455,7 +455,8 @@ def _require_arrays(posterior: Posterior) -> None:
         ("scale", posterior.scale, is_standardized, np.float64, (d,), None),
     ):
         if (array is not None) != is_needed:
-            raise npz.inconsistent(f"{name} is {'missing' if is_needed else 'there'} in a posterior of its parameters")
+            problem = "is missing, but its parameters need it" if is_needed else "is not used by its parameters"
+            raise npz.inconsistent(f"{name} {problem}")
         if array is not None:
             npz.require_array(name, array, kind, shape, below=below)
     if posterior.scale is not None and not (posterior.scale > 0).all():
@@ -477,7 +478,7 @@ def _require_graph(posterior: Posterior) -> None:
     if (np.diff(graph, axis=1) <= 0).any() or (graph == np.arange(m)[:, None]).any():
         raise npz.inconsistent("neighbors are not ascending, or not other points")
     if not np.array_equal(np.sort(posterior.order), np.arange(m)):
-        raise npz.inconsistent("order is no permutation of the points")
+        raise npz.inconsistent("order is not a permutation of the points")
     classes = closed_classes(edges(graph, kept)) if posterior.distribution.constrained else []
     if [int(np.isin(members, posterior.pins).sum()) for members in classes] != [1] * posterior.pins.size:
         raise npz.inconsistent("pins are not one point of each closed class of the graph")

@@ -319,7 +319,7 @@ def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = Fal
         lists = [[np.nan if each is None else each for each in vector] for vector in vectors]
         matrix = np.array(lists)
         if matrix.dtype.kind in "fiub":
-            # A frame has read integers with gaps as floats; integers of other types are checked elsewhere.
+            # Integers beside gaps were converted to floats; `Column.problems` checks integers of other types.
             if matrix.dtype.kind == "f":
                 require_lossless(lists, "a column of vectors", matrix)
             return number_column(matrix, gaps, type_)

@@ -219,7 +219,7 @@ class Layout:
         if role == "id":
             is_unnamed = self.names is not None and not self.names[column]
             subject = "The first column, which has no name," if is_unnamed else f"The column {name!r}"
-            sentence = f"{subject} numbers or names the rows. It is set apart and is no feature"
+            sentence = f"{subject} numbers or names the rows. It is set apart and is not a feature"
             if not profile.is_text:
                 return Text(f"{sentence}; to fit it, use ", Way("features", ["*"]), ".")
             if is_unnamed:  # another column may have this number as its name
@@ -234,7 +234,7 @@ class Layout:
         if role == "colors":
             sentence = f"The column {name!r} has dates. They are the colors, in seconds since 1970; without them, use "
             return Text(sentence, Way("ignore", [name]), ".")
-        sentence = f"The column {name!r} has {noun}. It has the labels and is no feature; as features, use "
+        sentence = f"The column {name!r} has {noun}. It has the labels and is not a feature; as features, use "
         return Text(sentence, Way("one_hot", [name]), ", without it ", Way("ignore", [name]), ".")
 
     def with_index(self, possible: Sequence[int]) -> Layout:
@@ -432,7 +432,7 @@ def column_option(name: str, value: Any) -> Any:
 
 
 def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[str, int] | None:
-    """Return the array that holds a column that is no feature, and the column's position in this array, or None.
+    """Return the array that holds a column that is not a feature, and the column's position in this array, or None.
 
     Parameters
     ----------
@@ -474,7 +474,7 @@ def no_features(
         detail += f" {layout.name(column)!r} has numbers as texts{such_as}."
     if texts and set(texts) <= set(layout.units):
         cells = ", ".join(repr(layout.written[column][:50]) for column in texts[:MAX_LISTED])
-        detail += f" Only the first row is no number, {cells}; it may have the units."
+        detail += f" Only the first row is not a number, {cells}; it may have the units."
         offers = [Text("Remove that row and convert the others to numbers"), "l" + leave]
     elif any(column in layout.written for column in texts):
         offers.append(Text(f"convert {pronoun} to plain numbers"))

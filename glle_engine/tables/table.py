@@ -49,7 +49,7 @@ FILL = Text(
 _NO_CHOICE = "Remove these rows, or fill the values in"
 # What messages say about values with a problem, and the remedy.
 _PROBLEMS = {
-    "bad-cell": ("Cells are no numbers", "Fill the values in, or remove their rows"),
+    "bad-cell": ("Cells are not numbers", "Fill the values in, or remove their rows"),
     "missing-value": ("Values are missing", FILL),
     "not-finite": ("Values are infinite", "Remove their rows, or make them missing"),
     "inexact-integer": (

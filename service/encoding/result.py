@@ -65,7 +65,7 @@ class Selection:
             is_whole = (start, stop) == (0, size)
             return cls(range(start, stop), "" if is_whole else f"{name}={start}:{stop}")
         if _LIST.fullmatch(text) is None:
-            raise _invalid(f"{name}={text[:50]!r} is no slice.")
+            raise _invalid(f"{name}={text[:50]!r} is not a slice.")
         numbers = text.split(",")
         if len(numbers) > MAX_LISTED:
             raise _invalid(f"{name} lists {len(numbers):,} positions; {MAX_LISTED:,} are allowed.")

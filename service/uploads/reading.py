@@ -345,7 +345,7 @@ def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Message, dict
         if _parameter(head, "filename") or name in {"file", "data"}:
             files.append((start, end, head))
         elif name not in FIELDS:
-            detail = f"The form has a field {name[:50]!r}."
+            detail = f"The form has an unknown field {name[:50]!r}."
             remedy = f"Send one file, and any of the fields {', '.join(FIELDS)}."
             raise refuse("unknown-field", 422, detail, remedy, field=name[:50])
         elif end - start > _MAX_FIELD:
@@ -387,7 +387,7 @@ def _parts(body: mmap.mmap, delimiter: bytes) -> Iterator[tuple[int, int, Messag
         start = body.find(_LINE + _LINE, line, line + _MAX_HEAD) if line >= 0 else -1
         end = body.find(_LINE + delimiter, start + 2) if start >= 0 else -1
         if end < 0:
-            raise _malformed_form("a part is cut")
+            raise _malformed_form("a part is cut off")
         head = BytesHeaderParser().parsebytes(body[line + 2 : start + 4])
         yield min(start + 4, end), end, head
         place = end + len(_LINE + delimiter)

@@ -60,7 +60,7 @@ def connect_cache(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
     """Return a client of the cache's Redis; parameters and errors are the same as for `connect_queue`."""
     url, replicas = _parse(settings.cache_url, "GLLE_CACHE_URL")
     if replicas:
-        raise SettingsError("GLLE_CACHE_URL cannot have replicas=: arrays are not lost, but made again. Remove it.")
+        raise SettingsError("GLLE_CACHE_URL cannot have replicas=: arrays that it loses are computed again. Remove it.")
     return _connect(url, "GLLE_CACHE_URL", seconds, READ_SIZE, retry)
 
 
@@ -150,7 +150,7 @@ def _require_valid(url: str) -> None:
         raise
     path = urlsplit(url).path.strip("/")
     if path and not {"db", "path"} & set(options):
-        raise ValueError(_LOGIN if "@" in path else f"its database {path!r} is no number.")
+        raise ValueError(_LOGIN if "@" in path else f"its database {path!r} is not a number.")
     for name in _FILES:
         if name in options and not os.access(options[name], os.R_OK):
             raise ValueError(f"{name}={options[name]} cannot be read.")

@@ -245,7 +245,7 @@ def align_rows(values: Any, index: Any, name: str) -> Any:
     if values_index.is_unique and len(set(index)) == len(index) and set(index) <= set(values_index):
         return values.loc[list(index)]
     raise InvalidParameterError(
-        "The values for the rows have another index than the data.",
+        "The values for the rows have a different index from the data.",
         remedy="Give them the index of the data, or without an index by .to_numpy(), in the order of the rows.",
     )
 

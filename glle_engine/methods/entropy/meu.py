@@ -270,7 +270,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
         require_size(n, MAX_POINTS, "Maximum entropy unfolding", "alle")
         if self.multipliers == "any" and self.n_neighbors == n - 1 and d < n - 1:
             raise InvalidParameterError(
-                f"With multipliers=any and all pairs as neighbors, {d} features bound no likelihood of {n} points.",
+                f"With multipliers=any and all pairs as neighbors, the likelihood of {n} points is unbounded.",
                 remedy=f"Take multipliers=positive, fewer neighbors, or at least {n - 1} features; or pca, its limit.",
             )
 

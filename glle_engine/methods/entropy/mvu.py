@@ -227,7 +227,7 @@ class MvuSpec(NeighborSpec):
         require_size(n, MAX_POINTS, "Maximum variance unfolding", "meu, or isomap")
         if n * self.n_neighbors > MAX_LINKS:
             raise InvalidParameterError(
-                f"{n} points of {self.n_neighbors} neighbors are more constraints than can be solved for.",
+                f"{n} points of {self.n_neighbors} neighbors give more constraints than the method can solve for.",
                 remedy=f"Give n_neighbors of at most {MAX_LINKS // n}.",
                 details={"n_points": n, "n_neighbors": self.n_neighbors},
             )

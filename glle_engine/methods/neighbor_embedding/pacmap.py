@@ -61,7 +61,7 @@ class PacmapSpec(DistanceSpec):
         """Refuse a ratio so small that a point has no further pair."""
         if round(self.n_neighbors * self.further_ratio) < 1:
             raise InvalidParameterError(
-                f"further_ratio={self.further_ratio:g} of n_neighbors={self.n_neighbors} is no pair.",
+                f"further_ratio={self.further_ratio:g} of n_neighbors={self.n_neighbors} gives no further pair.",
                 remedy=f"Give further_ratio of at least {1 / self.n_neighbors:g}.",
             )
 

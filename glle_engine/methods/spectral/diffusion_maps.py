@@ -162,7 +162,7 @@ def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) ->
     t = _steps(values, spec)
     if values[p - 1] <= 0 or (values[p - 1] / values[0]) ** t < _SMALLEST or values[0] ** t < _SMALLEST:
         raise DegenerateDataError(
-            f"After {t} steps the walk has forgotten coordinate {p}: its eigenvalue is {values[p - 1]:.3g}.",
+            f"After {t} steps coordinate {p} has vanished: its eigenvalue is {values[p - 1]:.3g}.",
             remedy="Give a smaller t or epsilon, or fewer components.",
             details={"t": t, "epsilon": epsilon, "eigenvalues": values[:p].tolist()},
         )

@@ -145,7 +145,7 @@ def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits:
         return _array(archive, members[name], kinds, expected_shape, may_be_empty=True)
 
     if members[HEAD].file_size > MAX_HEAD:
-        raise ValueError("its columns are described at too great a length")
+        raise ValueError("the description of its columns is too long")
     table = unpack(array(HEAD, "u", -1).tobytes(), array, list(members), limits.check)
     return uploaded(read_table(table, roles, out, limits), "columns")
 
@@ -166,7 +166,7 @@ def _table(
         detail = f"The member {unknown[0]!r} is unknown; the data are in {data!r}."
         remedy = Text(
             *("Remove it, or take it as ", Way("labels", unknown[0]), " or as ", Way("colors", unknown[0])),
-            "; known are data, labels, colors, ids, coordinates and names.",
+            "; the known members are data, labels, colors, ids, coordinates and names.",
         )
         raise refuse("unknown-member", 422, detail, remedy, members=unknown[:20])
     values = _sparse_matrix(archive, file, out, limits) if is_sparse else _matrix(archive, members[data], out, limits)
