@@ -64,14 +64,19 @@ def start_vector(n: int) -> NDArray[np.float64]:
 
 
 def refusal(
-    deviation: float, steps: int, accepted: float = ACCEPTED_DEVIATION, *, rounding: float = 0.0, most: int = MAX_STEPS
+    deviation: float,
+    steps: int,
+    accepted: float = ACCEPTED_DEVIATION,
+    *,
+    rounding: float = 0.0,
+    max_steps: int = MAX_STEPS,
 ) -> str | None:
     """Return the reason to reject eigenpairs, or None.
 
     Deviations must be below `accepted`. `rounding` is the deviation that rounding of the weights alone can cause, and
-    `most` is the number of steps after which Lanczos stops without convergence.
+    `max_steps` is the number of steps after which Lanczos stops without convergence.
     """
-    if deviation < max(accepted, rounding) and steps < most:
+    if deviation < max(accepted, rounding) and steps < max_steps:
         return None
     return f"deviation {deviation:.1e} after {steps} steps"
 

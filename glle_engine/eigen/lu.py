@@ -292,13 +292,13 @@ def _solve(
     transposed: bool,  # noqa: FBT001 -- numba's calls are positional
 ) -> None:
     """Solve x = U^-1 L^-1 x, or transposed x = L^-T U^-T x."""
-    tree, low, up, at = addresses(fields), address(lower), address(upper), address(x)
+    tree, low, up, vector = addresses(fields), address(lower), address(upper), address(x)
     if transposed:
-        solve_upper_transposed(_TAG, tree, up, at)
-        solve_lower_transposed(_TAG, tree, low, at)
+        solve_upper_transposed(_TAG, tree, up, vector)
+        solve_lower_transposed(_TAG, tree, low, vector)
     else:
-        solve_lower(_TAG, tree, low, at)
-        solve_upper(_TAG, tree, up, at)
+        solve_lower(_TAG, tree, low, vector)
+        solve_upper(_TAG, tree, up, vector)
 
 
 def shift_invert(

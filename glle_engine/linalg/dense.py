@@ -162,8 +162,8 @@ def svd(
 def pinv(matrices: NDArray[np.float64], rcond: float = 1e-15) -> NDArray[np.float64]:
     """Return the pseudo-inverses (m, b, a) of (m, a, b); singular values up to rcond times the largest count as 0."""
     u, s, vt = svd(matrices)
-    held = s > rcond * s.max(axis=-1, initial=0.0)[..., None]
-    inverse = np.where(held, 1 / np.where(held, s, 1.0), 0.0)
+    is_kept = s > rcond * s.max(axis=-1, initial=0.0)[..., None]
+    inverse = np.where(is_kept, 1 / np.where(is_kept, s, 1.0), 0.0)
     return matmul(vt.transpose(0, 2, 1) * inverse[:, None, :], np.ascontiguousarray(u.transpose(0, 2, 1)))
 
 

@@ -180,8 +180,8 @@ def far_points(X: NDArray[np.float64]) -> list[int]:
     """
     with np.errstate(over="ignore"):
         away = np.abs(X - np.median(X, axis=0)).max(axis=1)
-    found = np.flatnonzero(away > FAR * np.median(away))
-    return found.tolist() if len(found) <= max(1, len(X) // 100) else []
+    rows = np.flatnonzero(away > FAR * np.median(away))
+    return rows.tolist() if len(rows) <= max(1, len(X) // 100) else []
 
 
 def far_text(rows: list[int]) -> str:
@@ -307,11 +307,11 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
 
 def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
     if (reduced := figures.get("reduced_neighborhoods")) and not figures.get("given_neighbors"):
-        least, median, _ = figures["kept_neighbors"]
+        smallest, median, _ = figures["kept_neighbors"]
         yield Note(
             "reduced-neighborhoods",
             f"{reduced} of {figures['n_points']} points lost candidates that lie off their tangent plane; "
-            f"neighborhoods have {least} points at least and {median:g} in the median.",
+            f"neighborhoods have {smallest} points at least and {median:g} in the median.",
         )
     classes = figures["closed_classes"]
     if len(classes) > 1:
@@ -336,11 +336,11 @@ def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
 
 def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     n, d, k, p = figures["n_points"], figures["n_features"], spec.n_neighbors, spec.n_components
-    least, most = figures["row_sums_of_mean"]
+    smallest, largest = figures["row_sums_of_mean"]
     yield Note(
         "published-not-invariant",
         "The published equations change when the data are shifted or rescaled, and draws do not sum to one: rows "
-        f"of the mean sum to between {least:.4g} and {most:.4g}.",
+        f"of the mean sum to between {smallest:.4g} and {largest:.4g}.",
     )
     if negative := figures.get("negative_variances"):
         yield Note(
