@@ -82,8 +82,9 @@ def counts_nearer(
 ) -> NDArray[np.int64]:
     """Count (m, k) the rows of data (n, d) that are nearer to each point than its thresholds.
 
-    For point i, row excluded[i] is not counted. `thresholds` (m, k) are distances, ascending in each row. Matrix products, about the mean of the data, bound the
-    squared distances :math:`|x|^2 + |y|^2 - 2 x^T y`. Where the bounds do not decide, the distance is computed.
+    For point i, row excluded[i] is not counted. `thresholds` (m, k) are distances, ascending in each row. Matrix
+    products, about the mean of the data, bound the squared distances :math:`|x|^2 + |y|^2 - 2 x^T y`. Where the bounds
+    do not decide, the distance is computed.
     """
     mean = data.mean(axis=0)
     centred, others = points - mean, data - mean
@@ -110,8 +111,8 @@ def nearest_rows(
     unit of the features, does not decide.
 
     For point i, row excluded[i] is left out; -1 leaves out none. Many points are searched in the leaves of a tree,
-    which leaves out only rows whose distance is proved to be greater. Few points are compared with all rows. `on_progress` is
-    called with (points done, m, "neighbors").
+    which leaves out only rows whose distance is proved to be greater. Few points are compared with all rows.
+    `on_progress` is called with (points done, m, "neighbors").
 
     Raises
     ------

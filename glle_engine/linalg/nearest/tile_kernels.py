@@ -288,8 +288,8 @@ def nearest_in_leaves(
 ) -> None:
     """Find the k nearest rows for the points of groups first to last, and put them into (m, k) arrays.
 
-    The row that `queries.own` names for a point is left out. The rows are ordered by (rank of the distance, index). The numbers of pairs in tiles and of computed distances are added
-    to `work` (2,).
+    The row that `queries.own` names for a point is left out. The rows are ordered by (rank of the distance, index). The
+    numbers of pairs in tiles and of computed distances are added to `work` (2,).
     """
     data, numbers, lowest, size, scale = tree.data, tree.numbers, tree.lowest, tree.size, tree.scale
     boxes, points, excluded_rows = tree.boxes, queries.points, queries.own
