@@ -22,7 +22,7 @@ from glle.reading import ColumnOptions, DataPoints, TableOptions, read_features,
 from glle_engine import manifolds as datasets
 from glle_engine.audit.audit import audit as engine_audit
 from glle_engine.audit.groups import require_groups
-from glle_engine.audit.options import NEIGHBORS
+from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.result import Audit
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import accepts_random_state, require_known_names, with_seed
@@ -345,7 +345,7 @@ def audit(
     standardize: Standardize | None = None,
     metric: Metric | None = None,
     is_own_map: bool = False,
-    score_neighbors: int = NEIGHBORS,
+    score_neighbors: int = AUDIT_NEIGHBORS,
     names: Sequence[str] | None = None,
     seed: int = 0,
     random_state: Any = None,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Level = Literal["trust", "partly", "no", "unknown"]
 MIN_ARRANGED = 3  # islands that an arrangement needs
-NAMED = 5  # a sentence names at most this many islands
+MAX_NAMED_ISLANDS = 5  # a sentence names at most this many islands
 MAX_REASONS = 3
 READ, AVOID = "✓", "✗"  # before the lines that say what to read, and what not
 
@@ -172,7 +172,7 @@ def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
     """Return level, action and reason if the map shows no structure; None if it shows some, or if that is unknown."""
     apart = "points lie as far apart as points with independent features would"
     if facts.has_structure is False and (count := len(facts.clustered)):
-        named = _and(list(facts.clustered)) if count <= NAMED else f"{count} columns"
+        named = _and(list(facts.clustered)) if count <= MAX_NAMED_ISLANDS else f"{count} columns"
         verb, theirs = (
             ("has", "its combinations with the other columns") if count == 1 else ("have", "their combinations")
         )
@@ -271,7 +271,9 @@ def _exceptions(facts: Facts) -> list[str]:
     islands, parts = facts.islands, list[str]()
     if (stays := islands.stays).any() and (count := int((~stays).sum())):
         one = "island" if count == 1 else "islands"
-        subject = f"{one} {_and(_names(islands, ~stays))}" if count <= NAMED else f"the other {count} islands"
+        subject = (
+            f"{one} {_and(_names(islands, ~stays))}" if count <= MAX_NAMED_ISLANDS else f"the other {count} islands"
+        )
         parts.append(f"{subject} as {'a separate group' if count == 1 else 'separate groups'}")
     if facts.remains is not None and PARTLY <= facts.remains < TRUST and not stays.any():
         parts.append("details of the layout")
@@ -426,7 +428,7 @@ def _sides(seam: Seam, islands: Islands) -> str:
 
 def _named(islands: Islands, chosen: NDArray[np.bool_]) -> str:
     names = _names(islands, chosen)
-    return f" ({', '.join(names)})" if len(names) <= NAMED else ""
+    return f" ({', '.join(names)})" if len(names) <= MAX_NAMED_ISLANDS else ""
 
 
 def _names(islands: Islands, chosen: NDArray[np.bool_]) -> list[str]:

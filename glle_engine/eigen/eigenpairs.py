@@ -27,7 +27,7 @@ ACCEPTED_PIN = 1e-5
 GOOD_PIN = 0.01
 MAX_STEPS = 60  # Lanczos steps when four draws are solved together
 LU_STEPS = 300  # Lanczos steps for a single problem, because close eigenvalues need more than 60
-TOLERANCE = 1e-10
+RITZ_TOLERANCE = 1e-10
 _STRIDE = 10  # steps between tests of convergence in a long run
 
 
@@ -147,7 +147,7 @@ def lanczos(
             values, ritz = dense.eigh(np.diag(diagonal[:size]) + np.diag(off[:step], -1))
             top = slice(None, -wanted - 1, -1)  # the largest come last
             residual = off[step] * np.abs(ritz[-1, top])
-            if exhausted or size == max_steps or np.all(residual <= TOLERANCE * values[top]):
+            if exhausted or size == max_steps or np.all(residual <= RITZ_TOLERANCE * values[top]):
                 return values[: -wanted - 2 : -1], combination(ritz[:, top].T, previous), size
         if size == len(basis):
             basis = np.concatenate([basis, np.empty_like(basis)])

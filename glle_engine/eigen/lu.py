@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _THRESHOLD = 0.01  # pivoting threshold; with 1 the fill has no bound, and with 0 digits are lost
 _EXACT = 1e-9  # deviation above which eigenpairs are refined
 _TAG = (0,)
-_SHIFT = 1e-9  # relative to the norm of M: far above its rounding, far below the wanted eigenvalues
+_RELATIVE_SHIFT = 1e-9  # relative to the norm of M: far above its rounding, far below the wanted eigenvalues
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ def shift_invert(
     locked = np.full((1, n), 1 / np.sqrt(n)) if constrained else np.empty((0, n))
     need = wanted if constrained else wanted + 1
     try:
-        solve = _factor((gram + _SHIFT * norm * identity(n, format="csc")).tocsc())
+        solve = _factor((gram + _RELATIVE_SHIFT * norm * identity(n, format="csc")).tocsc())
         rows = largest_eigenpairs(solve, start_vector(n), need, locked)[1]
         singular, rotations = dense.svd(pattern.apply(weights, np.ascontiguousarray(rows.T)))[1:]
     except (RuntimeError, FloatingPointError, np.linalg.LinAlgError) as error:

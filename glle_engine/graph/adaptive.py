@@ -26,7 +26,7 @@ from glle_engine.linalg import dense
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FLAT = 2.0  # times the median of r: neighborhoods up to here are flat
+FLATNESS_RATIO = 2.0  # times the median of r: neighborhoods up to here are flat
 MIN_FLATNESS = 0.05  # within three degrees of a plane every neighborhood is flat, so that rounding errors do not count
 _BLOCK_ENTRIES = 1 << 20
 
@@ -64,7 +64,7 @@ def kept_candidates(
     for m in range(k, min_kept, -1):
         on_progress(k - m, k - min_kept, "neighborhoods")
         flatness = _flatness(X, X, nearest[:, :m], n_components)
-        thresholds[: m + 1] = max(MIN_FLATNESS, FLAT * float(np.median(flatness)))
+        thresholds[: m + 1] = max(MIN_FLATNESS, FLATNESS_RATIO * float(np.median(flatness)))
         size[doubtful] = m
         doubtful = doubtful[flatness[doubtful] > thresholds[m]]
         if not len(doubtful):

@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 LINKS = 24  # M
 EF_CONSTRUCTION = 200
 EF_SEARCH = 96
-PROBES = 500  # points that are also searched exactly, for the recall
+RECALL_POINTS = 500  # points that are also searched exactly, for the recall
 _SLACK = 4
-_ROUNDING = 2.0**-21  # eight times the rounding error of float32 in a difference of coordinates below 1
-_BLOCK = 2048
+_FLOAT32_ROUNDING = 2.0**-21  # eight times the rounding error of float32 in a difference of coordinates below 1
+_BLOCK_POINTS = 2048
 # Seconds on one core of an AMD EPYC of 2024 with AVX-512, by least squares over 38 searches of 2 to 784 features. Those
 # named FEATURE are added for each feature.
 PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # for a pair of points in a tile
@@ -248,20 +248,20 @@ def approximate_kneighbors(
     graph = faiss.IndexHNSWFlat(d, LINKS)
     graph.hnsw.efConstruction = EF_CONSTRUCTION
     with _one_thread(faiss):
-        for part in blocks(len(first), _BLOCK, "neighbors"):
+        for part in blocks(len(first), _BLOCK_POINTS, "neighbors"):
             graph.add(places[part])
             on_progress(n * part.stop // (2 * len(first)), n, "neighbors")
     indices, distances = np.empty((n, k), np.int32), np.empty((n, k))
     parameters = faiss.SearchParametersHNSW(efSearch=reach)
     is_lost = np.ones(n, bool)
-    for part in blocks(len(first), _BLOCK, "neighbors"):
+    for part in blocks(len(first), _BLOCK_POINTS, "neighbors"):
         rows = np.arange(part.start, part.stop)
         with nullcontext() if faiss_has_threads() else _one_thread(faiss):
             square, candidates = graph.search(places[rows], taken, params=parameters)
         home = (
             (candidates >= 0).all(axis=1)
             & (candidates == rows[:, None]).any(axis=1)
-            & (square[:, -1] > d * _ROUNDING**2)
+            & (square[:, -1] > d * _FLOAT32_ROUNDING**2)
             & is_single[candidates].all(axis=1)
         )
         points = first[rows[home]]
@@ -294,7 +294,7 @@ def measured_recall(
 
     """
     n, k = distances.shape
-    points = np.sort(np.random.default_rng(n).permutation(n)[:PROBES])
+    points = np.sort(np.random.default_rng(n).permutation(n)[:RECALL_POINTS])
     _, true = nearest_rows(X, X[points], points, k, lambda done, total, _: on_progress(done, total, "recall"))
     return float((distances[points] <= true[:, -1:] * (1 + 1e-12)).mean()), len(points)
 

@@ -15,7 +15,7 @@ from glle_engine.linalg import dense_kernels as kernels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_DIGITS = 40  # digits of intermediate decimal results; a double has 17
+_DECIMAL_DIGITS = 40  # digits of intermediate decimal results; a double has 17
 
 
 def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -170,14 +170,14 @@ def pinv(matrices: NDArray[np.float64], rcond: float = 1e-15) -> NDArray[np.floa
 def log(x: float) -> float:
     """Return the natural logarithm of a positive number, correctly rounded on every platform."""
     with localcontext() as context:
-        context.prec = _DIGITS
+        context.prec = _DECIMAL_DIGITS
         return float(Decimal(x).ln())
 
 
 def exp(x: float) -> float:
     """Return the exponential of a number, correctly rounded on every platform."""
     with localcontext() as context:
-        context.prec = _DIGITS
+        context.prec = _DECIMAL_DIGITS
         return float(Decimal(x).exp())
 
 

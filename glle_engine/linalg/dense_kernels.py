@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from glle_engine.linalg.vectors import Address
 
 TAG = (0, 0, 0, 0)  # vectors of four doubles on every processor
-_CHUNK = 256  # this many rows of both factors stay in the first cache
+_CACHED_ROWS = 256  # this many rows of both factors stay in the first cache
 _JACOBI_SWEEPS = 60
 _EPSILON = float(np.finfo(np.float64).eps)
 _TINY = 1e-280  # smaller squares lose digits, but are negligible beside entries of 1
@@ -30,8 +30,8 @@ def _accumulate(
 
     `left` is (length, a) doubles, in rows `step` apart, and `right` is (length, b vectors).
     """
-    for start in range(0, length, _CHUNK):
-        stop = min(start + _CHUNK, length)
+    for start in range(0, length, _CACHED_ROWS):
+        stop = min(start + _CACHED_ROWS, length)
         fours = a - a % 4
         for j in range(b):
             for i in range(0, fours, 4):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_ROUNDS = 100
-TOLERANCE = 1e-10
+CONSENSUS_TOLERANCE = 1e-10
 CANDIDATES = 32  # the medoid is one of at most this many embeddings, which are 496 pairs
 
 
@@ -134,7 +134,7 @@ def generalized_procrustes(
         for j, embedding in enumerate(aligned):
             aligned[j] = rotate(embedding, procrustes_rotation(embedding, consensus))
         before, consensus = consensus, aligned.mean(axis=0)
-        if dense.norm(consensus - before) <= TOLERANCE * dense.norm(consensus):
+        if dense.norm(consensus - before) <= CONSENSUS_TOLERANCE * dense.norm(consensus):
             break
     turn = procrustes_rotation(consensus, reference)
     for j, embedding in enumerate(aligned):

@@ -1,9 +1,9 @@
 """Findings of a fit: numbers and notes on the data and on the equations, and the choice between two noise models.
 
 ``noise="auto"`` chooses the model whose draws keep neighbors better. Both models are fitted on one graph. They are
-compared by the trustworthiness (`glle_engine.metrics.ranks`) of `PROBES` points at 10 neighbors, averaged over `DRAWS`
-draws with the seed `SEED` at scale 1. The choice is therefore a function of data and parameters. Neither model is
-better for all data, and the noise of the data alone does not decide (docs/explanation/posterior.md).
+compared by the trustworthiness (`glle_engine.metrics.ranks`) of `TRUST_POINTS` points at 10 neighbors, averaged over
+`NOISE_DRAWS` draws with the seed `SEED` at scale 1. The choice is therefore a function of data and parameters. Neither
+model is better for all data, and the noise of the data alone does not decide (docs/explanation/posterior.md).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ SMALL_GAP = 0.1
 FAR = 1000  # distances from the middle of the data, in usual ones, from which on a point is named
 _SHOWN_ROWS = 5
 NEAR = 1e-6
-FLAT = 1e-12
+FLAT_EIGENVALUE = 1e-12
 UNEQUAL = 30.0  # ratio of standard deviations: the smaller feature adds a thousandth to squared distances
 LOCAL_VARIANCE = 0.99  # share of the variance that `features_of_most_variance` hold
 NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
-PROBES = 300
-DRAWS = 8
+TRUST_POINTS = 300
+NOISE_DRAWS = 8
 SEED = 2**63  # unlikely to be a seed that people ask for
 
 
@@ -230,10 +230,12 @@ def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> i
             flat += int((block.trace == 0).sum())
         elif needed == 2:  # rank 1 when (tr G)^2 = tr G^2
             unit = np.where(block.trace > 0, block.trace, 1.0)[:, None, None]
-            flat += int((1 - ((block.gram / unit) ** 2).sum(axis=(1, 2)) <= FLAT).sum() + (block.trace == 0).sum())
+            flat += int(
+                (1 - ((block.gram / unit) ** 2).sum(axis=(1, 2)) <= FLAT_EIGENVALUE).sum() + (block.trace == 0).sum()
+            )
         else:
             values, _ = dense.eigh(block.gram)
-            flat += int((values[:, -needed] <= FLAT * values[:, -1]).sum())
+            flat += int((values[:, -needed] <= FLAT_EIGENVALUE * values[:, -1]).sum())
     return flat
 
 
@@ -373,14 +375,14 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
 def trust_of(X: Data, Y: NDArray[np.float64]) -> float:
     """Return the trustworthiness of coordinates Y (n, q) of data X (n, d), on the same points for all of them."""
     n = len(Y)
-    points = np.random.default_rng(0).permutation(n)[:PROBES]
+    points = np.random.default_rng(0).permutation(n)[:TRUST_POINTS]
     return trustworthiness(X, np.ascontiguousarray(Y), min(10, (n - 1) // 2), points)
 
 
 def trust_of_draws(X: Data, posterior: Posterior) -> float:
-    """Return the mean trustworthiness of `DRAWS` draws at scale 1; 0 if one of them has no solution."""
+    """Return the mean trustworthiness of `NOISE_DRAWS` draws at scale 1; 0 if one of them has no solution."""
     try:
-        return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(DRAWS, seed=SEED)]))
+        return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(NOISE_DRAWS, seed=SEED)]))
     except ConvergenceError:
         return 0.0
 
@@ -409,7 +411,7 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
     noise: Noise = "tangent" if kept["tangent"] > kept["isotropic"] else "isotropic"
     note = Note(
         "noise-chosen",
-        f"noise='{noise}' was chosen, because {DRAWS} draws at scale 1 keep neighbors better: trustworthiness "
+        f"noise='{noise}' was chosen, because {NOISE_DRAWS} draws at scale 1 keep neighbors better: trustworthiness "
         f"{kept['isotropic']:.3f} isotropic, {kept['tangent']:.3f} tangent.",
     )
     known = posteriors[noise].diagnostics

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _SEPARATE = "Or leave disconnected at 'bridge', or fit each component as a separate data set."
 _BLOCK_ENTRIES = 1 << 22  # entries of the factors in memory at a time: 32 MB
-DRAWS = 64  # the time to search an elimination order may pay off over this many draws
+EXPECTED_DRAWS = 64  # the time to search an elimination order may pay off over this many draws
 
 
 def fit(
@@ -352,7 +352,9 @@ def _on_graph(
 
     `kept` (n, k) says which candidates are neighbors, if points have different numbers of given neighbors.
     """
-    mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS, max_flops=max_flops, kept=kept)
+    mean = reference_embedding(
+        data, nearest, spec, on_progress, factorizations=EXPECTED_DRAWS, max_flops=max_flops, kept=kept
+    )
     if spec.variant == "constrained":
         distribution, facts = constrained_distribution(data, mean, mean.embedding, spec, on_progress)
     else:

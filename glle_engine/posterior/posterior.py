@@ -61,7 +61,7 @@ _ARRAYS = {
     "scale": "scale",
 }
 _REQUIRED = {"neighbors", "mean", "covariance_factor", "embedding", "eigenvalues", "order", "pins"}
-_ROUNDING = 1e-6  # tolerance for sums of weights in a file, relative to the largest weight
+_SUM_TOLERANCE = 1e-6  # tolerance for sums of weights in a file, relative to the largest weight
 _MAX_WEIGHT = 2.0**480  # in a file; below it, squared sums of weights and their residuals stay finite
 _MAX_DEVIATION = 1e-2  # of an embedding in a file from (1/n) Y^T Y = I; the last solver of a fit leaves some 1e-6
 
@@ -498,8 +498,8 @@ def _require_weights(distribution: WeightDistribution) -> None:
     if not distribution.constrained:
         return
     size, reach = np.maximum(1.0, np.abs(distribution.mean).max(axis=1)), np.abs(distribution.factor).max(axis=(1, 2))
-    off = np.abs(distribution.mean.sum(axis=1) - 1) > _ROUNDING * size
-    if off.any() or (np.abs(distribution.factor.sum(axis=1)).max(axis=1) > _ROUNDING * reach).any():
+    off = np.abs(distribution.mean.sum(axis=1) - 1) > _SUM_TOLERANCE * size
+    if off.any() or (np.abs(distribution.factor.sum(axis=1)).max(axis=1) > _SUM_TOLERANCE * reach).any():
         raise npz.inconsistent("weights do not sum to one")
 
 
@@ -513,5 +513,5 @@ def _require_embedding(posterior: Posterior) -> None:
         raise npz.inconsistent("the embedding does not have mean 0 and (1/n) Y^T Y = I, as every reference has")
     if np.abs(posterior.embedding).max() > _MAX_WEIGHT:
         raise npz.inconsistent(f"the embedding has entries beyond {_MAX_WEIGHT:.0e}, whose squares are not finite")
-    if (np.diff(values) < 0).any() or values[0] < -_ROUNDING * max(1.0, values[-1]) or values[-1] > _MAX_WEIGHT:
+    if (np.diff(values) < 0).any() or values[0] < -_SUM_TOLERANCE * max(1.0, values[-1]) or values[-1] > _MAX_WEIGHT:
         raise npz.inconsistent("the eigenvalues are not ascending from 0")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Kind = Literal["number", "text", "date", "vector", "other"]
 """Kind of the values of a column; numbers include booleans."""
 
-_BLOCK = 2**20  # values of a block: 8 MB
+_BLOCK_VALUES = 2**20  # values of a block: 8 MB
 _EXACT_FLOAT = 10**15  # every integer of 15 digits is an exact float64
 
 
@@ -206,7 +206,7 @@ class WholeTable(Columns):
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in blocks."""
-        size = max(1, _BLOCK // len(self.head)) if self.head else 1
+        size = max(1, _BLOCK_VALUES // len(self.head)) if self.head else 1
         for start in range(0, len(self), size):
             yield _Rows(self.head, start, min(start + size, len(self)))
 

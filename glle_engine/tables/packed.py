@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-HEAD = "columns"
+HEAD_MEMBER = "columns"
 """Name of the array with the kinds of the columns, as JSON. The names of column i's arrays begin with its number."""
 MAX_HEAD = 2**26  # bytes
 
@@ -41,7 +41,7 @@ def pack(table: WholeTable) -> dict[str, NDArray[Any]]:
             if column.missing.any():
                 arrays[f"{index}_missing"] = column.missing
     head = {"rows": len(table), "index": list(table.index), "columns": heads}
-    return {HEAD: np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays}
+    return {HEAD_MEMBER: np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays}
 
 
 def unpack(
@@ -55,7 +55,7 @@ def unpack(
     Parameters
     ----------
     head
-        JSON of the array `HEAD`.
+        JSON of the array `HEAD_MEMBER`.
     array
         Returns an array, checked, given its name, the allowed kinds of its dtype, and its length, -1 for any length.
     names

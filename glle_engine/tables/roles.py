@@ -33,7 +33,7 @@ COLUMN_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
 MAX_PATTERNS = 100  # patterns in a request; each is compared with every name
 MAX_IDS = 10  # columns of ids in a table whose values are stored; more are ignored
 MAX_LISTED = 100  # column names in a problem; if there are more columns of texts, their roles are not guessed
-MAX_CLASSES = 100  # distinct words of a guessed label
+MAX_LABEL_WORDS = 100  # distinct words of a guessed label
 MIN_TEXTS = 10  # of fewer texts, the number of distinct ones says nothing about the role of their column
 _DISTINCT = 0.95  # columns of texts are guessed to be ids if at least this share of the texts is distinct
 _PATTERN = re.compile(r"[*?\[]")
@@ -384,7 +384,7 @@ class ColumnProfile:
     @property
     def is_of_classes(self) -> bool:
         """Whether the texts are few distinct words."""
-        return self._count_of_texts >= MIN_TEXTS and self.distinct <= min(MAX_CLASSES, self._count_of_texts // 2)
+        return self._count_of_texts >= MIN_TEXTS and self.distinct <= min(MAX_LABEL_WORDS, self._count_of_texts // 2)
 
 
 def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  # noqa: FBT001 # a value, not a switch

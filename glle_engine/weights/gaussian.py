@@ -51,7 +51,7 @@ _WEYL = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
 _M0, _M1 = _MULTIPLIERS
 _W0, _W1 = _WEYL
 _ROUNDS = 10
-_SHIFT = np.uint64(11)
+_MANTISSA_SHIFT = np.uint64(11)
 _UNIT = 2.0**-53
 LOG_2 = 0.6931471805599453  # a literal, because libraries may round the logarithm differently
 GROUP = 4  # points that are sampled together, because their 4 k normals are k counters of the stream
@@ -100,7 +100,7 @@ def uniforms(tag: tuple[int, ...], seeds: Address, indices: Address, first: int,
 @compiled
 def _unit(word: np.uint64) -> float:
     """Return the upper 53 bits as a number in [0, 1)."""
-    return np.int64(word >> _SHIFT) * _UNIT
+    return np.int64(word >> _MANTISSA_SHIFT) * _UNIT
 
 
 def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> Any:

@@ -37,7 +37,7 @@ _LIST = re.compile(r"-?\d{1,18}(,-?\d{1,18})*")
 _SYNTAX = f"`a:b` as in Python, half open; or a comma list of at most {MAX_LISTED:,} positions from 0."
 Points = Annotated[str | None, Query(description=f"Only these points: {_SYNTAX}", examples=["0:100"])]
 Draws = Annotated[str | None, Query(description=f"Only these of the draws, by position: {_SYNTAX}", examples=["0:8"])]
-MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
+RESULT_MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
 TABLES = frozenset({ARROW, CSV, SHEET_CSV})  # media types with a row for each point
 SCALE_HEADER = "Glle-Scale"  # shows the scale to requests with scale=auto, and beside binary bodies
 NOTES_HEADER = "Glle-Notes"  # codes of the doubts about scale=auto

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from glle_engine.eigen.batched.structure import Structure
     from glle_engine.linalg.vectors import Address, Lanes
 
-_CHUNK = 64  # rows of a vector that a dot product takes at a time
+_DOT_ROWS = 64  # rows of a vector that a dot product takes at a time
 _EPSILON = float(np.finfo(np.float64).eps)
-_LINE = 8  # doubles of a cache line; a vector that crosses lines takes twice the time
+_CACHE_LINE_DOUBLES = 8  # doubles of a cache line; a vector that crosses lines takes twice the time
 _PAGE = 2**21 // 8  # doubles of a large page, such as numpy requests for large arrays
 
 
@@ -127,8 +127,8 @@ class Workspace(NamedTuple):
             "points": (MAX_STEPS + 2, n * LANES),
         }
         # A single allocation, so that it is large enough for large pages.
-        sizes = [math.prod(shape) + -math.prod(shape) % _LINE for shape in shapes.values()]
-        room = empty_aligned(sum(sizes), alignment=_PAGE if sum(sizes) > _PAGE else _LINE)
+        sizes = [math.prod(shape) + -math.prod(shape) % _CACHE_LINE_DOUBLES for shape in shapes.values()]
+        room = empty_aligned(sum(sizes), alignment=_PAGE if sum(sizes) > _PAGE else _CACHE_LINE_DOUBLES)
         ends = list(itertools.accumulate(sizes))
         parts = {
             name: room[end - size : end - size + math.prod(shape)].reshape(shape)
@@ -137,7 +137,7 @@ class Workspace(NamedTuple):
         return Workspace((0,) * LANES, words(structure), **parts, steps=np.empty(LANES, np.int64))
 
 
-def empty_aligned(*shape: int, alignment: int = _LINE) -> NDArray[np.float64]:
+def empty_aligned(*shape: int, alignment: int = _CACHE_LINE_DOUBLES) -> NDArray[np.float64]:
     """Return an uninitialized array that begins on a cache line or a page."""
     size = math.prod(shape)
     room = np.empty(size + alignment)
@@ -277,8 +277,8 @@ def _dots(
     """Put weight_i s_i^T x into overlap_i."""
     for i in range(first, count):
         store(overlap, i, fill(tag, 0.0))
-    for begin in range(0, n, _CHUNK):
-        size = min(_CHUNK, n - begin)
+    for begin in range(0, n, _DOT_ROWS):
+        size = min(_DOT_ROWS, n - begin)
         part = advance(tag, x, begin)
         for i in range(first, count):
             row = advance(tag, images, i * n + begin)

@@ -25,7 +25,7 @@ _EPSILON = float(np.finfo(np.float64).eps)
 _SHRINK = 1 - 2.0**-20  # makes up for axes that are not exactly orthonormal
 # Rows per leaf, from measurements with 2 to 784 features. In larger leaves a pair costs less; smaller ones have fewer.
 _SIZE, _SIZE_OF_MANY, _MANY = 64, 192, 4
-_CHUNK = 1e10  # largest number of products between two progress reports: less than a second
+_MAX_PRODUCTS = 1e10  # largest number of products between two progress reports: less than a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +156,7 @@ class Leaves:
         `order` (m,) should put points near each other side by side; by default it is computed here.
         """
         order, queries = self._queries(points, excluded_rows, order)
-        step = max(1, int(_CHUNK // (self.size * self._data.size)))
+        step = max(1, int(_MAX_PRODUCTS // (self.size * self._data.size)))
         groups = len(queries.starts) - 1
         for first in range(0, groups, step):
             last = min(first + step, groups)

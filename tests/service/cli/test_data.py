@@ -62,7 +62,7 @@ def store(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> KeyStore:
     """Return the keys of the servers that the command uses."""
     monkeypatch.setenv("GLLE_REDIS_URL", stores.settings.redis_url)
     monkeypatch.setenv("GLLE_CACHE_URL", stores.settings.cache_url)
-    monkeypatch.setattr("worker.storage.api_keys.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("worker.storage.api_keys.KEY_CHECK_SECONDS", 0.0)
     return stores.keys
 
 
