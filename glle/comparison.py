@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from glle_engine.audit.comparison import Compared
     from glle_engine.audit.result import Audit
     from glle_engine.base.progress import OnProgress
-    from glle_engine.base.results import Note
     from glle_engine.base.spec import Metric, Standardize
+    from glle_engine.base.texts import Note
 
 PANEL = 3.2  # inches of a small map
 COLUMNS = 4

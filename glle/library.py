@@ -27,8 +27,8 @@ from glle_engine.audit.result import Audit
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import accepts_random_state, require_known_names, with_seed
 from glle_engine.base.progress import silent
-from glle_engine.base.results import Note
 from glle_engine.base.spec import FitParameters, FitSpec
+from glle_engine.base.texts import Note
 from glle_engine.methods import Embedding
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import score
@@ -53,7 +53,12 @@ if TYPE_CHECKING:
     from glle_engine.posterior.sampler import Draw
     from glle_engine.posterior.summary import Summary
 
-_TABLE_CODES = frozenset({"column-role", "missing-label", "missing-id"})  # notes that are printed with a result
+_TABLE_CODES = frozenset(  # notes that are printed with a result
+    {
+        *("id-guessed", "labels-guessed", "colors-guessed", "column-apart", "id-as-feature", "counts-rows"),
+        *("categories-as-numbers", "ids-not-stored", "missing-label", "missing-id"),
+    }
+)
 _OF_TABLE = ("labels", "colors", "ids")  # arrays of the table in a saved posterior
 _GIVE_PRECOMPUTED = "If it is such a matrix, give metric='precomputed'."
 _GIVE_SCALING = (

@@ -15,8 +15,7 @@ from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, NotFiniteError
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.pictures.points import align_rows, texts_of_labels
-from glle_engine.base.results import Note
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.base.validation import Missing, is_sparse, rows_of_sparse
 from glle_engine.tables.anndata import cells_of
 from glle_engine.tables.columns import WholeTable, number_column
@@ -254,7 +253,7 @@ def _sparse_points(data: Any, missing: Missing | None) -> DataPoints:
     kept = np.ones(rows.shape[0], bool)
     kept[np.repeat(np.arange(len(kept)), np.diff(rows.indptr))[np.isnan(rows.data)]] = False
     note = f"{(~kept).sum():,} of {len(kept):,} rows have missing values and were dropped."
-    return DataPoints(rows[kept], notes=(Note("missing-values", note),), kept=kept)
+    return DataPoints(rows[kept], notes=(Note("rows-dropped", note),), kept=kept)
 
 
 def _anndata_points(data: Any, roles: ColumnRoles, obsm: str | None, *, are_new: bool) -> DataPoints:
@@ -280,13 +279,12 @@ def _table_points(columns: WholeTable, roles: ColumnRoles, *, are_new: bool) -> 
         if names:
             options[role] = names
     options |= {role: options[role][0] for role in SINGLE if role in options}
-    notes = tuple(Note(notice.code, notice.message) for notice in table.notices)
     return DataPoints(
         np.asarray(table.values, np.float64),
         labels=table.labels,
         colors=table.colors,
         ids=table.ids,
-        notes=notes,
+        notes=table.notices,
         kept=table.kept,
         names=table.names,
         options=options,

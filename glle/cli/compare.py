@@ -12,7 +12,7 @@ from glle.cli.connection import add_command, argument, in_command, report, repor
 from glle.cli.resources import DATA, dataset_of, file_or_id
 from glle.table import table_text
 from glle.types import AuditOptions, CompareOptions, MethodsOptions, UploadOptions
-from glle_engine.base.texts import Text, written
+from glle_engine.base.texts import joined, written
 
 if TYPE_CHECKING:
     from glle.cli.connection import Commands
@@ -174,14 +174,13 @@ def _compare(args: argparse.Namespace, client: Client) -> int:
 
 def _score_row(row: dict[str, Any], names: list[str]) -> dict[str, object]:
     problem, scores = row["problem"], row["scores"] or {}
+    texts = [problem["detail"], problem["remedy"]] if problem else [note["message"] for note in row["notes"]]
     return {
         "method": row["label"],
         **({"level": _level(row), **_facts(row)} if "facts" in row else {}),
         **{name: _number(scores.get(name)) for name in names},
         "seconds": _number(sum(row["seconds"].values()) if row["seconds"] else None),
-        "notes": f"{problem['detail']} {written(Text.from_json(problem['remedy_parts']), in_command)}"
-        if problem
-        else " ".join(n["message"] for n in row["notes"]),
+        "notes": written(joined(texts), in_command),
     }
 
 

@@ -12,7 +12,6 @@ from glle.inputs import upload_of
 from glle.resources.results import Resource
 from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
-from glle_engine.base.texts import Text
 from glle_engine.tables.given import is_column
 from glle_engine.tables.roles import COLUMN_LISTS
 
@@ -50,7 +49,7 @@ class BaseDataset(Resource):
     @property
     def notices(self) -> list[str]:
         """What the upload has decided, such as that a column is not a feature, and which argument changes that."""
-        return [Text.from_json(notice["message_parts"]) for notice in self.metadata["notices"]]
+        return [notice["message"] for notice in self.metadata["notices"]]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, n={self.n}, d={self.d})"

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from glle.table import score_table
-from glle.transport.calls import Call, Members, path_of
+from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
-from glle_engine.base.texts import Text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,9 +74,7 @@ class Result:
         if rows := self.metadata.get("rows"):  # a comparison
             summaries = [(row["label"], row["problem"], row["scores"] or {}) for row in rows]
             failures = [
-                f"{label}: {problem['detail']} {Text.from_json(problem['remedy_parts'])}"
-                for label, problem, _ in summaries
-                if problem
+                f"{label}: {problem['detail']} {problem['remedy']}" for label, problem, _ in summaries if problem
             ]
             notes = [note["message"] for note in self.metadata.get("notes", ())]
             table = score_table({label: row for label, problem, row in summaries if not problem}, [*failures, *notes])
@@ -97,7 +94,7 @@ class Result:
 
 def result_of(data: Any, result: Result) -> Result:
     """Return a result with the index of its data; the notices of the upload come before the notes of the result."""
-    notices = [Members(code="upload", message=notice) for notice in getattr(data, "notices", ())]
+    notices = () if isinstance(data, str) else data.metadata.get("notices", ())
     notes = [*notices, *result.metadata.get("notes", ())]
     index = None if isinstance(data, str) else data.index
     return replace(result, metadata={**result.metadata, "notes": notes}, index=index)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.audit.chance import find_copies
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.reliability.thresholds import DEPENDENT_COPIES, MAX_STEP, MIN_COPIES, NEAR_COPY, SET_DROP, SET_OVERLAP
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np  # noqa: TC002 # `service.schemas.derived` reads the type hints
@@ -12,7 +12,8 @@ from glle_engine.audit.answers import Answer, Disturbed, Islands  # noqa: TC001 
 from glle_engine.audit.chance import Chance  # noqa: TC001 # the same
 from glle_engine.audit.groups import Groups  # noqa: TC001 # the same
 from glle_engine.audit.statement import Level, Statement  # noqa: TC001 # the same
-from glle_engine.base.results import Note, PointResult, brief
+from glle_engine.base.results import PointResult, brief
+from glle_engine.base.texts import Note  # noqa: TC001 # the same
 from glle_engine.reliability.alignment import Regions  # noqa: TC001 # the same
 
 if TYPE_CHECKING:
@@ -201,5 +202,5 @@ class Audit(PointResult):
             "dimension": self.dimension,
             "pairs": self.pairs,
             "regions": {name: regions.to_dict() for name, regions in self.regions.items()},
-            "notes": [asdict(note) for note in self.notes],
+            "notes": [note.to_dict() for note in self.notes],
         }

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.audit.options import AuditOptions, Function, Transformer
-    from glle_engine.base.results import Note
     from glle_engine.base.spec import SpaceSpec
+    from glle_engine.base.texts import Note
     from glle_engine.methods.base import Method
     from glle_engine.methods.parameters import MethodSpec
     from glle_engine.reliability.resamples import Embedder

@@ -18,7 +18,7 @@ from glle_engine.base.errors import (
     OutOfRangeError,
     TooFewPointsError,
 )
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import FEATURE, Note, Text, Way, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
@@ -225,10 +225,10 @@ def finite_matrix(X: ArrayLike, name: str = "X") -> NDArray[np.float64]:
     return data
 
 
-def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None = None) -> tuple[Any, str]:
+def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None = None) -> tuple[Any, list[Note]]:
     """Drop the rows of a matrix (n, d) that have NaN, or replace NaN by the median of its column, in place.
 
-    Returns the mask of the rows to keep, (n,), or None for all rows, and a sentence on the change, empty without NaN.
+    Returns the mask of the rows to keep, (n,), or None for all rows, and a note on the change, if any.
 
     Raises
     ------
@@ -244,27 +244,29 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
     counts = gaps.sum(axis=0)
     columns = np.flatnonzero(counts)
     if not len(columns):
-        return None, ""
+        return None, []
     worst = columns[np.argsort(-counts[columns], kind="stable")][:_LISTED]
-    listed = ", ".join(f"{names[column] if names else f'X[:, {column}]'} ({counts[column]:,})" for column in worst)
+    listed = joined([Text(_feature(column, names), f" ({counts[column]:,})") for column in worst], ", ")
     listed += f" and {len(columns) - len(worst):,} more" if len(columns) > len(worst) else ""
     incomplete = gaps.any(axis=1)
     if missing == "drop":
         if incomplete.all():
-            remedy = Text("Leave columns out, or use ", Way("missing", "median"), f". Missing values: {listed}.")
+            remedy = Text("Leave columns out, or use ", Way("missing", "median"), ". Missing values: ", listed, ".")
             raise NotFiniteError("Every row has a missing value, so that no row is left.", remedy=remedy)
-        return ~incomplete, (
-            f"{incomplete.sum():,} of {n:,} rows have missing values and were dropped. Missing values: {listed}."
-        )
+        said = f"{incomplete.sum():,} of {n:,} rows have missing values and were dropped. Missing values: "
+        return ~incomplete, [Note("rows-dropped", Text(said, listed, "."))]
     if len(empty := np.flatnonzero(counts == n)):
-        shown = ", ".join(names[column] if names else f"X[:, {column}]" for column in empty[:_LISTED])
-        raise NotFiniteError(f"Columns without any value have no median: {shown}.", remedy="Leave them out.")
+        shown = joined([Text(_feature(column, names)) for column in empty[:_LISTED]], ", ")
+        raise NotFiniteError(Text("Columns without any value have no median: ", shown, "."), remedy="Leave them out.")
     for column in columns:
         values[gaps[:, column], column] = np.median(values[~gaps[:, column], column])
-    return None, (
-        f"{counts.sum():,} missing values in {incomplete.sum():,} of {n:,} rows were replaced by the medians of their "
-        f"columns: {listed}."
-    )
+    said = f"{counts.sum():,} missing values in {incomplete.sum():,} of {n:,} rows were replaced by the medians of "
+    return None, [Note("values-filled", Text(said, "their columns: ", listed, "."))]
+
+
+def _feature(number: int, names: Sequence[str] | None) -> str | Way:
+    """Return the name of a feature, or its number as a part of a text."""
+    return names[number] if names else Way(FEATURE, int(number))
 
 
 def numbers_of(values: Any, name: str) -> NDArray[np.float64]:

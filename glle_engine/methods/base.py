@@ -19,8 +19,9 @@ from glle_engine.base.errors import (
 )
 from glle_engine.base.parameters import check_positive, with_seed
 from glle_engine.base.progress import OnProgress, StageClock, silent
-from glle_engine.base.results import Note, PointResult, brief, dimension_notes
+from glle_engine.base.results import PointResult, brief, dimension_notes
 from glle_engine.base.space import Space
+from glle_engine.base.texts import Note
 from glle_engine.base.validation import (
     DENSE,
     checked_matrix,

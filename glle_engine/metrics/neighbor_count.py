@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.graph.connectivity import bridge, closed_classes, require_connected
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances

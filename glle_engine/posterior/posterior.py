@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.base.results import Note
     from glle_engine.base.spec import Align, Source
+    from glle_engine.base.texts import Note
     from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.graph.relations import Data
 

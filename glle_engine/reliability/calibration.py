@@ -17,7 +17,7 @@ Half-sampling cannot detect LLE's bias: if all samples are bent alike, no spread
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,8 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.results import Note, brief
+from glle_engine.base.results import brief
+from glle_engine.base.texts import Note
 from glle_engine.linalg import dense
 from glle_engine.reliability.alignment import MIN_EMBEDDINGS, Alignment, rank_correlation
 from glle_engine.reliability.resamples import PosteriorEmbedder, resample
@@ -117,7 +118,8 @@ class Calibration:
         """Return all but the two arrays as a JSON-able dictionary."""
         arrays = {"half_sample_spread", "draw_spread"}
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in arrays}
-        return {**values, "trace": [list(pair) for pair in self.trace], "notes": [asdict(note) for note in self.notes]}
+        notes = [note.to_dict() for note in self.notes]
+        return {**values, "trace": [list(pair) for pair in self.trace], "notes": notes}
 
 
 def calibrate(

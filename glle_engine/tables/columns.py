@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from glle_engine.base.texts import Note
     from glle_engine.tables.cells import TextKind
 
 Kind = Literal["number", "text", "date", "vector", "other"]
@@ -175,8 +176,8 @@ class Columns(ABC):
     def blocks(self) -> Iterator[Block]:
         """Yield the rows from the first one, in blocks of bounded memory."""
 
-    def notices(self) -> list[str]:
-        """Return sentences on what was decided about the format."""
+    def notices(self) -> list[Note]:
+        """Return what was decided about the format."""
         return []
 
 

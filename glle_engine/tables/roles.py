@@ -17,7 +17,7 @@ import numpy as np
 from glle_engine.base.arrays import EXACT
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, TableError
 from glle_engine.base.parameters import check_choice
-from glle_engine.base.texts import Text, Way, joined
+from glle_engine.base.texts import Note, Text, Way, joined
 from glle_engine.base.validation import Missing
 from glle_engine.tables.cells import has_flag, has_marks, is_missing, number_of
 
@@ -127,7 +127,7 @@ class Layout:
     width: int
     features: list[int]
     roles: dict[str, list[int]]
-    guesses: tuple[str, ...] = ()
+    guesses: tuple[Note, ...] = ()
     written: Mapping[int, str] = field(default_factory=dict)
     units: tuple[int, ...] = ()
     index: tuple[int, ...] = ()
@@ -199,21 +199,21 @@ class Layout:
             if set(self.features) <= guessed_roles.keys():
                 return replace(self, written=written, units=units)
         roles = {role: [*columns] for role, columns in self.roles.items()}
-        sentences = []
+        notes = []
         for column, role in guessed_roles.items():
             taken = roles[role][:1] if role in {"labels", "colors"} else []
             if role:
                 is_constant = role == "labels" and profiles[column].distinct < 2
                 is_apart = bool(taken) or is_constant or (role == "colors" and profiles[column].missing > 0)
                 roles["ignore" if is_apart else role].append(column)
-                sentences.append(self._sentence(column, role, profiles[column], taken, is_apart=is_apart))
+                notes.append(self._guess(column, role, profiles[column], taken, is_apart=is_apart))
             elif kinds[column] == "number":
-                sentences.append(self._no_id_sentence(column))
+                notes.append(self._no_id(column))
         features = [column for column in self.features if not guessed_roles.get(column)]
         roles = {role: sorted(columns) for role, columns in roles.items()}
-        return replace(self, features=features, roles=roles, guesses=tuple(sentences), written=written, units=units)
+        return replace(self, features=features, roles=roles, guesses=tuple(notes), written=written, units=units)
 
-    def _sentence(self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool) -> str:
+    def _guess(self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool) -> Note:
         """Return the notice of a guessed role; `taken` lists the column, if any, that has this role already."""
         name, count = self.name(column), profile.distinct
         if role == "id":
@@ -221,21 +221,22 @@ class Layout:
             subject = "The first column, which has no name," if is_unnamed else f"The column {name!r}"
             sentence = f"{subject} numbers or names the rows. It is set apart and is not a feature"
             if not profile.is_text:
-                return Text(f"{sentence}; to fit it, use ", Way("features", ["*"]), ".")
+                return Note("id-guessed", Text(f"{sentence}; to fit it, use ", Way("features", ["*"]), "."))
             if is_unnamed:  # another column may have this number as its name
-                return f"{sentence}."
-            return Text(f"{sentence}; to leave it out, use ", Way("ignore", [name]), ".")
+                return Note("id-guessed", f"{sentence}.")
+            return Note("id-guessed", Text(f"{sentence}; to leave it out, use ", Way("ignore", [name]), "."))
         noun = f"{count:,} distinct words" if role == "labels" else "dates"
         if is_apart:
             reason = f", because {self.name(taken[0])!r} has the {role}" if taken else ""
             sentence = f"The column {name!r} has {noun} and is set apart{reason}; as {role} use "
             as_features = (", as features ", Way("one_hot", [name])) if role == "labels" else ()
-            return Text(sentence, Way(role, name), *as_features, ".")
+            return Note("column-apart", Text(sentence, Way(role, name), *as_features, "."))
         if role == "colors":
             sentence = f"The column {name!r} has dates. They are the colors, in seconds since 1970; without them, use "
-            return Text(sentence, Way("ignore", [name]), ".")
+            return Note("colors-guessed", Text(sentence, Way("ignore", [name]), "."))
         sentence = f"The column {name!r} has {noun}. It has the labels and is not a feature; as features, use "
-        return Text(sentence, Way("one_hot", [name]), ", without it ", Way("ignore", [name]), ".")
+        ways = (Way("one_hot", [name]), ", without it ", Way("ignore", [name]))
+        return Note("labels-guessed", Text(sentence, *ways, "."))
 
     def with_index(self, possible: Sequence[int]) -> Layout:
         """Return the layout with the `possible` columns of the index as ids, unless other columns are the ids."""
@@ -277,21 +278,22 @@ class Layout:
         columns = {role: list(map(self.name, numbers)) for role, numbers in self.roles.items() if numbers}
         return {**({"columns": columns} if columns else {}), "layout": column_list(self)}
 
-    def notices(self) -> list[str]:
+    def notices(self) -> list[Note]:
         """Return the guesses, and a notice if not all ids are stored."""
         notices = list(self.guesses)
         if (ids := len(self.roles["id"])) > MAX_IDS:
-            notices.append(f"Of {ids} columns of ids the values of the first {MAX_IDS} are stored.")
+            message = f"Of {ids} columns of ids the values of the first {MAX_IDS} are stored."
+            notices.append(Note("ids-not-stored", message))
         return notices
 
-    def _no_id_sentence(self, column: int) -> str:
+    def _no_id(self, column: int) -> Note:
         """Return the notice of a feature with the name of an id."""
         name = self.name(column)
         sentence = (
             f"The column {name!r} has the name of an id, but its values are neither monotone nor distinct texts. It is"
             " fitted as a feature; if it is none, set it apart with "
         )
-        return Text(sentence, Way("id", [name]), ".")
+        return Note("id-as-feature", Text(sentence, Way("id", [name]), "."))
 
 
 class ColumnProfile:

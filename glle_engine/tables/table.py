@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from glle_engine.base.errors import TableError
-from glle_engine.base.texts import Text, Way, joined
+from glle_engine.base.texts import Note, Text, Way, joined
 from glle_engine.base.validation import resolve_missing
 from glle_engine.tables.cells import number_of
 from glle_engine.tables.roles import MAX_IDS, MAX_LISTED, ColumnProfile, Layout, no_features
@@ -83,18 +83,6 @@ class _NoBounds:
         """Accept any size."""
 
 
-@dataclass(frozen=True)
-class Notice:
-    """Something that was decided about a table: `message` says it.
-
-    `code` is "column-role" for a role or a format that was guessed, "missing-values" for values of features or colors
-    that were dropped or filled, and "missing-label" or "missing-id".
-    """
-
-    code: str
-    message: str
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Table:
     """Table that was read, or generated.
@@ -125,7 +113,7 @@ class Table:
     colors: Array | None = None
     coordinates: Array | None = None
     ids: Array | None = None
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[Note, ...] = ()
     kept: NDArray[np.bool_] | None = None
     layout: Layout | None = None
     source: dict[str, Any] = field(default_factory=dict)
@@ -190,7 +178,7 @@ def build_table(
     colors: Array | None = None,
     coordinates: Array | None = None,
     ids: Ids | None = None,
-    notices: Sequence[Notice] = (),
+    notices: Sequence[Note] = (),
     missing: Missing | None = None,
     layout: Layout | None = None,
 ) -> Table:
@@ -202,8 +190,7 @@ def build_table(
         If no row is left, or a column has no value.
 
     """
-    all_notices = [*notices, *(Notice("missing-label", each) for each in missing_labels(labels))]
-    all_notices += [Notice("missing-id", each) for each in (ids.notices() if ids else ())]
+    all_notices = [*notices, *missing_labels(labels), *(ids.notices() if ids else ())]
     extras: dict[str, Any] = {
         "labels": labels,
         "colors": colors,
@@ -215,10 +202,10 @@ def build_table(
         if not values.flags.writeable and values.dtype.kind == "f":
             values = np.array(values)
         kept, change = resolve_missing(values, missing, names)
-        all_notices += [Notice("missing-values", change)] if change else []
+        all_notices += change
         if colors is not None:
             of_color, change = resolve_missing(colors[:, None], missing, ["the colors"])
-            all_notices += [Notice("missing-values", change)] if change else []
+            all_notices += change
             kept = of_color if kept is None else kept if of_color is None else kept & of_color
     if kept is not None:
         if not kept.any():
@@ -374,8 +361,10 @@ class _Pass:
             colors=np.concatenate(colors) if colors else None,
             ids=ids,
             notices=[
-                Notice("column-role", each)
-                for each in [*layout.notices(), *self._categorical(), *self._columns.notices(), *self._counter(values)]
+                *layout.notices(),
+                *self._categorical(),
+                *self._columns.notices(),
+                *self._counter(values),
             ],
             missing=self._missing,
             layout=layout,
@@ -508,19 +497,22 @@ class _Pass:
         remedy = joined(each.remedy for each in problems)
         return TableError(first.code, detail, remedy=remedy, details=first.details)
 
-    def _categorical(self) -> list[str]:
+    def _categorical(self) -> list[Note]:
         """Return notices on categorical columns of numbers that are fitted as features."""
         names = [self._layout.name(index) for index in self._read if self._columns.head[index].is_category]
         sentence = "is categorical, and its numbers are fitted as a feature; as labels use "
         return [
-            Text(
-                *(f"The column {name!r} {sentence}", Way("labels", name)),
-                *(", as features of zeros and ones ", Way("one_hot", [name]), "."),
+            Note(
+                "categories-as-numbers",
+                Text(
+                    *(f"The column {name!r} {sentence}", Way("labels", name)),
+                    *(", as features of zeros and ones ", Way("one_hot", [name]), "."),
+                ),
             )
             for name in names
         ]
 
-    def _counter(self, values: Array) -> list[str]:
+    def _counter(self, values: Array) -> list[Note]:
         """Return a notice if the first column only counts the rows."""
         is_plain = self._layout.features[:1] == [0] and self._read[:1] == [0] and values.shape[1] > 1
         if not is_plain or len(values) < _COUNTED:
@@ -529,7 +521,7 @@ class _Pass:
             return []
         name = self._layout.name(0)
         sentence = f"The column {name!r} counts the rows. It is fitted as a feature; if it is none, set it apart with "
-        return [Text(sentence, Way("id", [name]), ".")]
+        return [Note("counts-rows", Text(sentence, Way("id", [name]), "."))]
 
 
 def _example(column: Column) -> str:

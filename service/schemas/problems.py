@@ -53,10 +53,20 @@ _RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}
 
 
 class WayOut(BaseModel):
-    """An option or a call that a text names."""
+    """An option, a call or a feature that a text names."""
 
-    name: str = Field(description="Name of the option, or upload, fit, embed, delete-results.")
-    value: Any = Field(description="Value of the option; null for a call.")
+    name: str = Field(description="Name of the option, or upload, fit, embed, delete-results, feature.")
+    value: Any = Field(description="Value of the option, number of the feature from 0; null for a call.")
+
+
+class NoteOut(BaseModel):
+    """Warning, finding or decision."""
+
+    code: str = Field(description="Stable kebab-case name; each code has one meaning.")
+    message: str = Field(description="What was found or decided, and what to do about it.")
+    message_parts: list[str | WayOut] = Field(
+        description="The message in parts, in which options and calls are values, for interfaces that write their own."
+    )
 
 
 class ProblemOut(BaseModel):
@@ -66,6 +76,7 @@ class ProblemOut(BaseModel):
     title: str = Field(description="The same for every failure of this kind.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What went wrong this time.")
+    detail_parts: list[str | WayOut] = Field(description="The detail in parts, as of `remedy_parts`.")
     remedy: str = Field(description="What to do about it.")
     remedy_parts: list[str | WayOut] = Field(
         description="The remedy in parts, in which options and calls are values, for interfaces that write their own."

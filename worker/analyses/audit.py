@@ -13,6 +13,7 @@ from glle_engine.tables.roles import array_of_column
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import Recipe
 from worker.analyses.resamples import StoredResamples, resample_parts
+from worker.base.problems import notes_in_http
 from worker.records.cache_entry import Entry
 from worker.records.ids import digest
 
@@ -165,7 +166,8 @@ class AuditSpec(AnalysisSpec):
         if method is None and self.coordinates is None:
             method = "glle"
         request = {name: getattr(self, name) for name in REQUEST}
-        return Entry({**request, "subject": subject, "method": method, **audit.to_dict()}, arrays)
+        found = {**audit.to_dict(), "notes": notes_in_http(audit.notes)}
+        return Entry({**request, "subject": subject, "method": method, **found}, arrays)
 
 
 def block_column(dataset: Dataset, name: str) -> tuple[str, int] | None:

@@ -24,7 +24,7 @@ from glle_engine.posterior.draw_cost import draw_cost
 from worker.analyses.registry import analysis_of
 from worker.base.clock import now_iso
 from worker.base.memory import INTERACTIVE_BYTES, limited_work
-from worker.base.problems import ProblemError, internal_error, problem_of, timed_out, worker_lost
+from worker.base.problems import ProblemError, internal_error, notes_in_http, problem_of, timed_out, worker_lost
 from worker.base.versions import provenance
 from worker.execution.context import PROGRESS_SECONDS, TaskContext, fit_values, store_result
 from worker.execution.draws import draws_entry, group_size, limited_drawing, make_draws, untouched_bytes
@@ -170,7 +170,7 @@ def _fit(context: TaskContext) -> Job | None:
         n=posterior.n_points,
         d=values.shape[1],
         spec=recorded_parameters(spec_of(parameters), neighbors),  # as requested; the posterior resolves noise='auto'
-        diagnostics=replace(posterior.diagnostics, notes=notes).to_dict(),
+        diagnostics={**posterior.diagnostics.to_dict(), "notes": notes_in_http(notes)},
         eigenvalues=[float(value) for value in posterior.eigenvalues],
         seconds=round(sum(stages.values()), 6),
         stages={stage: round(seconds, 6) for stage, seconds in stages.items()},

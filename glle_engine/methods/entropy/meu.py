@@ -33,7 +33,7 @@ from scipy.linalg.lapack import dpotrf
 from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.linalg.dense import log
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Embedding, Method, note_bridges

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from glle_engine.base.errors import DegenerateDataError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.connectivity import components

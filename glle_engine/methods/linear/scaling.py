@@ -25,8 +25,8 @@ from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DegenerateDataError, OutOfRangeError
 from glle_engine.base.progress import blocks
-from glle_engine.base.results import Note
 from glle_engine.base.space import Space
+from glle_engine.base.texts import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.graph.relations import ROUNDING, checked_distances, symmetric

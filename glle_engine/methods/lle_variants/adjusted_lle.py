@@ -48,8 +48,8 @@ import numpy as np
 
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import blocks
-from glle_engine.base.results import Note
 from glle_engine.base.spec import FitSpec
+from glle_engine.base.texts import Note
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors

@@ -38,7 +38,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from glle_engine.base.progress import blocks
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.lle_variants.rewired_lle import BLOCK_ENTRIES

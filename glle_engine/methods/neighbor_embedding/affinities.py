@@ -20,7 +20,7 @@ from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import blocks, silent
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.graph.relations import Distances

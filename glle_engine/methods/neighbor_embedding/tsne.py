@@ -20,8 +20,7 @@ from scipy.sparse.linalg import ArpackError
 
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.base.progress import silent
-from glle_engine.base.results import Note
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.methods.base import Embedding, Method

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.base.results import Note
+    from glle_engine.base.texts import Note
     from glle_engine.graph.relations import Data
 
 

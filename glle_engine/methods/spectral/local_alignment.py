@@ -25,7 +25,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from glle_engine.base.progress import blocks
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.connectivity import connected_neighbors

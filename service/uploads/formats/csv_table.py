@@ -16,7 +16,7 @@ from abc import abstractmethod
 from typing import IO, TYPE_CHECKING
 
 from glle_engine.base.errors import TableError
-from glle_engine.base.texts import Text, Way, joined
+from glle_engine.base.texts import Note, Text, Way, joined
 from glle_engine.tables.cells import SAMPLE_ROWS, kind_of
 from glle_engine.tables.columns import Block, Column, Columns, cell_column
 from glle_engine.tables.table import read_table
@@ -62,7 +62,7 @@ def read_csv(
             separators = "comma, semicolon, tab, pipe or space"
             error.remedy += f" If cells are separated by another sign than {separators}, write one of these."
         if columns.notices():
-            error.remedy = joined([error.remedy, *columns.notices()])
+            error.remedy = joined([error.remedy, *(note.message for note in columns.notices())])
         raise
     words = dialect.source()
     return uploaded(table, "csv", **({"dialect": words} if words else {}))
@@ -141,7 +141,7 @@ class CellColumns(Columns):
         """Return the next rows."""
         return list(itertools.islice(rows, count))
 
-    def notices(self) -> list[str]:
+    def notices(self) -> list[Note]:
         """Return what was decided about the header."""
         return [self._dialect.header.notice] if self._dialect.header.notice else []
 

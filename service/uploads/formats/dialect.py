@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.tables.cells import SAMPLE_ROWS, has_marks, is_missing, number_of, plain_number
 from worker.base.problems import refuse
 
@@ -80,7 +80,7 @@ class Header:
     """Whether the first row has the names, and a notice if that is doubtful."""
 
     is_present: bool = False
-    notice: str = ""
+    notice: Note | None = None
 
     @classmethod
     def from_rows(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a value
@@ -98,7 +98,7 @@ class Header:
         if below and _counts(first, numbers, below, decimal):
             names = ", ".join(first)[:50]
             reading = f"The first row was read as a header, {names!r}; if it is data, use "
-            notice = Text(reading, Way("header", "absent"), ".")
+            notice = Note("header-guessed", Text(reading, Way("header", "absent"), "."))
             return cls(is_present=True, notice=notice)
         return cls(notice=_data_notice(first, numbers, below))
 
@@ -119,8 +119,8 @@ def _counts(first: list[str], numbers: list[float | None], below: list[list[str]
     return all(are_decimals) if not names_rows else is_named and any(are_decimals)
 
 
-def _data_notice(first: list[str], numbers: list[float | None], below: list[list[str]]) -> str:
-    """Return a notice if the first row was read as data but may be a header; otherwise an empty text.
+def _data_notice(first: list[str], numbers: list[float | None], below: list[list[str]]) -> Note | None:
+    """Return a notice if the first row was read as data but may be a header.
 
     It may be a header if it has numbers in equal steps, or a word that occurs nowhere else in a column whose other
     values repeat.
@@ -133,9 +133,9 @@ def _data_notice(first: list[str], numbers: list[float | None], below: list[list
         if is_word and cell not in others and len(set(others)) < len(others):
             odd.append(cell)
     if not odd:
-        return ""
+        return None
     reading = f"The first row was read as data, {odd[0][:50]!r} and others; if it is a header, use "
-    return Text(reading, Way("header", "present"), ".")
+    return Note("no-header-guessed", Text(reading, Way("header", "present"), "."))
 
 
 @dataclass(frozen=True)
