@@ -233,7 +233,10 @@ const REFUSED = {
   ],
 };
 
-/** A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs. */
+/**
+ * A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs.
+ * @param {import('../store.js').Problem} problem
+ */
 export function plainProblem({ type, title, detail, remedy, remedy_parts: parts = [remedy ?? ''], details }) {
   const code = (type ?? '').split(':').pop();
   const plain = REFUSED[code];
