@@ -27,8 +27,8 @@ from glle_engine.audit.result import Audit
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import accepts_random_state, require_known_names, with_seed
 from glle_engine.base.progress import silent
-from glle_engine.base.results import Note
 from glle_engine.base.spec import FitParameters, FitSpec
+from glle_engine.base.texts import Note
 from glle_engine.methods import Embedding
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import score
@@ -53,7 +53,12 @@ if TYPE_CHECKING:
     from glle_engine.posterior.sampler import Draw
     from glle_engine.posterior.summary import Summary
 
-_TABLE_CODES = frozenset({"column-role", "missing-label", "missing-id"})  # notes that are printed with a result
+_TABLE_CODES = frozenset(  # notes that are printed with a result
+    {
+        *("id-guessed", "labels-guessed", "colors-guessed", "column-apart", "id-as-feature", "counts-rows"),
+        *("categories-as-numbers", "ids-not-stored", "missing-label", "missing-id"),
+    }
+)
 _OF_TABLE = ("labels", "colors", "ids")  # arrays of the table in a saved posterior
 _GIVE_PRECOMPUTED = "If it is such a matrix, give metric='precomputed'."
 _GIVE_SCALING = (
@@ -252,7 +257,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return every array by name, with the labels, colors and ids of the table."""
         beside = {name: getattr(self, name) for name in _OF_TABLE}
-        if (index := self.index) is not None:  # of dates and numbers as it is
+        if (index := self.index) is not None:  # an index of dates or numbers is stored as it is, any other as texts
             beside["index"] = np.array(index if index.dtype.kind in "iufM" else [str(each) for each in index])
         return {**super().arrays(), **{name: array for name, array in beside.items() if array is not None}}
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base import spec as words
-    from glle_engine.base.results import Note
+    from glle_engine.base.texts import Note
     from glle_engine.graph.given import GivenNeighbors
     from glle_engine.posterior.posterior import Posterior
 

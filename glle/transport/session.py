@@ -190,7 +190,8 @@ class Session:
                 wait = min(_SMOOTH_POLL if self.bars.is_visible else _LONG_POLL, remaining)
                 job = await self.get(path_of("jobs", job["id"]), {"wait": wait})
                 show(job["progress"])
-                if job["status"] in _OPEN and time.monotonic() - sent < min(_IMMEDIATE_SECONDS, wait):  # no long polls
+                # The service does not wait for the job's end.
+                if job["status"] in _OPEN and time.monotonic() - sent < min(_IMMEDIATE_SECONDS, wait):
                     await self.sleep(min(1.0, remaining))
         if job["status"] != "succeeded":
             raise job_error(job)

@@ -23,7 +23,7 @@ from glle_engine.reliability.thresholds import FAR_DISTANCE, FAR_RANK
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MAX_POINTS = 1000  # random points that are compared
+MAX_POINTS = 1000  # at most this many random points are compared
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DENSITIES = 40  # values of lambda
 MAX_POINTS = 1000
 MAX_COLUMNS = 200
-MIN_VALUES = 20  # points that a column needs
+MIN_VALUES = 20  # columns of fewer points are not examined
 
 
 def find_clustered_columns(data: NDArray[np.float64], seed: int = 0) -> list[int]:

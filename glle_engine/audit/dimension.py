@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Embedder
 
 PAIRS = 2  # pairs of halves that are embedded with one more coordinate
-MAX_POINTS = 2000  # that are halved
+MAX_POINTS = 2000  # halves are made of at most this many points
 DIMENSION_NEIGHBORS = 10
 
 
 def find_dimension(
     wider: Embedder, rows: NDArray[np.intp], seed: int, executor: Executor | None, on_progress: OnProgress
 ) -> tuple[int | None, int | None]:
-    """Return how many coordinates two samples share if one more is computed, and the hidden dimension or None.
+    """Return how many coordinates two samples share if the map has one more, and the hidden dimension or None.
 
     The number is returned again as the hidden dimension if the map has fewer coordinates and the points fill the
     further one. On a sheet they do not fill it: a further coordinate is a function of the others. Halves are made of at

@@ -11,7 +11,8 @@ from glle_engine.audit.islands import contact
 from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.pictures.points import count_apart
-from glle_engine.base.results import Note, brief
+from glle_engine.base.results import brief
+from glle_engine.base.texts import Note
 from glle_engine.reliability.thresholds import GROUP_CONTACT
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def groups_of_labels(
     try:
         require_groups(*groups)
     except InvalidParameterError as error:
-        return None, (Note("labels-are-no-groups", str(error)),)
+        return None, (Note("labels-are-no-groups", error.text),)
     return groups, ()
 
 

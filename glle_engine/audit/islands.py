@@ -46,10 +46,10 @@ from glle_engine.reliability.thresholds import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_POINTS = 8  # of an island
+MIN_POINTS = 8  # points of the smallest island
 INNER_NEIGHBOR = 5  # the distance to this neighbor is the reach in two dimensions and more
 TREE_DIMENSIONS = 10  # up to here a k-d tree is faster than computing all distances
-MANY = 5000  # of more points, a random sample is compared
+MANY = 5000  # above this number of points a random sample is compared
 DIMENSION_NEIGHBORS = 30  # neighbors from which the dimension of a cluster is estimated
 CUTS = (0.25, 0.5, 0.75)  # shares of the points on one side of cuts
 MIN_CUT = 4  # fewest points that can be cut

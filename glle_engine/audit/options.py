@@ -103,7 +103,7 @@ class AuditOptions:
         object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
 
     def open_pool(self) -> AbstractContextManager[Executor | None]:
-        """Return the executor, or else a new pool of threads; None if there is to be one thread."""
+        """Return a context with the given executor or a new pool of threads, or with None for a single thread."""
         if self.executor is not None or self.threads == 1:
             return nullcontext(self.executor)
         return ThreadPoolExecutor(self.threads or os.cpu_count())

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.audit.options import AuditOptions, Function, Transformer
-    from glle_engine.base.results import Note
     from glle_engine.base.spec import SpaceSpec
+    from glle_engine.base.texts import Note
     from glle_engine.methods.base import Method
     from glle_engine.methods.parameters import MethodSpec
     from glle_engine.reliability.resamples import Embedder
@@ -49,7 +49,7 @@ MAX_DENSE_BYTES = 2**31  # sparse data may need as many bytes as dense rows
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A way to make an embedding again.
+    """How an embedding can be computed again, for other data and for parts of the data.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Source:
 
 
 def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDArray[np.float64]]:
-    """Return how an embedding is made again, and the embedding (n, p).
+    """Return how an embedding can be computed again, and the embedding (n, p).
 
     `Y` are coordinates, a posterior or a fitted estimator; None for the map of the options' method. Raises
     `InvalidParameterError` for options that contradict each other, or if there is no embedding.

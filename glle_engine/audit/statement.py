@@ -271,8 +271,8 @@ def _exceptions(facts: Facts) -> list[str]:
     islands, parts = facts.islands, list[str]()
     if (stays := islands.stays).any() and (count := int((~stays).sum())):
         one = "island" if count == 1 else "islands"
-        what = f"{one} {_and(_names(islands, ~stays))}" if count <= NAMED else f"the other {count} islands"
-        parts.append(f"{what} as {'a separate group' if count == 1 else 'separate groups'}")
+        subject = f"{one} {_and(_names(islands, ~stays))}" if count <= NAMED else f"the other {count} islands"
+        parts.append(f"{subject} as {'a separate group' if count == 1 else 'separate groups'}")
     if facts.remains is not None and PARTLY <= facts.remains < TRUST and not stays.any():
         parts.append("details of the layout")
     if facts.is_preliminary:
@@ -415,8 +415,10 @@ def _sides(seam: Seam, islands: Islands) -> str:
         where = f" between islands {a} and {b}" if a != b else ""
         return f"the map has a small tear{where} ({first} and {second} points)"
     if a != b:
-        what = f"the map tears islands {a} and {b} apart" if is_tear else f"the map folds parts of islands {a} and {b}"
-        return f"{what} ({first} and {second} points)"
+        defect = (
+            f"the map tears islands {a} and {b} apart" if is_tear else f"the map folds parts of islands {a} and {b}"
+        )
+        return f"{defect} ({first} and {second} points)"
     if is_tear:
         return f"the map tears one surface in two ({first} and {second} points lie along the tear)"
     return f"the map lays two regions of {first} and {second} points onto each other"

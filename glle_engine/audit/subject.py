@@ -24,7 +24,7 @@ from glle_engine.audit.groups import groups_of_labels, labels_and_classes
 from glle_engine.audit.options import NEIGHBORS
 from glle_engine.audit.statement import Facts
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.base.validation import require_neighbors
 from glle_engine.reliability.thresholds import STRUCTURE_LEVEL
 
@@ -144,7 +144,7 @@ class Subject:
         )
 
     def compared_with_chance(self, executor: Executor | None) -> Subject:
-        """Return the subject with the comparison with maps of permuted data, if that can say anything."""
+        """Return the subject after a comparison with maps of permuted data, unless this could decide nothing."""
         if unknown_reason(self.points, self.embedding.shape[1]) is not None:
             return self
         options = self.options

@@ -384,7 +384,7 @@ def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wante
     n = len(weights)
     residual = np.eye(n)
     np.subtract.at(residual, (np.arange(n)[:, None], neighbors), weights)
-    if n_classes:  # an additional row lifts the constant away from the bottom, exactly
+    if n_classes:  # an additional row moves the constant vector away from the smallest singular values
         residual = np.vstack([residual, np.full(n, 10 * dense.norm(residual) / np.sqrt(n))])
     # Eigenvectors of the Gram matrix are fast to compute but inexact; a few rotations turn them into singular vectors.
     try:

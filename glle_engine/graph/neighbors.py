@@ -22,8 +22,7 @@ import numpy as np
 
 from glle_engine.base.errors import MissingLibraryError, TooFewPointsError
 from glle_engine.base.progress import OnProgress, blocks, silent
-from glle_engine.base.results import Note
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense

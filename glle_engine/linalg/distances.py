@@ -20,7 +20,7 @@ from glle_engine.linalg.nearest.leaves import Leaves
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FEW_POINTS = 60  # fewer points are compared with all rows, which takes less time than filling the leaves of a tree
+FEW_POINTS = 60  # fewer points are compared with all rows, which is faster than building a tree
 _BLOCK_ENTRIES = 1 << 20
 _LARGEST_EXPONENT = 300  # of 2; up to here, fourth powers of differences are normal numbers
 

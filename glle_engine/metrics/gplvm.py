@@ -111,7 +111,7 @@ def standardize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
 def log_likelihood(
     squared: NDArray[np.float64], factor: NDArray[np.float64], d: int, kernel: Kernel
 ) -> tuple[float, NDArray[np.float64]]:
-    r"""Return log p and its gradient with respect to the logarithms of the kernel's fields, in their order.
+    r"""Return log p, and its gradient by the logarithms of the parameters of `Kernel`, in their order.
 
     :math:`\partial \log p / \partial K = \tfrac12 (K^{-1} X X^T K^{-1} - d K^{-1})`. `squared` (n, n) are the squared
     distances in the embedding, and `factor` (n, r) is F with :math:`F F^T = X X^T` for the centered data.

@@ -263,8 +263,8 @@ def unexplained_variance(
     for part in blocks(len(points), max(1, _BLOCK_ENTRIES // n), "geodesics", on_progress):
         along = distances(part)
         unit = unit or power_of_two(float(along.max()))
-        own = places[points[part]]
-        straight = np.sqrt(sum((own[:, j, None] - places[:, j]) ** 2 for j in range(places.shape[1])))
+        centers = places[points[part]]
+        straight = np.sqrt(sum((centers[:, j, None] - places[:, j]) ** 2 for j in range(places.shape[1])))
         others = np.arange(n) != points[part, None]
         a, b = along[others] / unit, straight[others]
         moments += [a.size, a.sum(), b.sum(), (a * a).sum(), (b * b).sum(), (a * b).sum()]

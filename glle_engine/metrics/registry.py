@@ -147,8 +147,8 @@ def score(
             remedy="Give one row of each for every point.",
         )
     report = on_progress or silent
-    given = Given(n_neighbors, classes, true, report)
-    selected = [_possible(name, len(data), given) for name in names]
+    inputs = Given(n_neighbors, classes, true, report)
+    selected = [_possible(name, len(data), inputs) for name in names]
     if len(set(names)) < len(names):
         raise InvalidParameterError("A score is named twice.", remedy="Name each score once.")
     for points, name in ((data, "the data"), (places, "the embedding"), (true, "the truth")):
@@ -159,7 +159,7 @@ def score(
     scores: dict[str, float] = {}
     for done, item in enumerate(selected):
         report(done, len(selected), "scores")
-        scores[item.name] = item.run(data, places, given)
+        scores[item.name] = item.run(data, places, inputs)
     report(len(selected), len(selected), "scores")
     return scores
 
@@ -176,12 +176,12 @@ def _checked_labels(labels: ArrayLike | None, n: int) -> NDArray[np.generic] | N
     return classes
 
 
-def _possible(name: str, n: int, given: Given) -> Score:
+def _possible(name: str, n: int, inputs: Given) -> Score:
     """Return the score of a name, or raise `InvalidParameterError` if it cannot be computed."""
     item = SCORES.get(name)
     if item is None:
         raise InvalidParameterError(f"score={name!r} does not exist.", remedy=f"Choose from {', '.join(SCORES)}.")
-    if item.needs != "nothing" and getattr(given, item.needs) is None:
+    if item.needs != "nothing" and getattr(inputs, item.needs) is None:
         needed = {"labels": "the class of each point", "truth": "where each point truly lies"}[item.needs]
         raise InvalidParameterError(
             f"{item.title} needs {needed}.", remedy=f"Give {item.needs}, or omit {name}.", details={"score": name}
@@ -194,10 +194,10 @@ def _possible(name: str, n: int, given: Given) -> Score:
         )
     largest = _largest_k(name, n)
     if largest is not None:
-        check_integer("n_neighbors", given.n_neighbors, 1)
-        if given.n_neighbors > largest:
+        check_integer("n_neighbors", inputs.n_neighbors, 1)
+        if inputs.n_neighbors > largest:
             raise InvalidParameterError(
-                f"{item.title} of {n} points cannot have n_neighbors={given.n_neighbors}.",
+                f"{item.title} of {n} points cannot have n_neighbors={inputs.n_neighbors}.",
                 remedy=f"Give at most {largest}." if largest > 0 else "Give more points.",
                 details={"score": name, "n_points": n, "most": largest},
             )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.base.results import Diagnostics, Note, dimension_notes
+from glle_engine.base.results import Diagnostics, dimension_notes
+from glle_engine.base.texts import FEATURE, Note, Text, Way
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.graph.neighbors import search_notes
 from glle_engine.graph.relations import Distances
@@ -204,13 +205,16 @@ def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[No
         yield Note("far-points", far_text(rows))
     is_of_points = spec.space[1] == "euclidean" and not spec.precomputed
     if is_of_points and figures["feature_scale_ratio"] >= UNEQUAL:
-        way = "use standardize='zscore'" if hasattr(spec, "standardize") else "standardize them"
-        count, largest = figures["features_of_most_variance"], f"X[:, {figures['feature_of_most_variance']}]"
+        way = Text("use ", Way("standardize", "zscore")) if hasattr(spec, "standardize") else "standardize them"
+        count, largest = figures["features_of_most_variance"], Way(FEATURE, figures["feature_of_most_variance"])
         yield Note(
             "unequal-feature-scales",
-            f"The standard deviations of features differ by a factor of {figures['feature_scale_ratio']:,.0f}; "
-            f"{count:,} of {d:,} features hold 99 % of the variance, most of it {largest}, and determine the "
-            f"neighbors. If the features have different units, {way}; features in one unit, such as pixels, can stay.",
+            Text(
+                f"The standard deviations of features differ by a factor of {figures['feature_scale_ratio']:,.0f}; "
+                f"{count:,} of {d:,} features hold 99 % of the variance, most of it ",
+                *(largest, ", and determine the neighbors. If the features have different units, ", way),
+                "; features in one unit, such as pixels, can stay.",
+            ),
         )
 
 

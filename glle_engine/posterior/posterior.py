@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.base.results import Note
     from glle_engine.base.spec import Align, Source
+    from glle_engine.base.texts import Note
     from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.graph.relations import Data
 
@@ -358,12 +358,12 @@ class Posterior(PointResult):
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the posterior with this `head` and these `arrays`; nothing is computed."""
         spec = FitSpec.from_dict(head["spec"])
-        given: dict[str, Any] = {
+        members: dict[str, Any] = {
             path: arrays[name] if name in _REQUIRED else arrays.get(name) for name, path in _ARRAYS.items()
         }
         weights = {
             path.removeprefix("distribution."): array
-            for path, array in given.items()
+            for path, array in members.items()
             if path.startswith("distribution.")
         }
         return cls(
@@ -374,7 +374,7 @@ class Posterior(PointResult):
             diagnostics=Diagnostics.from_dict(head["diagnostics"]),
             version=head["version"],
             data_sha256=head.get("data_sha256"),
-            **{path: array for path, array in given.items() if "." not in path},
+            **{path: array for path, array in members.items() if "." not in path},
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

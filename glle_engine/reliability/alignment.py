@@ -34,7 +34,7 @@ from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_EMBEDDINGS = 4  # without a fourth of them, enough are left for a covariance
+MIN_EMBEDDINGS = 4  # after a quarter of them is left out, enough remain for a covariance
 LEVELS = (0.5, 0.9)
 FOLDS = 4
 CALIBRATED = 20_000  # points at most, evenly spaced: their distances are in memory for all resamples at once

@@ -40,7 +40,7 @@ _HTML = "text/html"
 
 @cache
 def files() -> dict[str, StaticBody]:
-    """Return every file of the page by its path below the folder."""
+    """Return every file of the page by its path below the folder of this package."""
     paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA)
     return {path.relative_to(FOLDER).as_posix(): _read(path) for path in paths}
 

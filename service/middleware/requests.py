@@ -152,7 +152,7 @@ class RequestMiddleware:
         method: str = scope["method"]
         scope[TENANT] = DEFAULT
         if required_scope(scope["path"], method) is None:
-            if scope["path"] not in PROBES:  # which do not wait
+            if scope["path"] not in PROBES:  # probes do not wait for a turn
                 await self._turns.begin(_NO_TENANT)
         else:
             try:

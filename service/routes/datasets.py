@@ -415,7 +415,7 @@ def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dty
     for name, array in (("label", extras.get("labels")), ("color", extras.get("colors"))):
         if array is not None:
             while name in columns:  # a feature may have the same name
-                name += "_"  # noqa: PLW2901 # until no feature has it
+                name += "_"  # noqa: PLW2901 # until no feature has this name
             columns[name] = array
             kinds.append(array.dtype)  # ?dtype= converts only the values
     kinds = [array.dtype for array in id_columns(extras.get("ids")).values()] + kinds
@@ -430,7 +430,7 @@ def _add(stores: Stores, table: Table) -> tuple[Dataset, bool]:
     return replace(dataset, source=source), new  # an earlier upload of the same content may have had other columns
 
 
-def _created_response(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns
+def _created_response(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # both are results of `add`
     body = DatasetOut.from_record(dataset).model_dump_json()
     headers = {"Location": f"/v1/datasets/{dataset.id}"}
     return Response(body, 201 if new else 200, headers, "application/json")

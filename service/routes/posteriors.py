@@ -226,9 +226,9 @@ def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
             remedy="Send a row of neighbors for each point, in the order of the data.",
             details={"rows": dataset.n, "points": n},
         )
-    least = max(2, dataset.d - 1)  # each point may be among its own neighbors
-    require_within("n_neighbors", least)
-    require_storable(stores, n, FitSpec(n_neighbors=least))  # checked before the neighbors are read into memory
+    min_neighbors = max(2, dataset.d - 1)  # each point may be among its own neighbors
+    require_within("n_neighbors", min_neighbors)
+    require_storable(stores, n, FitSpec(n_neighbors=min_neighbors))  # checked before the neighbors are read into memory
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])
 
 

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from glle_engine.audit.options import NEIGHBORS
-from glle_engine.base.results import Note
 from glle_engine.base.spec import Metric, Source, Standardize
 from glle_engine.methods.registry import canonical
 from glle_engine.metrics.registry import Score
 from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES
 from service.schemas.addresses import address
 from service.schemas.derived import fields_of
+from service.schemas.problems import NoteOut
 from service.schemas.resources import (
     LINKS,
     MAX_COUNTER,
@@ -130,11 +130,6 @@ class ComparisonIn(ScoredIn):
         if not self.audit and self.methods is None:
             raise ValueError("audit=false needs methods: give the rows to score")
         return self
-
-
-@fields_of(Note)
-class NoteOut(BaseModel):
-    """Warning or finding."""
 
 
 class RecipeOut(BaseModel):

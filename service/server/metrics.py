@@ -110,10 +110,10 @@ class Metrics:
         responses, hits = counted
         for (method, route, status), (*counts, seconds) in responses.items():
             label = method if method in _METHODS else "(other)"  # a client may send anything as method
-            self._counts.add("http_requests", label, route, str(status), by=int(sum(counts)))
+            self._counts.add("http_requests", label, route, str(status), increment=int(sum(counts)))
             self._counts.observe_counts("http_seconds", label, route, counts=counts, seconds=seconds)
         if hits:
-            self._counts.add("cache_reads", "memory", "hit", by=hits)
+            self._counts.add("cache_reads", "memory", "hit", increment=hits)
         self._counts.flush()
 
     def exposition(self, counted: tuple[Responses, int]) -> bytes:

@@ -228,8 +228,8 @@ class Upload:
                 chosen_format = replace(chosen_format, read=partial(chosen_format.read, sheet=chosen.pop("sheet")))
             if misplaced := [name for name in chosen if name == "sheet" or not chosen_format.is_text]:
                 name = misplaced[0]
-                wanted, sent = ("workbook", "a workbook") if name == "sheet" else ("text", "a table of text")
-                detail = f"?{name}= cannot be used: {self.media.kind} is no {wanted}."
+                required, sent = ("workbook", "a workbook") if name == "sheet" else ("text", "a table of text")
+                detail = f"?{name}= cannot be used: {self.media.kind} is no {required}."
                 raise refuse(f"{name}-not-here", 422, detail, f"Leave it out, or send {sent}.")
             check_size(os.fstat(file.fileno()).st_size, chosen_format.max_bytes(self.limits.body))
             try:
@@ -264,7 +264,7 @@ class Upload:
             return replace(self, content_type=_media_of(head))
         body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         start, end, part, fields = _file_of(body, _boundary(self.media))
-        pieces = (body[at : min(end, at + _PIECE)] for at in range(start, end, _PIECE))
+        pieces = (body[offset : min(end, offset + _PIECE)] for offset in range(start, end, _PIECE))
         head = _write(pieces, out, self.limits.body)
         content_type, encoding = _packing_of(part)
         lists = {name: [*self.options.get(name, ()), *fields[name]] for name in LIST_FIELDS if name in fields}

@@ -100,7 +100,7 @@ def test_errors_have_a_remedy(glle: Glle, client: httpx.Client) -> None:
     assert err.startswith(f"glle: {problem['detail']}\n  {problem['remedy']} Request ")
     code, out, err = glle("jobs", "show", "job_none", "--json")
     assert (code, out) == (1, "")
-    del problem["remedy_parts"]
+    del problem["detail_parts"], problem["remedy_parts"]
     assert json.loads(err) == {**problem, "request_id": json.loads(err)["request_id"]}
 
 

@@ -13,6 +13,7 @@ from glle_engine.tables.roles import array_of_column
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import Recipe
 from worker.analyses.resamples import StoredResamples, resample_parts
+from worker.base.problems import notes_in_http
 from worker.records.cache_entry import Entry
 from worker.records.ids import digest
 
@@ -99,10 +100,10 @@ class AuditSpec(AnalysisSpec):
             embedder: Embedder, count: int, *, first: int, on_progress: OnProgress, **_: object
         ) -> Resamples:
             halves = self.halves(context, embedder)
-            found = halves.load_or_compute(context, first + count, on_progress, first)
+            maps = halves.load_or_compute(context, first + count, on_progress, first)
             if on_halves is not None:
-                on_halves(found)
-            return found
+                on_halves(maps)
+            return maps
 
         record = context.record_of(self.dataset)
         names = record.names
@@ -165,16 +166,17 @@ class AuditSpec(AnalysisSpec):
         if method is None and self.coordinates is None:
             method = "glle"
         request = {name: getattr(self, name) for name in REQUEST}
-        return Entry({**request, "subject": subject, "method": method, **audit.to_dict()}, arrays)
+        found = {**audit.to_dict(), "notes": notes_in_http(audit.notes)}
+        return Entry({**request, "subject": subject, "method": method, **found}, arrays)
 
 
 def block_column(dataset: Dataset, name: str) -> tuple[str, int] | None:
-    """Return the array beside the features of a data set that has a column, and its position in it, or None."""
+    """Return which array of a data set (labels, colors or ids) holds a column, and the column's index; or None."""
     return array_of_column(name, dataset.source.get("columns", {}))
 
 
 def groups_of(context: AnalysisContext, dataset: str) -> Array:
-    """Return the labels (n,) of a data set, or else its one column: texts, or integers if all are."""
+    """Return the labels (n,) of a data set, or else its one column, as integers if all values are, or as texts."""
     labels = context.extras(dataset).get("labels")
     raw = np.asarray(context.values(dataset)[:, 0] if labels is None else labels)
     if raw.dtype.kind == "U":

@@ -52,8 +52,8 @@ Size = Annotated[int, BeforeValidator(parse_size)]
 
 
 def _setting(default: Any, help_: str, *, at_least: float = 0, at_most: float | None = None) -> Any:
-    least = None if isinstance(default, str) else at_least  # refuses NaN, too
-    return Field(default, description=help_, ge=least, le=at_most)
+    lower_bound = None if isinstance(default, str) else at_least  # refuses NaN, too
+    return Field(default, description=help_, ge=lower_bound, le=at_most)
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))

@@ -165,7 +165,7 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)  # no action: the signal only has to wake `pause`
 
     def load(self, *loaders: Callable[[], object]) -> None:
-        """Load what forked children share. A signal meanwhile ends it, because a first compilation takes minutes."""
+        """Load the modules that forked children share. A signal ends the loading: a first compilation takes minutes."""
         with suppress(AttributeError, OSError):  # glibc; more arenas keep the freed memory of each thread
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
         self._is_loading = True

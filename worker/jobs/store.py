@@ -291,7 +291,7 @@ class JobStore:
         return job
 
     def requeue(self, job: Job, parts: PartsSharding | None, pipeline: Pipeline) -> Job:
-        """Return a job to ``queued``, as a batch, perhaps in parts, in a transaction; return the job as it will be.
+        """Set a job back to ``queued`` as a batch, in a transaction; return the job as it will be.
 
         Its progress begins again, but counted shards stay. A job that is cancelled or has ended stays as it is.
         """

@@ -35,7 +35,7 @@ SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes the ones
 SECRET_BYTES = 32
 LOOK_SECONDS = 1.0
 _GONE = -math.inf  # time to read a key again that Redis no longer has
-_NO_SECRET = hashlib.sha256(b"").hexdigest()  # an unknown id takes as long as a wrong secret
+_NO_SECRET = hashlib.sha256(b"").hexdigest()  # compared for an unknown id, so that it takes as long as a wrong secret
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Key:
     created: str
     expires: str | None
     secrets: tuple[Secret, ...]
-    tags: list[str] = field(default_factory=list)  # none: keys are not listed by tag
+    tags: list[str] = field(default_factory=list)  # always empty, because keys have no tags
 
 
 KIND = RecordKind[Key]("key", "key", "See `glle keys list` for the ids.", Key, counts=lambda _: {KEYS: 1})

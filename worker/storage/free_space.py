@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ADDRESSES = "servers.json"  # in the data folder while the embedded servers of `glle up` run
 PROBE_BYTES = 4096
 LOOK_SECONDS = 1.0  # pause between two readings of free disk space and the server's memory
-HIGH_WATER = 0.8  # share of the queue server's memory
+HIGH_WATER = 0.8  # used share of the queue server's memory above which new jobs are refused
 RETRY_SECONDS = 30
 
 
@@ -45,10 +45,10 @@ def probe(folder: Path) -> None:
 def disk_refusal(settings: Settings) -> ProblemError | None:
     """Return the error for a new job if the disk of the queue's log is nearly full, otherwise None."""
     folder = Path(settings.data_dir)
-    if not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= (least := disk_reserve(folder) // 2):
+    if not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= (needed := disk_reserve(folder) // 2):
         return None
-    detail = f"{free:,} bytes are free on the disk of the queue's log; new jobs need {least:,}. Reads still work."
-    return refuse("redis-full", 503, detail, DISK_REMEDY, free=free, least=least)
+    detail = f"{free:,} bytes are free on the disk of the queue's log; new jobs need {needed:,}. Reads still work."
+    return refuse("redis-full", 503, detail, DISK_REMEDY, free=free, least=needed)
 
 
 def _files_refusal(settings: Settings) -> ProblemError | None:

@@ -208,7 +208,7 @@ class RecordsMark:
         self._write_first()
         for _ in range(MAX_LAST_WRITES if is_last else 1):
             mark, state = self._mark, self._read_redis()
-            if mark is None:  # it was removed meanwhile
+            if mark is None:  # the mark was removed meanwhile
                 return
             new = _mark_of(state, mark.service) if is_last else self._find_settled(mark, state)
             new = replace(new, has_keys=mark.has_keys or state.has_keys)
@@ -281,7 +281,7 @@ class RecordsMark:
                 raise
             return self._mark
         self._read_at = -math.inf  # a damaged mark is read again
-        self._mark = None if raw is None else load_record(f"The mark {self._address}", raw, lambda it: Mark(**it))
+        self._mark = None if raw is None else load_record(f"The mark {self._address}", raw, lambda data: Mark(**data))
         self._read_at, self._has_read = now, True
         return self._mark
 

@@ -118,9 +118,9 @@ def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLik
     points = PointTable.from_result(shown)
     if points.places.shape[1] < 2:
         raise ValueError("Use glle.plot for this result: it has one coordinate, and a widget needs two.")
-    given = points.labels if labels is None else np.asarray(align_rows(labels, points.index, "the labels"))
+    point_labels = points.labels if labels is None else np.asarray(align_rows(labels, points.index, "the labels"))
     embeddings: Any = draws
     if isinstance(draws, int):
         drawn = shown.draws(draws) if callable(getattr(shown, "draws", None)) else []
         embeddings = [getattr(draw, "embedding", draw) for draw in drawn]
-    return PointWidget(points, given, np.asarray(embeddings, np.float64).reshape(-1, *points.places.shape))
+    return PointWidget(points, point_labels, np.asarray(embeddings, np.float64).reshape(-1, *points.places.shape))

@@ -141,7 +141,7 @@ def walk(parent: NDArray[np.int32], child: NDArray[np.int32], sibling: NDArray[n
 def heirs(
     width: NDArray[np.int64], below: NDArray[np.int64], child: NDArray[np.int32], sibling: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return the child of each front whose rows are the whole front, found by their number; -1 if there is none."""
+    """Return the child of each front that has as many rows as the front has indices; -1 if there is none."""
     heir = np.full(len(width), -1, np.int32)
     for node in range(len(width)):
         candidate = child[node]

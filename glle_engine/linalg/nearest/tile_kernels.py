@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FLOAT = ir.FloatType()
 INTEGER = ir.IntType(64)
-VECTORS = 2  # SIMD vectors of points beside each other in a tile
+VECTORS = 2  # a tile is this many SIMD vectors of points wide
 TAG = (0,) * (16 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 8)
 """As long as a vector of floats; the sums of a tile of two vectors by six rows fit into the registers."""
 PANEL = VECTORS * len(TAG)

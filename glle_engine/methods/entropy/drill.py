@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg.lapack import dposv, dpotrf
 
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method

@@ -33,7 +33,7 @@ from scipy.linalg.lapack import dpotrf
 from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.linalg.dense import log
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Embedding, Method, note_bridges
@@ -240,7 +240,7 @@ def _descend(
 class MeuSpec(RadiusSpec, NeighborSpec):
     """Parameters of maximum entropy unfolding."""
 
-    n_neighbors: int | str = integer(  # type: ignore[assignment] # of this method alone
+    n_neighbors: int | str = integer(  # type: ignore[assignment] # only this method accepts "all"
         10,
         "k, the number of neighbors of a point; all: every pair of points is an edge.",
         least=2,
@@ -286,7 +286,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     joins_equal=True,
 )
 def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the principal coordinates of the covariance of greatest likelihood."""
+    """Embed by the principal coordinates of the maximum-likelihood covariance of the points."""
     n, d = X.shape
     graph, bridges = spec.graph(X, on_progress)
     i, j = undirected_edges(graph.nearest, graph.kept)

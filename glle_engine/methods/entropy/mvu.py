@@ -32,7 +32,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dpotrf
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
@@ -62,7 +62,7 @@ MAX_LINKS = 4000  # n k: about 2,500 constraints, with a dense Hessian
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The dual program.
+    """The dual of the semidefinite program.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Unrolled:
-    """The K of greatest trace.
+    """The Gram matrix of greatest trace.
 
     Attributes
     ----------
@@ -243,7 +243,7 @@ class MvuSpec(NeighborSpec):
     joins_equal=True,
 )
 def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the principal coordinates of the K of greatest trace."""
+    """Embed by the principal coordinates of the Gram matrix of greatest trace."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     i, j = undirected_edges(nearest)
     squared = np.asarray(((X[i] - X[j]) ** 2).sum(axis=1))

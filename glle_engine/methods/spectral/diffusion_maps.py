@@ -20,7 +20,7 @@ from scipy.sparse import csr_array, diags_array, identity
 from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.neighbors import kneighbors

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 _DATA = ("data", "X")
 _SPARSE = frozenset({"data", "indices", "indptr", "shape"})  # members that scipy.sparse.save_npz writes
 _NUMBERS = "fiub"
-_HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of its length
+# By version: bytes of the header's length, and numpy's function that reads the header.
+_HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}
 _MAX_HEADER = 10_000  # bytes; numpy has the same limit, but checks it only after reading
 
 
@@ -139,9 +140,9 @@ def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits:
     def array(name: str, kinds: str, length: int) -> Array:
         with archive.open(members[name]) as stream:
             shape = read_header(stream)[0]
-        wanted = (shape[0] if length < 0 else length, *shape[1:2]) if shape else (1,)
-        limits.check(wanted if len(wanted) == 2 else (length if length > 0 else 1, 1))
-        return _array(archive, members[name], kinds, wanted, may_be_empty=True)
+        expected_shape = (shape[0] if length < 0 else length, *shape[1:2]) if shape else (1,)
+        limits.check(expected_shape if len(expected_shape) == 2 else (length if length > 0 else 1, 1))
+        return _array(archive, members[name], kinds, expected_shape, may_be_empty=True)
 
     if members[HEAD].file_size > MAX_HEAD:
         raise ValueError("its columns are described at too great a length")

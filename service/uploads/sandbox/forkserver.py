@@ -38,7 +38,7 @@ SOURCES: dict[str, type[Upload | Synthetic]] = {each.source: each for each in (U
 REQUEST = b"r"  # the byte that carries the descriptors of a request
 DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; only DONE has an outcome in the message file
 _EXIT_CODES = {errno.ENOMEM: NO_MEMORY, errno.ENOSPC: NO_SPACE, errno.EDQUOT: NO_SPACE}
-_ALIGNED = 64  # bytes
+_ALIGNED = 64  # arrays begin at a multiple of this many bytes
 _KINDS = "fiubU"  # kinds of dtypes that a table may have
 _GRACE_SECONDS = 5  # processor time between SIGXCPU and SIGKILL
 

@@ -355,7 +355,7 @@ class _ForkServer:
         path = os.pathsep.join(part for part in sys.path if part)
         environment = {name: os.environ[name] for name in _ENVIRONMENT.intersection(os.environ)}
         with remote:
-            self._process = subprocess.Popen(  # this very program
+            self._process = subprocess.Popen(  # this Python runs the fork server
                 [sys.executable, "-m", "service.uploads.sandbox.forkserver"],
                 env={**environment, **_ONE_THREAD, "PYTHONPATH": path},
                 stdin=remote.fileno(),

@@ -55,6 +55,7 @@ const WAYS = {
   charset: (value) => `the encoding ${value} over HTTP`,
   sheet: (name) => `the sheet “${name}”`,
   force: () => 'a request over HTTP',
+  feature: (at) => `column ${at + 1}`,
   upload: () => '“Choose a file”',
   fit: () => '“Fit and draw”',
   embed: () => '“Embed”',
@@ -114,9 +115,11 @@ export function plainRemedy(parts, code = '') {
   );
 }
 
+/** The values of an option that a text names. */
+export const valuesOf = (option, parts = []) => parts.filter(({ name }) => name === option).map(({ value }) => value);
+
 /** The ways out of missing values that a problem names. */
-export const waysOf = ({ remedy_parts: parts = [] }) =>
-  Object.entries(MISSING).filter(([way]) => parts.some(({ name, value }) => name === 'missing' && value === way));
+export const waysOf = ({ remedy_parts: parts }) => valuesOf('missing', parts).map((way) => [way, MISSING[way]]);
 
 const useNeighbors = (k) => ({ label: `Use ${k} neighbors`, values: { n_neighbors: k } });
 const useDimensions = (p) => ({ label: `Use ${p} dimensions`, values: { n_components: p } });
@@ -249,7 +252,8 @@ export function plainProblem({ type, title, detail, remedy, remedy_parts: parts 
 }
 
 /** A note in plain words: title, sentence, and the step that helps, if the method has its settings. */
-export function plainNote({ code, message }, spec = {}, settings = {}) {
+export function plainNote({ code, message_parts: parts }, spec = {}, settings = {}) {
+  const message = inWords(parts);
   const iterations = Object.entries(spec).find(([name]) => name === 'max_iter') ?? [];
   const [title, text, step] = PLAIN[code]?.({ p: spec.n_components, k: spec.n_neighbors, iterations }) ?? [
     code.charAt(0).toUpperCase() + code.slice(1).replaceAll('-', ' '),

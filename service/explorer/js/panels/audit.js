@@ -63,8 +63,7 @@ export function Audit() {
     ${islands.names.length > 1 && html`<${Islands} audit=${audit} />`}
     ${groups?.names.length > 1 && html`<${Groups} names=${groups.names.map(String)} apart=${groups.apart} />`}
     ${notes.filter(({ code }) => !shown.some((note) => note.code === code))
-      .map(({ code, message }) =>
-        html`<div class="note" data-testid=${`note-${code}`}><p>${plainNote({ code, message }).text}</p></div>`)}
+      .map((note) => html`<div class="note" data-testid=${`note-${note.code}`}><p>${plainNote(note).text}</p></div>`)}
   </section>`;
 }
 

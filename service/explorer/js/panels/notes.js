@@ -20,7 +20,7 @@ export function fittedHere() {
 export function Notes() {
   const { posterior, single, draws } = useStore('posterior', 'single', 'draws');
   if (single ? single.isGiven : !posterior) return null;
-  const ofScale = (draws?.notes ?? []).map((code) => ({ code, message: '' }));
+  const ofScale = (draws?.notes ?? []).map((code) => ({ code, message_parts: [] }));
   const notes = single ? single.result.notes : [...ofScale, ...posterior.diagnostics.notes];
   const spec = single ? single.result.parameters : posterior.spec;
   const fitted = fittedHere();

@@ -5,7 +5,7 @@
 import { giveRole, mapOf, readAgain, roleOf, uploadPending } from '../actions/data.js';
 import { headsOf, isWide, MAP, matching, refusedColumns, ROLES, SINGLE } from '../lib/columns.js';
 import { html, number, useEffect, useLayoutEffect, useRef, useState } from '../lib/html.js';
-import { inWords } from '../lib/remedies.js';
+import { inWords, valuesOf } from '../lib/remedies.js';
 import { set, useStore } from '../store.js';
 
 const SEPARATORS = ['', 'comma', 'semicolon', 'tab', 'pipe']; // as the service calls them
@@ -99,17 +99,11 @@ const known = { file: null, names: [] }; // sheets of the last workbook
 
 /** The sheets of a workbook, as its notice or its problem names them; a workbook with a single one has no choice. */
 function Sheets({ file, notices, problem, chosen }) {
-  const [, listed] =
-    (notices ?? [])
-      .map(({ message }) => /^The sheet .* was read, of (.*); for another use/.exec(message))
-      .find(Boolean) ?? [];
   if (known.file !== file) Object.assign(known, { file, names: [] });
-  if (listed)
-    known.names = Array.from(listed.matchAll(/'((?:[^'\\]|\\.)*)'|"([^"]*)"/g), ([, single, double]) =>
-      (single ?? double).replaceAll(/\\(.)/g, '$1'),
-    );
-  const [, other] = /\?sheet=([^\s&]+?)\.?(?:\s|$)/.exec(problem?.remedy ?? '') ?? [];
-  if (other && !known.names.length) known.names = ['', decodeURIComponent(other)];
+  const read = (notices ?? []).find(({ code }) => code === 'sheet-read');
+  const names = valuesOf('sheet', read?.message_parts ?? problem?.remedy_parts);
+  if (read) known.names = names;
+  else if (names.length && !known.names.length) known.names = ['', ...names]; // the first one is empty
   if (!known.names.length) return null;
   return html`<label class="find">Sheet <select data-testid="sheet"
     onChange=${(event) => readAgain({ sheet: event.target.value })}>
