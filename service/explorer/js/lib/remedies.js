@@ -119,7 +119,7 @@ export function plainRemedy(parts, code = '') {
 export const valuesOf = (option, parts = []) => parts.filter(({ name }) => name === option).map(({ value }) => value);
 
 /** The ways out of missing values that a problem names. */
-export const waysOf = ({ remedy_parts: parts }) => valuesOf('missing', parts).map((way) => [way, MISSING[way]]);
+export const waysOf = ({ remedy_parts: parts = [] }) => valuesOf('missing', parts).map((way) => [way, MISSING[way]]);
 
 const useNeighbors = (k) => ({ label: `Use ${k} neighbors`, values: { n_neighbors: k } });
 const useDimensions = (p) => ({ label: `Use ${p} dimensions`, values: { n_components: p } });
@@ -236,7 +236,10 @@ const REFUSED = {
   ],
 };
 
-/** A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs. */
+/**
+ * A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs.
+ * @param {import('../store.js').Problem} problem
+ */
 export function plainProblem({ type, title, detail, remedy, remedy_parts: parts = [remedy ?? ''], details }) {
   const code = (type ?? '').split(':').pop();
   const plain = REFUSED[code];
