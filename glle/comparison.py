@@ -265,7 +265,7 @@ def compare(
     ValueError
         If two candidates have the same label.
     InvalidParameterError
-        If a candidate is no method.
+        If a candidate is not a method.
 
     Examples
     --------
@@ -384,7 +384,8 @@ class Scored:
         """Return the names of scores; None stands for the fast scores whose inputs are given."""
         if isinstance(scores, str) or not isinstance(scores, Iterable | None):
             raise InvalidParameterError(
-                f"scores={scores!r:.60} is no list of names.", remedy=f"Give a list of names, of {', '.join(SCORES)}."
+                f"scores={scores!r:.60} is not a list of names.",
+                remedy=f"Give a list of names, of {', '.join(SCORES)}.",
             )
         if scores is not None:
             return [*scores]

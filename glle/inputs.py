@@ -17,7 +17,7 @@ from glle.types import AuditOptions, CompareOptions, FitOptions, TransformOption
 from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.tables.anndata import cells_of, obs_column
-from glle_engine.tables.foreign import HEAD, foreign_file
+from glle_engine.tables.foreign import HEAD_BYTES, foreign_file
 from glle_engine.tables.frames import frame_columns, is_anndata, is_frame, require_here
 from glle_engine.tables.given import given_arrays, is_column, with_given
 from glle_engine.tables.packed import pack
@@ -197,7 +197,7 @@ def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> D
     media = MEDIA_TYPES.get(path.suffix.lower())
     if media is None and path.is_file():
         with path.open("rb") as file:
-            head = file.read(HEAD)
+            head = file.read(HEAD_BYTES)
             kind = foreign_file(head, file)
         if kind is not None:
             raise InvalidParameterError(f"{path} is {kind.noun}.", remedy=kind.remedy)

@@ -22,7 +22,7 @@ from glle.reading import ColumnOptions, DataPoints, TableOptions, read_features,
 from glle_engine import manifolds as datasets
 from glle_engine.audit.audit import audit as engine_audit
 from glle_engine.audit.groups import require_groups
-from glle_engine.audit.options import NEIGHBORS
+from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.result import Audit
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import accepts_random_state, require_known_names, with_seed
@@ -237,7 +237,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         """Return the features of the fit; raise an error for a posterior from a file, which has no data."""
         if self.data is None:
             raise InvalidParameterError(
-                "A posterior of a file has no data, which scale='auto' needs.",
+                "A posterior that was read from a file does not have the data, which scale='auto' needs.",
                 remedy="Use posterior.calibrate(X).scale with the data X of the fit, or give the scale as a number.",
             )
         return self.data
@@ -322,7 +322,10 @@ def fit(
     require_features(X, rest.get("metric", getattr(spec, "metric", None)), _GIVE_PRECOMPUTED)
     points = read_points(X, options)
     if neighbors is not None and points.kept is not None:
-        raise InvalidParameterError("Given neighbors count all rows.", remedy="Drop rows with missing values before.")
+        raise InvalidParameterError(
+            "Given neighbors are numbers of rows, which change if rows with missing values are dropped.",
+            remedy="Drop these rows, and then find the neighbors.",
+        )
     fitted = engine_fit.fit(points.X, spec, neighbors=neighbors, on_progress=on_progress, **rest)
     diagnostics = replace(fitted.diagnostics, notes=points.all_notes(fitted.diagnostics.notes))
     posterior = FittedPosterior.from_result(replace(fitted, diagnostics=diagnostics), points)
@@ -347,7 +350,7 @@ def audit(
     standardize: Standardize | None = None,
     metric: Metric | None = None,
     is_own_map: bool = False,
-    score_neighbors: int = NEIGHBORS,
+    score_neighbors: int = AUDIT_NEIGHBORS,
     names: Sequence[str] | None = None,
     seed: int = 0,
     random_state: Any = None,

@@ -110,7 +110,7 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     from glle.inputs import DataOptions  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
 
     if names := {name for name, _ in args.parameters} & {*_RESERVED, *DataOptions.__annotations__}:
-        raise ValueError(f"{', '.join(sorted(names))} is no parameter of a method: see the options of this command.")
+        raise ValueError(f"{', '.join(sorted(names))} is not a parameter of a method: see the options of this command.")
     data, options = _data(args, client)
     scores = [] if args.scores == ["none"] else args.scores or None
     result = client.embed(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Exit codes. argparse exits with 2, shells report SIGINT and SIGPIPE as 130 and 141.
 REFUSED, MISUSED, UNREACHABLE, LATE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
 _PROBLEM = ("type", "title", "status", "detail", "remedy", "details", "request_id")
-_COLUMNS = ("columns of the file", "by names or patterns such as 'x*'")
+_COLUMNS_GROUP = ("columns of the file", "by names or patterns such as 'x*'")
 _PARAMETERS = ("parameters", "as in the API; the service has the defaults")
 _CALLS = {
     "upload": "`glle datasets upload`",
@@ -44,7 +44,7 @@ _SHORT = {"n_neighbors": "-k", "n_components": "-p"}
 
 def add_options(parser: argparse.ArgumentParser, options: type, taken: Collection[str] = ()) -> None:
     """Add an option for each member of a `TypedDict`, except those that are `taken`; its description is the help."""
-    group = parser.add_argument_group(*(_COLUMNS if options is UploadOptions else _PARAMETERS))
+    group = parser.add_argument_group(*(_COLUMNS_GROUP if options is UploadOptions else _PARAMETERS))
     annotated = get_type_hints(options, include_extras=True)
     for name, hint in get_type_hints(options).items():
         if (long := "--" + name.replace("_", "-")) in taken:

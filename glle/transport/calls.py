@@ -33,7 +33,7 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if callable(value):
         raise TypeError(f"{value!r} is a function, and a service knows methods by name: use glle.audit for functions.")
-    raise TypeError(f"{value!r} of type {type(value).__name__} is no JSON value: give a number, a string or a list.")
+    raise TypeError(f"{value!r} of type {type(value).__name__} is not a JSON value: give a number, a string or a list.")
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:

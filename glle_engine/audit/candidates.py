@@ -160,7 +160,7 @@ def _label(candidate: Candidate, *, is_several: bool) -> str:
 
 def _no_method(item: Any) -> InvalidParameterError:
     return InvalidParameterError(
-        f"{item!r:.60} is no method.",
+        f"{item!r:.60} is not a method.",
         remedy='Give a name such as "umap", ("umap", {"n_neighbors": 50}) or a function; coordinates as a value of a '
         "dictionary by label.",
     )

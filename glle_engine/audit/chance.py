@@ -51,7 +51,7 @@ import numpy as np
 from scipy.sparse.linalg import eigsh
 
 from glle_engine.audit.agreement import shared
-from glle_engine.audit.options import NEIGHBORS
+from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
@@ -232,7 +232,7 @@ class Chance:
 def compare_with_chance(
     source: Source,
     Y: NDArray[np.float64],
-    n_neighbors: int = NEIGHBORS,
+    n_neighbors: int = AUDIT_NEIGHBORS,
     *,
     of_blocks: NDArray[np.int64] | None = None,
     seed: int = 0,

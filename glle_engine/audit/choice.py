@@ -41,7 +41,7 @@ MIN_TRUSTED = 3  # trusted islands that some map needs, so that a map is named f
 BEHIND = 0.05  # maps that are behind by more than this after two pairs of halves, in layout also by 2.5 errors, stop
 FIRST_PAIRS = 2  # pairs of halves after which maps that are clearly behind stop
 SIMPLEST = ("pca", "t-sne")  # of maps that are as good, the first of these is named, or else the first candidate
-NAMED = 3  # a sentence names at most this many maps that are as good
+MAX_NAMED_MAPS = 3  # a sentence names at most this many maps that are as good
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -287,9 +287,9 @@ def _labels(best: MapFacts, as_good: Sequence[MapFacts]) -> tuple[str, tuple[str
 
 def _named(best: MapFacts, as_good: Sequence[MapFacts]) -> str:
     """Return the title of the best map, with the titles of the maps that are as good in parentheses."""
-    titles = [facts.title for facts in as_good[:NAMED]]
-    if len(as_good) > NAMED:
-        titles.append(f"{len(as_good) - NAMED} more")
+    titles = [facts.title for facts in as_good[:MAX_NAMED_MAPS]]
+    if len(as_good) > MAX_NAMED_MAPS:
+        titles.append(f"{len(as_good) - MAX_NAMED_MAPS} more")
     if not titles:
         return best.title
     are = "is" if len(titles) == 1 else "are"

@@ -17,7 +17,7 @@ import numpy as np
 from glle_engine.audit.audit import audits
 from glle_engine.audit.choice import Choices, MapFacts, behind, choose
 from glle_engine.audit.fidelity import Fidelity
-from glle_engine.audit.options import NEIGHBORS
+from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.sources import points_in_space
 from glle_engine.base.errors import GlleError
 from glle_engine.base.progress import OnProgress, silent
@@ -78,7 +78,7 @@ def compare_maps(
     metric: Metric | None = None,
     labels: ArrayLike | None = None,
     blocks: ArrayLike | None = None,
-    n_neighbors: int = NEIGHBORS,
+    n_neighbors: int = AUDIT_NEIGHBORS,
     names: Sequence[str] | None = None,
     ids: NDArray[Any] | None = None,
     id_names: Sequence[str] = (),
@@ -220,7 +220,7 @@ class Judge:
 
     points: NDArray[np.float64]
     seed: int = 0
-    n_neighbors: int = NEIGHBORS
+    n_neighbors: int = AUDIT_NEIGHBORS
     _cached: dict[bytes, Fidelity] = field(default_factory=dict)
 
     def facts_of(self, candidate: Candidate, audit: Audit, halves: NDArray[np.float64]) -> MapFacts:

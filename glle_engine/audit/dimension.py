@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Embedder
 
 PAIRS = 2  # pairs of halves that are embedded with one more coordinate
-MAX_POINTS = 2000  # halves are made of at most this many points
+MAX_HALVED_POINTS = 2000  # halves are made of at most this many points
 DIMENSION_NEIGHBORS = 10
 
 
@@ -40,9 +40,9 @@ def find_dimension(
     further one. On a sheet they do not fill it: a further coordinate is a function of the others. Halves are made of at
     most 2,000 of the `rows`. Both are None if the data have no further coordinate.
     """
-    if (n := wider.shape[0]) > MAX_POINTS:
+    if (n := wider.shape[0]) > MAX_HALVED_POINTS:
         rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
-        wider = wider.of_rows(np.sort(rng.permutation(rows)[:MAX_POINTS]))
+        wider = wider.of_rows(np.sort(rng.permutation(rows)[:MAX_HALVED_POINTS]))
     places = np.empty((0, *wider.shape))
     with suppress(GlleError):  # the data have no further coordinate
         maps = resample(wider, 2 * PAIRS, stream=SEPARATE, seed=seed, executor=executor, on_progress=on_progress)

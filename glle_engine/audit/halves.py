@@ -172,7 +172,7 @@ def _embedder_of_rows(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArra
     if (count := len(np.unique(of_blocks[embedder.rows]))) < MIN_BLOCKS:
         raise InvalidParameterError(
             f"The points are of {count} blocks, which have no halves to compare.",
-            remedy=f"Give blocks of at least {MIN_BLOCKS} kinds, such as the subject of each row, or none.",
+            remedy=f"Give at least {MIN_BLOCKS} different blocks, such as the subject of each row, or none.",
         )
     return BlockEmbedder(embedder, of_blocks)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
             """Return the embedding (m, p) of points (m, d)."""
 
 
-NEIGHBORS = 15
+AUDIT_NEIGHBORS = 15
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,7 +90,7 @@ class AuditOptions:
     ids: NDArray[Any] | None = None
     id_names: Sequence[str] = ()
     is_own_map: bool = False
-    n_neighbors: int = NEIGHBORS
+    n_neighbors: int = AUDIT_NEIGHBORS
     names: Sequence[str] | None = None
     seed: int = 0
     executor: Executor | None = None

@@ -187,7 +187,8 @@ def source_of_function(
         )
     if not (callable(function) or hasattr(function, "fit_transform")):
         raise InvalidParameterError(
-            f"method={function!r:.60} is no method.", remedy='Give a name such as "umap", a function, or an estimator.'
+            f"method={function!r:.60} is not a method.",
+            remedy='Give a name such as "umap", a function, or an estimator.',
         )
     data = checked_matrix(X)
     points = _points(data, spec)
@@ -294,8 +295,8 @@ def _require_columns(spec: SpaceSpec) -> None:
     if name := spec.precomputed:
         raise InvalidParameterError(
             Text(
-                "An audit permutes the columns of the data, which a matrix of all pairs (",
-                *(Way(name, "precomputed"), ") has not."),
+                "An audit permutes the columns of the data, but a matrix of all pairs (",
+                *(Way(name, "precomputed"), ") has none."),
             ),
             remedy=Text(
                 "Give coordinates with these distances: embed them by mds with ",

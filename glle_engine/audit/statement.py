@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Level = Literal["trust", "partly", "no", "unknown"]
 Asks = Literal["method", "standardize", "blocks"]
 MIN_ARRANGED = 3  # islands that an arrangement needs
-NAMED = 5  # a sentence names at most this many islands
+MAX_NAMED_ISLANDS = 5  # a sentence names at most this many islands
 MAX_REASONS = 3
 READ, AVOID = "✓", "✗"  # before the lines that say what to read, and what not
 
@@ -141,9 +141,9 @@ def state(facts: Facts) -> Statement:
         why = _fidelity(facts) if unseen is None else unseen[1:]
         return Statement(
             "unknown" if unseen is None else unseen[0],
-            f"Audit these coordinates by the method that made them: this is no map by {facts.name}, because it shares "
-            f"{with_map:.0%} of its neighbors with the maps of {facts.name}, and these share {of_maps:.0%} with each "
-            "other."
+            f"Audit these coordinates by the method that made them: this is not a map by {facts.name}, because it "
+            f"shares {with_map:.0%} of its neighbors with the maps of {facts.name}, and these share {of_maps:.0%} "
+            "with each other."
             f"{_sentence(why)}",
             asks="method",
         )
@@ -181,7 +181,7 @@ def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
     """Return level, action and reason if the map shows no structure; None if it shows some, or if that is unknown."""
     apart = "points lie as far apart as points with independent features would"
     if facts.has_structure is False and (count := len(facts.clustered)):
-        named = _and(list(facts.clustered)) if count <= NAMED else f"{count} columns"
+        named = _and(list(facts.clustered)) if count <= MAX_NAMED_ISLANDS else f"{count} columns"
         verb, theirs = (
             ("has", "its combinations with the other columns") if count == 1 else ("have", "their combinations")
         )
@@ -280,7 +280,9 @@ def _exceptions(facts: Facts) -> list[str]:
     islands, parts = facts.islands, list[str]()
     if (stays := islands.stays).any() and (count := int((~stays).sum())):
         one = "island" if count == 1 else "islands"
-        subject = f"{one} {_and(_names(islands, ~stays))}" if count <= NAMED else f"the other {count} islands"
+        subject = (
+            f"{one} {_and(_names(islands, ~stays))}" if count <= MAX_NAMED_ISLANDS else f"the other {count} islands"
+        )
         parts.append(f"{subject} as {'a separate group' if count == 1 else 'separate groups'}")
     if facts.remains is not None and PARTLY <= facts.remains < TRUST and not stays.any():
         parts.append("details of the layout")
@@ -435,7 +437,7 @@ def _sides(seam: Seam, islands: Islands) -> str:
 
 def _named(islands: Islands, chosen: NDArray[np.bool_]) -> str:
     names = _names(islands, chosen)
-    return f" ({', '.join(names)})" if len(names) <= NAMED else ""
+    return f" ({', '.join(names)})" if len(names) <= MAX_NAMED_ISLANDS else ""
 
 
 def _names(islands: Islands, chosen: NDArray[np.bool_]) -> list[str]:

@@ -321,7 +321,7 @@ def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:
         return renamed
     if "seed" in renamed:
         raise InvalidParameterError(
-            "Both seed and random_state are given.", remedy="Give one: they are two names of one number."
+            "Both seed and random_state are given.", remedy="Give only one of them: both set the same seed."
         )
     if isinstance(state, np.random.Generator):
         state = state.integers(2**31)

@@ -108,7 +108,8 @@ def require_restorable(metric: Metric) -> None:
         rest = ": the posterior is the same, and it generates rows of that kind."
         remedy = Text(f"{how}, and fit the result with ", Way("metric", "euclidean"), rest)
     raise InvalidParameterError(
-        Text("Weights of ", Way("metric", metric), " generate no data in the units given."), remedy=remedy
+        Text("Data that are generated with ", Way("metric", metric), " would not be in the units of your data."),
+        remedy=remedy,
     )
 
 

@@ -341,7 +341,8 @@ def require_same_length(X: Sized, Y: Sized) -> None:
     """Raise `InvalidShapeError` unless data and embedding have the same number of points."""
     if len(X) != len(Y):
         raise InvalidShapeError(
-            f"The data have {len(X)} points, the embedding {len(Y)}.", remedy="Give one row of each for every point."
+            f"The data have {len(X)} points, the embedding {len(Y)}.",
+            remedy="Give one row of the data and one row of the embedding for each point.",
         )
 
 

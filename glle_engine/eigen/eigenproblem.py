@@ -226,7 +226,7 @@ def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: floa
         pairs.diagnostics["deviation"],
         pairs.diagnostics["steps"],
         rounding=share * (2 + share),  # of a square
-        most=LU_STEPS,
+        max_steps=LU_STEPS,
     )
     if reason:
         tried.append(f"{solver}: {reason}")

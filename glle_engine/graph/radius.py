@@ -142,8 +142,8 @@ def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> Neighbo
         k = min(2 * k, n - 1)
         nearest, distances = kneighbors(X, k, on_progress)
     kept = distances <= radius
-    most = max(1, int(kept.sum(axis=1).max()))
-    return NeighborGraph(nearest[:, :most].copy(), distances[:, :most].copy(), kept[:, :most].copy())
+    width = max(1, int(kept.sum(axis=1).max()))
+    return NeighborGraph(nearest[:, :width].copy(), distances[:, :width].copy(), kept[:, :width].copy())
 
 
 def neighbors_of_others(

@@ -14,7 +14,7 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import checked_matrix
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.metrics.gplvm import MAX_POINTS, fit_likelihood
+from glle_engine.metrics.gplvm import MAX_LIKELIHOOD_POINTS, fit_likelihood
 from glle_engine.metrics.ranks import affine_r_squared, continuity, disparity, residual_variance, trustworthiness
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def score(
         truth_points = f", the truth {len(true)}" if true is not None else ""
         raise InvalidShapeError(
             f"The data have {len(data)} points, the embedding {len(places)}{truth_points}.",
-            remedy="Give one row of each for every point.",
+            remedy="Give one row of the data and one row of the embedding for each point.",
         )
     report = on_progress or silent
     inputs = Given(n_neighbors, classes, true, report)
@@ -290,7 +290,7 @@ SCORES: dict[str, Score] = {
             "over one RBF + bias + white kernel for all features; compares embeddings of the same data only "
             "(Lawrence 2005; arXiv 1010.4830).",
             better="higher",
-            most_points=MAX_POINTS,
+            most_points=MAX_LIKELIHOOD_POINTS,
             growth="n^3",
             reproducible=False,
             run=lambda X, Y, given: fit_likelihood(X, Y, given.on_progress).log_likelihood,

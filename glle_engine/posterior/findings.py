@@ -1,9 +1,9 @@
 """Findings of a fit: numbers and notes on the data and on the equations, and the choice between two noise models.
 
 ``noise="auto"`` chooses the model whose draws keep neighbors better. Both models are fitted on one graph. They are
-compared by the trustworthiness (`glle_engine.metrics.ranks`) of `PROBES` points at 10 neighbors, averaged over `DRAWS`
-draws with the seed `SEED` at scale 1. The choice is therefore a function of data and parameters. Neither model is
-better for all data, and the noise of the data alone does not decide (docs/explanation/posterior.md).
+compared by the trustworthiness (`glle_engine.metrics.ranks`) of `TRUST_POINTS` points at 10 neighbors, averaged over
+`NOISE_DRAWS` draws with the seed `SEED` at scale 1. The choice is therefore a function of data and parameters. Neither
+model is better for all data, and the noise of the data alone does not decide (docs/explanation/posterior.md).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ SMALL_GAP = 0.1
 FAR = 1000  # distances from the middle of the data, in usual ones, from which on a point is named
 _SHOWN_ROWS = 5
 NEAR = 1e-6
-FLAT = 1e-12
+FLAT_EIGENVALUE = 1e-12
 UNEQUAL = 30.0  # ratio of standard deviations: the smaller feature adds a thousandth to squared distances
 LOCAL_VARIANCE = 0.99  # share of the variance that `features_of_most_variance` hold
 NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
-PROBES = 300
-DRAWS = 8
+TRUST_POINTS = 300
+NOISE_DRAWS = 8
 SEED = 2**63  # unlikely to be a seed that people ask for
 
 
@@ -189,8 +189,8 @@ def far_points(X: NDArray[np.float64]) -> list[int]:
     """
     with np.errstate(over="ignore"):
         away = np.abs(X - np.median(X, axis=0)).max(axis=1)
-    found = np.flatnonzero(away > FAR * np.median(away))
-    return found.tolist() if len(found) <= max(1, len(X) // 100) else []
+    rows = np.flatnonzero(away > FAR * np.median(away))
+    return rows.tolist() if len(rows) <= max(1, len(X) // 100) else []
 
 
 def far_text(rows: list[int]) -> str:
@@ -242,10 +242,12 @@ def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> i
             flat += int((block.trace == 0).sum())
         elif needed == 2:  # rank 1 when (tr G)^2 = tr G^2
             unit = np.where(block.trace > 0, block.trace, 1.0)[:, None, None]
-            flat += int((1 - ((block.gram / unit) ** 2).sum(axis=(1, 2)) <= FLAT).sum() + (block.trace == 0).sum())
+            flat += int(
+                (1 - ((block.gram / unit) ** 2).sum(axis=(1, 2)) <= FLAT_EIGENVALUE).sum() + (block.trace == 0).sum()
+            )
         else:
             values, _ = dense.eigh(block.gram)
-            flat += int((values[:, -needed] <= FLAT * values[:, -1]).sum())
+            flat += int((values[:, -needed] <= FLAT_EIGENVALUE * values[:, -1]).sum())
     return flat
 
 
@@ -334,11 +336,11 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
 
 def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
     if (reduced := figures.get("reduced_neighborhoods")) and not figures.get("given_neighbors"):
-        least, median, _ = figures["kept_neighbors"]
+        smallest, median, _ = figures["kept_neighbors"]
         yield Note(
             "reduced-neighborhoods",
             f"{reduced} of {figures['n_points']} points lost candidates that lie off their tangent plane; "
-            f"neighborhoods have {least} points at least and {median:g} in the median.",
+            f"neighborhoods have {smallest} points at least and {median:g} in the median.",
         )
     classes = figures["closed_classes"]
     if len(classes) > 1:
@@ -371,11 +373,11 @@ def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
 
 def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     n, d, k, p = figures["n_points"], figures["n_features"], spec.n_neighbors, spec.n_components
-    least, most = figures["row_sums_of_mean"]
+    smallest, largest = figures["row_sums_of_mean"]
     yield Note(
         "published-not-invariant",
         "The published equations change when the data are shifted or rescaled, and draws do not sum to one: rows "
-        f"of the mean sum to between {least:.4g} and {most:.4g}.",
+        f"of the mean sum to between {smallest:.4g} and {largest:.4g}.",
     )
     if negative := figures.get("negative_variances"):
         yield Note(
@@ -411,14 +413,14 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
 def trust_of(X: Data, Y: NDArray[np.float64]) -> float:
     """Return the trustworthiness of coordinates Y (n, q) of data X (n, d), on the same points for all of them."""
     n = len(Y)
-    points = np.random.default_rng(0).permutation(n)[:PROBES]
+    points = np.random.default_rng(0).permutation(n)[:TRUST_POINTS]
     return trustworthiness(X, np.ascontiguousarray(Y), min(10, (n - 1) // 2), points)
 
 
 def trust_of_draws(X: Data, posterior: Posterior) -> float:
-    """Return the mean trustworthiness of `DRAWS` draws at scale 1; 0 if one of them has no solution."""
+    """Return the mean trustworthiness of `NOISE_DRAWS` draws at scale 1; 0 if one of them has no solution."""
     try:
-        return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(DRAWS, seed=SEED)]))
+        return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(NOISE_DRAWS, seed=SEED)]))
     except ConvergenceError:
         return 0.0
 
@@ -448,7 +450,7 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
     note = Note(
         "noise-chosen",
         Text(
-            *(Way("noise", noise), f" was chosen, because {DRAWS} draws at scale 1 keep neighbors better: "),
+            *(Way("noise", noise), f" was chosen, because {NOISE_DRAWS} draws at scale 1 keep neighbors better: "),
             f"trustworthiness {kept['isotropic']:.3f} isotropic, {kept['tangent']:.3f} tangent.",
         ),
     )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
 
 HALF_SAMPLES = 20
-DRAWS = 40
+CALIBRATION_DRAWS = 40
 STEPS = 6
 CLOSE = 0.1  # relative difference of medians that is good enough: below the error of 20 half-samples
 SATURATED = 0.2  # log-log slope of spread over scale, below which the scale hardly matters; usual draws have about .5
@@ -133,7 +133,7 @@ def calibrate(
     X: ArrayLike,
     *,
     n_resamples: int = HALF_SAMPLES,
-    n_draws: int = DRAWS,
+    n_draws: int = CALIBRATION_DRAWS,
     seed: int = 0,
     halves: NDArray[np.float64] | None = None,
     on_progress: OnProgress = silent,

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
 
 _RESAMPLES = 1 << 32  # resamples in a stream; the upper bits of the counter are the number of the stream
-MIN_POINTS = 20
+MIN_HALVED_POINTS = 20
 _WIDTH = 3  # neighbors searched among all points, as a multiple of the neighbors needed in a sample
 PLACING = 10  # a point outside the sample is placed by this many neighbors in the sample
 _REG = 1e-3  # ridge of the weights that place a point
@@ -473,11 +473,11 @@ def resampling_obstacle(
 
 def require_enough_for_halves(n: int) -> None:
     """Raise `InvalidParameterError` for fewer than 20 points."""
-    if n < MIN_POINTS:
+    if n < MIN_HALVED_POINTS:
         raise InvalidParameterError(
             f"{n} points are too few for half-samples.",
-            remedy=f"Give at least {MIN_POINTS} points.",
-            details={"n_points": n, "least": MIN_POINTS},
+            remedy=f"Give at least {MIN_HALVED_POINTS} points.",
+            details={"n_points": n, "least": MIN_HALVED_POINTS},
         )
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Kind = Literal["number", "text", "date", "vector", "other"]
 """Kind of the values of a column; numbers include booleans."""
 
-_BLOCK = 2**20  # values of a block: 8 MB
+_BLOCK_VALUES = 2**20  # values of a block: 8 MB
 _EXACT_FLOAT = 10**15  # every integer of 15 digits is an exact float64
 
 
@@ -207,7 +207,7 @@ class WholeTable(Columns):
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in blocks."""
-        size = max(1, _BLOCK // len(self.head)) if self.head else 1
+        size = max(1, _BLOCK_VALUES // len(self.head)) if self.head else 1
         for start in range(0, len(self), size):
             yield _Rows(self.head, start, min(start + size, len(self)))
 
@@ -320,7 +320,7 @@ def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = Fal
         lists = [[np.nan if each is None else each for each in vector] for vector in vectors]
         matrix = np.array(lists)
         if matrix.dtype.kind in "fiub":
-            # A frame has read integers with gaps as floats; integers of other types are checked elsewhere.
+            # Integers beside gaps were converted to floats; `Column.problems` checks integers of other types.
             if matrix.dtype.kind == "f":
                 require_lossless(lists, "a column of vectors", matrix)
             return number_column(matrix, gaps, type_)

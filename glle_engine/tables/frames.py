@@ -185,7 +185,7 @@ def _arrow_table(data: Any) -> Any:
     try:
         return pa.RecordBatchReader.from_stream(data).read_all()
     except pa.ArrowInvalid as error:
-        detail = f"Data of the type {type(data).__qualname__} are no table."
+        detail = f"Data of the type {type(data).__qualname__} are not a table."
         raise InvalidShapeError(detail, remedy="Give a table with named columns.") from error
 
 

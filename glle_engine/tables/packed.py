@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-HEAD = "columns"
+HEAD_MEMBER = "columns"
 """Name of the array with the kinds of the columns, as JSON. The names of column i's arrays begin with its number."""
 MAX_HEAD = 2**26  # bytes
 
@@ -41,7 +41,7 @@ def pack(table: WholeTable) -> dict[str, NDArray[Any]]:
             if column.missing.any():
                 arrays[f"{index}_missing"] = column.missing
     head = {"rows": len(table), "index": list(table.index), "columns": heads}
-    return {HEAD: np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays}
+    return {HEAD_MEMBER: np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays}
 
 
 def unpack(
@@ -55,7 +55,7 @@ def unpack(
     Parameters
     ----------
     head
-        JSON of the array `HEAD`.
+        JSON of the array `HEAD_MEMBER`.
     array
         Returns an array, checked, given its name, the allowed kinds of its dtype, and its length, -1 for any length.
     names
@@ -73,7 +73,7 @@ def unpack(
         members = json.loads(head)
         rows, index, heads = members["rows"], members["index"], members["columns"]
         if type(rows) is not int or rows < 0:
-            raise ValueError("its number of rows is none")
+            raise ValueError("its number of rows is not an integer of at least 0")
         check((rows, 1))
         columns = [
             _column(each, str(number), rows, array, has_missing=f"{number}_missing" in names)
@@ -81,9 +81,9 @@ def unpack(
         ]
         are_names = all(isinstance(each["name"], str) and isinstance(each["type"], str) for each in heads)
         if not are_names or not all(type(number) is int and 0 <= number < len(heads) for number in index):
-            raise ValueError("a name is no text, or the index has no column")
+            raise ValueError("a name is not a text, or the index names a column that does not exist")
     except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(f"its columns are described wrongly: {error!r:.100}") from None
+        raise ValueError(f"its columns are not described as they must be: {error!r:.100}") from None
     return WholeTable([each["name"] for each in heads], columns, index=tuple(index))
 
 

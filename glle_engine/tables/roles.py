@@ -33,7 +33,7 @@ COLUMN_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
 MAX_PATTERNS = 100  # patterns in a request; each is compared with every name
 MAX_IDS = 10  # columns of ids in a table whose values are stored; more are ignored
 MAX_LISTED = 100  # column names in a problem; if there are more columns of texts, their roles are not guessed
-MAX_CLASSES = 100  # distinct words of a guessed label
+MAX_LABEL_WORDS = 100  # distinct words of a guessed label
 MIN_TEXTS = 10  # of fewer texts, the number of distinct ones says nothing about the role of their column
 _DISTINCT = 0.95  # columns of texts are guessed to be ids if at least this share of the texts is distinct
 _PATTERN = re.compile(r"[*?\[]")
@@ -219,7 +219,7 @@ class Layout:
         if role == "id":
             is_unnamed = self.names is not None and not self.names[column]
             subject = "The first column, which has no name," if is_unnamed else f"The column {name!r}"
-            sentence = f"{subject} numbers or names the rows. It is set apart and is no feature"
+            sentence = f"{subject} numbers or names the rows. It is set apart and is not a feature"
             if not profile.is_text:
                 return Note("id-guessed", Text(f"{sentence}; to fit it, use ", Way("features", ["*"]), "."))
             if is_unnamed:  # another column may have this number as its name
@@ -234,7 +234,7 @@ class Layout:
         if role == "colors":
             sentence = f"The column {name!r} has dates. They are the colors, in seconds since 1970; without them, use "
             return Note("colors-guessed", Text(sentence, Way("ignore", [name]), "."))
-        sentence = f"The column {name!r} has {noun}. It has the labels and is no feature; as features, use "
+        sentence = f"The column {name!r} has {noun}. It has the labels and is not a feature; as features, use "
         ways = (Way("one_hot", [name]), ", without it ", Way("ignore", [name]))
         return Note("labels-guessed", Text(sentence, *ways, "."))
 
@@ -386,7 +386,7 @@ class ColumnProfile:
     @property
     def is_of_classes(self) -> bool:
         """Whether the texts are few distinct words."""
-        return self._count_of_texts >= MIN_TEXTS and self.distinct <= min(MAX_CLASSES, self._count_of_texts // 2)
+        return self._count_of_texts >= MIN_TEXTS and self.distinct <= min(MAX_LABEL_WORDS, self._count_of_texts // 2)
 
 
 def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  # noqa: FBT001 # a value, not a switch
@@ -436,7 +436,7 @@ def column_option(name: str, value: Any) -> Any:
 
 
 def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[str, int] | None:
-    """Return the array that holds a column that is no feature, and the column's position in this array, or None.
+    """Return the array that holds a column that is not a feature, and the column's position in this array, or None.
 
     Parameters
     ----------
@@ -478,7 +478,7 @@ def no_features(
         detail += f" {layout.name(column)!r} has numbers as texts{such_as}."
     if texts and set(texts) <= set(layout.units):
         cells = ", ".join(repr(layout.written[column][:50]) for column in texts[:MAX_LISTED])
-        detail += f" Only the first row is no number, {cells}; it may have the units."
+        detail += f" Only the first row is not a number, {cells}; it may have the units."
         offers = [Text("Remove that row and convert the others to numbers"), "l" + leave]
     elif any(column in layout.written for column in texts):
         offers.append(Text(f"convert {pronoun} to plain numbers"))

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 MAX_NAME = 1000  # characters
 EXTRAS = ("labels", "colors", "coordinates", "ids")
 """Arrays beside the values, in the order of the digest of stored data sets."""
-_BLOCK = 2**22  # values of a block: 32 MB
+_BLOCK_VALUES = 2**22  # values of a block: 32 MB
 _COUNTED = 10  # a column that counts the rows is noticed if there are at least this many rows
 _LISTED = 20  # columns or rows of a problem
 _SHOWN = 50  # characters of a value in a problem
-_KINDS = {
+_KINDS_OF_ROLES = {
     "colors": ("the colors", ("number", "date")),
     "labels": ("the labels", ("text", "number", "date")),
     "id": ("ids", ("text", "number", "date")),
@@ -49,7 +49,7 @@ FILL = Text(
 _NO_CHOICE = "Remove these rows, or fill the values in"
 # What messages say about values with a problem, and the remedy.
 _PROBLEMS = {
-    "bad-cell": ("Cells are no numbers", "Fill the values in, or remove their rows"),
+    "bad-cell": ("Cells are not numbers", "Fill the values in, or remove their rows"),
     "missing-value": ("Values are missing", FILL),
     "not-finite": ("Values are infinite", "Remove their rows, or make them missing"),
     "inexact-integer": (
@@ -166,7 +166,7 @@ def read_table(
             for index, profile in profiles.items():
                 profile.add(block.column(index))
         layout = layout.guess(kinds, profiles)
-    layout = layout.with_index([index for index, kind in enumerate(kinds) if kind in _KINDS["id"][1]])
+    layout = layout.with_index([index for index, kind in enumerate(kinds) if kind in _KINDS_OF_ROLES["id"][1]])
     return _Pass(columns, layout, bounds, roles.missing, are_new=are_new).read(out)
 
 
@@ -221,7 +221,7 @@ def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
     """Return the rows to keep. If they are mapped from a file in C order, they are moved within the file."""
     if not isinstance(values, np.memmap) or not values.flags.c_contiguous:
         return np.ascontiguousarray(values[kept])
-    end, size = 0, max(1, _BLOCK // values.shape[1])
+    end, size = 0, max(1, _BLOCK_VALUES // values.shape[1])
     for start in range(0, len(values), size):
         block = values[start : start + size][kept[start : start + size]]
         values[end : end + len(block)] = block
@@ -304,7 +304,7 @@ class _Pass:
 
     def _require_roles(self) -> None:
         """Raise `TableError` if the type of a column does not suit its role."""
-        for role, (noun, kinds) in _KINDS.items():
+        for role, (noun, kinds) in _KINDS_OF_ROLES.items():
             for index in self._layout.roles[role]:
                 if (column := self._columns.head[index]).kind in kinds:
                     continue

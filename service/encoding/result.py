@@ -37,7 +37,7 @@ _LIST = re.compile(r"-?\d{1,18}(,-?\d{1,18})*")
 _SYNTAX = f"`a:b` as in Python, half open; or a comma list of at most {MAX_LISTED:,} positions from 0."
 Points = Annotated[str | None, Query(description=f"Only these points: {_SYNTAX}", examples=["0:100"])]
 Draws = Annotated[str | None, Query(description=f"Only these of the draws, by position: {_SYNTAX}", examples=["0:8"])]
-MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
+RESULT_MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
 TABLES = frozenset({ARROW, CSV, SHEET_CSV})  # media types with a row for each point
 SCALE_HEADER = "Glle-Scale"  # shows the scale to requests with scale=auto, and beside binary bodies
 NOTES_HEADER = "Glle-Notes"  # codes of the doubts about scale=auto
@@ -65,7 +65,7 @@ class Selection:
             is_whole = (start, stop) == (0, size)
             return cls(range(start, stop), "" if is_whole else f"{name}={start}:{stop}")
         if _LIST.fullmatch(text) is None:
-            raise _invalid(f"{name}={text[:50]!r} is no slice.")
+            raise _invalid(f"{name}={text[:50]!r} is not a slice.")
         numbers = text.split(",")
         if len(numbers) > MAX_LISTED:
             raise _invalid(f"{name} lists {len(numbers):,} positions; {MAX_LISTED:,} are allowed.")

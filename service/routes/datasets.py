@@ -20,7 +20,7 @@ from service.encoding.arrays import JSON, NPY, NPZ, Dtype, id_columns, matrix_co
 from service.encoding.arrays import ResultTable as Columns
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET
 from service.encoding.result import (
-    MEDIA,
+    RESULT_MEDIA,
     ArraysResult,
     Points,
     Selection,
@@ -287,7 +287,7 @@ def get_dataset(id_: Id, request: Request, stores: TenantStores) -> Response:
     summary="Read a data set back",
     **returns_arrays(
         "The values.",
-        MEDIA,
+        RESULT_MEDIA,
         DatasetValuesOut,
         may_be_job=False,
         _404="No such data set.",
@@ -307,7 +307,7 @@ def get_data(
     point, the first column `id`, and the columns `label` and `color`; npy has the values alone.
     """
     dataset = stores.datasets.fetch(id_)
-    media = negotiate(request, MEDIA)
+    media = negotiate(request, RESULT_MEDIA)
     selection = Selection.from_query(points, dataset.n, "points")
     kind = dtype or dataset.dtype
     headers = immutable_headers(dataset.sha256, media, kind, selection.tag)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from service.encoding.arrays import JSON, Dtype
-from service.encoding.result import MEDIA, Draws, Points, mutable_response, negotiate, reject_slice
+from service.encoding.result import RESULT_MEDIA, Draws, Points, mutable_response, negotiate, reject_slice
 from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.responses.draws import calibrated_spec, draws_response, missing_shards
 from service.routes import params
@@ -58,7 +58,7 @@ async def get_job(id_: Id, stores: TenantStores, response: Response, wait: param
     summary="Fetch a job's result",
     **params.returns_arrays(
         "Embeddings of draws, the posterior of a fit, the result of an analysis.",
-        MEDIA,
+        RESULT_MEDIA,
         JobResultOut,
         has_scale=True,
         _404="No such job.",
@@ -179,7 +179,7 @@ def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Respon
 
 
 def _draws(stores: Stores, job: Job, query: ResultQuery) -> Response:
-    negotiate(query.request, MEDIA)
+    negotiate(query.request, RESULT_MEDIA)
     stores.posteriors.fetch(job.subject)  # raises, if it was deleted
     spec, notes = calibrated_spec(stores, job.subject, DrawsSpec.from_dict(job.spec))
     if spec is None or missing_shards(stores, job.subject, spec):

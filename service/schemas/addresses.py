@@ -51,5 +51,5 @@ def normal_prefix(text: str) -> str | None:
 def root_path(setting: str) -> str:
     """Return the prefix in GLLE_ROOT_PATH; raise `SettingsError` if the setting is not a prefix."""
     if (root := normal_prefix(setting)) is None:
-        raise SettingsError(f"GLLE_ROOT_PATH: {setting!r} is no path. Give a path such as /glle, without a host.")
+        raise SettingsError(f"GLLE_ROOT_PATH: {setting!r} is not a path. Give a path such as /glle, without a host.")
     return root

@@ -31,7 +31,7 @@ Seed = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Stream of draws."
 LINKS = "URLs of related resources."
 MERGE_PATCH = "application/merge-patch+json"
 # One line without control characters or surrounding blanks; as code points, because regex dialects differ on blanks.
-_LINE = r"^[^\x00-\x20\x7f-\xa0]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\xa0])?$"
+_LINE_PATTERN = r"^[^\x00-\x20\x7f-\xa0]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\xa0])?$"
 
 
 class CommandIn(BaseModel):
@@ -433,8 +433,8 @@ class InfoOut(BaseModel):
 
 MAX_NAME, MAX_TAGS, MAX_TAG = 200, 20, 50
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, pattern=_LINE)]
-Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG, pattern=_LINE)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, pattern=_LINE_PATTERN)]
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG, pattern=_LINE_PATTERN)]
 NameFilter = Annotated[str | None, Query(description="Only those with this name.")]
 TagFilter = Annotated[
     list[str], Query(default_factory=list, description="Only those with this tag; if repeated, with all of them.")

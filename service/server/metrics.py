@@ -31,7 +31,7 @@ from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states
 from worker.records.job import QUEUES
 from worker.records.shares import MAX_DRAWS, MAX_JOBS, part_of
-from worker.storage.mark import LOOK_SECONDS, LOSSES
+from worker.storage.mark import LOSSES, MAX_OUTCOME_AGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -157,7 +157,7 @@ class _Deployment(Collector):
 
     def _losses(self) -> Metric:
         """Return whether records, files and mark belong together; raises as `RecordsMark.find_loss`."""
-        loss = self._stores.mark.find_loss(LOOK_SECONDS)
+        loss = self._stores.mark.find_loss(MAX_OUTCOME_AGE)
         gauge = GaugeMetricFamily(
             "glle_data_lost", "Whether data are lost or unreadable, by reason.", labels=("reason",)
         )

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from worker.storage.datasets import Dataset
     from worker.stores import Stores
 
-NEIGHBORS = 10
+SCORE_NEIGHBORS = 10
 MEMORY_MARGIN = 3  # expected memory of an embedding, relative to the arrays that it must hold
-MAX_CLASSES = 100  # groups that an audit compares
+MAX_GROUPS = 100  # groups that an audit compares
 QUICK_SHARE = 1 / 10  # up to this share of its most points a score takes about a second, and is a default
 
 
@@ -169,7 +169,7 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
         raise InvalidParameterError("No score uses truth.", remedy="Leave truth out, or choose a score that needs it.")
     return ScoreSpec(
         scores=tuple(name for name in SCORES if name in names),
-        score_neighbors=_neighbors(parameter, getattr(body, parameter), dataset.n) if names else NEIGHBORS,
+        score_neighbors=_neighbors(parameter, getattr(body, parameter), dataset.n) if names else SCORE_NEIGHBORS,
         labels=body.labels if "labels" in used else None,
         truth=body.truth,
     )
@@ -193,14 +193,14 @@ def classes_for_audit(stores: Stores, dataset: Dataset, labels: str | None) -> s
         _require_classes(stores, source, dataset.n)
     values = stores.datasets.load_extras(source)["labels"] if source.has_labels else stores.datasets.values(source.id)
     count = len(np.unique(np.asarray(values)))
-    if count <= MAX_CLASSES:
+    if count <= MAX_GROUPS:
         return source.id
     if labels is None:
         return None
     raise InvalidParameterError(
-        f"The labels {source.id} have {count:,} classes; at most {MAX_CLASSES} are compared.",
+        f"The labels {source.id} have {count:,} classes; at most {MAX_GROUPS} are compared.",
         remedy="Use labels of fewer classes, or leave labels out.",
-        details={"classes": count, "most": MAX_CLASSES},
+        details={"classes": count, "most": MAX_GROUPS},
     )
 
 
@@ -241,7 +241,7 @@ def _neighbors(name: str, count: int | str, n: int) -> int:
     """Return the number of neighbors for the scores, which must be less than half of the points."""
     max_neighbors = max(1, (n - 1) // 2)
     if isinstance(count, str):
-        return min(NEIGHBORS, max_neighbors)
+        return min(SCORE_NEIGHBORS, max_neighbors)
     if count > max_neighbors:
         raise InvalidParameterError(
             f"{name}={count} is not below half of {n} points.",

@@ -48,7 +48,7 @@ def require_partial(job: Job) -> None:
         raise refuse(
             "no-partial-result",
             422,
-            f"Job {job.id} is of kind {job.kind}: its result is complete at its end.",
+            f"Job {job.id} is of kind {job.kind}: it has no partial result, only a complete one at its end.",
             "Wait until it has ended; only audits and comparisons have a partial result.",
             kind=job.kind,
         )

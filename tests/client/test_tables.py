@@ -375,7 +375,7 @@ def test_rows_keep_their_index(tmp_path: Path) -> None:
 
 
 def test_blocks_are_a_column_or_an_array() -> None:
-    """A column with the blocks of an audit is no feature, whether it has a role or not; its name alone is refused."""
+    """A column with the blocks of an audit is not a feature, with a role or without; its name alone is refused."""
     subjects = np.arange(N) // 4
     texts = np.array([f"s{subject:02}" for subject in subjects])
     direct = glle.audit(X, method="pca", blocks=subjects)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Array
     from worker.records.dataset import Dataset
 
-NEIGHBORS = "neighbors_"  # prefix of the arrays of a sparse matrix, which have no row for each point
+NEIGHBORS_PREFIX = "neighbors_"  # prefix of the arrays of a sparse matrix, which have no row for each point
 
 
 MIN_HALVES = 8  # halves in every audit of a method; its statement may need more
@@ -160,7 +160,7 @@ class AuditSpec(AnalysisSpec):
         arrays = audit.arrays()
         if audit.neighbors is not None:
             parts = ("data", "indices", "indptr")
-            arrays |= {NEIGHBORS + name: getattr(audit.neighbors, name) for name in parts}
+            arrays |= {NEIGHBORS_PREFIX + name: getattr(audit.neighbors, name) for name in parts}
         subject = self.coordinates or self.embedding or posterior
         method = self.method if self.recipe is None else self.recipe["method"]
         if method is None and self.coordinates is None:

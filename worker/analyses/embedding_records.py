@@ -69,7 +69,7 @@ class EmbeddingRecord:
         return EmbeddingSpec(**asdict(self.recipe))
 
 
-KIND = RecordKind[EmbeddingRecord](
+EMBEDDING_KIND = RecordKind[EmbeddingRecord](
     "embedding",
     "embedding",
     Text("Request it with ", Way("embed"), "."),
@@ -94,7 +94,7 @@ class EmbeddingStore(RecordStore[EmbeddingRecord]):
     """
 
     def __init__(self, client: redis.Redis, files: ObjectFiles, results: ResultStore) -> None:
-        super().__init__(client, KIND)
+        super().__init__(client, EMBEDDING_KIND)
         self._files = files
         self._results = results
 

@@ -13,7 +13,7 @@ from glle_engine.base.texts import Note
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.placement import Extension
 from glle_engine.posterior.summary import summarize
-from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES, calibrate
+from glle_engine.reliability.calibration import CALIBRATION_DRAWS, HALF_SAMPLES, calibrate
 from glle_engine.reliability.resamples import HALVES, resampling_obstacle
 from worker.analyses.base import AnalysisSpec, Part, arrays_of
 from worker.analyses.resamples import StoredResamples, posterior_resamples, resample_parts
@@ -186,7 +186,7 @@ class CalibrationSpec(AnalysisSpec):
     kind = "calibration"
 
     n_resamples: int = HALF_SAMPLES
-    n_draws: int = DRAWS
+    n_draws: int = CALIBRATION_DRAWS
     seed: int = 0
 
     @property

@@ -31,7 +31,7 @@ def parse_size(value: object) -> int:
     """Return the bytes of a size such as ``512MB``, ``1GiB``, ``1.5 GB`` or ``1048576``; raises `ValueError`."""
     match = _SIZE.fullmatch(str(value).strip())
     if match is None:
-        raise ValueError(f"{value!r} is no size.")
+        raise ValueError(f"{value!r} is not a size.")
     number, unit, binary = match.groups()
     power = _POWERS.index(unit.lower()) + 1 if unit else 0
     whole, _, part = number.partition(".")

@@ -89,7 +89,9 @@ RETRY_DELAY_SECONDS = 1.0  # pause between two attempts to reach a server
 REMIND_SECONDS = 1.5  # pause between two signals; RQ ignores a second one within a second
 QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # so that no queue starves
 INTERACTIVE_SECONDS = 5.0  # after this time an interactive task goes on as a batch
-LOOK_SECONDS = 1  # pause between two attempts to start a batch task while the other RQ worker runs a long one
+LONG_PLACE_RETRY_SECONDS = (
+    1  # pause between two attempts to start a batch task while the other RQ worker runs a long one
+)
 LOADED_POINTS = 100
 CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV}  # signals by which a work-horse ends itself
 SWEPT = "glle:swept"  # exists for a heartbeat after a worker has looked for lost tasks
@@ -145,7 +147,7 @@ class TaskWorker(RqWorker):
             dequeued[1].push_job_id(dequeued[0].id, at_front=True)
             self._ordered_queues = [queue for queue in self.queues if queue.name != BATCH]
             try:
-                dequeued = super().dequeue_job_and_maintain_ttl(timeout, LOOK_SECONDS)
+                dequeued = super().dequeue_job_and_maintain_ttl(timeout, LONG_PLACE_RETRY_SECONDS)
             finally:
                 self._ordered_queues = list(self.queues)
             dequeued = dequeued or super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)

@@ -348,7 +348,7 @@ class DrawStream:
         problem = refuse(
             "draw-ends-worker",
             500,
-            f"Draw {request.key.index} of {request.name.split(' ')[0]} has ended {MAX_DELIVERIES} samplers.",
+            f"Draw {request.key.index} of {request.name.split(' ')[0]} has ended {MAX_DELIVERIES} sampler processes.",
             "Request several draws, which are a job with a separate process and limit of memory; "
             "the log of the worker has the cause.",
         ).problem

@@ -63,8 +63,8 @@ REPLICATION_MARK = "glle:replicated"
 REPLICATION_MARK_SECONDS, REPLICATION_WAIT_MS = 60, 1000
 STALE_SECONDS = 2.0  # an open job without news for this time is compared with RQ
 SWEEP_JOBS = 200  # open jobs of one sweep, a random sample of larger sets
-GRACE_SECONDS = 2.0  # for a task to stop by itself after its time limit
-_DRAWS = ":draws"
+STOP_GRACE_SECONDS = 2.0  # for a task to stop by itself after its time limit
+_DRAWS_SUFFIX = ":draws"
 FAILED = (JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED)
 PENDING = (JobStatus.DEFERRED, JobStatus.RATE_LIMITED, JobStatus.SCHEDULED, JobStatus.READY_TO_ENQUEUE)
 BEGUN = (JobStatus.QUEUED, JobStatus.STARTED)  # statuses of tasks that have a place in their tenant's share
@@ -348,7 +348,7 @@ class TaskQueue:
         for known in filter(None, tasks):
             if known.get_status(refresh=False) in FAILED:
                 raise ProblemError(worker_lost(job.id, RETRIES + 1))
-            if known.id in running and _running_seconds(known) > self._settings.job_timeout + GRACE_SECONDS:
+            if known.id in running and _running_seconds(known) > self._settings.job_timeout + STOP_GRACE_SECONDS:
                 raise ProblemError(timed_out(self._settings.job_timeout))
         waits = set(PENDING)
         if ids == [task_id(job)] and present.isdisjoint(task_ids(job)):
@@ -441,13 +441,13 @@ class TaskQueue:
 
     def _limit(self, job: Job) -> RateLimit:
         """Return the share of a job's tasks: RQ counts the slots of a key."""
-        key = f"{job.queue}:{job.tenant}{_DRAWS if (job.kind, job.queue) == ('draws', BATCH) else ''}"
+        key = f"{job.queue}:{job.tenant}{_DRAWS_SUFFIX if (job.kind, job.queue) == ('draws', BATCH) else ''}"
         return RateLimit(key, self._shares()(key))
 
     def _shares(self) -> Callable[[str], int]:
         """Return the function of a key of RQ's limits to the number of its tasks that wait in the queue or run."""
         workers, has_keys = self.live_workers(), self._has_keys()
-        return lambda key: allowed_tasks(workers, has_keys=has_keys, are_short=key.endswith(_DRAWS))
+        return lambda key: allowed_tasks(workers, has_keys=has_keys, are_short=key.endswith(_DRAWS_SUFFIX))
 
     def _enqueue(self, job: Job, id_: str, limit: RateLimit, former: RqJob | None = None) -> None:
         """Enqueue a task in one transaction, in place of a former one of the same id."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ADDRESSES = "servers.json"  # in the data folder while the embedded servers of `glle up` run
 PROBE_BYTES = 4096
-LOOK_SECONDS = 1.0  # pause between two readings of free disk space and the server's memory
+CAPACITY_CHECK_SECONDS = 1.0  # pause between two readings of free disk space and the server's memory
 HIGH_WATER = 0.8  # used share of the queue server's memory above which new jobs are refused
 RETRY_SECONDS = 30
 
@@ -91,7 +91,7 @@ class QueueCapacity:
     def is_full(self) -> bool:
         """Whether new jobs are refused; disk and server are checked at most once a second."""
         if (now := time.monotonic()) >= self._look_again:
-            self._look_again = now + LOOK_SECONDS
+            self._look_again = now + CAPACITY_CHECK_SECONDS
             refusal = disk_refusal(self._settings) or _files_refusal(self._settings)
             self._disk = None if refusal is None else refusal.problem
             with suppress(redis.ResponseError):  # a managed server may not report its memory

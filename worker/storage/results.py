@@ -67,7 +67,7 @@ class ResultRecord:
         return {self.file.path: self.file}
 
 
-KIND = RecordKind[ResultRecord](
+RESULT_KIND = RecordKind[ResultRecord](
     "result",
     "result",
     "It has expired, or was deleted: send the request that made it again.",
@@ -92,7 +92,7 @@ class ResultStore(RecordStore[ResultRecord]):
     """
 
     def __init__(self, client: redis.Redis, files: ObjectFiles, ttl: int) -> None:
-        super().__init__(client, KIND)
+        super().__init__(client, RESULT_KIND)
         self._files = files
         self._ttl = ttl
 

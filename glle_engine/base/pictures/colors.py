@@ -22,9 +22,9 @@ CLASSES = (
 )  # fmt: skip
 SEQUENCE = "viridis"
 MISSING, MISSING_NAME = "#c8c8c8", "no value"  # color and name of points without a label
-MAX_CLASSES = 20
+MAX_CLASS_COLORS = 20
 SHOWN_NAMES = 24  # names beside a scale of more classes
-_LONGEST = 30  # letters of a name in a legend
+_MAX_LEGEND_LETTERS = 30  # letters of a name in a legend
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class PointColors:
         is_text = raw.dtype.kind in "US"
         is_known = raw != "" if is_text else np.isfinite(raw)
         distinct, inverse = np.unique(raw[is_known], return_inverse=True)
-        if is_text and len(distinct) > MAX_CLASSES and (measured := _measured(distinct)) is not None:
+        if is_text and len(distinct) > MAX_CLASS_COLORS and (measured := _measured(distinct)) is not None:
             values = np.full(len(raw), np.nan) if measured.dtype.kind == "f" else np.full(len(raw), "NaT", "M8[us]")
             values[is_known] = measured[inverse]
             return cls.from_values(title, values)
@@ -60,7 +60,7 @@ class PointColors:
         places[is_known] = inverse
         is_discrete = is_text or bool((distinct == np.round(distinct)).all())
         named = tuple(name_of_label(value) for value in distinct)
-        if is_discrete and 0 < len(distinct) <= MAX_CLASSES:
+        if is_discrete and 0 < len(distinct) <= MAX_CLASS_COLORS:
             return cls(title, places, named)
         if is_text or (is_discrete and are_groups):  # more classes than colors: a scale in sorted order
             return cls(f"{title} ({len(distinct):,} classes)".strip(), places, names=named)
@@ -125,10 +125,10 @@ def shorten(names: Sequence[str]) -> tuple[str, ...]:
     A long name loses its end. Names that would then be equal lose their middle, or else the part before the first
     difference.
     """
-    texts = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
+    texts = [name if len(name) <= _MAX_LEGEND_LETTERS else f"{name[: _MAX_LEGEND_LETTERS - 1]}…" for name in names]
     cuts: tuple[Callable[[str, int], str], ...] = (
         lambda name, _: f"{name[:14]}…{name[-15:]}",
-        lambda name, start: f"{'…' if start else ''}{name[start : start + _LONGEST - 2]}…",
+        lambda name, start: f"{'…' if start else ''}{name[start : start + _MAX_LEGEND_LETTERS - 2]}…",
     )
     for cut in cuts:
         for text in {text for text in texts if texts.count(text) > 1}:
@@ -137,7 +137,7 @@ def shorten(names: Sequence[str]) -> tuple[str, ...]:
             same = next((index for index, each in enumerate(letters) if len(set(each)) > 1), len(letters))
             start = max(same - 4, 0)
             for index in alike:
-                texts[index] = cut(names[index], start) if len(names[index]) > _LONGEST else names[index]
+                texts[index] = cut(names[index], start) if len(names[index]) > _MAX_LEGEND_LETTERS else names[index]
     numbered = [text if texts.count(text) == 1 else f"{text} ({index})" for index, text in enumerate(texts, start=1)]
     return tuple(numbered)
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _MAX_DRAWS, _MIN_DRAWS, _MAX_ROWS = 40, 4, 400_000  # draws of a posterior in a table: fewer when it has many points
 _PLACES = ("embedding", "consensus", "Y", "embedding_")  # names of coordinates
-_COLUMNS = (
+_COLUMN_NAMES = (
     "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value", "is_point_beyond",
     "spread", "stability", "local_trust", "member_probability",
 )  # fmt: skip
 APART = 0.9  # groups stay apart if they are apart in this share of the embeddings of other samples
-_MISSING = {"None", "nan", "NaT", "<NA>"}  # how Python, numpy and pandas write missing values
+_MISSING_WORDS = {"None", "nan", "NaT", "<NA>"}  # how Python, numpy and pandas write missing values
 _MAX_DIGITS = 1e15  # whole numbers from this size on are named by their first digits
 _NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal distribution in two dimensions
 
@@ -95,7 +95,7 @@ class PointTable:
             draws = int(np.clip(_MAX_ROWS // count, _MIN_DRAWS, _MAX_DRAWS))
             return replace(cls.from_result(shown.summary(draws, scale=1.0)), **of_table)
         places = coordinates(shown)
-        members: dict[str, Any] = {name: getattr(shown, name, None) for name in _COLUMNS}
+        members: dict[str, Any] = {name: getattr(shown, name, None) for name in _COLUMN_NAMES}
         groups: Any = getattr(shown, "groups", None)
         if groups is not None:
             counts = count_apart(_part(groups, "apart")).tolist()
@@ -245,7 +245,7 @@ def align_rows(values: Any, index: Any, name: str) -> Any:
     if values_index.is_unique and len(set(index)) == len(index) and set(index) <= set(values_index):
         return values.loc[list(index)]
     raise InvalidParameterError(
-        "The values for the rows have another index than the data.",
+        "The values for the rows have a different index from the data.",
         remedy="Give them the index of the data, or without an index by .to_numpy(), in the order of the rows.",
     )
 
@@ -263,7 +263,7 @@ def texts_of_labels(labels: Any) -> Any:
     if labels is None or values.dtype.kind in "iub":
         return labels
     each = labels if isinstance(labels, (list, tuple)) else values.ravel()  # an array of texts has no NaN
-    texts = ["" if str(value) in _MISSING and not isinstance(value, str) else str(value) for value in each]
+    texts = ["" if str(value) in _MISSING_WORDS and not isinstance(value, str) else str(value) for value in each]
     return np.array(texts) if values.dtype.kind == "O" or "" in texts else labels
 
 

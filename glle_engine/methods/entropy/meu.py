@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _ARMIJO = 1e-4
-_ROUNDING = 1e-13  # relative; a step that raises F by less does so only by rounding errors
+_NEGLIGIBLE_GAIN = 1e-13  # relative; a step that raises F by less does so only by rounding errors
 _HALVINGS = 40
 _CG_STEPS = 200
 _SMALL = 1e-3  # share of the largest multiplier; smaller multipliers may become 0 in one step
 _SHRINK = 0.1
 _DENSE = 0.1  # share of nonzero entries above which a dense product is faster
-MAX_POINTS = 2000
+MAX_MEU_POINTS = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +230,7 @@ def _descend(
         if problem.positive:
             trial = np.maximum(trial, floor)
         objective = problem.objective(trial)
-        if objective[0] <= value + _ARMIJO * float(slope @ (trial - multipliers)) + _ROUNDING * abs(value):
+        if objective[0] <= value + _ARMIJO * float(slope @ (trial - multipliers)) + _NEGLIGIBLE_GAIN * abs(value):
             return trial, objective
         length /= 2
     return None
@@ -267,12 +267,12 @@ class MeuSpec(RadiusSpec, NeighborSpec):
             replace(self, n_neighbors=max(2, n - 1)).require_possible(n, d)
             return
         super().require_possible(n, d)
-        require_size(n, MAX_POINTS, "Maximum entropy unfolding", "alle")
+        require_size(n, MAX_MEU_POINTS, "Maximum entropy unfolding", "alle")
         if self.multipliers == "any" and self.n_neighbors == n - 1 and d < n - 1:
             raise InvalidParameterError(
                 Text(
                     *("With ", Way("multipliers", "any"), " and all pairs as neighbors, "),
-                    f"{d} features bound no likelihood of {n} points.",
+                    f"the likelihood of {n} points is unbounded.",
                 ),
                 remedy=Text(
                     *("Use ", Way("multipliers", "positive"), ", fewer neighbors, "),

@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _ARMIJO = 1e-4
-_ROUNDING = 1e-12  # relative; a step that raises the objective by less does so only by rounding errors
+_NEGLIGIBLE_GAIN = 1e-12  # relative; a step that raises the objective by less does so only by rounding errors
 _HALVINGS = 40
 _CENTERED = 1e-9  # mu falls at this squared Newton decrement, whose root is the relative error of the distances
 _FALL = 0.2  # factor by which mu falls
 _JITTER = 1e-13  # added to the Hessian, which is scaled to a unit diagonal
-MAX_POINTS = 400
+MAX_MVU_POINTS = 400
 MAX_LINKS = 4000  # n k: about 2,500 constraints, with a dense Hessian
 
 
@@ -206,7 +206,7 @@ def _descend(
     length = 1.0
     for _ in range(_HALVINGS):
         trial, factor = program.value(w + length * step, mu, eps)
-        if trial <= value - _ARMIJO * length * decrement + _ROUNDING * abs(value):
+        if trial <= value - _ARMIJO * length * decrement + _NEGLIGIBLE_GAIN * abs(value):
             return w + length * step, trial, factor
         length /= 2
     return None
@@ -224,10 +224,10 @@ class MvuSpec(NeighborSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points, and too many points or edges."""
         super().require_possible(n, d)
-        require_size(n, MAX_POINTS, "Maximum variance unfolding", "meu, or isomap")
+        require_size(n, MAX_MVU_POINTS, "Maximum variance unfolding", "meu, or isomap")
         if n * self.n_neighbors > MAX_LINKS:
             raise InvalidParameterError(
-                f"{n} points of {self.n_neighbors} neighbors are more constraints than can be solved for.",
+                f"{n} points of {self.n_neighbors} neighbors give more constraints than the method can solve for.",
                 remedy=Text("Give ", Way("n_neighbors"), f" of at most {MAX_LINKS // n}."),
                 details={"n_points": n, "n_neighbors": self.n_neighbors},
             )

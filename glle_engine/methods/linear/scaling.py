@@ -344,7 +344,7 @@ def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgr
     notes: tuple[Note, ...] = ()
     smallest = least_eigenvalue(K, float(np.linalg.norm(K)), on_progress) if spec.precomputed else 0.0
     if smallest < -NEGATIVE * values[0]:
-        message = f"The least eigenvalue is {-smallest / values[0]:.2g} of the largest, negative: this is no kernel."
+        message = f"The least eigenvalue is {-smallest / values[0]:.2g} of the largest, negative: this is not a kernel."
         notes = (Note("not-a-kernel", f"{message} The embedding keeps the positive part."),)
     figures = {"explained_variance": float(values.sum()) / max(total, float(values.sum()))}
     if spec.kernel in {"rbf", "polynomial"}:

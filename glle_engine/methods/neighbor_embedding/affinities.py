@@ -45,7 +45,7 @@ _ENTROPY_TOLERANCE = 1e-10
 _MIN_LOG_PRECISION, _MAX_LOG_PRECISION = -50.0, 100.0
 _MAX_STEPS = 300
 _START = 1e-2  # standard deviation of the start, relative to the width of the Gaussians
-MAX_POINTS = 5000  # the matrices of all pairs then take 1 GB, and a descent takes minutes
+MAX_DESCENT_POINTS = 5000  # the matrices of all pairs then take 1 GB, and a descent takes minutes
 NOISE = 1e-2  # standard deviation, relative to the start
 Start: TypeAlias = "NDArray[np.float64] | None"
 """Given initial coordinates (n, p), centered, and scaled so that the widest column has standard deviation one."""
@@ -214,7 +214,7 @@ class DescentSpec(PerplexitySpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse requests that are impossible for a dense descent."""
         super().require_possible(n, d)
-        require_size(n, MAX_POINTS, "A descent over all pairs", "t-sne, which approximates")
+        require_size(n, MAX_DESCENT_POINTS, "A descent over all pairs", "t-sne, which approximates")
 
 
 def initial(X: Data, n_components: int, init: str, seed: int) -> NDArray[np.float64]:

@@ -66,7 +66,7 @@ class PacmapSpec(DistanceSpec):
                     Way("further_ratio", self.further_ratio),
                     " of ",
                     Way("n_neighbors", self.n_neighbors),
-                    " is no pair.",
+                    " gives no further pair.",
                 ),
                 remedy=Text("Give ", Way("further_ratio"), f" of at least {1 / self.n_neighbors:g}."),
             )

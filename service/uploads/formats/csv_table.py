@@ -20,7 +20,7 @@ from glle_engine.base.texts import Note, Text, Way, joined
 from glle_engine.tables.cells import SAMPLE_ROWS, kind_of
 from glle_engine.tables.columns import Block, Column, Columns, cell_column
 from glle_engine.tables.table import read_table
-from service.uploads.formats.dialect import HEAD, Declared, Dialect, sniff
+from service.uploads.formats.dialect import SNIFFED_BYTES, Declared, Dialect, sniff
 from service.uploads.uploaded import uploaded
 from worker.base.problems import refuse
 
@@ -49,7 +49,7 @@ def read_csv(
         ``malformed-csv`` or ``ragged-row`` with the row (of the data, from 1), and others.
 
     """
-    head = os.pread(file.fileno(), HEAD, 0)
+    head = os.pread(file.fileno(), SNIFFED_BYTES, 0)
     labels = (roles.labels is not None) + len(roles.id) + len(roles.ignore) + len(roles.one_hot)
     dialect = sniff(head, declared, is_whole=len(head) == os.fstat(file.fileno()).st_size, labels=labels)
     columns = _TextColumns(file, dialect)

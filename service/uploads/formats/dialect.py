@@ -17,7 +17,7 @@ from glle_engine.base.texts import Note, Text, Way
 from glle_engine.tables.cells import SAMPLE_ROWS, has_marks, is_missing, number_of, plain_number
 from worker.base.problems import refuse
 
-HEAD = 2**16  # first bytes of a body, from which the dialect is sniffed
+SNIFFED_BYTES = 2**16  # first bytes of a body, from which the dialect is sniffed
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " "}
 DECIMALS = {"point": ".", "comma": ","}
 CHARSETS = {

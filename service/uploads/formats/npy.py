@@ -20,7 +20,7 @@ from numpy.lib import format as npy
 from glle_engine import GlleError
 from glle_engine.base.arrays import require_lossless
 from glle_engine.base.texts import Text, Way
-from glle_engine.tables.packed import HEAD, MAX_HEAD, unpack
+from glle_engine.tables.packed import HEAD_MEMBER, MAX_HEAD, unpack
 from glle_engine.tables.roles import MAX_IDS
 from glle_engine.tables.row_texts import Ids, label_array
 from glle_engine.tables.table import build_table, check_names, map_rows, read_table
@@ -121,7 +121,7 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
     try:
         with zipfile.ZipFile(file) as archive:
             members = checked_members(archive, limits)
-            if HEAD in members:
+            if HEAD_MEMBER in members:
                 return _columns(archive, members, out, limits, roles)
             return _table(archive, members, file, out, limits, roles)
     except GlleError:  # also a ValueError
@@ -144,9 +144,9 @@ def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits:
         limits.check(expected_shape if len(expected_shape) == 2 else (length if length > 0 else 1, 1))
         return _array(archive, members[name], kinds, expected_shape, may_be_empty=True)
 
-    if members[HEAD].file_size > MAX_HEAD:
-        raise ValueError("its columns are described at too great a length")
-    table = unpack(array(HEAD, "u", -1).tobytes(), array, list(members), limits.check)
+    if members[HEAD_MEMBER].file_size > MAX_HEAD:
+        raise ValueError("the description of its columns is too long")
+    table = unpack(array(HEAD_MEMBER, "u", -1).tobytes(), array, list(members), limits.check)
     return uploaded(read_table(table, roles, out, limits), "columns")
 
 
@@ -166,7 +166,7 @@ def _table(
         detail = f"The member {unknown[0]!r} is unknown; the data are in {data!r}."
         remedy = Text(
             *("Remove it, or take it as ", Way("labels", unknown[0]), " or as ", Way("colors", unknown[0])),
-            "; known are data, labels, colors, ids, coordinates and names.",
+            "; the known members are data, labels, colors, ids, coordinates and names.",
         )
         raise refuse("unknown-member", 422, detail, remedy, members=unknown[:20])
     values = _sparse_matrix(archive, file, out, limits) if is_sparse else _matrix(archive, members[data], out, limits)

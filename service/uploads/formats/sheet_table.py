@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from service.uploads.limits import Limits
 
 MAX_SHEETS = 20  # a notice names at most this many sheets
-_DIGITS = 15  # significant digits of a number that Excel keeps
+_EXCEL_DIGITS = 15  # significant digits of a number that Excel keeps
 _SPANS = {dt.timedelta: "duration", dt.time: "time"}  # cells that are no number, date or text
 
 
@@ -147,7 +147,7 @@ def _text(cell: Any) -> str:
     if isinstance(cell, float) and cell.is_integer():
         if abs(cell) < EXACT:
             return str(int(cell))
-        is_integer = abs(cell) < 2**64 and cell != float(f"{cell:.{_DIGITS}g}")
+        is_integer = abs(cell) < 2**64 and cell != float(f"{cell:.{_EXCEL_DIGITS}g}")
         return RoundedCell(int(cell) if is_integer else repr(cell))
     if isinstance(cell, dt.datetime):
         return cell.isoformat(" ").removesuffix(" 00:00:00")

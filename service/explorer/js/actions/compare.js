@@ -146,6 +146,7 @@ async function placesOf(comparison, path, query) {
       Object.entries(arrays).map(([label, { data, shape }]) => [label, { data: asFloats(data), p: shape[1] }]),
     );
   }
+  /** @type {Record<string, import('../store.js').Places>} */
   const places = {};
   for (const { label, links } of comparison.rows) {
     if (!links.coordinates) continue;

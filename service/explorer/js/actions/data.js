@@ -146,7 +146,7 @@ async function previewPending(changes = {}) {
       return previewPending({ head: null }); // the head may end within a quoted line break
     }
     const columns = mergeColumns(pending.columns, shown);
-    const first = new Map([...columns.map(({ name, role }) => [name, role]), ...pending.first]);
+    const first = new Map([...new Map(columns.map(({ name, role }) => [name, role])), ...pending.first]);
     const guessed = !pending.roles.size && !pending.guessed && guessMap(columns);
     if (guessed)
       return previewPending({
@@ -332,7 +332,10 @@ async function loadColumns(dataset) {
   });
 }
 
-/** The ids of the rows as texts; ids of several columns are joined by commas. */
+/**
+ * The ids of the rows as texts; ids of several columns are joined by commas.
+ * @param {import('../store.js').NpyArray} ids
+ */
 function idsOf({ shape: [n, columns = 1], data }) {
   const texts = Array.from(data, String);
   return Array.from({ length: n }, (_, row) => texts.slice(row * columns, (row + 1) * columns).join(', '));

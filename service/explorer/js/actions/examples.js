@@ -10,7 +10,11 @@ import { clearResults, fold } from './state.js';
 
 const DIGITS = { title: 'Handwritten digits', file: 'digits.csv', labels: 'digit' };
 
-/** Real data are files of the page, see examples/README.md; `scale` auto is the one that half-sampling suggests. */
+/**
+ * Real data are files of the page, see examples/README.md; `scale` auto is the one that half-sampling suggests.
+ * @typedef {{title: string, values?: object, file?: string, labels?: string}} Source
+ * @type {(Source & {name: string, text: string, draws: object, settings?: object})[]}
+ */
 export const EXAMPLES = [
   {
     name: 'swiss-roll',
@@ -24,7 +28,10 @@ export const EXAMPLES = [
     labels: 'cultivar', draws: { scale: 'auto' }, settings: { n_neighbors: 30 } },
 ];
 
-/** Make or load the data of an example; return whether they are there. */
+/**
+ * Make or load the data of an example; return whether they are there.
+ * @param {Source} source
+ */
 function getData({ title, values, file, labels }) {
   const make = values
     ? () => askJson('/v1/datasets/synthetic', { method: 'POST', body: values })
@@ -37,7 +44,10 @@ function getData({ title, values, file, labels }) {
   return createDataset(make, `Loading ${title}`);
 }
 
-/** Show the draws of an example. */
+/**
+ * Show the draws of an example.
+ * @param {typeof EXAMPLES[number]} example
+ */
 export async function openExample({ draws, settings = {}, ...example }) {
   if (!(await getData(example))) return;
   set({ method: 'em', forms: { ...state.forms, em: settings, draws } });

@@ -38,7 +38,8 @@ async function pngOf() {
   const [picture, dots] = [1, 2].map(() =>
     Object.assign(document.createElement('canvas'), { width: width * factor, height: height * factor }),
   );
-  const screen = Object.fromEntries(Object.entries(plot.screen()).map(([name, value]) => [name, value * factor]));
+  const { x, y, sx, sy } = plot.screen();
+  const screen = { x: x * factor, y: y * factor, sx: sx * factor, sy: sy * factor };
   const { size, opacity } = sizeOf(xy.length / 2);
   paint(dots.getContext('2d'), xy, screen, look, { radius: (size / 2) * factor, mask: state.selection?.mask, opacity });
   const context = picture.getContext('2d');

@@ -19,7 +19,10 @@ export function defaultCount() {
   return Math.max(2, Math.min(24, Math.floor(MAX_FLOATS / floats)));
 }
 
-/** Values of the form of draws, with its defaults. */
+/**
+ * Values of the form of draws, with its defaults.
+ * @returns {{n_draws: number, seed: number, scale: number | 'auto'}}
+ */
 export function drawSettings() {
   return { n_draws: defaultCount(), seed: 0, scale: 1, ...state.forms.draws };
 }
@@ -60,7 +63,10 @@ export async function show(posterior) {
   if (state.posterior === posterior) set({ neighbors: { k: neighbors.shape[1], data: neighbors.data } });
 }
 
-/** Draw, request the summary of the draws, and audit their map; `onDrawn` is called once the draws are there. */
+/**
+ * Draw, request the summary of the draws, and audit their map; `onDrawn` is called once the draws are there.
+ * @param {{plays?: boolean, onDrawn?: () => void}} options
+ */
 export async function draw({ plays = false, onDrawn } = {}) {
   const { id } = state.posterior;
   const { n_draws: count, seed, scale } = drawSettings();
@@ -91,7 +97,7 @@ async function makeDraws(id, body, label) {
 /** Fetch spread, stability and consensus of the shown draws. */
 async function summarise(id, scale) {
   const { n_draws: count, seed } = drawSettings();
-  const query = new URLSearchParams({ n_draws: count, seed, scale, dtype: 'float32', wait: 0 });
+  const query = `n_draws=${count}&seed=${seed}&scale=${scale}&dtype=float32&wait=0`;
   const path = `/v1/posteriors/${id}/summary?${query}`;
   const answer = await askMade(path, NPZ, 'Measuring the spread');
   const found = readNpz(await answer.arrayBuffer());

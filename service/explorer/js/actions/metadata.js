@@ -80,7 +80,11 @@ export async function addColumns(file) {
   keep(dataset.id, metadata);
 }
 
-/** An array as rows of texts below a header: labels, or several columns. */
+/**
+ * An array as rows of texts below a header: labels, or several columns.
+ * @param {import('../store.js').NpyArray} array
+ * @param {string} name
+ */
 function columnsOf({ shape: [n, count = 1], data }, name) {
   const texts = Array.from(data, String);
   const header = Array.from({ length: count }, (_, i) => (count > 1 ? `${name} ${i + 1}` : name));

@@ -3,6 +3,7 @@
 import { Cancelled, Refused } from '../api.js';
 import { set, state } from '../store.js';
 
+/** @type {Partial<import('../store.js').State>} */
 const NO_RESULTS = {
   job: null,
   posterior: null,

@@ -10,7 +10,8 @@ const LOOKED_AT = 50000;
 // Radius, in standard deviations, that holds half of a normal distribution in a plane.
 export const HALF = Math.sqrt(-2 * Math.log(1 - 0.5));
 
-let averaged = { data: null, mean: null };
+/** @type {{data: Float32Array, mean: Float32Array, ends: Float32Array[]}} */
+let averaged = { data: null, mean: null, ends: [] };
 
 /**
  * The average of the draws, point by point, as they are shown: each rotated to the reference.
@@ -34,6 +35,7 @@ export function averageOf({ data, count }) {
 /**
  * What the view of the shown frame holds: the first as a whole, but not the outermost places of the others. The average
  * has the regions of the outlined rows as a whole, and those of most other points.
+ * @param {ArrayLike<number>} rows
  */
 export function outlineHere(rows) {
   const { reference, draws, single, frame } = state;
@@ -68,7 +70,10 @@ export function titleOf(frame) {
   return frame <= 0 ? 'Reference' : `Draw ${state.draws.first + frame - 1}`;
 }
 
-/** Dimension of the shown embedding. */
+/**
+ * Dimension of the shown embedding.
+ * @returns {number}
+ */
 export const dimension = () => state.single?.p ?? state.posterior?.spec.n_components ?? 2;
 
 /** Number of shown points. */
@@ -78,8 +83,11 @@ export const points = () => state.dataset?.n ?? 0;
  * Box around embeddings of n points: center and half of its longer side. It holds the whole first embedding, but not
  * the outermost points of the others, because a few far draws would make all else small.
  * @param {Float32Array[]} embeddings
- * @param {{room: number[], middle: number}} place - width and height of the free part of the picture, and its middle
- *   across, in halves of the picture's shorter side
+ * @param {number} n
+ * @param {number} p
+ * @param {number[]} axes
+ * @param {{room: number[], middle: number, cut?: number}} place - width and height of the free part of the picture, and
+ *   its middle across, in halves of the picture's shorter side
  */
 export function boxOf([first, ...others], n, p, axes, { room, middle, cut = OUTSIDE } = SQUARE) {
   const sides = [0, 1].map((side) => {
@@ -113,6 +121,8 @@ function range(embedding, axis, p) {
 
 /**
  * Box around three dimensions that holds the first embedding from every side: its middle, and its radius.
+ * @param {Float32Array[]} embeddings
+ * @param {number} n
  * @returns {{middle: number[], half: number[], center: number[]}} center is filled by `boxAlong`
  */
 export function ballOf([first, ...others], n) {

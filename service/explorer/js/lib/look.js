@@ -4,7 +4,7 @@ import { classes, CLASSES, gradient, OTHER, PLAIN, shapeOf, STEPS } from './pale
 import { SIZES } from './paint.js';
 import { theme } from './theme.js';
 
-/** Members of the state that decide the colors. */
+/** @type {(keyof import('../store.js').State)[]} Members of the state that decide the colors. */
 export const LOOK = ['color', 'columns', 'metadata', 'summary', 'audit', 'theme'];
 
 const NO_ISLAND = 'in no island';
@@ -71,9 +71,7 @@ export function leastCertain(state, most) {
 
 /**
  * Color the points; those whose neighbors change are small, so that each keeps the color of its class.
- * @returns {{name: string, index: Uint16Array, palette: string[], level: Uint8Array | undefined, legend: object}} index
- * of the
- *   palette, and level of `SIZES`
+ * @returns {import('../store.js').Look}
  */
 export function lookOf(state, n) {
   const look = colorsOf(state, n);
@@ -88,7 +86,10 @@ export function lookOf(state, n) {
   return { ...look, level, legend: { ...look.legend, small } };
 }
 
-/** The colors alone. */
+/**
+ * The colors alone.
+ * @returns {import('../store.js').Look}
+ */
 export function colorsOf(state, n) {
   const name = resolveColor(state);
   const [, word, title = word] = choices(state).find(([choice]) => choice === name) ?? [name, ''];
@@ -153,6 +154,7 @@ function byClass(labels, title, called = 'labels', order = null) {
   const names = frequent.slice(0, most).sort(natural);
   const place = new Map(names.map((name, i) => [name, i]));
   const index = Uint16Array.from(labels, (label) => place.get(label) ?? most);
+  /** @type {import('../store.js').Legend['entries']} */
   const entries = names.map((name, i) => ({ name, count: counts.get(name), color: palette[i], index: i }));
   const rest = frequent.slice(most);
   const count = rest.reduce((sum, name) => sum + counts.get(name), 0);

@@ -81,7 +81,7 @@ export const inWords = (parts) =>
 export const valuesOf = (option, parts = []) => parts.filter(({ name }) => name === option).map(({ value }) => value);
 
 /** The ways out of missing values that a problem names. */
-export const waysOf = ({ remedy_parts: parts }) => valuesOf('missing', parts).map((way) => [way, MISSING[way]]);
+export const waysOf = ({ remedy_parts: parts = [] }) => valuesOf('missing', parts).map((way) => [way, MISSING[way]]);
 
 const useNeighbors = (k) => ({ label: `Use ${k} neighbors`, values: { n_neighbors: k } });
 const useDimensions = (p) => ({ label: `Use ${p} dimensions`, values: { n_components: p } });
@@ -203,12 +203,13 @@ const REMEDIES = {
   'unsupported-media-type': 'Save the table as CSV, Excel or Parquet, and choose that file.',
 };
 
-/** A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs. */
-export function plainProblem({
-  type, title, detail, detail_parts: detailParts = [detail], remedy, remedy_parts: remedyParts = [remedy ?? ''], details,
-}) {
+/**
+ * A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs.
+ * @param {import('../store.js').Problem} problem
+ */
+export function plainProblem({ type, title, detail, detail_parts: said, remedy, remedy_parts: advised, details }) {
   const code = (type ?? '').split(':').pop();
-  const [text, help] = [inWords(detailParts), inWords(remedyParts)];
+  const [text, help] = [inWords(said ?? [detail]), inWords(advised ?? [remedy ?? ''])]; // those of the page have no parts
   const refused = details && REFUSED[code]?.(details);
   if (refused) return { title: refused[0], text: refused[1], remedy: refused[2], own: `${title}. ${text} ${help}` };
   return { title, text, remedy: REMEDIES[code] ?? help, own: code in REMEDIES ? help : '' };

@@ -36,14 +36,21 @@ export class SvgPath {
 
 /** A context of this size; `text` returns the file. */
 export class SvgContext extends SvgPath {
+  globalAlpha = 1;
+  lineWidth = 1;
+  fillStyle = '#000';
+  strokeStyle = '#000';
+  font = '12px sans-serif';
+  textAlign = 'left';
+  textBaseline = 'alphabetic';
+  lineCap = 'butt';
+  lineJoin = 'miter';
   #parts = [];
   #offset = [0, 0];
   #dash = [];
 
   constructor(width, height, surface) {
     super();
-    Object.assign(this, { globalAlpha: 1, lineWidth: 1, fillStyle: '#000', strokeStyle: '#000',
-      font: '12px sans-serif', textAlign: 'left', textBaseline: 'alphabetic', lineCap: 'butt', lineJoin: 'miter' });
     this.#parts.push(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" ` +
       `height="${height}"><rect width="100%" height="100%" fill="${surface}"/>`);
   }

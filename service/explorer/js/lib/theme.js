@@ -5,7 +5,8 @@ const system = matchMedia('(prefers-color-scheme: dark)');
 const listeners = new Set();
 
 /** The current theme. */
-export const theme = () => document.documentElement.dataset.theme ?? (system.matches ? 'dark' : 'light');
+export const theme = () =>
+  (document.documentElement.dataset.theme ?? (system.matches ? 'dark' : 'light')) === 'dark' ? 'dark' : 'light';
 
 /** Colors of the current theme for drawings. */
 export function colors() {

@@ -37,6 +37,7 @@ export const SCALES = {
 
 /** A share as people say it: about a third. */
 export function spokenShare(share) {
+  /** @type {[number, string][]} */
   const words = [[0, 'almost nothing'], [0.1, 'about a tenth'], [0.2, 'about a fifth'], [0.25, 'about a quarter'],
     [1 / 3, 'about a third'], [0.4, 'about two fifths'], [0.5, 'about half'], [0.6, 'about three fifths'],
     [2 / 3, 'about two thirds'], [0.75, 'about three quarters'], [0.8, 'about four fifths'],

@@ -77,7 +77,7 @@ const rowsWhere = (values, wanted) => Array.from(values.keys()).filter((row) => 
 /** The islands of the map; those to be trusted first. A click selects the points. */
 function Islands({ audit }) {
   const { islands: { names, sizes, in_data: inData, in_samples: inSamples }, arrays: { island: of } } = audit;
-  const stays = Array.from(names.keys(), (i) => isTrusted(audit, i));
+  const stays = Array.from(names.keys(), (i) => Number(isTrusted(audit, i)));
   const order = Array.from(names.keys()).sort(
     (a, b) => stays[b] - stays[a] || (inSamples ? inSamples[b] - inSamples[a] : inData[b] - inData[a]),
   );

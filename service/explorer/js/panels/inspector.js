@@ -16,6 +16,7 @@ import { Notes } from './notes.js';
 const NEIGHBORS = 12;
 const NEAREST = 10; // rows in the data and on the map
 const isTouch = matchMedia('(hover: none)').matches;
+/** @type {[import('../store.js').State['shape'], string][]} */
 const SHAPES = [['none', 'Points'], ['ellipse', 'Regions'], ['density', 'Density']];
 
 /** The panel. */

@@ -6,7 +6,10 @@ import { plainNote } from '../lib/remedies.js';
 import { state, useStore } from '../store.js';
 import { tryWith } from './problem.js';
 
-/** The method and the settings of the shown map, as a form has them; null for a map from a file. */
+/**
+ * The method and the settings of the shown map, as a form has them; null for a map from a file.
+ * @returns {{method?: string, parameters?: Record<string, any>} | null}
+ */
 export function fittedHere() {
   const { single, posterior, forms } = state;
   if (single) return single.isGiven ? null : single.body;

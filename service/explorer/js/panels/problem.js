@@ -10,11 +10,13 @@ import { plainProblem, stepsOf, waysOf } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
 import { chooseFile } from '../views/empty.js';
 
-/** Apply settings of a method, by default of the chosen one, and fit again. */
-export function tryWith(
-  values,
-  { method, parameters } = { method: state.method, parameters: state.forms[state.method] },
-) {
+/**
+ * Apply settings of a method, by default of the chosen one, and fit again.
+ * @param {Record<string, any>} values
+ * @param {{method?: string, parameters?: Record<string, any>}} fitted
+ */
+export function tryWith(values, fitted = { method: state.method, parameters: state.forms[state.method] }) {
+  const { method, parameters } = fitted;
   set({ method, forms: { ...state.forms, [method]: { ...parameters, ...values } }, problem: null });
   if (state.dataset) fit();
 }
@@ -50,7 +52,7 @@ function KeyForm() {
   const { problem } = useStore('problem');
   const enter = (event) => {
     event.preventDefault();
-    useKey(new FormData(event.target).get('key').trim());
+    useKey(String(new FormData(event.target).get('key')).trim());
     set({ service: 'connecting', problem: null });
     boot();
   };

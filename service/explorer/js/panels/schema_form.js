@@ -56,7 +56,7 @@ export function fieldsOf(schema, without) {
 /**
  * The form.
  * @param {{id: string, schema: object, values: object, without?: string[], onChange: (values: object) => void,
- *   defaults?: object, notes?: object}} props - a value that is not in `values` is the schema's default
+ *   defaults?: object, notes?: object, more?: boolean}} props - a value that is not in `values` is the schema's default
  */
 export function SchemaForm({ id, schema, values, without = [], defaults = {}, notes = {}, more = true, onChange }) {
   const { first, more: rest } = fieldsOf(schema, without);

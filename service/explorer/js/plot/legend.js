@@ -9,8 +9,13 @@ const NARROW = 6.7; // pixels a character of 12 pixels, about
 const WIDE = 7.8; // the same of bold ones
 const RAMP = 120;
 
-/** The lines of a legend, their width, and how many are below one another: classes flow into columns. */
+/**
+ * The lines of a legend, their width, and how many are below one another: classes flow into columns.
+ * @param {import('../store.js').Look} look
+ * @param {number} width
+ */
 function layOut({ legend: { kind, title, entries = [], palette, low, high }, shapes }, width) {
+  /** @type {{text?: string, color?: string, shape?: number, isBold?: boolean, ramp?: string[], end?: string}[]} */
   const lines =
     kind === 'plain'
       ? []

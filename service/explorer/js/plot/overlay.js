@@ -247,11 +247,11 @@ function drawNeighbors(context, at, row, { look, colors }, opacity) {
 }
 
 /** A ring around a point. */
-function drawRing(context, [x, y], { ink }) {
+function drawRing(context, place, { ink }) {
   context.strokeStyle = ink;
   context.lineWidth = 1.5;
   context.beginPath();
-  context.arc(x, y, 7, 0, TAU);
+  context.arc(place[0], place[1], 7, 0, TAU);
   context.stroke();
 }
 

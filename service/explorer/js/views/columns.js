@@ -145,8 +145,8 @@ function Menu({ names, role, anchor, onClose, onChoose, onOpen }) {
   const menu = useRef(null);
   useLayoutEffect(() => { // before the next key
     const element = menu.current;
-    const place = ({ target } = {}) => {
-      if (target === element) return; // it scrolls itself
+    const place = (event = undefined) => {
+      if (event?.target === element) return; // it scrolls itself
       const { left, top, bottom } = anchor.getBoundingClientRect();
       const { offsetWidth: width, offsetHeight: height } = element;
       const isAbove = bottom + height + EDGE > innerHeight && top > innerHeight - bottom;
@@ -204,6 +204,7 @@ const MAX_PLAIN = 30; // features of a data set, or of a file without roles, tha
 /**
  * Columns of an array or of a stored data set, as `Table` shows them; `apart` has the names of those that are no
  * features.
+ * @param {{names?: string[], rows: any[][], labels?: any[], colors?: any[], ids?: any[]}} values
  */
 export function plainColumns({ names, rows, labels, colors, ids }, apart = {}) {
   const side = Object.entries({ id: ids, labels, colors })

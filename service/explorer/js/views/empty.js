@@ -10,7 +10,8 @@ import { set, state, useStore } from '../store.js';
 const MAKERS = ['umap', 't-sne', 'em']; // methods at first sight
 
 /** Choose a file, or a map of the chosen data, by the field of the set-up. */
-export const chooseFile = (field = 'file') => document.querySelector(`[data-testid=${field}]`).click();
+export const chooseFile = (field = 'file') =>
+  /** @type {HTMLElement} */ (document.querySelector(`[data-testid=${field}]`)).click();
 
 /** The empty stage. */
 export function Empty() {

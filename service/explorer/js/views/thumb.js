@@ -12,8 +12,9 @@ const CLICK = 5;
 
 /**
  * The picture.
- * @param {{xy: Float32Array, look: object, selection: object, title: string, note?: string, said?: {level: string,
- * verdict: string}, answers?: string[], outlines?: object[], onOpen?: () => void}} props
+ * @param {{xy: Float32Array, look: import('../store.js').Look, selection: import('../store.js').State['selection'],
+ *   title: string, note?: string, current?: boolean, said?: {level?: string, verdict?: string}, answers?: string[],
+ *   outlines?: object[], onOpen?: () => void}} props
  */
 export function Thumb({ xy, look, selection, title, note, current, said, answers = [], outlines, onOpen }) {
   const canvas = useRef(null);

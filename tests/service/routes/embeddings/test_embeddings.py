@@ -148,7 +148,7 @@ def test_refusals_precede_the_queue(client: httpx.Client, sheet: str) -> None:
     """The problem names the mistake and the remedy, and no job is created."""
     cases: list[tuple[dict[str, Any], str, str]] = [
         ({"method": "izomap"}, "invalid-parameter", "Did you mean isomap?"),
-        ({"parameters": {"n_components": 0}}, "invalid-parameter", "n_components=0"),
+        ({"parameters": {"n_components": 0}}, "invalid-parameter", '"n_components": 0'),
         ({"parameters": {"n_components": "2"}}, "invalid-parameter", "n_components"),
         ({"parameters": {"n_components": 10**400}}, "invalid-parameter", "n_components"),
         ({"parameters": {"n_component": 2}}, "invalid-parameter", "n_component"),
