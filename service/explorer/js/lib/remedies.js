@@ -209,7 +209,7 @@ const REMEDIES = {
  */
 export function plainProblem({ type, title, detail, detail_parts: said, remedy, remedy_parts: advised, details }) {
   const code = (type ?? '').split(':').pop();
-  const [text, help] = [inWords(said ?? [detail]), inWords(advised ?? [remedy ?? ''])]; // those of the page have no parts
+  const [text, help] = [inWords(said ?? [detail]), inWords(advised ?? [remedy ?? ''])]; // the page's own have no parts
   const refused = details && REFUSED[code]?.(details);
   if (refused) return { title: refused[0], text: refused[1], remedy: refused[2], own: `${title}. ${text} ${help}` };
   return { title, text, remedy: REMEDIES[code] ?? help, own: code in REMEDIES ? help : '' };

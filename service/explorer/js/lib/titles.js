@@ -1,4 +1,4 @@
-/** Short names of the methods, for captions and tables, and labels of settings; the service's titles are whole names. */
+/** Short names of the methods, for captions and tables (the service has whole names), and labels of settings. */
 
 import { state } from '../store.js';
 
