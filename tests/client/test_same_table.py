@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-pl = pytest.importorskip("polars")
 N = 24
 BIG = 2**53 + 1
 X = np.round(np.random.default_rng(1).normal(size=(N, 2)), 3)
@@ -248,7 +247,7 @@ def pandas(table: Table) -> Any:
 
 def polars(table: Table) -> Any:
     """Return a frame of polars."""
-    return pl.DataFrame(table.columns)
+    return pytest.importorskip("polars").DataFrame(table.columns)
 
 
 def arrow(table: Table) -> Any:

@@ -12,12 +12,18 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator
 
 from glle_engine import GlleError
 from glle_engine.estimator import GLLE, Embedding
 from glle_engine.methods.registry import METHODS
 from glle_engine.reliability.calibration import calibrate
+
+
+def run_checks(estimator: GLLE | Embedding) -> None:
+    """Run scikit-learn's checks of an estimator, which are loaded for half a second."""
+    from sklearn.utils.estimator_checks import check_estimator  # noqa: PLC0415 # by the process that runs them
+
+    check_estimator(estimator, on_skip=None)
 
 
 @pytest.mark.filterwarnings("ignore:The (neighbor graph falls into|graph of n_neighbors):UserWarning")  # of blobs
@@ -32,7 +38,7 @@ from glle_engine.reliability.calibration import calibrate
 )
 def test_check_estimator(estimator: GLLE | Embedding) -> None:
     """scikit-learn's checks: of a posterior, of maps by neighbors, by a radius and by a kernel, and with classes."""
-    check_estimator(estimator, on_skip=None)
+    run_checks(estimator)
 
 
 def test_embedding_draws_and_new_points(sheet: NDArray[np.float64]) -> None:
@@ -157,7 +163,7 @@ _SETTINGS: tuple[dict[str, Any], ...] = (
 @pytest.mark.parametrize("estimator", [*map(Embedding, METHODS), *(GLLE(**setting) for setting in _SETTINGS)], ids=repr)
 def test_check_estimator_of_every_method_and_setting(estimator: GLLE | Embedding) -> None:
     """scikit-learn's checks of estimators."""
-    check_estimator(estimator, on_skip=None)
+    run_checks(estimator)
 
 
 @pytest.mark.filterwarnings("ignore:The neighbor graph falls into:UserWarning")  # of three neighbors
