@@ -96,7 +96,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests of the service, whose start takes seconds, of libraries that compile, and of each other file."""
+    """Group the tests of the service, whose start takes seconds, of libraries that compile, and of each other file.
+
+    Those of the service, the largest group, come first: groups begin in this order, and no process waits for it alone.
+    """
+    items.sort(key=lambda item: "up" not in getattr(item, "fixturenames", ()))
     for item in items:
         file, fixtures = item.nodeid.partition("::")[0], getattr(item, "fixturenames", ())
         of_file = "compiled" if any(name in item.name for name in COMPILED) else file
