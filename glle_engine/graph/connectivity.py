@@ -82,8 +82,8 @@ def smallest_connecting_k(X: Data, n_neighbors: int, search: Search = "exact") -
     return None
 
 
-def first_connecting(nearest: NDArray[np.int32], least: int) -> int:
-    """Return the smallest k, at least `least`, at which the graph is one component, as it must be with all columns.
+def first_connecting(nearest: NDArray[np.int32], min_k: int) -> int:
+    """Return the smallest k, at least `min_k`, at which the graph is one component, as it must be with all columns.
 
     Parameters
     ----------
@@ -91,8 +91,8 @@ def first_connecting(nearest: NDArray[np.int32], least: int) -> int:
         Nearest first, so that a larger k adds edges and removes none.
 
     """
-    sizes = range(least, nearest.shape[1])
-    return least + bisect_left(sizes, True, key=lambda k: bool(components(nearest[:, :k]).max() == 0))  # noqa: FBT003
+    sizes = range(min_k, nearest.shape[1])
+    return min_k + bisect_left(sizes, True, key=lambda k: bool(components(nearest[:, :k]).max() == 0))  # noqa: FBT003
 
 
 def distinct_points(X: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -243,14 +243,14 @@ def _sources(into: csr_array, sources: NDArray[np.intp]) -> NDArray[np.intp]:
     indptr = np.append(into.indptr, into.nnz + len(sources))  # an additional point n leads to all sources
     indices = np.append(into.indices, sources)
     reversed_edges = csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=(n + 1, n + 1))
-    found, above = breadth_first_order(reversed_edges, n)
+    order, above = breadth_first_order(reversed_edges, n)
     source = np.arange(n + 1)
-    source[found[1:]] = above[found[1:]]
+    source[order[1:]] = above[order[1:]]
     source[sources] = sources
     while (source[source] != source).any():
         source = source[source]
     is_found = np.zeros(n + 1, bool)
-    is_found[found] = True
+    is_found[order] = True
     return np.where(is_found, source, -1)[:n]
 
 
@@ -273,9 +273,9 @@ def _chosen_edges(possible: list[_Edge], reached: NDArray[np.intp]) -> list[_Edg
 def _shortest_edges(X: Data, classes: list[NDArray[np.intp]], reached: NDArray[np.intp]) -> list[_Edge]:
     """Return the shortest edge from each class to a point that leads to another class."""
     only = np.where(reached[:, 0] == reached[:, 1], reached[:, 0], -1)
-    found = _edges_to_near_points(X, classes, only)
+    edges_of_classes = _edges_to_near_points(X, classes, only)
     return [
-        found.get(number) or _closest_pair(X, members, np.flatnonzero(only != number))
+        edges_of_classes.get(number) or _closest_pair(X, members, np.flatnonzero(only != number))
         for number, members in enumerate(classes)
     ]
 
@@ -290,7 +290,7 @@ def _edges_to_near_points(X: Data, classes: list[NDArray[np.intp]], only: NDArra
     width = min(_SEARCHED, len(X))
     small = [members for members in classes if len(members) < width]
     points = np.concatenate(small) if small else np.empty(0, np.intp)
-    found: dict[int, _Edge] = {}
+    shortest: dict[int, _Edge] = {}
     unseen = ranks_of(np.full(len(classes), np.inf))  # edges of a class from this rank on may have been missed
     size = _SEARCHED_ENTRIES // width
     for first in range(0, len(points), size):
@@ -304,8 +304,8 @@ def _edges_to_near_points(X: Data, classes: list[NDArray[np.intp]], only: NDArra
         for rank, start, end in zip(ranks[rows, column], starts[rows], ends[rows, column], strict=True):
             edge = _Edge(int(rank), int(start), int(end))
             number = int(only[start])
-            found[number] = min(found.get(number, edge), edge)
-    return {number: edge for number, edge in found.items() if edge.rank < unseen[number]}
+            shortest[number] = min(shortest.get(number, edge), edge)
+    return {number: edge for number, edge in shortest.items() if edge.rank < unseen[number]}
 
 
 def _closest_pair(X: Data, a: NDArray[np.intp], b: NDArray[np.intp]) -> _Edge:

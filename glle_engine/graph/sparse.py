@@ -81,11 +81,11 @@ class SparsePoints:
             return cls(rows, np.zeros(rows.shape[0]))
         n, d = rows.shape
         row, count = _row_of_entries(rows), np.diff(rows.indptr)
-        most, least = (_extremes(rows, pick, axis=1) for pick in (np.maximum, np.minimum))
-        is_flat = most == least if metric == "correlation" else count == 0
+        largest, smallest = (_extremes(rows, pick, axis=1) for pick in (np.maximum, np.minimum))
+        is_flat = largest == smallest if metric == "correlation" else count == 0
         if is_flat.any():
             raise flat_row(metric, is_flat, d)
-        values = np.ldexp(rows.data, -np.frexp(np.maximum(np.abs(most), np.abs(least)))[1][row])
+        values = np.ldexp(rows.data, -np.frexp(np.maximum(np.abs(largest), np.abs(smallest)))[1][row])
         means = np.bincount(row, values, n) / d if metric == "correlation" else np.zeros(n)
         apart = values - means[row]
         lengths = np.sqrt(np.bincount(row, apart * apart, n) + (d - count) * means * means)
@@ -109,13 +109,13 @@ class SparsePoints:
         return not (self.rows - first.rows).nnz and not (self.shifts - first.shifts).any()
 
     def nearest(
-        self, points: SparsePoints, own: NDArray[np.integer[Any]], k: int, on_progress: OnProgress = silent
+        self, points: SparsePoints, excluded_rows: NDArray[np.integer[Any]], k: int, on_progress: OnProgress = silent
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Return which k of these n points are nearest to other points (m,), and their distances: two arrays (m, k).
 
         They have the smallest (rank of the distance, index): see `glle_engine.linalg.distances.ranks_of`. For point i
-        of the others, row own[i] is left out; -1 leaves out none. `on_progress` is called with (points done, m,
-        "neighbors").
+        of the others, row excluded_rows[i] is left out; -1 leaves out none. `on_progress` is called with (points done,
+        m, "neighbors").
         """
         indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
         width = max(int(np.diff(part.indptr).max(initial=0)) for part in (self.rows, points.rows))
@@ -126,8 +126,8 @@ class SparsePoints:
             about = some._sizes[:, None] + self._sizes  # noqa: SLF001 -- the same class
             off = error * about
             about -= 2 * self._products(some)
-            excluded = np.flatnonzero(own[part] >= 0)
-            about[excluded, own[part][excluded]] = np.inf
+            excluded = np.flatnonzero(excluded_rows[part] >= 0)
+            about[excluded, excluded_rows[part][excluded]] = np.inf
             reach = np.partition(about + off, k - 1, axis=1)[:, k - 1] * (1 + 8 * TIED)
             item, near = np.nonzero(about - off <= reach[:, None])
             apart = self._apart(some, item, near)
@@ -169,9 +169,9 @@ class SparsePoints:
         """Mean number of columns in which a point has entries, at least 1."""
         return max(1, int(self.rows.nnz) // max(1, len(self)))
 
-    def require_resolved(self, nearest: NDArray[np.int32], distances: NDArray[np.float64], least: float) -> None:
-        """Raise `OutOfRangeError` if all distances of a point are below `least`, so that their squares underflow."""
-        for point in np.flatnonzero(distances[:, -1] < least):
+    def require_resolved(self, nearest: NDArray[np.int32], distances: NDArray[np.float64], limit: float) -> None:
+        """Raise `OutOfRangeError` if all distances of a point are below `limit`, so that their squares underflow."""
+        for point in np.flatnonzero(distances[:, -1] < limit):
             apart = np.abs(self.differences(self[[point]], nearest[[point]])).max()
             if apart:
                 raise unresolved_neighbors(int(point), float(apart))

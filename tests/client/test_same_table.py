@@ -363,7 +363,7 @@ def by_http(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
     if answer.is_error:
         return {
             "refusal": body["type"].rpartition(":")[2],
-            "words": f"{body['detail']} {Text.from_json(body['remedy_parts'])}",
+            "words": " ".join(Text.from_json(body[f"{name}_parts"]) for name in ("detail", "remedy")),
         }
     content = client.get(body["links"]["data"], headers={"accept": "application/zip"}).content
     client.delete(body["links"]["self"])  # the next upload of the same values is read again
