@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import glle
+from worker.base.problems import notes_in_http
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "service" / "explorer" / "examples"
 METHOD = "umap"
@@ -30,7 +31,7 @@ def main() -> None:
     found = glle.audit(table[:, 1:], method=METHOD, labels=table[:, 0].astype(int), names=names)
     found = replace(found, notes=tuple(note.with_names(names) for note in found.notes))
     arrays = {name: {"data": rounded(values)} for name, values in found.arrays().items() if name in ARRAYS}
-    body = {**found.to_dict(), "method": METHOD, "arrays": arrays}
+    body = {**found.to_dict(), "notes": notes_in_http(found.notes), "method": METHOD, "arrays": arrays}
     (EXAMPLES / "digits-umap.json").write_text(json.dumps(body, separators=(",", ":"), allow_nan=False) + "\n")
 
 
