@@ -241,7 +241,7 @@ class Specification:
             if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
                 raise InvalidParameterError(
                     f"{name}={_shorten(value)} has no meaning with {option}={getattr(self, option)!r}.",
-                    remedy=f"Leave {name} away, or change {option}.",
+                    remedy=f"Leave {name} out, or change {option}.",
                 )
 
     @classmethod
@@ -328,7 +328,7 @@ def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(state, bool) or not isinstance(state, Integral) or not 0 <= int(state) <= LARGEST_COUNTER:
         raise InvalidParameterError(
             f"random_state={state!r:.60} is not an integer of at least 0.",
-            remedy="Give an integer, a numpy.random.Generator, or leave it away for the default seed.",
+            remedy="Give an integer, a numpy.random.Generator, or leave it out for the default seed.",
         )
     return {**renamed, "seed": int(state)}
 

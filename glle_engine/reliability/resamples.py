@@ -106,7 +106,7 @@ class Embedder(ABC):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows of which samples are drawn: all points, unless there are landmarks."""
+        """Rows from which samples are drawn: all points, unless there are landmarks."""
         return np.arange(self.shape[0])
 
     @property
@@ -308,7 +308,7 @@ class PosteriorEmbedder(Embedder):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows of which samples are drawn."""
+        """Rows from which samples are drawn."""
         return super().rows if self.landmarks is None else self.landmarks.astype(np.intp)
 
     def require_possible(self, stream: Stream) -> None:  # noqa: ARG002 # half-samples are the smallest
@@ -422,7 +422,7 @@ class BlockEmbedder(Embedder):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows of which samples are drawn."""
+        """Rows from which samples are drawn."""
         return self.inner.rows
 
     @property

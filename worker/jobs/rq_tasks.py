@@ -65,8 +65,8 @@ def open_queue(name: str, client: redis.Redis) -> TaskList:
 def fetch_tasks(client: redis.Redis, ids: Sequence[str]) -> list[RqJob | None]:
     """Return RQ's record of each task, or None.
 
-    A record with nothing but fields that a worker wrote after its deletion does not count. Unlike RQ's `Job.fetch_many`
-    it uses no transaction, because a full server refuses transactions.
+    A record does not count if it only has fields that a worker wrote after the record was deleted. Unlike RQ's
+    `Job.fetch_many` it uses no transaction, because a full server refuses transactions.
     """
     with client.pipeline(transaction=False) as pipeline:
         for id_ in ids:
