@@ -6,7 +6,6 @@ import logging
 import sys
 import time
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -297,30 +296,6 @@ def test_a_fit_ended_at_the_last_moment_leaves_nothing(
 
 class KilledError(BaseException):
     """End of a process in the middle of a task."""
-
-
-def test_a_killed_task_is_repeated_completely(
-    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The job ends with every draw."""
-    job, spec = draws_job(stores, posterior_id, n_draws=42, shard_seconds=9.0)
-    assert spec.shards == 1
-    numbers = count()
-
-    def make(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
-        if next(numbers) == 5:
-            raise KilledError
-        return draws.make_draws(posterior, keys)
-
-    monkeypatch.setattr(tasks, "make_draws", make)
-    with pytest.raises(KilledError):
-        tasks.draw(job.id, 0)
-    assert stores.jobs.fetch(job.id).status == "running"
-    tasks.draw(job.id, 0)
-    ended = stores.jobs.fetch(job.id)
-    assert (ended.status, ended.done) == ("succeeded", 42)
-    entry = stores.results.fetch_entry(spec.result_key(posterior_id, 0))
-    assert [draw["index"] for draw in entry.meta["draws"]] == [key.index for key in spec.draws()]
 
 
 @pytest.mark.parametrize("progress_seconds", [0.0, 60.0])
