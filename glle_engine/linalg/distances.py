@@ -103,13 +103,15 @@ def nearest_rows(
     own: NDArray[np.intp],
     k: int,
     on_progress: OnProgress = silent,
+    groups: NDArray[np.intp] | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the indices and the distances of the k rows of data (n, d) nearest to points (m, d): two arrays (m, k).
 
     If distances agree to 34 bits, the smaller index comes first, so that rounding, which depends on the order and the
     unit of the features, does not decide.
 
-    For point i, row own[i] is left out; -1 leaves out none. Many points are searched in the leaves of a tree, which
+    For point i, row own[i] is left out; -1 leaves out none. With `groups` (n,), all rows of group own[i] are left out,
+    and at least k rows must be outside each group. Many points are searched in the leaves of a tree, which
     leaves out only rows whose distance is proved to be greater. Few points are compared with all rows. `on_progress` is
     called with (points done, m, "neighbors").
 
@@ -120,6 +122,7 @@ def nearest_rows(
 
     """
     most = len(data) - int((own >= 0).any())
+    of_rows = np.arange(len(data)) if groups is None else groups
     if not 1 <= k <= most:  # compiled code would write beyond its arrays, or leave indices undefined
         raise InvalidParameterError(
             f"n_neighbors={k} is not from 1 to {most}, the number of other points.",
@@ -133,13 +136,12 @@ def nearest_rows(
     if len(points) < FEW_POINTS:
         for rows in blocks(len(points), max(1, _BLOCK_ENTRIES // len(data)), "neighbors", on_progress):
             apart = distances(points[rows], data, np.tile(np.arange(len(data)), (len(own[rows]), 1)))
-            excluded = np.flatnonzero(own[rows] >= 0)
-            apart[excluded, own[rows][excluded]] = np.inf
+            apart[of_rows == own[rows][:, None]] = np.inf
             indices[rows] = smallest_of_rows(apart, k)
             nearest[rows] = np.take_along_axis(apart, indices[rows], axis=1)
     else:
         done = 0
-        for some, found, apart in Leaves(data).nearest(points, own, k):
+        for some, found, apart in Leaves(data, groups).nearest(points, own, k):
             indices[some], nearest[some] = found, apart
             done += len(some)
             on_progress(done, len(points), "neighbors")

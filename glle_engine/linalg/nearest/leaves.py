@@ -122,7 +122,8 @@ def node_boxes(leaves: NDArray[np.float64]) -> NDArray[np.float64]:
 class Leaves:
     """Rows of data (n, d) in the leaves of a k-d tree on principal axes; squared differences must be in range."""
 
-    def __init__(self, data: NDArray[np.float64]) -> None:
+    def __init__(self, data: NDArray[np.float64], groups: NDArray[np.intp] | None = None) -> None:
+        """Build the tree; `groups` (n,) are the groups of rows that a search leaves out, by default single rows."""
         n, d = data.shape
         self.size = _SIZE_OF_MANY if d >= _MANY else _SIZE
         self._data = data
@@ -140,16 +141,18 @@ class Leaves:
         boxes = leaf_boxes(self._places[self._order], self._tolerance[self._order], self.size)
         lowest = np.minimum.reduceat(self._order, starts)
         self._tree = Tree(
-            self.size, rows, self._order, node_boxes(boxes), boxes, lowest, centres, panels, halves, scale
-        )
+            self.size, rows, self._order, self._order if groups is None else groups[self._order], node_boxes(boxes),
+            boxes, lowest, centres, panels, halves, scale,
+        )  # fmt: skip
 
     def nearest(
         self, points: NDArray[np.float64], own: NDArray[np.intp], k: int, order: NDArray[np.intp] | None = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float64]]]:
         """Yield some points (c,), and the indices and distances (c, k) of their nearest rows, until all are done.
 
-        For point i, row own[i] is left out. The k rows have the smallest (rank of the distance, index), in this order.
-        `order` (m,) should put points near each other side by side; by default it is computed here.
+        For point i, row own[i], or the rows of group own[i], are left out. The k rows have the smallest (rank of the
+        distance, index), in this order. `order` (m,) should put points near each other side by side; by default it is
+        computed here.
         """
         order, queries = self._queries(points, own, order)
         step = max(1, int(_CHUNK // (self.size * self._data.size)))
