@@ -17,7 +17,7 @@ help:
 	@echo "make coverage      run the tests and print the lines that they reach, by package"
 	@echo "make up            serve on http://127.0.0.1:8000 until Ctrl-C"
 	@echo "make setup         create .venv for developers, from requirements/dev.lock"
-	@echo "make lint          ruff, mypy --strict, import contracts"
+	@echo "make lint          ruff, mypy --strict, import contracts, types of the page (NPM=required fails without npm)"
 	@echo "make test-ui       run the explorer's tests in the browser of this machine"
 	@echo "make test-compose  build and test the containers (as root; installs a container engine)"
 	@echo "make docs          build the documentation site in out/site/"
@@ -98,6 +98,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
+	$(BIN)/python -m qa.inputs.clients.page
 
 docs: setup $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

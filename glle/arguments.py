@@ -34,7 +34,7 @@ def with_keywords(*sources: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
         explicit = [each for each in shown.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
         keywords = {each.name: each for source in sources for each in _keywords_of(source)}
         added = [each for name, each in keywords.items() if name not in shown.parameters]
-        is_open = any(source is Any for source in sources)  # takes parameters of a method, too
+        is_open = any(source is Any for source in sources)  # the function also takes any parameter of a method
         rest = [each for each in shown.parameters.values() if each.kind is Parameter.VAR_KEYWORD and is_open]
         function.__signature__ = shown.replace(parameters=[*explicit, *added, *rest])  # type: ignore[attr-defined]
         return function
@@ -73,7 +73,7 @@ def method_parameters(name: str, options: Mapping[str, Any], others: Any) -> dic
 
 
 def is_maker(value: Any) -> bool:
-    """Return whether a value makes coordinates: a name, a function, or an estimator that has none yet."""
+    """Return whether a value makes coordinates: a method's name, a function, or an estimator that is not fitted."""
     if isinstance(value, str):
         return True
     has_coordinates = any(hasattr(value, name) for name in ("embedding_", "posterior_", "embedding", "__array__"))

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from glle_engine.audit.comparison import Compared
     from glle_engine.audit.result import Audit
     from glle_engine.base.progress import OnProgress
-    from glle_engine.base.results import Note
     from glle_engine.base.spec import Metric, Standardize
+    from glle_engine.base.texts import Note
 
 PANEL = 3.2  # inches of a small map
 COLUMNS = 4
@@ -127,12 +127,12 @@ class Comparison:
         rows = []
         for label in labels:
             errors = self.problems.get(label, [])
-            own = self._values(label) if label in self.facts else {}
+            values = self._values(label) if label in self.facts else {}
             audit = self.audits.get(label)
             rows.append(
                 {
                     "best_for": ", ".join(question for question in QUESTIONS if self.best[question] == label),
-                    **own,
+                    **values,
                     **self.scores.get(label, {}),
                     "remains": None if audit is None else audit.remains,
                     "seconds": self.seconds.get(label),
@@ -177,8 +177,8 @@ class Comparison:
 
     def _columns(self) -> list[str]:
         names = list(dict.fromkeys(name for row in self.scores.values() for name in row))
-        own = ["level", "neighbors", "distances", "along the data", "islands", "trusted"] if self.facts else []
-        return [*own, *names]
+        facts = ["level", "neighbors", "distances", "along the data", "islands", "trusted"] if self.facts else []
+        return [*facts, *names]
 
     def _cells(self, label: str) -> list[str]:
         row = self.scores.get(label, {})
@@ -186,9 +186,9 @@ class Comparison:
         scores = [f"{row[name]:.4g}" if name in row else "" for name in names]
         if not self.facts:
             return scores
-        own = self._values(label) if label in self.facts else dict.fromkeys(range(6))
+        values = self._values(label) if label in self.facts else dict.fromkeys(range(6))
         cells = ["" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
-                 for value in list(own.values())[:6]]  # fmt: skip
+                 for value in list(values.values())[:6]]  # fmt: skip
         return [*cells, *scores]
 
     def _values(self, label: str) -> dict[str, Any]:
@@ -265,36 +265,36 @@ def compare(
     ValueError
         If two candidates have the same label.
     InvalidParameterError
-        If a candidate is no method.
+        If a candidate is not a method.
 
     Examples
     --------
     >>> import glle
-    >>> found = glle.compare(glle.datasets.make("swiss_roll", 200, seed=0).X, ["pca", "isomap"])
-    >>> sorted(found.best)
+    >>> comparison = glle.compare(glle.datasets.make("swiss_roll", 200, seed=0).X, ["pca", "isomap"])
+    >>> sorted(comparison.best)
     ['groups', 'layout', 'neighbors']
 
     """
     of_table, _ = table_options(options, compare.__kwdefaults__ or {})
     blocks, of_table = set_blocks_apart(X, blocks, {**of_table, "labels": labels})
-    found = read_points(X, of_table)
-    points = found.X
-    scored = Scored(points, found.labels, found.rows(truth, "the truth"), n_neighbors)
+    data = read_points(X, of_table)
+    points = data.X
+    scored = Scored(points, data.labels, data.rows(truth, "the truth"), n_neighbors)
     candidates = default_candidates(*np.shape(points)) if methods is None else candidates_of(methods)
-    making = _Making(Comparison(labels=found.labels), scored, scored.names(scores))
+    making = _Making(Comparison(labels=data.labels), scored, scored.names(scores))
     if not audit:
         for candidate in candidates:
             making.embed(candidate)
-        return making.result(found)
+        return making.result(data)
     states = compare_maps(
         points,
         candidates,
         standardize=standardize,
         metric=metric,
-        blocks=found.column(blocks) if isinstance(blocks, str) else found.rows(blocks, "the blocks"),
-        ids=found.ids,
-        id_names=found.options.get("id", ()),
-        names=found.names,
+        blocks=data.column(blocks) if isinstance(blocks, str) else data.rows(blocks, "the blocks"),
+        ids=data.ids,
+        id_names=data.options.get("id", ()),
+        names=data.names,
         threads=threads,
         on_progress=on_progress,
         **with_seed({"random_state": random_state, **({"seed": seed} if seed or random_state is None else {})}),
@@ -303,7 +303,7 @@ def compare(
         for each in compared:
             making.add_audited(each)
         making.comparison = replace(making.comparison, choices=choices)
-    return making.result(found)
+    return making.result(data)
 
 
 @dataclass(eq=False)
@@ -328,15 +328,16 @@ class _Making:
         else:
             self._add(candidate.label, Y, notes)
 
-    def add_audited(self, each: Compared) -> None:
+    def add_audited(self, compared: Compared) -> None:
         """Add a map that was audited, or the problem of its candidate."""
-        label, found = each.candidate.label, self.comparison
-        if each.audit is None or each.facts is None:
-            assert each.problem is not None
-            found.problems[label] = [each.problem]
+        label, comparison = compared.candidate.label, self.comparison
+        if compared.audit is None or compared.facts is None:
+            assert compared.problem is not None
+            comparison.problems[label] = [compared.problem]
             return
-        found.audits[label], found.facts[label], found.seconds[label] = each.audit, each.facts, each.seconds
-        self._add(label, each.audit.embedding, each.audit.notes)
+        comparison.audits[label], comparison.facts[label] = compared.audit, compared.facts
+        comparison.seconds[label] = compared.seconds
+        self._add(label, compared.audit.embedding, compared.audit.notes)
 
     def _add(self, label: str, Y: NDArray[np.float64], notes: Iterable[Note]) -> None:
         self.notes |= {note.code: note for note in notes if note.code == "unequal-feature-scales"}
@@ -383,12 +384,13 @@ class Scored:
         """Return the names of scores; None stands for the fast scores whose inputs are given."""
         if isinstance(scores, str) or not isinstance(scores, Iterable | None):
             raise InvalidParameterError(
-                f"scores={scores!r:.60} is no list of names.", remedy=f"Give a list of names, of {', '.join(SCORES)}."
+                f"scores={scores!r:.60} is not a list of names.",
+                remedy=f"Give a list of names, of {', '.join(SCORES)}.",
             )
         if scores is not None:
             return [*scores]
-        given = {"nothing", *(name for name in ("labels", "truth") if getattr(self, name) is not None)}
-        return [name for name, item in SCORES.items() if item.needs in given and item.most_points is None]
+        inputs = {"nothing", *(name for name in ("labels", "truth") if getattr(self, name) is not None)}
+        return [name for name, item in SCORES.items() if item.needs in inputs and item.most_points is None]
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of `score`."""

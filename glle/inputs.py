@@ -17,7 +17,7 @@ from glle.types import AuditOptions, CompareOptions, FitOptions, TransformOption
 from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.tables.anndata import cells_of, obs_column
-from glle_engine.tables.foreign import HEAD, foreign_file
+from glle_engine.tables.foreign import HEAD_BYTES, foreign_file
 from glle_engine.tables.frames import frame_columns, is_anndata, is_frame, require_here
 from glle_engine.tables.given import given_arrays, is_column, with_given
 from glle_engine.tables.packed import pack
@@ -106,7 +106,7 @@ def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[
 
 
 def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the blocks of an audit, and the options of its data, by which a column with the blocks is not a feature.
+    """Return the blocks of an audit, and data options that set the column of the blocks apart from the features.
 
     If `blocks` names a column of a table or a file, the column becomes an id, unless it already has a role. A column of
     an AnnData is read. Blocks that are given for each point are returned unchanged.
@@ -117,21 +117,21 @@ def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tupl
         If `blocks` names a column, and the data have no columns or lack this one.
 
     """
-    found = dict(options)
+    table_options = dict(options)
     if not isinstance(blocks, str):
-        return blocks, found
+        return blocks, table_options
     if is_anndata(data):
-        return label_array(obs_column(data, blocks).objects(), 0), found
+        return label_array(obs_column(data, blocks).objects(), 0), table_options
     if not (is_frame(data) or isinstance(data, (str, Path))):
         raise InvalidParameterError(
             f"blocks={blocks!r} names a column, and the data have no named columns.",
             remedy="Give a frame of pandas or polars, or the block of each point.",
         )
-    ids = column_option("id", found.get("id")) or ()
-    roles = [value for name in SINGLE if is_column(value := found.get(name))]
+    ids = column_option("id", table_options.get("id")) or ()
+    roles = [value for name in SINGLE if is_column(value := table_options.get(name))]
     if blocks not in {*roles, *ids}:
-        found["id"] = [*ids, blocks]
-    return blocks, found
+        table_options["id"] = [*ids, blocks]
+    return blocks, table_options
 
 
 @dataclass(frozen=True)
@@ -150,12 +150,12 @@ def upload_of(data: Any, options: DataOptions | None = None) -> DatasetUpload:
     table, and `labels` may be the name of an index level of a pandas frame. The service guesses the roles of other
     columns. Raises ValueError for data that cannot be sent without loss.
     """
-    given: Any = {**(options or {})}
-    obsm = given.pop("obsm", None)
-    values = {name: given.pop(name) for name in sorted(SINGLE & given.keys()) if not is_column(given[name])}
+    columns: Any = {**(options or {})}
+    obsm = columns.pop("obsm", None)
+    values = {name: columns.pop(name) for name in sorted(SINGLE & columns.keys()) if not is_column(columns[name])}
     values = {name: vector for name, vector in values.items() if vector is not None}
-    found = {name: column_option(name, value) for name, value in given.items()}
-    query = {name: [*value] if isinstance(value, tuple) else value for name, value in found.items() if value}
+    roles = {name: column_option(name, value) for name, value in columns.items()}
+    query = {name: [*value] if isinstance(value, tuple) else value for name, value in roles.items() if value}
     if isinstance(data, (str, Path)):
         return _file_upload(Path(data), query, values)
     require_here(data)
@@ -176,9 +176,9 @@ def _cells_upload(data: Any, query: dict[str, Any], values: dict[str, Any], obsm
     members = {"ids": cells.ids, "labels": cells.labels, "colors": cells.colors}
     members |= given_arrays(values, len(cells.ids), data.obs_names)
     members["names"] = None if cells.names is None else np.array(cells.names, np.str_)
-    given = {name: array for name, array in members.items() if array is not None}
+    arrays = {name: array for name, array in members.items() if array is not None}
     query = {name: value for name, value in query.items() if name == "missing"}
-    return DatasetUpload(_array_body(cells.values, given), query, data.obs_names)
+    return DatasetUpload(_array_body(cells.values, arrays), query, data.obs_names)
 
 
 def _frame_upload(frame: Any, query: dict[str, Any], values: dict[str, Any]) -> DatasetUpload:
@@ -197,7 +197,7 @@ def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> D
     media = MEDIA_TYPES.get(path.suffix.lower())
     if media is None and path.is_file():
         with path.open("rb") as file:
-            head = file.read(HEAD)
+            head = file.read(HEAD_BYTES)
             kind = foreign_file(head, file)
         if kind is not None:
             raise InvalidParameterError(f"{path} is {kind.noun}.", remedy=kind.remedy)

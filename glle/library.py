@@ -22,13 +22,13 @@ from glle.reading import ColumnOptions, DataPoints, TableOptions, read_features,
 from glle_engine import manifolds as datasets
 from glle_engine.audit.audit import audit as engine_audit
 from glle_engine.audit.groups import require_groups
-from glle_engine.audit.options import NEIGHBORS
+from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.result import Audit
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import accepts_random_state, require_known_names, with_seed
 from glle_engine.base.progress import silent
-from glle_engine.base.results import Note
 from glle_engine.base.spec import FitParameters, FitSpec
+from glle_engine.base.texts import Note
 from glle_engine.methods import Embedding
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import score
@@ -53,7 +53,12 @@ if TYPE_CHECKING:
     from glle_engine.posterior.sampler import Draw
     from glle_engine.posterior.summary import Summary
 
-_TABLE_CODES = frozenset({"column-role", "missing-label", "missing-id"})  # notes that are printed with a result
+_TABLE_CODES = frozenset(  # notes that are printed with a result
+    {
+        *("id-guessed", "labels-guessed", "colors-guessed", "column-apart", "id-as-feature", "counts-rows"),
+        *("categories-as-numbers", "ids-not-stored", "missing-label", "missing-id"),
+    }
+)
 _OF_TABLE = ("labels", "colors", "ids")  # arrays of the table in a saved posterior
 _GIVE_PRECOMPUTED = "If it is such a matrix, give metric='precomputed'."
 _GIVE_SCALING = (
@@ -232,7 +237,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         """Return the features of the fit; raise an error for a posterior from a file, which has no data."""
         if self.data is None:
             raise InvalidParameterError(
-                "A posterior of a file has no data, which scale='auto' needs.",
+                "A posterior that was read from a file does not have the data, which scale='auto' needs.",
                 remedy="Use posterior.calibrate(X).scale with the data X of the fit, or give the scale as a number.",
             )
         return self.data
@@ -252,7 +257,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return every array by name, with the labels, colors and ids of the table."""
         beside = {name: getattr(self, name) for name in _OF_TABLE}
-        if (index := self.index) is not None:  # of dates and numbers as it is
+        if (index := self.index) is not None:  # an index of dates or numbers is stored as it is, any other as texts
             beside["index"] = np.array(index if index.dtype.kind in "iufM" else [str(each) for each in index])
         return {**super().arrays(), **{name: array for name, array in beside.items() if array is not None}}
 
@@ -317,7 +322,10 @@ def fit(
     require_features(X, rest.get("metric", getattr(spec, "metric", None)), _GIVE_PRECOMPUTED)
     points = read_points(X, options)
     if neighbors is not None and points.kept is not None:
-        raise InvalidParameterError("Given neighbors count all rows.", remedy="Drop rows with missing values before.")
+        raise InvalidParameterError(
+            "Given neighbors are numbers of rows, which change if rows with missing values are dropped.",
+            remedy="Drop these rows, and then find the neighbors.",
+        )
     fitted = engine_fit.fit(points.X, spec, neighbors=neighbors, on_progress=on_progress, **rest)
     diagnostics = replace(fitted.diagnostics, notes=points.all_notes(fitted.diagnostics.notes))
     posterior = FittedPosterior.from_result(replace(fitted, diagnostics=diagnostics), points)
@@ -342,7 +350,7 @@ def audit(
     standardize: Standardize | None = None,
     metric: Metric | None = None,
     is_own_map: bool = False,
-    score_neighbors: int = NEIGHBORS,
+    score_neighbors: int = AUDIT_NEIGHBORS,
     names: Sequence[str] | None = None,
     seed: int = 0,
     random_state: Any = None,

@@ -15,8 +15,7 @@ from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, NotFiniteError
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.pictures.points import align_rows, texts_of_labels
-from glle_engine.base.results import Note
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.base.validation import Missing, is_sparse, rows_of_sparse
 from glle_engine.tables.anndata import cells_of
 from glle_engine.tables.columns import WholeTable, number_column
@@ -109,14 +108,14 @@ class DataPoints:
     def column(self, name: str) -> NDArray[Any]:
         """Return the values (n,) of a column of labels, colors or ids."""
         lists = {role: [names] if isinstance(names, str) else names for role, names in self.options.items()}
-        found = array_of_column(name, lists)
-        if found is None:
+        location = array_of_column(name, lists)
+        if location is None:
             raise InvalidParameterError(
                 f"There is no column {name!r} of labels, colors or ids.",
                 remedy="Give the value of each point in an array.",
             )
-        array = getattr(self, found[0])
-        return np.asarray(array if array.ndim == 1 else array[:, found[1]])
+        array = getattr(self, location[0])
+        return np.asarray(array if array.ndim == 1 else array[:, location[1]])
 
 
 def table_options(options: Mapping[str, Any], others: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -147,28 +146,28 @@ def read_points(data: Any, options: Mapping[str, Any], *, are_new: bool = False)
         If the package that reads the data is not installed; the message names the package.
 
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    values = {name: given.pop(name) for name in sorted(SINGLE & given.keys()) if not is_column(given[name])}
-    roles = ColumnRoles.from_options(given)
-    given |= {name: value for name in given if (value := getattr(roles, name, None)) not in {None, ()}}
-    points = _points(data, roles, given.get("obsm"), values, are_new=are_new)
-    lists = {name: [*value] if isinstance(value, tuple) else value for name, value in given.items()}
+    present = {name: value for name, value in options.items() if value is not None}
+    values = {name: present.pop(name) for name in sorted(SINGLE & present.keys()) if not is_column(present[name])}
+    roles = ColumnRoles.from_options(present)
+    present |= {name: value for name in present if (value := getattr(roles, name, None)) not in {None, ()}}
+    points = _points(data, roles, present.get("obsm"), values, are_new=are_new)
+    lists = {name: [*value] if isinstance(value, tuple) else value for name, value in present.items()}
     options = {name: value for name, value in {**lists, **points.options}.items() if name not in values}
-    found = {name: _given_values(points, name, vector) for name, vector in values.items()}
-    return replace(points, options=options, **{"labels": texts_of_labels(points.labels), **found})
+    vectors = {name: _given_values(points, name, vector) for name, vector in values.items()}
+    return replace(points, options=options, **{"labels": texts_of_labels(points.labels), **vectors})
 
 
 def _given_values(points: DataPoints, name: str, vector: Any) -> NDArray[Any]:
     """Return given labels or colors of the points; raise `InvalidShapeError` unless there is one for each."""
-    found = points.rows(vector, f"the {name}")
+    column = points.rows(vector, f"the {name}")
     if name == "colors":
-        return np.asarray(given_column(name, found, np.shape(points.X)[0]).numbers, np.float64)
-    found = np.asarray(texts_of_labels(found))
-    if np.shape(found) != (np.shape(points.X)[0],):
+        return np.asarray(given_column(name, column, np.shape(points.X)[0]).numbers, np.float64)
+    column = np.asarray(texts_of_labels(column))
+    if np.shape(column) != (np.shape(points.X)[0],):
         raise InvalidShapeError(
-            f"The {name} have shape {np.shape(found)}.", remedy=f"Give one for each of the {len(points.X)} points."
+            f"The {name} have shape {np.shape(column)}.", remedy=f"Give one for each of the {len(points.X)} points."
         )
-    return found
+    return column
 
 
 def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str, Any], *, are_new: bool) -> DataPoints:
@@ -183,8 +182,8 @@ def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str
     columns = frame_columns(data, with_index=roles.missing == "drop")
     index = data.index if hasattr(data, "iloc") else None
     # Given labels only decide the roles here, because they may be given for the kept rows only.
-    given = {**values, **({"labels": np.zeros(len(columns))} if "labels" in values else {})}
-    columns, names = with_given(columns, given, index)
+    role_values = {**values, **({"labels": np.zeros(len(columns))} if "labels" in values else {})}
+    columns, names = with_given(columns, role_values, index)
     roles = replace(roles, labels=names.get("labels", roles.labels), colors=names.get("colors", roles.colors))
     return replace(_table_points(columns, roles, are_new=are_new), index=index)
 
@@ -214,11 +213,11 @@ def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | N
         return read_points(data, known, are_new=is_new).X
     apart = {fitted.get("labels"), fitted.get("colors")}.union(*(fitted.get(name, ()) for name in ("id", "ignore")))
     column_order(fitted.get("features", names), [name for name in columns if name not in apart])
-    found = read_points(data, known, are_new=is_new)
-    given = dict.fromkeys(found.names or ())
-    absent = [name for name in names if name not in given]  # categories
-    X = np.hstack([found.X, np.zeros((len(found.X), len(absent)))]) if absent else found.X
-    order = column_order(names, [*given, *absent])
+    data_points = read_points(data, known, are_new=is_new)
+    read_names = dict.fromkeys(data_points.names or ())
+    absent = [name for name in names if name not in read_names]  # categories of the fit that the new points do not have
+    X = np.hstack([data_points.X, np.zeros((len(data_points.X), len(absent)))]) if absent else data_points.X
+    order = column_order(names, [*read_names, *absent])
     return X if order is None else X[:, order]
 
 
@@ -254,17 +253,17 @@ def _sparse_points(data: Any, missing: Missing | None) -> DataPoints:
     kept = np.ones(rows.shape[0], bool)
     kept[np.repeat(np.arange(len(kept)), np.diff(rows.indptr))[np.isnan(rows.data)]] = False
     note = f"{(~kept).sum():,} of {len(kept):,} rows have missing values and were dropped."
-    return DataPoints(rows[kept], notes=(Note("missing-values", note),), kept=kept)
+    return DataPoints(rows[kept], notes=(Note("rows-dropped", note),), kept=kept)
 
 
 def _anndata_points(data: Any, roles: ColumnRoles, obsm: str | None, *, are_new: bool) -> DataPoints:
     """Return the points of an AnnData, with columns of its `obs`."""
     cells = cells_of(data, roles, obsm)
-    found = replace(
+    points = replace(
         _array_points(cells.values, roles.missing, are_new=are_new), names=cells.names, index=data.obs_names
     )
     return replace(
-        found, **{name: found.rows(getattr(cells, name), f"the {name}") for name in ("labels", "colors", "ids")}
+        points, **{name: points.rows(getattr(cells, name), f"the {name}") for name in ("labels", "colors", "ids")}
     )
 
 
@@ -273,17 +272,19 @@ def _table_points(columns: WholeTable, roles: ColumnRoles, *, are_new: bool) -> 
     table = read_table(columns, roles, are_new=are_new)
     layout = table.layout
     assert layout is not None
-    given = {"features": layout.features, **layout.roles}
-    positions = {role: [at for at in found if at not in columns.index] for role, found in given.items()}
-    options: dict[str, Any] = {role: [layout.name(at) for at in found] for role, found in positions.items() if found}
+    columns_of_roles = {"features": layout.features, **layout.roles}
+    options: dict[str, Any] = {}
+    for role, indices in columns_of_roles.items():
+        names = [layout.name(index) for index in indices if index not in columns.index]
+        if names:
+            options[role] = names
     options |= {role: options[role][0] for role in SINGLE if role in options}
-    notes = tuple(Note(notice.code, notice.message) for notice in table.notices)
     return DataPoints(
         np.asarray(table.values, np.float64),
         labels=table.labels,
         colors=table.colors,
         ids=table.ids,
-        notes=notes,
+        notes=table.notices,
         kept=table.kept,
         names=table.names,
         options=options,

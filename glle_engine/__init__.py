@@ -14,8 +14,9 @@ from glle_engine.base.version import NUMBERS, __version__
 if TYPE_CHECKING:
     from glle_engine import manifolds
     from glle_engine.base.errors import GlleError
-    from glle_engine.base.results import Diagnostics, Note
+    from glle_engine.base.results import Diagnostics
     from glle_engine.base.spec import FitSpec
+    from glle_engine.base.texts import Note
     from glle_engine.metrics import ranks
     from glle_engine.posterior.fit import fit
     from glle_engine.posterior.posterior import Posterior, load
@@ -44,7 +45,7 @@ _MODULES = {
     "DrawKey": "posterior.sampler",
     "FitSpec": "base.spec",
     "GlleError": "base.errors",
-    "Note": "base.results",
+    "Note": "base.texts",
     "Posterior": "posterior.posterior",
     "fit": "posterior.fit",
     "load": "posterior.posterior",

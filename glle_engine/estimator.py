@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base import spec as words
-    from glle_engine.base.results import Note
+    from glle_engine.base.texts import Note
     from glle_engine.graph.given import GivenNeighbors
     from glle_engine.posterior.posterior import Posterior
 
@@ -287,8 +287,8 @@ def _warn(notes: tuple[Note, ...]) -> None:
 def _takes_sparse(specification: type[SpaceSpec], parameters: dict[str, Any]) -> bool:
     """Return whether sparse data can be fitted with these parameters; False for parameters that `fit` refuses."""
     try:
-        given = {name: value for name, value in parameters.items() if name != "random_state"}
-        require_possible_if_sparse(specification.from_dict(given))
+        options = {name: value for name, value in parameters.items() if name != "random_state"}
+        require_possible_if_sparse(specification.from_dict(options))
     except GlleError:
         return False
     return True
@@ -361,8 +361,8 @@ class Embedding(_Embedder):
 
         """
         chosen = method_of(self.name)
-        given: Any = {"y": y} if chosen.labels else {}
-        data = self._check_data(X, reset=True, is_sparse=chosen.sparse, ensure_min_samples=2, **given)
+        label_option: Any = {"y": y} if chosen.labels else {}
+        data = self._check_data(X, reset=True, is_sparse=chosen.sparse, ensure_min_samples=2, **label_option)
         data, classes = data if chosen.labels else (data, None)
         labels = None if classes is None else np.unique(classes, return_inverse=True)[1]
         spec = self._spec(*data.shape)
@@ -420,19 +420,19 @@ class Embedding(_Embedder):
         """Return the parameters, with defaults that n points of d features allow."""
         chosen = method_of(self.name)
         if "method" in self._parameters and "method" not in chosen.spec.parameters():
-            given = self._parameters["method"]
+            method_option = self._parameters["method"]
             raise InvalidParameterError(
-                f"{chosen.title} has no parameter method={given!r}.",
-                remedy=f"Give the name of the method first: glle.Embedding({given!r}).",
+                f"{chosen.title} has no parameter method={method_option!r}.",
+                remedy=f"Give the name of the method first: glle.Embedding({method_option!r}).",
             )
         spec = chosen.spec.from_dict(chosen.named_parameters(self._parameters))
-        most = {
+        limits = {
             "n_components": d,
             **({"n_neighbors": spec.most_neighbors(n)} if self._has_default_neighbors(spec) else {}),
             "k_most": n - 1,
             "perplexity": (n - 1) / 3,
         }
-        for name, bound in most.items():
+        for name, bound in limits.items():
             value = getattr(spec, name, 0)
             if name not in self._given and not isinstance(value, str) and value > bound:
                 spec = replace(spec, **{name: bound})

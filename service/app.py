@@ -116,10 +116,10 @@ def create_app(stores: Stores) -> FastAPI:
 
 def _make_once(make: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that makes each value once, however many threads call it; the contract takes over a second."""
-    lock, made = Lock(), lru_cache(MAX_PREFIXES)(make)
+    lock, cached_make = Lock(), lru_cache(MAX_PREFIXES)(make)
 
     def get(*arguments: str) -> Any:
         with lock:
-            return made(*arguments)
+            return cached_make(*arguments)
 
     return get

@@ -31,7 +31,7 @@ from worker.storage.object_store.files import ObjectFiles
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.results import ResultStore
 
-ANSWER_SECONDS = 5.0  # time to wait for an answer
+ANSWER_TIMEOUT_SECONDS = 5.0  # time to wait for an answer
 WRITE_SECONDS = 20.0  # time to wait while many small arrays are written at once
 PATIENT_RETRIES = 30  # a worker retries more often, because its result took longer to compute
 
@@ -78,11 +78,14 @@ class Stores:
 
         Raises `SettingsError` for a missing or malformed URL, a `store_url` without a back end, and invalid `quotas`.
         """
-        arrays_seconds = WRITE_SECONDS if patient else ANSWER_SECONDS
-        breakers = CircuitBreaker(ANSWER_SECONDS, "GLLE_REDIS_URL"), CircuitBreaker(arrays_seconds, "GLLE_CACHE_URL")
+        arrays_seconds = WRITE_SECONDS if patient else ANSWER_TIMEOUT_SECONDS
+        breakers = (
+            CircuitBreaker(ANSWER_TIMEOUT_SECONDS, "GLLE_REDIS_URL"),
+            CircuitBreaker(arrays_seconds, "GLLE_CACHE_URL"),
+        )
         patience = [RetryPolicy(PATIENCE_SECONDS, breaker.variable) for breaker in breakers]
         retry, arrays_retry = patience if patient else breakers
-        client = connect_queue(settings, ANSWER_SECONDS, retry)
+        client = connect_queue(settings, ANSWER_TIMEOUT_SECONDS, retry)
         arrays = connect_cache(settings, arrays_seconds, arrays_retry)
         connect_events = subscriber(settings.redis_url, "GLLE_REDIS_URL")
         connect_arrays = subscriber(settings.cache_url, "GLLE_CACHE_URL")

@@ -41,7 +41,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
     """Return the median seconds of each stage of a draw of many."""
     from glle_engine.eigen.batched.factorization import factorise
     from glle_engine.eigen.batched.lanczos import Workspace, lanczos
-    from glle_engine.eigen.batched.solver import TOLERANCE, LaneSolver, deviations
+    from glle_engine.eigen.batched.solver import LANE_TOLERANCE, LaneSolver, deviations
     from glle_engine.weights.gaussian import sample, unpack
 
     posterior = posterior_of(name, n)
@@ -64,7 +64,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
         clock(1, 1, "sample")
         factorise(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         clock(1, 1, "factor")
-        lanczos(room, pins, True, solver.start, TOLERANCE)  # noqa: FBT003
+        lanczos(room, pins, True, solver.start, LANE_TOLERANCE)  # noqa: FBT003
         clock(1, 1, "lanczos")
         deviations(room, structure.neighbors)
         clock(1, 1, "acceptance")

@@ -12,7 +12,7 @@ from glle.cli.connection import add_command, argument, in_command, report, repor
 from glle.cli.resources import DATA, dataset_of, file_or_id
 from glle.table import table_text
 from glle.types import AuditOptions, CompareOptions, MethodsOptions, UploadOptions
-from glle_engine.base.texts import Text, written
+from glle_engine.base.texts import joined, written
 
 if TYPE_CHECKING:
     from glle.cli.connection import Commands
@@ -35,16 +35,16 @@ def add(commands: Commands) -> None:
     out = output.out_argument(*output.ARRAY, *output.TABLES)
     text = "scores: all fast ones by default, or `none`"
     scores = argument("--scores", nargs="*", action="extend", metavar="NAME", help=text)
-    near = argument(
+    score_neighbors = argument(
         "--score-neighbors", type=_number_or_auto, default="auto", metavar="N", help="k of the scores, or auto"
     )
-    arguments = (DATA, method, parameters, out, scores, near, labels, truth)
+    arguments = (DATA, method, parameters, out, scores, score_neighbors, labels, truth)
     add_command(commands, _embed, *arguments, options=[UploadOptions], timeout=True)
 
-    of = argument("data", metavar="FILE_OR_ID", help="the data, or the id of a posterior or an embedding")
+    data = argument("data", metavar="FILE_OR_ID", help="the data, or the id of a posterior or an embedding")
     places = argument("coordinates", metavar="COORDINATES", nargs="?", help="file or id: coordinates from anywhere")
     method = argument("--method", metavar="METHOD", help="method of the map, with --parameters: see `glle methods`")
-    audited = (of, places, method, parameters, labels, out)
+    audited = (data, places, method, parameters, labels, out)
     add_command(commands, _audit, *audited, options=[UploadOptions, AuditOptions], timeout=True)
 
     methods = argument(
@@ -110,7 +110,7 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
     from glle.inputs import DataOptions  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
 
     if names := {name for name, _ in args.parameters} & {*_RESERVED, *DataOptions.__annotations__}:
-        raise ValueError(f"{', '.join(sorted(names))} is no parameter of a method: see the options of this command.")
+        raise ValueError(f"{', '.join(sorted(names))} is not a parameter of a method: see the options of this command.")
     data, options = _data(args, client)
     scores = [] if args.scores == ["none"] else args.scores or None
     result = client.embed(
@@ -162,8 +162,8 @@ def _compare(args: argparse.Namespace, client: Client) -> int:
     from glle.inputs import set_blocks_apart  # noqa: PLC0415 # as in `_embed`
 
     if file_or_id(args.data) != args.data:
-        given = select_options(args, UploadOptions)
-        vars(args).update(set_blocks_apart(args.data, getattr(args, "blocks", None), given)[1])
+        upload_options = select_options(args, UploadOptions)
+        vars(args).update(set_blocks_apart(args.data, getattr(args, "blocks", None), upload_options)[1])
     data, options = _data(args, client)
     result = client.compare(data, args.methods, **options, **select_options(args, CompareOptions))
     names = list(dict.fromkeys(name for row in result.rows for name in row["scores"] or {}))
@@ -174,14 +174,13 @@ def _compare(args: argparse.Namespace, client: Client) -> int:
 
 def _score_row(row: dict[str, Any], names: list[str]) -> dict[str, object]:
     problem, scores = row["problem"], row["scores"] or {}
+    texts = [problem["detail"], problem["remedy"]] if problem else [note["message"] for note in row["notes"]]
     return {
         "method": row["label"],
         **({"level": _level(row), **_facts(row)} if "facts" in row else {}),
         **{name: _number(scores.get(name)) for name in names},
         "seconds": _number(sum(row["seconds"].values()) if row["seconds"] else None),
-        "notes": f"{problem['detail']} {written(Text.from_json(problem['remedy_parts']), in_command)}"
-        if problem
-        else " ".join(n["message"] for n in row["notes"]),
+        "notes": written(joined(texts), in_command),
     }
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get
 
 from glle.table import table_text
 from glle.types import FitOptions, UploadOptions
-from glle_engine.base.texts import CALLS, written
+from glle_engine.base.texts import CALLS, FEATURE, joined, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Exit codes. argparse exits with 2, shells report SIGINT and SIGPIPE as 130 and 141.
 REFUSED, MISUSED, UNREACHABLE, LATE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
 _PROBLEM = ("type", "title", "status", "detail", "remedy", "details", "request_id")
-_COLUMNS = ("columns of the file", "by names or patterns such as 'x*'")
+_COLUMNS_GROUP = ("columns of the file", "by names or patterns such as 'x*'")
 _PARAMETERS = ("parameters", "as in the API; the service has the defaults")
 _CALLS = {"upload": "`glle datasets upload`", "fit": "`glle fit`", "embed": "`glle embed`"}
 _SHORT = {"n_neighbors": "-k", "n_components": "-p"}
@@ -36,7 +36,7 @@ _SHORT = {"n_neighbors": "-k", "n_components": "-p"}
 
 def add_options(parser: argparse.ArgumentParser, options: type, taken: Collection[str] = ()) -> None:
     """Add an option for each member of a `TypedDict`, except those that are `taken`; its description is the help."""
-    group = parser.add_argument_group(*(_COLUMNS if options is UploadOptions else _PARAMETERS))
+    group = parser.add_argument_group(*(_COLUMNS_GROUP if options is UploadOptions else _PARAMETERS))
     annotated = get_type_hints(options, include_extras=True)
     for name, hint in get_type_hints(options).items():
         if (long := "--" + name.replace("_", "-")) in taken:
@@ -117,29 +117,33 @@ def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namesp
         with Client(args.url, progress=False if args.json else None) as client:
             return run(args, client)
     except GlleServiceError as error:
-        remedy = written(error.remedy, in_command)
         if args.json:
-            problem = {name: getattr(error, name) for name in _PROBLEM} | {"remedy": remedy}
+            texts = {name: written(getattr(error, name), in_command) for name in ("detail", "remedy")}
+            problem = {name: getattr(error, name) for name in _PROBLEM} | texts
             print(json.dumps(problem), file=sys.stderr)  # noqa: T201 # the command's output
         else:
             request = f" Request {error.request_id}." if error.request_id else ""
-            fail(error.detail, remedy + request, REFUSED)
+            fail(error.detail, error.remedy + request, REFUSED)
         if isinstance(error, JobTimeoutError):
             return LATE
         return REFUSED if error.status else UNREACHABLE
     except BrokenPipeError:
         raise  # `main` handles it
     except (ValueError, OSError) as error:
-        return fail(str(error), "", MISUSED)
+        return fail(getattr(error, "text", str(error)), "", MISUSED)  # errors of the library name options
     except KeyboardInterrupt:
         return fail("Interrupted. A started job goes on.", "See `glle jobs list`.", INTERRUPTED)
 
 
 def report(args: argparse.Namespace, value: Any, *lines: str, notes: Iterable[NoteOut] = ()) -> int:
     """Print a result, as JSON or as lines followed by the messages of the notes."""
-    text = "\n  ".join([*lines, *(note["message"] for note in notes)])
+    text = _in_lines(lines, notes)
     print(json.dumps(value) if args.json else text)  # noqa: T201 # the command's output
     return 0
+
+
+def _in_lines(lines: Iterable[str], notes: Iterable[NoteOut]) -> str:
+    return "\n  ".join(written(each, in_command) for each in [*lines, *(note["message"] for note in notes)])
 
 
 def report_made(args: argparse.Namespace, value: Any, id_: str, *lines: str, notes: Iterable[NoteOut] = ()) -> int:
@@ -147,7 +151,7 @@ def report_made(args: argparse.Namespace, value: Any, id_: str, *lines: str, not
     if args.json:
         return report(args, value)
     print(id_)  # noqa: T201 # the command's output
-    print("\n  ".join([*lines, *(note["message"] for note in notes)]), file=sys.stderr)  # noqa: T201 # the same
+    print(_in_lines(lines, notes), file=sys.stderr)  # noqa: T201 # the same
     return 0
 
 
@@ -160,9 +164,11 @@ def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[An
 
 
 def in_command(way: Way) -> str:
-    """Return an option of the command line, or a command."""
+    """Return an option of the command line, a command, or a feature."""
     if way.name in CALLS:
         return _CALLS.get(way.name, CALLS[way.name])
+    if way.name == FEATURE:
+        return f"feature {way.value} (from 0)"
     flag = f"--{way.name.replace('_', '-')}"
     if way.value is None or way.value is True:
         return flag
@@ -171,5 +177,6 @@ def in_command(way: Way) -> str:
 
 def fail(detail: str, remedy: str, code: int) -> int:
     """Print an error and its remedy on stderr; return the exit code."""
-    print(f"glle: {detail}" + (f"\n  {remedy}" if remedy else ""), file=sys.stderr)  # noqa: T201 # the command's output
+    text = joined(filter(None, (detail, remedy)), "\n  ")
+    print(f"glle: {written(text, in_command)}", file=sys.stderr)  # noqa: T201 # the command's output
     return code

@@ -18,14 +18,14 @@ from glle.cli.connection import (
     select_options,
 )
 from glle.types import DatasetsOptions, JobsOptions, SyntheticOptions, UploadOptions
-from glle_engine.base.texts import Text, written
+from glle_engine.base.texts import written
 
 if TYPE_CHECKING:
     import argparse
 
     from glle.cli.connection import Commands
     from glle.client import Client, Dataset, Job
-    from glle.types import DatasetOut, JobOut, NoticeOut
+    from glle.types import DatasetOut, JobOut
 
 
 DATA = argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or the id of a data set")
@@ -79,20 +79,15 @@ def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None
     """Return the id of the data set that an argument names; a file is uploaded, and the notices are printed."""
     options = {} if args is None else select_options(args, UploadOptions)
     if file_or_id(text) == text:
-        if given := ", ".join(f"--{name.replace('_', '-')}" for name in options):
+        if flags := ", ".join(f"--{name.replace('_', '-')}" for name in options):
             raise ValueError(
-                f"The data set {text} is stored with the roles of its columns: leave out {given}, or give its file."
+                f"The data set {text} is stored with the roles of its columns: leave out {flags}, or give its file."
             )
         return text
     dataset = client.dataset(Path(text), **options)
-    for notice in _notices(dataset.metadata["notices"]):
-        print(notice, file=sys.stderr)  # noqa: T201 # the command's output
+    for notice in dataset.notices:
+        print(written(notice, in_command), file=sys.stderr)  # noqa: T201 # the command's output
     return dataset.id
-
-
-def _notices(notices: list[NoticeOut]) -> list[str]:
-    """Return notices in the words of the command."""
-    return [written(Text.from_json(notice["message_parts"]), in_command) for notice in notices]
 
 
 def _dataset_row(dataset: DatasetOut) -> dict[str, object]:
@@ -116,10 +111,10 @@ def _preview(args: argparse.Namespace, client: Client) -> int:
     shown = client.preview(args.file, **select_options(args, UploadOptions))
     lines = [f"{column['name']}  {column['role'] or 'needs a role'}" for column in shown["columns"]]
     if problem := shown["problem"]:
-        lines += [problem["detail"], written(Text.from_json(problem["remedy_parts"]), in_command)]
+        lines += [problem["detail"], problem["remedy"]]
     else:
         lines.insert(0, f"{shown['n']:,} points, {shown['n_features']} features")
-        lines += _notices(shown["notices"])
+        lines += [notice["message"] for notice in shown["notices"]]
         lines += ["  ".join(f"{value:g}" for value in row[:20]) for row in shown["rows"]]
     report(args, shown, *lines)
     return REFUSED if problem else 0
@@ -131,8 +126,8 @@ def _synthetic(args: argparse.Namespace, client: Client) -> int:
 
 
 def _report_new(args: argparse.Namespace, dataset: Dataset) -> int:
-    lines = [f"{dataset.n:,} points, {dataset.d} features", *_notices(dataset.metadata["notices"])]
-    return report_made(args, dataset.metadata, dataset.id, *lines)
+    head = f"{dataset.n:,} points, {dataset.d} features"
+    return report_made(args, dataset.metadata, dataset.id, head, *dataset.notices)
 
 
 def _delete(args: argparse.Namespace, client: Client) -> int:

@@ -12,7 +12,6 @@ from glle.inputs import upload_of
 from glle.resources.results import Resource
 from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
-from glle_engine.base.texts import Text
 from glle_engine.tables.given import is_column
 from glle_engine.tables.roles import COLUMN_LISTS
 
@@ -50,7 +49,7 @@ class BaseDataset(Resource):
     @property
     def notices(self) -> list[str]:
         """What the upload has decided, such as that a column is not a feature, and which argument changes that."""
-        return [Text.from_json(notice["message_parts"]) for notice in self.metadata["notices"]]
+        return [notice["message"] for notice in self.metadata["notices"]]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, n={self.n}, d={self.d})"
@@ -91,10 +90,10 @@ def is_stored(data: Any, options: DataOptions) -> bool:
     """Return whether data are a data set or its id; raise ValueError if there are options, which need an upload."""
     if not (isinstance(data, BaseDataset) or (isinstance(data, str) and data.startswith("ds_"))):
         return False
-    given = ", ".join(f"{name}=" for name, value in options.items() if value is not None)
-    if given:
+    passed = ", ".join(f"{name}=" for name, value in options.items() if value is not None)
+    if passed:
         raise ValueError(
-            f"The data set is stored with the roles of its columns, its labels and its colors: leave out {given}, or "
+            f"The data set is stored with the roles of its columns, its labels and its colors: leave out {passed}, or "
             "give the data in place of the data set."
         )
     return True
@@ -123,12 +122,16 @@ async def new_points(session: Session, data: Any, options: DataOptions, training
     if not is_stored(data, options) and not given_roles & ROLES:
         columns = (await session.get(path_of("datasets", training)))["columns"]
         if columns:
-            if (given_names := getattr(data, "column_names", getattr(data, "columns", None))) is None:  # of a file
+            # The columns of a file are known only to the service.
+            if (given_names := getattr(data, "column_names", getattr(data, "columns", None))) is None:
                 preview, _ = await upload(session, data, options, "/preview")
                 given_names = [column["name"] for column in preview["columns"]]
             names = set(map(str, given_names))
-            given = {role: [name for name in columns.get(role, ()) if name in names] for role in ROLES}
-            roles: Any = {role: found if role in COLUMN_LISTS else found[0] for role, found in given.items() if found}
+            roles: Any = {}
+            for role in ROLES:
+                present = [name for name in columns.get(role, ()) if name in names]
+                if present:
+                    roles[role] = present if role in COLUMN_LISTS else present[0]
             options = {**roles, **options}
     return await dataset_of(session, data, options)
 

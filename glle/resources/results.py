@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from glle.table import score_table
-from glle.transport.calls import Call, Members, path_of
+from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
-from glle_engine.base.texts import Text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,14 +72,12 @@ class Result:
 
     def __repr__(self) -> str:
         if rows := self.metadata.get("rows"):  # a comparison
-            found = [(row["label"], row["problem"], row["scores"] or {}) for row in rows]
+            summaries = [(row["label"], row["problem"], row["scores"] or {}) for row in rows]
             failures = [
-                f"{label}: {problem['detail']} {Text.from_json(problem['remedy_parts'])}"
-                for label, problem, _ in found
-                if problem
+                f"{label}: {problem['detail']} {problem['remedy']}" for label, problem, _ in summaries if problem
             ]
             notes = [note["message"] for note in self.metadata.get("notes", ())]
-            table = score_table({label: row for label, problem, row in found if not problem}, [*failures, *notes])
+            table = score_table({label: row for label, problem, row in summaries if not problem}, [*failures, *notes])
             return "\n".join([*self.metadata.get("sentences", ()), table])
         shapes = [f"{name}: {array.dtype} {array.shape}" for name, array in self.arrays.items()]
         return f"Result({', '.join([*shapes, *self.metadata])})"
@@ -97,7 +94,7 @@ class Result:
 
 def result_of(data: Any, result: Result) -> Result:
     """Return a result with the index of its data; the notices of the upload come before the notes of the result."""
-    notices = [Members(code="upload", message=notice) for notice in getattr(data, "notices", ())]
+    notices = () if isinstance(data, str) else data.metadata.get("notices", ())
     notes = [*notices, *result.metadata.get("notes", ())]
     index = None if isinstance(data, str) else data.index
     return replace(result, metadata={**result.metadata, "notes": notes}, index=index)

@@ -13,6 +13,8 @@ from urllib.parse import quote
 
 import numpy as np
 
+from glle_engine.base.texts import Text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -31,7 +33,7 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if callable(value):
         raise TypeError(f"{value!r} is a function, and a service knows methods by name: use glle.audit for functions.")
-    raise TypeError(f"{value!r} of type {type(value).__name__} is no JSON value: give a number, a string or a list.")
+    raise TypeError(f"{value!r} of type {type(value).__name__} is not a JSON value: give a number, a string or a list.")
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:
@@ -145,6 +147,14 @@ class Members(dict[str, Any]):
         raise AttributeError(f"There is no {name!r}, but {', '.join(self) or 'nothing'}.")
 
 
+def _members(values: dict[str, Any]) -> Members:
+    """Return an object of JSON whose texts name options and calls in the words of Python."""
+    for name in ("detail", "remedy", "message"):
+        if f"{name}_parts" in values:
+            values[name] = Text.from_json(values[f"{name}_parts"])
+    return Members(values)
+
+
 class Reply(NamedTuple):
     """Response: `body` is bytes, or the value that the call reads."""
 
@@ -153,10 +163,10 @@ class Reply(NamedTuple):
     body: Any
 
     def json(self) -> Any:
-        """Return the body as JSON, whose objects are `Members`."""
-        return json.loads(self.body, object_hook=Members)
+        """Return the body as JSON, whose objects are `Members`, with texts in the words of Python."""
+        return json.loads(self.body, object_hook=_members)
 
 
 def path_of(kind: str, id_: str, *parts: str) -> str:
-    """Return the path of a resource, or of something below it."""
+    """Return the path of a resource, or of a part of the resource."""
     return "/".join(["/v1", kind, quote(id_, safe=""), *parts])

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import http
-import json
 from typing import TYPE_CHECKING, Any, ClassVar
-
-from glle_engine.base.texts import Text
 
 if TYPE_CHECKING:
     from glle.transport.calls import Reply
@@ -19,7 +16,7 @@ _EXCERPT = 200  # characters that are shown of an error body that is not a probl
 class GlleServiceError(Exception):
     """Problem of a request, with its remedy.
 
-    The attributes are the members of the service's problem+json, with the remedy in the words of Python, and the
+    The attributes are the members of the service's problem+json, with texts in the words of Python, and the
     request's id in the service's log, or None.
     Status 0 means no response.
     """
@@ -27,12 +24,12 @@ class GlleServiceError(Exception):
     statuses: ClassVar[frozenset[int]] = frozenset()
 
     def __init__(self, problem: ProblemOut, request_id: str | None = None) -> None:
-        self.remedy: str = Text.from_json(problem["remedy_parts"])
-        super().__init__(f"{problem['detail']} {self.remedy}".strip())
+        super().__init__(f"{problem['detail']} {problem['remedy']}".strip())
         self.type = problem["type"]
         self.title = problem["title"]
         self.status = problem["status"]
         self.detail = problem["detail"]
+        self.remedy = problem["remedy"]
         self.details: dict[str, Any] = problem["details"]
         self.request_id = request_id
 
@@ -96,8 +93,7 @@ def reply_error(reply: Reply) -> GlleServiceError:
     """Return the exception of a response with an error status."""
     request_id = reply.headers.get("x-request-id")
     try:
-        problem: Any = json.loads(reply.body)
-        return problem_error(problem, request_id)
+        return problem_error(reply.json(), request_id)
     except (ValueError, TypeError, KeyError):
         text = reply.body.decode(errors="replace").strip() if isinstance(reply.body, bytes) else ""
         phrase = http.HTTPStatus(reply.status).phrase if reply.status in set(http.HTTPStatus) else "Unknown status"
@@ -136,6 +132,7 @@ def _problem(type_: str, title: str, detail: str, remedy: str, *, status: int = 
         "title": title,
         "status": status,
         "detail": detail,
+        "detail_parts": [detail],
         "remedy": remedy,
         "remedy_parts": [remedy],
         "details": details,

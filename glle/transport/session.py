@@ -190,7 +190,8 @@ class Session:
                 wait = min(_SMOOTH_POLL if self.bars.is_visible else _LONG_POLL, remaining)
                 job = await self.get(path_of("jobs", job["id"]), {"wait": wait})
                 show(job["progress"])
-                if job["status"] in _OPEN and time.monotonic() - sent < min(_IMMEDIATE_SECONDS, wait):  # no long polls
+                # The service does not wait for the job's end.
+                if job["status"] in _OPEN and time.monotonic() - sent < min(_IMMEDIATE_SECONDS, wait):
                     await self.sleep(min(1.0, remaining))
         if job["status"] != "succeeded":
             raise job_error(job)
@@ -259,7 +260,7 @@ def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
     """Return the arguments of the clients of httpx; raise ValueError for a URL that is not HTTP or has no host."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError(f"{url!r} is no URL: give one such as http://127.0.0.1:8000.")
+        raise ValueError(f"{url!r} is not a URL: give one such as http://127.0.0.1:8000.")
     return {
         "base_url": url.rstrip("/"),
         "headers": {} if key is None else {"Authorization": f"Bearer {key}"},

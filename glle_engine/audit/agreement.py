@@ -23,7 +23,7 @@ from glle_engine.reliability.thresholds import FAR_DISTANCE, FAR_RANK
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MAX_POINTS = 1000  # random points that are compared
+COMPARED_POINTS = 1000  # at most this many random points are compared
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class Agreement:
 def measure_agreement(points: NDArray[np.float64], Y: NDArray[np.float64], k: int, seed: int = 0) -> Agreement:
     """Return the agreement of an embedding (n, p) with points (n, d), by k neighbors."""
     rows = np.random.Generator(np.random.Philox(key=np.array([seed, len(Y)], np.uint64))).permutation(len(Y))
-    rows = np.sort(rows[:MAX_POINTS])
+    rows = np.sort(rows[:COMPARED_POINTS])
     points, Y = points[rows], np.ascontiguousarray(Y[rows])
     k = min(k, len(rows) // 5)
     near, everything = kneighbors(Y, k)[0], np.arange(len(rows))

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COMPONENTS = (10, 3)  # principal components in which islands may be isolated, too
-PLACING_ISLANDS = 5  # neighbors in a half by which the other points are placed
+PLACING_ISLANDS = 5  # the points outside a half are placed by this many neighbors in the half
 MIN_CENTERS = 3  # islands that an arrangement needs
 MIN_SHAPE = 5  # points that an island needs for a shape
 PERMUTATIONS = 8
@@ -88,8 +88,8 @@ class Answer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a JSON-able dictionary."""
-        of = None if self.of_islands is None else self.of_islands.tolist()
-        return {"share": self.share, "error": self.error, "of_islands": of}
+        of_islands = None if self.of_islands is None else self.of_islands.tolist()
+        return {"share": self.share, "error": self.error, "of_islands": of_islands}
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,7 +378,7 @@ def disturbed_by_samples(
     islands: NDArray[np.int64],
     is_far_in_data: NDArray[np.bool_],
 ) -> Disturbed:
-    """Return the points that an embedding (n, p) tears off, compared with embeddings of halves, or glues.
+    """Return the points that an embedding (n, p) tears off or glues, judged by embeddings of halves.
 
     `neighbors` (n, k) are neighbors in the embedding, `probability` (n, n) the probabilities of being neighbors,
     `squeezes` (m, n) the distances of the neighbors in the embeddings of halves (`squeeze_of`), and `is_far_in_data`

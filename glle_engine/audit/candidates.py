@@ -70,7 +70,7 @@ class Candidate:
 
 def default_candidates(n: int, d: int) -> list[Candidate]:
     """Return the default candidates for n points of d features: those whose method is installed and possible."""
-    found = []
+    methods = []
     for name, parameters in DEFAULTS:
         size = max([0, *parameters.values()])
         try:
@@ -80,8 +80,8 @@ def default_candidates(n: int, d: int) -> list[Candidate]:
         except GlleError:
             continue
         if _POINTS_PER_NEIGHBOR * size <= n:
-            found.append((name, parameters))
-    return candidates_of(found)
+            methods.append((name, parameters))
+    return candidates_of(methods)
 
 
 def candidates_of(methods: Any) -> list[Candidate]:
@@ -103,20 +103,20 @@ def candidates_of(methods: Any) -> list[Candidate]:
     else:
         is_one = isinstance(methods, (str, Mapping)) or not isinstance(methods, Iterable)
         named = [(None, item) for item in ([methods] if is_one or _is_pair(methods) else methods)]
-    found = [_candidate(label, item) for label, item in named]
-    counts: Counter[str | None] = Counter(each.name for each in found)
-    owns = [label or (item.get("label") if isinstance(item, Mapping) else None) for label, item in named]
-    taken = {own for own in owns if own}
-    if len(taken) < sum(bool(own) for own in owns):
+    candidates = [_candidate(label, item) for label, item in named]
+    counts: Counter[str | None] = Counter(each.name for each in candidates)
+    labels = [label or (item.get("label") if isinstance(item, Mapping) else None) for label, item in named]
+    taken = {given_label for given_label in labels if given_label}
+    if len(taken) < sum(bool(given_label) for given_label in labels):
         raise ValueError("Two of the methods have the same label: give each its own `label`.")
     result = []
-    for own, each in zip(owns, found, strict=True):
-        name, number = own or _label(each, is_several=counts[each.name] > 1), 1
-        while not own and name in taken:
+    for given_label, each in zip(labels, candidates, strict=True):
+        name, number = given_label or _label(each, is_several=counts[each.name] > 1), 1
+        while not given_label and name in taken:
             number += 1
             name = f"{each.label}-{number}"
         taken.add(name)
-        result.append(Candidate(name, own or each.title, each.method, each.parameters, each.Y))
+        result.append(Candidate(name, given_label or each.title, each.method, each.parameters, each.Y))
     return result
 
 
@@ -160,7 +160,7 @@ def _label(candidate: Candidate, *, is_several: bool) -> str:
 
 def _no_method(item: Any) -> InvalidParameterError:
     return InvalidParameterError(
-        f"{item!r:.60} is no method.",
+        f"{item!r:.60} is not a method.",
         remedy='Give a name such as "umap", ("umap", {"n_neighbors": 50}) or a function; coordinates as a value of a '
         "dictionary by label.",
     )

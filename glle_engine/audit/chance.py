@@ -51,7 +51,7 @@ import numpy as np
 from scipy.sparse.linalg import eigsh
 
 from glle_engine.audit.agreement import shared
-from glle_engine.audit.options import NEIGHBORS
+from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
@@ -67,16 +67,13 @@ if TYPE_CHECKING:
     from glle_engine.audit.sources import Source
 
 # The test of relations.
-PERMUTATIONS = round(1 / STRUCTURE_LEVEL) - 1  # the data have to be the first among these and themselves
+PERMUTATIONS = round(1 / STRUCTURE_LEVEL) - 1  # at this p-value the data have to rank before all permuted data sets
 NEIGHBOR = 5  # the test uses the distance to this neighbor
-MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = (
-    1000,
-    500,
-    1000,
-)  # random ones: enough for a relation that a map shows
+# Random rows and features that suffice to detect a relation that a map can show.
+MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = 1000, 500, 1000
 MANY_FEATURES = 200
 MIN_BLOCKS_SHARE = 0.5  # blocks are cut to a length that at least this share of them has
-MAX_ANSWERS = 8  # of the test, which are kept
+MAX_ANSWERS = 8  # answers of the test that are kept for further maps of the same data
 MIN_EXCHANGED = 8  # blocks that are permuted, cut to a shorter length if they have many rows
 ROUNDING = 1e-9  # smaller differences are no differences
 SMALL = 50  # all eigenvalues of a matrix with fewer rows are computed
@@ -91,7 +88,7 @@ _ANSWERS: dict[tuple[Any, ...], float | None] = {}  # by seed and digest of the 
 
 
 def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
-    """Return which rows (n,) of data (n, d) repeat earlier rows; none if few do, or most by chance.
+    """Return which rows (n,) of data (n, d) are copies of earlier rows; none if copies are few or expected by chance.
 
     If the columns have few distinct values, rows repeat even when the columns are permuted, and these repeated rows are
     ordinary data. Copies of rows with many distinct values look like relations among the features.
@@ -235,7 +232,7 @@ class Chance:
 def compare_with_chance(
     source: Source,
     Y: NDArray[np.float64],
-    n_neighbors: int = NEIGHBORS,
+    n_neighbors: int = AUDIT_NEIGHBORS,
     *,
     of_blocks: NDArray[np.int64] | None = None,
     seed: int = 0,

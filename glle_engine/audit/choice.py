@@ -41,7 +41,7 @@ MIN_TRUSTED = 3  # trusted islands that some map needs, so that a map is named f
 BEHIND = 0.05  # maps that are behind by more than this after two pairs of halves, in layout also by 2.5 errors, stop
 FIRST_PAIRS = 2  # pairs of halves after which maps that are clearly behind stop
 SIMPLEST = ("pca", "t-sne")  # of maps that are as good, the first of these is named, or else the first candidate
-NAMED = 3  # a sentence names at most this many maps that are as good
+MAX_NAMED_MAPS = 3  # a sentence names at most this many maps that are as good
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -162,8 +162,8 @@ class Choices:
     @property
     def best(self) -> dict[str, str | None]:
         """Label of the map to show by question, or None."""
-        found = {answer.question: answer.best for answer in self.answers}
-        return {question: found.get(question) for question in QUESTIONS}
+        best_maps = {answer.question: answer.best for answer in self.answers}
+        return {question: best_maps.get(question) for question in QUESTIONS}
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -172,8 +172,8 @@ class Choices:
 
     def to_dict(self) -> dict[str, Any]:
         """Return `best`, `as_good` by question, and `sentences` as a JSON-able dictionary."""
-        found = {answer.question: list(answer.as_good) for answer in self.answers}
-        as_good = {question: found.get(question, []) for question in QUESTIONS}
+        labels = {answer.question: list(answer.as_good) for answer in self.answers}
+        as_good = {question: labels.get(question, []) for question in QUESTIONS}
         return {"best": self.best, "as_good": as_good, "sentences": list(self.sentences)}
 
 
@@ -197,7 +197,7 @@ def behind(maps: Sequence[MapFacts]) -> set[str]:
     eligible = [facts for facts in maps if facts.level != "no"]
     if not eligible:
         return set()
-    found = set()
+    labels = set()
     most_grouped = max(facts.grouped for facts in eligible)
     for facts in maps:
         is_left = facts.in_groups == 0 or facts.in_groups < most_grouped - BEHIND
@@ -207,8 +207,8 @@ def behind(maps: Sequence[MapFacts]) -> set[str]:
             is_behind = scores.value(leader) - scores.value(facts) > BEHIND
             is_left &= is_behind and (question == "neighbors" or not _is_within_error(facts, leader, question))
         if is_left:
-            found.add(facts.label)
-    return found
+            labels.add(facts.label)
+    return labels
 
 
 def _neighbors(maps: Sequence[MapFacts]) -> Choice:
@@ -240,8 +240,8 @@ def _groups(maps: Sequence[MapFacts]) -> Choice:
         return Choice("groups", None, (), f"No map separates groups that can be trusted{change}.")
     best, as_good = _winner(several, "groups")
     assert best is not None
-    most = max(facts.trusted for facts in (best, *as_good))
-    best, *as_good = sorted((facts for facts in (best, *as_good) if facts.trusted == most), key=_simplicity)
+    max_trusted = max(facts.trusted for facts in (best, *as_good))
+    best, *as_good = sorted((facts for facts in (best, *as_good) if facts.trusted == max_trusted), key=_simplicity)
     share = f"{best.trusted} islands that can be trusted hold {best.grouped:.0%} of the points"
     return Choice("groups", *_labels(best, as_good), f"To see groups, show {_named(best, as_good)}: {share}.")
 
@@ -287,9 +287,9 @@ def _labels(best: MapFacts, as_good: Sequence[MapFacts]) -> tuple[str, tuple[str
 
 def _named(best: MapFacts, as_good: Sequence[MapFacts]) -> str:
     """Return the title of the best map, with the titles of the maps that are as good in parentheses."""
-    titles = [facts.title for facts in as_good[:NAMED]]
-    if len(as_good) > NAMED:
-        titles.append(f"{len(as_good) - NAMED} more")
+    titles = [facts.title for facts in as_good[:MAX_NAMED_MAPS]]
+    if len(as_good) > MAX_NAMED_MAPS:
+        titles.append(f"{len(as_good) - MAX_NAMED_MAPS} more")
     if not titles:
         return best.title
     are = "is" if len(titles) == 1 else "are"

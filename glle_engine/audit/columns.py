@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DENSITIES = 40  # values of lambda
-MAX_POINTS = 1000
+EXAMINED_POINTS = 1000
 MAX_COLUMNS = 200
-MIN_VALUES = 20  # points that a column needs
+MIN_VALUES = 20  # columns of fewer points are not examined
 
 
 def find_clustered_columns(data: NDArray[np.float64], seed: int = 0) -> list[int]:
@@ -41,7 +41,7 @@ def find_clustered_columns(data: NDArray[np.float64], seed: int = 0) -> list[int
     if n < MIN_VALUES:
         return []
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
-    rows = rng.permutation(n)[:MAX_POINTS]
+    rows = rng.permutation(n)[:EXAMINED_POINTS]
     columns = range(min(data.shape[1], MAX_COLUMNS))
     return [column for column in columns if excess_mass(data[rows, column]) * np.sqrt(len(rows)) > CLUSTERED]
 

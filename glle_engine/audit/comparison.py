@@ -17,7 +17,7 @@ import numpy as np
 from glle_engine.audit.audit import audits
 from glle_engine.audit.choice import Choices, MapFacts, behind, choose
 from glle_engine.audit.fidelity import Fidelity
-from glle_engine.audit.options import NEIGHBORS
+from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.sources import points_in_space
 from glle_engine.base.errors import GlleError
 from glle_engine.base.progress import OnProgress, silent
@@ -78,7 +78,7 @@ def compare_maps(
     metric: Metric | None = None,
     labels: ArrayLike | None = None,
     blocks: ArrayLike | None = None,
-    n_neighbors: int = NEIGHBORS,
+    n_neighbors: int = AUDIT_NEIGHBORS,
     names: Sequence[str] | None = None,
     ids: NDArray[Any] | None = None,
     id_names: Sequence[str] = (),
@@ -100,8 +100,8 @@ def compare_maps(
         Called with (maps done, all, title of a map); its exceptions end the comparison.
 
     """
-    given = {"standardize": standardize, "metric": metric}
-    space: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    options = {"standardize": standardize, "metric": metric}
+    space: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     judge = Judge(points_in_space(X, DistanceSpec.from_dict(space)), seed, n_neighbors)
 
     def start(candidate: Candidate, embed_halves: Callable[..., Resamples]) -> Iterator[Audit]:
@@ -191,18 +191,18 @@ class _Open:
     audit: Audit | None = None
 
     def _embed(self, embedder: Any, count: int, **options: Any) -> Resamples:
-        found = resample(embedder, count, **options)
-        self.places.append(found.places)
-        return found
+        maps = resample(embedder, count, **options)
+        self.places.append(maps.places)
+        return maps
 
 
 def complete_pairs(places: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Return the maps (m, r, p) of pairs of halves of which neither failed; none if there are no halves."""
     if not places:
         return np.empty((0, 0, 0))
-    found = np.concatenate([*places])
-    is_found = np.isfinite(found).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
-    return np.asarray(found[np.repeat(is_found, 2)])
+    halves = np.concatenate([*places])
+    is_found = np.isfinite(halves).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
+    return np.asarray(halves[np.repeat(is_found, 2)])
 
 
 @dataclass(eq=False)
@@ -220,7 +220,7 @@ class Judge:
 
     points: NDArray[np.float64]
     seed: int = 0
-    n_neighbors: int = NEIGHBORS
+    n_neighbors: int = AUDIT_NEIGHBORS
     _cached: dict[bytes, Fidelity] = field(default_factory=dict)
 
     def facts_of(self, candidate: Candidate, audit: Audit, halves: NDArray[np.float64]) -> MapFacts:
@@ -229,7 +229,7 @@ class Judge:
         whole = self._fidelity(np.arange(n))
         k = max(1, min(self.n_neighbors, n // 5))
         sizes = islands.sizes / n
-        held = islands.of_halves if islands.of_halves is not None else np.zeros((len(halves), len(sizes)), bool)
+        is_separate = islands.of_halves if islands.of_halves is not None else np.zeros((len(halves), len(sizes)), bool)
         some = whole if audit.rows is None else self._fidelity(audit.rows)
         k_of_rows = min(k, max(1, len(some.points) // 5))
         return MapFacts(
@@ -245,7 +245,7 @@ class Judge:
             trusted=int(islands.stays.sum()) if islands.count else 0,
             grouped=float(sizes[islands.stays].sum()) if islands.count else 0.0,
             in_groups=float(sizes[islands.in_data].sum()) if islands.count else 0.0,
-            grouped_in_halves=(held & islands.stays) @ sizes,
+            grouped_in_halves=(is_separate & islands.stays) @ sizes,
             is_complete=not audit.is_preliminary,
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.audit.chance import find_copies
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.reliability.thresholds import DEPENDENT_COPIES, MAX_STEP, MIN_COPIES, NEAR_COPY, SET_DROP, SET_OVERLAP
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-ROWS = 2000  # at most these first rows are examined
+ROWS = 2000  # only the first rows, at most this many, are examined
 FIFTH = 5  # a near-copy is near relative to the distance to this neighbor
 LAGS = (2, 3, 5, 8)  # rows; at one of these lags rows of a series have moved apart, and rows of a sorted group have not
 MAX_SET = 9  # rows of one set of near-copies
-MIN_ROWS = 50  # of fewer rows, sets of near-copies are not examined
+MIN_ROWS = 50  # below this number of rows no sets of near-copies are searched
 
 MIN_BLOCKS = 4  # blocks that can be halved
 _NUMBERED = re.compile(r"(.*\w)[ _.:/-]+\w{1,4}|(.*\d)[A-Za-z]")  # an id with a stem: S07_2, mouse-3/a, 12b

@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Embedder
 
 PAIRS = 2  # pairs of halves that are embedded with one more coordinate
-MAX_POINTS = 2000  # that are halved
+MAX_HALVED_POINTS = 2000  # halves are made of at most this many points
 DIMENSION_NEIGHBORS = 10
 
 
 def find_dimension(
     wider: Embedder, rows: NDArray[np.intp], seed: int, executor: Executor | None, on_progress: OnProgress
 ) -> tuple[int | None, int | None]:
-    """Return how many coordinates two samples share if one more is computed, and the hidden dimension or None.
+    """Return how many coordinates two samples share if the map has one more, and the hidden dimension or None.
 
     The number is returned again as the hidden dimension if the map has fewer coordinates and the points fill the
     further one. On a sheet they do not fill it: a further coordinate is a function of the others. Halves are made of at
     most 2,000 of the `rows`. Both are None if the data have no further coordinate.
     """
-    if (n := wider.shape[0]) > MAX_POINTS:
+    if (n := wider.shape[0]) > MAX_HALVED_POINTS:
         rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
-        wider = wider.of_rows(np.sort(rng.permutation(rows)[:MAX_POINTS]))
+        wider = wider.of_rows(np.sort(rng.permutation(rows)[:MAX_HALVED_POINTS]))
     places = np.empty((0, *wider.shape))
     with suppress(GlleError):  # the data have no further coordinate
         maps = resample(wider, 2 * PAIRS, stream=SEPARATE, seed=seed, executor=executor, on_progress=on_progress)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 COMPONENTS = 10
 PATH_NEIGHBORS = 10  # neighbors in the graph of shortest paths
-MAX_STARTS, MAX_ENDS = 100, 1000  # points of the compared pairs
+MAX_STARTS, MAX_ENDS = 100, 1000  # rank correlations are over the pairs of these start and end points
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Fidelity:
         return kept_neighbors(self._near(k), Y)
 
     def layout(self, Y: NDArray[np.float64]) -> tuple[float, float]:
-        """Return the rank correlations of a map's distances (n, p) with the data's own, and with those along them."""
+        """Return the rank correlations of a map's distances with distances in the data, straight and along paths."""
         in_map = _distances(Y, self.starts, self.ends)
         return rank_correlation(in_map, self.straight), rank_correlation(in_map, self.along)
 

@@ -11,14 +11,15 @@ from glle_engine.audit.islands import contact
 from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.pictures.points import count_apart
-from glle_engine.base.results import Note, brief
+from glle_engine.base.results import brief
+from glle_engine.base.texts import Note
 from glle_engine.reliability.thresholds import GROUP_CONTACT
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 MAX_NUMBERS = 20  # labels with decimals are groups up to this number of different values
-NAMED = 5  # a sentence names at most this many groups
+MAX_NAMED_GROUPS = 5  # a sentence names at most this many groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +55,12 @@ class Groups:
             return ""
         if (apart_from == count - 1).all():
             named = f"the labels {', '.join(map(str, self.names[:-1]))} and {self.names[-1]}"
-            return f"{named if count <= NAMED else f'all {count} labels'} stay apart from each other"
+            return f"{named if count <= MAX_NAMED_GROUPS else f'all {count} labels'} stay apart from each other"
         if count == 2:
             return f"the labels {self.names[0]} and {self.names[1]} do not stay apart"
         pairs = f"{apart_from.sum() // 2} of {count * (count - 1) // 2} pairs of labels stay apart"
         mixed = [str(name) for name in self.names[2 * apart_from < count - 1]]
-        if not 0 < len(mixed) <= min(NAMED, count - 1):
+        if not 0 < len(mixed) <= min(MAX_NAMED_GROUPS, count - 1):
             return pairs
         stay = f"label {mixed[0]} stays" if len(mixed) == 1 else f"labels {', '.join(mixed[:-1])} and {mixed[-1]} stay"
         return f"{pairs} ({stay} apart from fewer than half of the others)"
@@ -92,7 +93,7 @@ def groups_of_labels(
     try:
         require_groups(*groups)
     except InvalidParameterError as error:
-        return None, (Note("labels-are-no-groups", str(error)),)
+        return None, (Note("labels-are-no-groups", error.text),)
     return groups, ()
 
 

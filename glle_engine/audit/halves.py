@@ -77,7 +77,7 @@ class Reading:
 
 
 class Halves:
-    """The maps of halves of a subject: more are made on request, and each is read once.
+    """The maps of random halves of the data: more are made on request, and each is evaluated once.
 
     Attributes
     ----------
@@ -100,11 +100,11 @@ class Halves:
     def extend(self, pairs: int, makers: Executor | None, readers: Executor | None) -> None:
         """Make and read maps up to this number of `pairs`; two executors make and read them in parallel."""
         options, first = self.subject.options, 0 if self.maps is None else len(self.maps.places)
-        made = (options.embed_halves or resample)(
+        new_maps = (options.embed_halves or resample)(
             self.embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=options.seed, executor=makers,
             on_progress=options.on_progress,
         )  # fmt: skip
-        self.maps = made if self.maps is None else self.maps + made
+        self.maps = new_maps if self.maps is None else self.maps + new_maps
         numbers = self.maps.complete_pairs[len(self.readings) :]
         samples = (draw_sample(self.embedder, SEPARATE, options.seed, number) for number in numbers)
         halves = [self.subject.rows[sample.chosen] for sample in samples]
@@ -189,7 +189,7 @@ def _embedder_of_rows(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArra
     if (count := len(np.unique(of_blocks[embedder.rows]))) < MIN_BLOCKS:
         raise InvalidParameterError(
             f"The points are of {count} blocks, which have no halves to compare.",
-            remedy=f"Give blocks of at least {MIN_BLOCKS} kinds, such as the subject of each row, or none.",
+            remedy=f"Give at least {MIN_BLOCKS} different blocks, such as the subject of each row, or none.",
         )
     return BlockEmbedder(embedder, of_blocks)
 

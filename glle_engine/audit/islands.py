@@ -46,10 +46,10 @@ from glle_engine.reliability.thresholds import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_POINTS = 8  # of an island
+MIN_ISLAND_POINTS = 8  # points of the smallest island
 INNER_NEIGHBOR = 5  # the distance to this neighbor is the reach in two dimensions and more
 TREE_DIMENSIONS = 10  # up to here a k-d tree is faster than computing all distances
-MANY = 5000  # of more points, a random sample is compared
+MANY = 5000  # above this number of points a random sample is compared
 DIMENSION_NEIGHBORS = 30  # neighbors from which the dimension of a cluster is estimated
 CUTS = (0.25, 0.5, 0.75)  # shares of the points on one side of cuts
 MIN_CUT = 4  # fewest points that can be cut
@@ -65,7 +65,7 @@ def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
     if n > MANY:
         rows = np.random.Generator(np.random.Philox(key=np.array([n, 0], np.uint64))).permutation(n)[:MANY]
         return np.asarray(find_islands(Y[rows])[cKDTree(Y[rows]).query(Y)[1]])
-    if n < 2 * MIN_POINTS:
+    if n < 2 * MIN_ISLAND_POINTS:
         return np.zeros(n, np.int64)
     islands = _with_small_islands(Y, _large_islands(Y))
     of_islands = islands[islands >= 0]
@@ -79,7 +79,7 @@ def _large_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
 
     A point without a cluster belongs to the island of the nearest point that has a cluster.
     """
-    min_size = max(MIN_POINTS, int(SMALL_ISLAND * len(Y)))
+    min_size = max(MIN_ISLAND_POINTS, int(SMALL_ISLAND * len(Y)))
     clusters = _clusters(Y, min_size) if len(Y) >= 2 * min_size else np.full(len(Y), -1)
     if not (is_known := clusters >= 0).any():
         return np.zeros(len(Y), np.int64)
@@ -114,8 +114,8 @@ def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> N
     split, count = islands.copy(), int(islands.max()) + 1
     for island in range(count):
         rows = np.flatnonzero(islands == island)
-        if len(rows) >= 2 * MIN_POINTS:
-            clumps = _grown(Y[rows], _clusters(Y[rows], MIN_POINTS))
+        if len(rows) >= 2 * MIN_ISLAND_POINTS:
+            clumps = _grown(Y[rows], _clusters(Y[rows], MIN_ISLAND_POINTS))
             split[rows] = np.where(clumps >= 0, split.max() + 1 + clumps, -1)
     split = _join_touching(Y, numbered(split))
     is_large = np.bincount(split[split >= 0]) >= SMALL_ISLAND * len(Y)
@@ -131,7 +131,7 @@ def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.in
     """
     clusters = clusters.copy()
     if (clusters < 0).all():  # one piece, which grows from the denser half of its points
-        core = kneighbors(np.ascontiguousarray(Y), MIN_POINTS - 1)[1][:, -1]
+        core = kneighbors(np.ascontiguousarray(Y), MIN_ISLAND_POINTS - 1)[1][:, -1]
         clusters[core <= np.median(core)] = 0
     is_open = clusters < 0
     limit, count = FAR_CLUMP * (_reach(Y, len(Y)) or np.inf), int(clusters.max()) + 1
@@ -148,7 +148,7 @@ def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.in
         to_row = np.linalg.norm(Y[rows] - Y[row], axis=1)
         is_nearer = to_row < distance
         distance[is_nearer], joined[is_nearer] = to_row[is_nearer], cluster
-    clusters[(np.bincount(clusters) < MIN_POINTS)[clusters]] = -1
+    clusters[(np.bincount(clusters) < MIN_ISLAND_POINTS)[clusters]] = -1
     return numbered(clusters)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
             """Return the embedding (m, p) of points (m, d)."""
 
 
-NEIGHBORS = 15
+AUDIT_NEIGHBORS = 15
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,7 +90,7 @@ class AuditOptions:
     ids: NDArray[Any] | None = None
     id_names: Sequence[str] = ()
     is_own_map: bool = False
-    n_neighbors: int = NEIGHBORS
+    n_neighbors: int = AUDIT_NEIGHBORS
     names: Sequence[str] | None = None
     seed: int = 0
     executor: Executor | None = None
@@ -103,7 +103,7 @@ class AuditOptions:
         object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
 
     def open_pool(self) -> AbstractContextManager[Executor | None]:
-        """Return the executor, or else a new pool of threads; None if there is to be one thread."""
+        """Return a context with the given executor or a new pool of threads, or with None for a single thread."""
         if self.executor is not None or self.threads == 1:
             return nullcontext(self.executor)
         return ThreadPoolExecutor(self.threads or os.cpu_count())

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np  # noqa: TC002 # the models of JSON read the hints
+import numpy as np  # noqa: TC002 # `service.schemas.derived` reads the type hints
 from scipy.sparse import csr_array  # noqa: TC002 # the same
 
 from glle_engine.audit.answers import Answer, Disturbed, Islands  # noqa: TC001 # the same
 from glle_engine.audit.chance import Chance  # noqa: TC001 # the same
 from glle_engine.audit.groups import Groups  # noqa: TC001 # the same
 from glle_engine.audit.statement import Level, Statement  # noqa: TC001 # the same
-from glle_engine.base.results import Note, PointResult, brief
+from glle_engine.base.results import PointResult, brief
+from glle_engine.base.texts import Note  # noqa: TC001 # the same
 from glle_engine.reliability.alignment import Regions  # noqa: TC001 # the same
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-PAGE = "docs/explanation/believe.md"  # says how
+PAGE = "docs/explanation/believe.md"  # explains how verdicts are found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -201,5 +202,5 @@ class Audit(PointResult):
             "dimension": self.dimension,
             "pairs": self.pairs,
             "regions": {name: regions.to_dict() for name, regions in self.regions.items()},
-            "notes": [asdict(note) for note in self.notes],
+            "notes": [note.to_dict() for note in self.notes],
         }

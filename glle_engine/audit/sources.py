@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.audit.options import AuditOptions, Function, Transformer
-    from glle_engine.base.results import Note
     from glle_engine.base.spec import SpaceSpec
+    from glle_engine.base.texts import Note
     from glle_engine.methods.base import Method
     from glle_engine.methods.parameters import MethodSpec
     from glle_engine.reliability.resamples import Embedder
@@ -49,7 +49,7 @@ MAX_DENSE_BYTES = 2**31  # sparse data may need as many bytes as dense rows
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A way to make an embedding again.
+    """How an embedding can be computed again, for other data and for parts of the data.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Source:
 
 
 def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDArray[np.float64]]:
-    """Return how an embedding is made again, and the embedding (n, p).
+    """Return how an embedding can be computed again, and the embedding (n, p).
 
     `Y` are coordinates, a posterior or a fitted estimator; None for the map of the options' method. Raises
     `InvalidParameterError` for options that contradict each other, or if there is no embedding.
@@ -186,7 +186,8 @@ def source_of_function(
         )
     if not (callable(function) or hasattr(function, "fit_transform")):
         raise InvalidParameterError(
-            f"method={function!r:.60} is no method.", remedy='Give a name such as "umap", a function, or an estimator.'
+            f"method={function!r:.60} is not a method.",
+            remedy='Give a name such as "umap", a function, or an estimator.',
         )
     data = checked_matrix(X)
     points = _points(data, spec)
@@ -292,7 +293,7 @@ def _require_columns(spec: SpaceSpec) -> None:
     """Raise `InvalidParameterError` for data without columns to permute: a matrix of all pairs."""
     if name := spec.precomputed:
         raise InvalidParameterError(
-            f"An audit permutes the columns of the data, which a matrix of all pairs ({name}='precomputed') has not.",
+            f"An audit permutes the columns of the data, but a matrix of all pairs ({name}='precomputed') has none.",
             remedy="Give coordinates with these distances: embed them by mds with dissimilarity='precomputed' and "
             "n_components=10.",
         )

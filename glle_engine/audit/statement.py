@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Level = Literal["trust", "partly", "no", "unknown"]
 MIN_ARRANGED = 3  # islands that an arrangement needs
-NAMED = 5  # a sentence names at most this many islands
+MAX_NAMED_ISLANDS = 5  # a sentence names at most this many islands
 MAX_REASONS = 3
 READ, AVOID = "✓", "✗"  # before the lines that say what to read, and what not
 
@@ -136,9 +136,9 @@ def state(facts: Facts) -> Statement:
         why = _fidelity(facts) if unseen is None else unseen[1:]
         return Statement(
             "unknown" if unseen is None else unseen[0],
-            f"Audit these coordinates by the method that made them: this is no map by {facts.name}, because it shares "
-            f"{with_map:.0%} of its neighbors with the maps of {facts.name}, and these share {of_maps:.0%} with each "
-            "other."
+            f"Audit these coordinates by the method that made them: this is not a map by {facts.name}, because it "
+            f"shares {with_map:.0%} of its neighbors with the maps of {facts.name}, and these share {of_maps:.0%} "
+            "with each other."
             f"{_sentence(why)}",
         )
     if unseen is not None:
@@ -172,7 +172,7 @@ def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
     """Return level, action and reason if the map shows no structure; None if it shows some, or if that is unknown."""
     apart = "points lie as far apart as points with independent features would"
     if facts.has_structure is False and (count := len(facts.clustered)):
-        named = _and(list(facts.clustered)) if count <= NAMED else f"{count} columns"
+        named = _and(list(facts.clustered)) if count <= MAX_NAMED_ISLANDS else f"{count} columns"
         verb, theirs = (
             ("has", "its combinations with the other columns") if count == 1 else ("have", "their combinations")
         )
@@ -271,8 +271,10 @@ def _exceptions(facts: Facts) -> list[str]:
     islands, parts = facts.islands, list[str]()
     if (stays := islands.stays).any() and (count := int((~stays).sum())):
         one = "island" if count == 1 else "islands"
-        what = f"{one} {_and(_names(islands, ~stays))}" if count <= NAMED else f"the other {count} islands"
-        parts.append(f"{what} as {'a separate group' if count == 1 else 'separate groups'}")
+        subject = (
+            f"{one} {_and(_names(islands, ~stays))}" if count <= MAX_NAMED_ISLANDS else f"the other {count} islands"
+        )
+        parts.append(f"{subject} as {'a separate group' if count == 1 else 'separate groups'}")
     if facts.remains is not None and PARTLY <= facts.remains < TRUST and not stays.any():
         parts.append("details of the layout")
     if facts.is_preliminary:
@@ -415,8 +417,10 @@ def _sides(seam: Seam, islands: Islands) -> str:
         where = f" between islands {a} and {b}" if a != b else ""
         return f"the map has a small tear{where} ({first} and {second} points)"
     if a != b:
-        what = f"the map tears islands {a} and {b} apart" if is_tear else f"the map folds parts of islands {a} and {b}"
-        return f"{what} ({first} and {second} points)"
+        defect = (
+            f"the map tears islands {a} and {b} apart" if is_tear else f"the map folds parts of islands {a} and {b}"
+        )
+        return f"{defect} ({first} and {second} points)"
     if is_tear:
         return f"the map tears one surface in two ({first} and {second} points lie along the tear)"
     return f"the map lays two regions of {first} and {second} points onto each other"
@@ -424,7 +428,7 @@ def _sides(seam: Seam, islands: Islands) -> str:
 
 def _named(islands: Islands, chosen: NDArray[np.bool_]) -> str:
     names = _names(islands, chosen)
-    return f" ({', '.join(names)})" if len(names) <= NAMED else ""
+    return f" ({', '.join(names)})" if len(names) <= MAX_NAMED_ISLANDS else ""
 
 
 def _names(islands: Islands, chosen: NDArray[np.bool_]) -> list[str]:

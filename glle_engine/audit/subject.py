@@ -22,10 +22,10 @@ from glle_engine.audit.columns import find_clustered_columns
 from glle_engine.audit.dependence import block_candidates, find_dependence
 from glle_engine.audit.dimension import find_dimension
 from glle_engine.audit.groups import groups_of_labels, labels_and_classes
-from glle_engine.audit.options import NEIGHBORS
+from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.statement import Facts
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.base.validation import require_neighbors
 from glle_engine.reliability.thresholds import STRUCTURE_LEVEL
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from glle_engine.audit.sources import Source
     from glle_engine.reliability.resamples import Embedder
 
-MIN_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
+MIN_AUDIT_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
 MEASURED_POINTS = 60  # audits of fewer points were not measured
 MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of 4,000
 
@@ -155,7 +155,7 @@ class Subject:
         )
 
     def compared_with_chance(self, executor: Executor | None) -> Subject:
-        """Return the subject with the comparison with maps of permuted data, if that can say anything."""
+        """Return the subject after a comparison with maps of permuted data, unless this could decide nothing."""
         if unknown_reason(self.points, self.embedding.shape[1]) is not None:
             return self
         options = self.options
@@ -191,9 +191,9 @@ def blocks_of_rows(blocks: ArrayLike | None, n: int) -> NDArray[np.int64] | None
 
 def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> None:
     """Raise `TooFewPointsError` or `InvalidParameterError` for a map with nothing to compare."""
-    if distinct < MIN_POINTS:
+    if distinct < MIN_AUDIT_POINTS:
         raise TooFewPointsError(
-            f"An audit needs at least {MIN_POINTS} distinct points, not {distinct}.", remedy="Give more points."
+            f"An audit needs at least {MIN_AUDIT_POINTS} distinct points, not {distinct}.", remedy="Give more points."
         )
     require_neighbors(k, len(embedding))
     if not np.ptp(embedding, axis=0).any():
@@ -211,7 +211,7 @@ def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
             f"{copies} of {n} rows repeat others. Halves of the data share them, so that `remains`, the spread and the "
             "p-values are on the hopeful side. Audit the map of distinct rows.",
         )
-    if (limit := neighbors_of_block(n, k)) < k != NEIGHBORS:
+    if (limit := neighbors_of_block(n, k)) < k != AUDIT_NEIGHBORS:
         yield Note("fewer-neighbors", f"Kept neighbors and p-values are of {limit} neighbors, not of n_neighbors={k}.")
 
 

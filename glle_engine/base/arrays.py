@@ -107,14 +107,14 @@ def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) ->
         bad = np.abs(whole.astype(object)) > EXACT if whole.dtype.kind == "O" else (whole > EXACT) | (whole < -EXACT)
         if not bad.any():
             continue
-        at = [int(position) for position in np.argwhere(bad)[0]]
-        place = dict(zip(("row", "column"), [*at, *([] if column is None else [column])], strict=False))
+        index = [int(position) for position in np.argwhere(bad)[0]]
+        place = dict(zip(("row", "column"), [*index, *([] if column is None else [column])], strict=False))
         place = {} if hasattr(values, "tocsr") else place  # the entries of a sparse matrix have other positions
         where = f" in {', '.join(f'{part} {number}' for part, number in place.items())} (from 0)" if place else ""
         raise InexactIntegerError(
-            f"Integers of {name} are beyond 2^53, where float64 is not exact, the first one {whole[*at]}{where}.",
+            f"Integers of {name} are beyond 2^53, where float64 is not exact, the first one {whole[*index]}{where}.",
             remedy="Subtract an offset or rescale them; leave the column out if they are ids.",
-            details={**place, "value": str(whole[*at])},
+            details={**place, "value": str(whole[*index])},
         )
 
 
@@ -129,7 +129,7 @@ def _integers(values: Any, raw: NDArray[Any] | None) -> Iterator[tuple[int | Non
     elif hasattr(values, "columns") and hasattr(values, "dtypes"):  # columns of several types become float64 together
         columns = values.get_columns() if hasattr(values, "get_columns") else values.items()
         each = (column[1] if isinstance(column, tuple) else column for column in columns)
-        parts += [(at, np.asarray(column)) for at, column in enumerate(each)]
+        parts += [(index, np.asarray(column)) for index, column in enumerate(each)]
     else:
         raw = np.asarray(values) if raw is None else raw
         has_floats = isinstance(values, (list, tuple)) and raw.dtype.kind == "f"

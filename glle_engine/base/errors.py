@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from glle_engine.base.texts import Text, joined
+
 
 class GlleError(ValueError):
     """Base of the errors that a user can cause.
@@ -32,7 +34,7 @@ class GlleError(ValueError):
         self.details: dict[str, Any] = details or {}
 
     def __str__(self) -> str:
-        return f"{self.args[0]} {self.remedy}"
+        return str(self.text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without calling `__init__`, because its arguments differ from the exception's `args`."""
@@ -41,7 +43,13 @@ class GlleError(ValueError):
     @property
     def message(self) -> str:
         """The problem, without the remedy."""
-        return str(self.args[0])
+        message: str = self.args[0]
+        return message
+
+    @property
+    def text(self) -> Text:
+        """The problem and the remedy."""
+        return joined([self.message, self.remedy])
 
 
 class InvalidParameterError(GlleError):

@@ -236,7 +236,7 @@ class Specification:
         """Raise `InvalidParameterError` for a meaningless combination of options."""
 
     def refuse_unused(self, option: str, *names: str) -> None:
-        """Raise `InvalidParameterError` if a named parameter, meaningless by `option`, is not at its default."""
+        """Raise `InvalidParameterError` if a parameter that `option` makes meaningless is not at its default."""
         for name in names:
             if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
                 raise InvalidParameterError(
@@ -298,9 +298,9 @@ def accepts_random_state(function: Callable[P, R]) -> Callable[P, R]:
 
     shown = signature(function)
     rest = [each for each in shown.parameters.values() if each.kind is Argument.VAR_KEYWORD]
-    own = [each for each in shown.parameters.values() if each.kind is not Argument.VAR_KEYWORD]
+    parameters = [each for each in shown.parameters.values() if each.kind is not Argument.VAR_KEYWORD]
     name = Argument("random_state", Argument.KEYWORD_ONLY, default=None, annotation="Any")
-    call.__signature__ = shown.replace(parameters=[*own, name, *rest])  # type: ignore[attr-defined]
+    call.__signature__ = shown.replace(parameters=[*parameters, name, *rest])  # type: ignore[attr-defined]
     return call
 
 
@@ -313,32 +313,32 @@ def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:
         If both are given, or the `random_state` is neither an integer nor a generator of numpy.
 
     """
-    found = dict(options)
-    given = found.pop("random_state", None)
-    if given is None:
-        return found
-    if "seed" in found:
+    renamed = dict(options)
+    state = renamed.pop("random_state", None)
+    if state is None:
+        return renamed
+    if "seed" in renamed:
         raise InvalidParameterError(
-            "Both seed and random_state are given.", remedy="Give one: they are two names of one number."
+            "Both seed and random_state are given.", remedy="Give only one of them: both set the same seed."
         )
-    if isinstance(given, np.random.Generator):
-        given = given.integers(2**31)
-    elif isinstance(given, np.random.RandomState):
-        given = given.randint(2**31)
-    if isinstance(given, bool) or not isinstance(given, Integral) or not 0 <= int(given) <= LARGEST_COUNTER:
+    if isinstance(state, np.random.Generator):
+        state = state.integers(2**31)
+    elif isinstance(state, np.random.RandomState):
+        state = state.randint(2**31)
+    if isinstance(state, bool) or not isinstance(state, Integral) or not 0 <= int(state) <= LARGEST_COUNTER:
         raise InvalidParameterError(
-            f"random_state={given!r:.60} is not an integer of at least 0.",
+            f"random_state={state!r:.60} is not an integer of at least 0.",
             remedy="Give an integer, a numpy.random.Generator, or leave it away for the default seed.",
         )
-    return {**found, "seed": int(given)}
+    return {**renamed, "seed": int(state)}
 
 
-def check_integer(name: str, value: object, least: int, *, counter: bool = False) -> int:
-    """Return the value if it is an integer of at least `least`, else raise `InvalidParameterError`.
+def check_integer(name: str, value: object, lower_bound: int, *, counter: bool = False) -> int:
+    """Return the value if it is an integer of at least `lower_bound`, else raise `InvalidParameterError`.
 
     A `counter` must also be below 2^64.
     """
-    parameter = Parameter(kind="integer", doc="", least=least, most=LARGEST_COUNTER if counter else None)
+    parameter = Parameter(kind="integer", doc="", least=lower_bound, most=LARGEST_COUNTER if counter else None)
     return int(parameter.check(name, value))
 
 
@@ -356,7 +356,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 def _integer(value: object) -> int | None:
     """Return an integer of Python or numpy as an int; None for any other value."""
     try:
-        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]  # a TypeError
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type] # raises TypeError
     except TypeError:
         return None
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +13,7 @@ import numpy as np
 
 from glle_engine.base.pictures.plotting import picture, plot
 from glle_engine.base.pictures.points import PointTable, frame
+from glle_engine.base.texts import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 MAX_CHARACTERS = 40  # of a value in a one-line representation
-_FEATURE = re.compile(r"X\[:, (\d+)\]")
 
 
 def brief(self: Any) -> str:
@@ -109,29 +108,6 @@ class PointResult:
         return None if find_spec("matplotlib") is None else picture(PointTable.from_result(self))
 
 
-@dataclass(frozen=True)
-class Note:
-    """Warning or finding for the user.
-
-    Attributes
-    ----------
-    code : str
-        Stable kebab-case name.
-    message : str
-        The finding, its meaning and a remedy, in one or two sentences.
-
-    """
-
-    code: str
-    message: str
-
-    def with_names(self, names: Sequence[str] | None) -> Note:
-        """Return the note with names in place of features such as ``X[:, 3]``."""
-        if names is None:
-            return self
-        return replace(self, message=_FEATURE.sub(lambda found: names[int(found[1])], self.message))
-
-
 def dimension_notes(d: int, p: int, metric: str) -> Iterator[Note]:
     """Yield a note if an embedding has more components (p) than the data have features (d).
 
@@ -167,10 +143,10 @@ class Diagnostics:
     __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
-        """Return {"figures": {...}, "notes": [{"code", "message"}, ...]}."""
-        return {"figures": dict(self.figures), "notes": [asdict(note) for note in self.notes]}
+        """Return {"figures": {...}, "notes": [{"code", "message", "message_parts"}, ...]}."""
+        return {"figures": dict(self.figures), "notes": [note.to_dict() for note in self.notes]}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Return the diagnostics of a dictionary that `to_dict` returned."""
-        return cls(dict(values["figures"]), tuple(Note(**note) for note in values["notes"]))
+        return cls(dict(values["figures"]), tuple(map(Note.from_dict, values["notes"])))

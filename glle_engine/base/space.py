@@ -107,15 +107,17 @@ def require_restorable(metric: Metric) -> None:
     if how is not None:
         rest = ": the posterior is the same, and it generates rows of that kind."
         remedy = Text(f"{how}, and fit the result with ", Way("metric", "euclidean"), rest)
-    raise InvalidParameterError(f"Weights of metric={metric!r} generate no data in the units given.", remedy=remedy)
+    raise InvalidParameterError(
+        f"Data that are generated with metric={metric!r} would not be in the units of your data.", remedy=remedy
+    )
 
 
 def _center_and_scale(
     data: NDArray[np.float64], standardize: Standardize
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return center and scale of each feature, computed in units of a power of two, so that squares stay in range."""
-    largest, least = data.max(axis=0), data.min(axis=0)
-    exponents = np.frexp(np.maximum(np.abs(largest), np.abs(least)))[1]
+    largest, smallest = data.max(axis=0), data.min(axis=0)
+    exponents = np.frexp(np.maximum(np.abs(largest), np.abs(smallest)))[1]
     scaled = np.ldexp(data, -exponents)
     if standardize == "zscore":
         center = scaled.mean(axis=0)
@@ -123,7 +125,7 @@ def _center_and_scale(
     else:
         lower, center, upper = np.quantile(scaled, [0.25, 0.5, 0.75], axis=0)
         scale = upper - lower
-    constant = largest == least
+    constant = largest == smallest
     flat = np.flatnonzero(~constant & ~(scale > 0))
     if len(flat):
         shown = ", ".join(map(str, flat[:_SHOWN])) + (", ..." if len(flat) > _SHOWN else "")
@@ -135,7 +137,7 @@ def _center_and_scale(
         )
     center = np.ldexp(center, exponents)
     scale = np.maximum(np.ldexp(scale, exponents), np.finfo(np.float64).tiny)
-    return np.where(constant, least, center), np.where(constant, 1.0, scale)
+    return np.where(constant, smallest, center), np.where(constant, 1.0, scale)
 
 
 def _directions(data: NDArray[np.float64], metric: Metric) -> NDArray[np.float64]:

@@ -205,12 +205,12 @@ class FitSpec(SpaceSpec):
                     Text(f"{option} applies only with ", needed, "."),
                     remedy=Text("Leave it at its default, or use ", needed, "."),
                 )
-        least = max(self.n_components + 2, 4 if self.has_auto_neighbors else self.n_neighbors + 1)
-        if not isinstance(self.landmarks, str) and self.landmarks < least:
+        min_landmarks = max(self.n_components + 2, 4 if self.has_auto_neighbors else self.n_neighbors + 1)
+        if not isinstance(self.landmarks, str) and self.landmarks < min_landmarks:
             raise InvalidParameterError(
                 f"landmarks={self.landmarks} is too few for n_neighbors={self.n_neighbors} and "
                 f"n_components={self.n_components}.",
-                remedy=f"Give landmarks of at least {least}; some hundred show the shape of a sheet.",
+                remedy=f"Give landmarks of at least {min_landmarks}; some hundred show the shape of a sheet.",
             )
         idle = [] if is_published_em else ["max_iter", "tol"]
         if self.noise == "tangent" and self.variance == "dirichlet":
@@ -241,10 +241,10 @@ class FitSpec(SpaceSpec):
         The graph of the landmarks may fall apart where the graph of all points does not, so that components must be
         bridged. Resamples take half of the landmarks, which must be enough points for the neighbors and components.
         """
-        least = min(AUTO_LANDMARKS)
+        min_landmarks = min(AUTO_LANDMARKS)
         is_possible = self.variant == "constrained" and self.metric != "precomputed" and self.disconnected == "bridge"
         needed = max(self.n_components + 2, MAX_NEIGHBORS if self.has_auto_neighbors else self.n_neighbors)
-        return is_possible and n > least and least // 2 > needed
+        return is_possible and n > min_landmarks and min_landmarks // 2 > needed
 
     def choices(self, n: int) -> list[Self]:
         """Return the specifications that a fit to n points tries in turn.

@@ -1,11 +1,12 @@
-"""Texts that name options and calls as values, so that each interface writes these as its own users do."""
+"""Texts that name options and calls as values, so that each interface writes these as its own users do; and notes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 CALLS = {
     "upload": "`client.dataset`",
@@ -21,15 +22,20 @@ UPLOAD_OPTIONS = (
 """Options of data that texts name; other options are settings of methods, or `force`."""
 
 
+FEATURE = "feature"
+"""Name of a `Way` that is a feature, by its number from 0."""
+
+
 class Way(NamedTuple):
-    """Option with its value, or a call, that a text offers to the user.
+    """Option with its value, a call, or a feature, that a text names.
 
     Parameters
     ----------
     name
-        Name of the option, or one of `CALLS`.
+        Name of the option, one of `CALLS`, or `FEATURE`.
     value
-        Value of the option: a text, a number, true, or a list of columns; None for a call, or an option without one.
+        Value of the option: a text, a number, true, or a list of columns; number of a feature; None for a call, or an
+        option without one.
 
     """
 
@@ -48,15 +54,15 @@ class Text(str):
 
     def __new__(cls, *parts: str | Way) -> Self:
         """Return the text of the parts, which may be texts themselves."""
-        found: list[str | Way] = []
+        pieces: list[str | Way] = []
         for part in parts:
             for each in parts_of(part):
-                if found and isinstance(found[-1], str) and isinstance(each, str):
-                    found[-1] += each
+                if pieces and isinstance(pieces[-1], str) and isinstance(each, str):
+                    pieces[-1] += each
                 elif each:
-                    found.append(each)
-        text = super().__new__(cls, "".join(part if isinstance(part, str) else in_python(part) for part in found))
-        text.parts = tuple(found)
+                    pieces.append(each)
+        text = super().__new__(cls, "".join(part if isinstance(part, str) else in_python(part) for part in pieces))
+        text.parts = tuple(pieces)
         return text
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
@@ -78,6 +84,40 @@ class Text(str):
         return cls(*(part if isinstance(part, str) else Way(part["name"], part["value"]) for part in parts))
 
 
+@dataclass(frozen=True)
+class Note:
+    """Warning, finding or decision for the user.
+
+    Attributes
+    ----------
+    code : str
+        Stable kebab-case name; each code has one meaning.
+    message : str
+        The finding, its meaning and a remedy, in one or two sentences; a `Text` if it names options, calls or features.
+
+    """
+
+    code: str
+    message: str
+
+    def with_names(self, names: Sequence[str] | None) -> Note:
+        """Return the note with names in place of features such as ``X[:, 3]``."""
+        if names is None:
+            return self
+        parts = parts_of(self.message)
+        named = (names[part.value] if isinstance(part, Way) and part.name == FEATURE else part for part in parts)
+        return replace(self, message=Text(*named))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return {"code", "message", "message_parts"}."""
+        return {"code": self.code, "message": str(self.message), "message_parts": to_json(self.message)}
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """Return the inverse of `to_dict`."""
+        return cls(value["code"], Text.from_json(value["message_parts"]))
+
+
 def to_json(text: str) -> list[Any]:
     """Return the parts of a text as JSON: texts, and objects with the name and the value of an option or call."""
     return [part._asdict() if isinstance(part, Way) else part for part in parts_of(text)]
@@ -89,18 +129,20 @@ def parts_of(text: str | Way) -> tuple[str | Way, ...]:
 
 
 def joined(texts: Iterable[str], sign: str = " ") -> Text:
-    """Return texts as one, with a sign between them; the counterpart of ``str.join``."""
+    """Join texts with a separator between them; the counterpart of ``str.join``."""
     first, *others = [*texts] or [""]
     return Text(first, *(part for text in others for part in (sign, text)))
 
 
 def written(text: str, write: Callable[[Way], str]) -> str:
-    """Return a text in which `write` has written the ways."""
+    """Return a text as a string, in which `write` writes each `Way`."""
     return "".join(write(part) if isinstance(part, Way) else part for part in parts_of(text))
 
 
 def in_python(way: Way) -> str:
-    """Return an option as a keyword argument, or a call."""
+    """Return an option as a keyword argument, a call, or a feature as a column of X."""
+    if way.name == FEATURE:
+        return f"X[:, {way.value}]"
     if way.name in CALLS:
         return CALLS[way.name]
     return way.name if way.value is None else f"{way.name}={way.value!r}"

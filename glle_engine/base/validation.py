@@ -18,7 +18,7 @@ from glle_engine.base.errors import (
     OutOfRangeError,
     TooFewPointsError,
 )
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import FEATURE, Note, Text, Way, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
@@ -63,17 +63,17 @@ class Unit:
     @classmethod
     def from_data(cls, data: NDArray[np.float64]) -> Self:
         """Return the unit of data (n, d)."""
-        largest, least = data.max(axis=0), data.min(axis=0)
-        varying = largest > least
+        largest, smallest = data.max(axis=0), data.min(axis=0)
+        varying = largest > smallest
         if not varying.any():
             varying = np.ones_like(varying)
-        reach = float(np.maximum(largest, -least)[varying].max())
-        return cls(int(np.frexp(reach)[1]), varying, np.where(varying, 0.0, least))
+        reach = float(np.maximum(largest, -smallest)[varying].max())
+        return cls(int(np.frexp(reach)[1]), varying, np.where(varying, 0.0, smallest))
 
     def scale(self, data: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the varying features divided by 2^exponent, which is exact: the unit of the data changes no bit."""
-        held = data if self.varying.all() else data[:, self.varying]
-        return np.ascontiguousarray(np.ldexp(held, -self.exponent))
+        columns = data if self.varying.all() else data[:, self.varying]
+        return np.ascontiguousarray(np.ldexp(columns, -self.exponent))
 
     def shift(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return all features divided by 2^exponent, constant features after subtracting their constant."""
@@ -199,10 +199,10 @@ def finite_data(X: ArrayLike, name: str = "X") -> NDArray[np.float64] | csr_arra
         return finite_matrix(X, name)
     from scipy.sparse import csr_array  # noqa: PLC0415 -- dense data need it later or not at all
 
-    given: Any = X
-    _require_matrix(given)
-    require_lossless(given, "the data" if name == "X" else name)
-    rows = csr_array(rows_of_sparse(given), dtype=np.float64, copy=True)
+    matrix: Any = X
+    _require_matrix(matrix)
+    require_lossless(matrix, "the data" if name == "X" else name)
+    rows = csr_array(rows_of_sparse(matrix), dtype=np.float64, copy=True)
     rows.sum_duplicates()
     rows.eliminate_zeros()
     wrong = np.flatnonzero(~np.isfinite(rows.data))
@@ -225,10 +225,10 @@ def finite_matrix(X: ArrayLike, name: str = "X") -> NDArray[np.float64]:
     return data
 
 
-def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None = None) -> tuple[Any, str]:
+def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None = None) -> tuple[Any, list[Note]]:
     """Drop the rows of a matrix (n, d) that have NaN, or replace NaN by the median of its column, in place.
 
-    Returns the mask of the rows to keep, (n,), or None for all rows, and a sentence on the change, empty without NaN.
+    Returns the mask of the rows to keep, (n,), or None for all rows, and a note on the change, if any.
 
     Raises
     ------
@@ -244,27 +244,29 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
     counts = gaps.sum(axis=0)
     columns = np.flatnonzero(counts)
     if not len(columns):
-        return None, ""
-    most = columns[np.argsort(-counts[columns], kind="stable")][:_LISTED]
-    listed = ", ".join(f"{names[at] if names else f'X[:, {at}]'} ({counts[at]:,})" for at in most)
-    listed += f" and {len(columns) - len(most):,} more" if len(columns) > len(most) else ""
+        return None, []
+    worst = columns[np.argsort(-counts[columns], kind="stable")][:_LISTED]
+    listed = joined([Text(_feature(column, names), f" ({counts[column]:,})") for column in worst], ", ")
+    listed += f" and {len(columns) - len(worst):,} more" if len(columns) > len(worst) else ""
     incomplete = gaps.any(axis=1)
     if missing == "drop":
         if incomplete.all():
-            remedy = Text("Leave columns out, or use ", Way("missing", "median"), f". Missing values: {listed}.")
+            remedy = Text("Leave columns out, or use ", Way("missing", "median"), ". Missing values: ", listed, ".")
             raise NotFiniteError("Every row has a missing value, so that no row is left.", remedy=remedy)
-        return ~incomplete, (
-            f"{incomplete.sum():,} of {n:,} rows have missing values and were dropped. Missing values: {listed}."
-        )
+        said = f"{incomplete.sum():,} of {n:,} rows have missing values and were dropped. Missing values: "
+        return ~incomplete, [Note("rows-dropped", Text(said, listed, "."))]
     if len(empty := np.flatnonzero(counts == n)):
-        shown = ", ".join(names[at] if names else f"X[:, {at}]" for at in empty[:_LISTED])
-        raise NotFiniteError(f"Columns without any value have no median: {shown}.", remedy="Leave them out.")
-    for at in columns:
-        values[gaps[:, at], at] = np.median(values[~gaps[:, at], at])
-    return None, (
-        f"{counts.sum():,} missing values in {incomplete.sum():,} of {n:,} rows were replaced by the medians of their "
-        f"columns: {listed}."
-    )
+        shown = joined([Text(_feature(column, names)) for column in empty[:_LISTED]], ", ")
+        raise NotFiniteError(Text("Columns without any value have no median: ", shown, "."), remedy="Leave them out.")
+    for column in columns:
+        values[gaps[:, column], column] = np.median(values[~gaps[:, column], column])
+    said = f"{counts.sum():,} missing values in {incomplete.sum():,} of {n:,} rows were replaced by the medians of "
+    return None, [Note("values-filled", Text(said, "their columns: ", listed, "."))]
+
+
+def _feature(number: int, names: Sequence[str] | None) -> str | Way:
+    """Return the name of a feature, or its number as a part of a text."""
+    return names[number] if names else Way(FEATURE, int(number))
 
 
 def numbers_of(values: Any, name: str) -> NDArray[np.float64]:
@@ -339,7 +341,8 @@ def require_same_length(X: Sized, Y: Sized) -> None:
     """Raise `InvalidShapeError` unless data and embedding have the same number of points."""
     if len(X) != len(Y):
         raise InvalidShapeError(
-            f"The data have {len(X)} points, the embedding {len(Y)}.", remedy="Give one row of each for every point."
+            f"The data have {len(X)} points, the embedding {len(Y)}.",
+            remedy="Give one row of the data and one row of the embedding for each point.",
         )
 
 
@@ -349,10 +352,10 @@ def require_near(data: NDArray[np.float64], points: NDArray[np.float64]) -> None
     Along each feature, the distance is measured to the bounding box of the data. The largest of them counts, in units
     of the longest side of the box.
     """
-    most, least = data.max(axis=0), data.min(axis=0)
+    upper, lower = data.max(axis=0), data.min(axis=0)
     with np.errstate(over="ignore"):  # a distance that overflows is infinite
-        extent = float((most - least).max())
-        away = np.maximum(points - most, least - points).max(axis=1)
+        extent = float((upper - lower).max())
+        away = np.maximum(points - upper, lower - points).max(axis=1)
     row = int(np.argmax(away))
     if not away[row] <= FARTHEST * extent:  # NaN is too far, too
         raise too_far(row, float(away[row]) / extent if extent else np.inf)

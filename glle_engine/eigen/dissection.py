@@ -78,15 +78,15 @@ def matching(graph: Graph, heaviest: int, seed: int) -> tuple[NDArray[np.int32],
     for degree in range(average + 1):
         begin[degree + 1] += begin[degree]
     order = np.empty(n, np.int64)  # by degree, in random order among equal degrees
-    for at in range(n):
-        i = int(shuffled[at])
+    for position in range(n):
+        i = int(shuffled[position])
         degree = min(int(graph.start[i + 1] - graph.start[i]), average)
         order[begin[degree]] = i
         begin[degree] += 1
     coarse = np.full(n, -1, np.int32)
     count = 0
-    for at in range(n):
-        i = order[at]
+    for position in range(n):
+        i = order[position]
         if coarse[i] != -1:
             continue
         best, partner = 0, -1
@@ -116,9 +116,9 @@ def contract(graph: Graph, coarse: NDArray[np.int32], count: int) -> Graph:
     edges = np.empty(graph.start[n], np.int32)
     weights = np.zeros(count, np.int32)
     where = np.full(count, -1, np.int64)
-    at = 0
+    used = 0
     for c in range(count):
-        first = at
+        first = used
         for member in (one[c], other[c]):
             if member == -1:
                 continue
@@ -130,11 +130,11 @@ def contract(graph: Graph, coarse: NDArray[np.int32], count: int) -> Graph:
                 if where[d] >= first:
                     edges[where[d]] += graph.edges[e]
                 else:
-                    where[d] = at
-                    adjacent[at], edges[at] = d, graph.edges[e]
-                    at += 1
-        start[c + 1] = at
-    return Graph(start, adjacent[:at].copy(), edges[:at].copy(), weights)
+                    where[d] = used
+                    adjacent[used], edges[used] = d, graph.edges[e]
+                    used += 1
+        start[c + 1] = used
+    return Graph(start, adjacent[:used].copy(), edges[:used].copy(), weights)
 
 
 @compiled
@@ -230,27 +230,27 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
     moved = np.empty(n, np.int32)
     pulled, ends = np.empty(n + graph.start[n], np.int32), np.zeros(n + 1, np.int64)
     cost = _cost(side, limit)
-    to = 0 if side[0] < side[1] else 1
+    target = 0 if side[0] < side[1] else 1
     fruitless = 0
     for _ in range(_PASSES):
-        away = 1 - to
+        away = 1 - target
         used = 0
         for i in range(n):
             if label[i] == SEPARATOR:
                 used = _enter(graph, label, away, drawn, heap, place, used, i)
         patience = min(_PATIENCE * used + 10, _MAX_PATIENCE)
         moves, best, before = 0, 0, cost
-        while moves - best < patience and used > 0 and side[to] + graph.weights[heap[0]] <= limit:
+        while moves - best < patience and used > 0 and side[target] + graph.weights[heap[0]] <= limit:
             i = heap[0]
             place[i] = -1
             used -= 1
             if used > 0:
                 heap[0] = heap[used]
                 _sift(heap, place, used, heap[0], 0, graph.weights, drawn)
-            label[i] = to
+            label[i] = target
             locked[i] = True
             side[SEPARATOR] -= graph.weights[i]
-            side[to] += graph.weights[i]
+            side[target] += graph.weights[i]
             begin = ends[moves]
             end = begin
             for e in range(graph.start[i], graph.start[i + 1]):
@@ -286,14 +286,14 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
                     side[SEPARATOR] -= graph.weights[pulled[p]]
                     side[away] += graph.weights[pulled[p]]
                 label[i] = SEPARATOR
-                side[to] -= graph.weights[i]
+                side[target] -= graph.weights[i]
                 side[SEPARATOR] += graph.weights[i]
-        for at in range(used):
-            place[heap[at]] = -1
+        for entry in range(used):
+            place[heap[entry]] = -1
         fruitless = 0 if cost < before else fruitless + 1
         if fruitless == 2:
             break
-        to = away
+        target = away
     return cost
 
 
@@ -338,29 +338,29 @@ def _sift(
     place: NDArray[np.int32],
     used: int,
     i: int,
-    at: int,
+    position: int,
     weights: NDArray[np.int32],
     drawn: NDArray[np.int64],
 ) -> None:
-    """Put vertex i where it belongs in a heap of the best moves, given the free position `at`."""
-    while at > 0:
-        above = (at - 1) // 2
+    """Put vertex i where it belongs in a heap of the best moves, given the free `position`."""
+    while position > 0:
+        above = (position - 1) // 2
         if not _precedes(weights, drawn, i, heap[above]):
             break
-        heap[at] = heap[above]
-        place[heap[at]] = at
-        at = above
-    while 2 * at + 1 < used:
-        below = 2 * at + 1
+        heap[position] = heap[above]
+        place[heap[position]] = position
+        position = above
+    while 2 * position + 1 < used:
+        below = 2 * position + 1
         if below + 1 < used and _precedes(weights, drawn, heap[below + 1], heap[below]):
             below += 1
         if not _precedes(weights, drawn, heap[below], i):
             break
-        heap[at] = heap[below]
-        place[heap[at]] = at
-        at = below
-    heap[at] = i
-    place[i] = at
+        heap[position] = heap[below]
+        place[heap[position]] = position
+        position = below
+    heap[position] = i
+    place[i] = position
 
 
 def nested_dissection(start: NDArray[np.int64], adjacent: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
@@ -387,8 +387,8 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
         first, last = stack[depth, 0], stack[depth, 1]
         count = last - first
         if count <= leaf:
-            for at in range(first, last):
-                group[members[at]] = last
+            for position in range(first, last):
+                group[members[position]] = last
             continue
         part = members[first:last].copy()
         graph = _subgraph(start, adjacent, part, local)
@@ -403,8 +403,8 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
         for i in range(count):
             sizes[label[i]] += 1
         if sizes[0] == 0 or sizes[1] == 0:  # no separator
-            for at in range(first, last):
-                group[members[at]] = last
+            for position in range(first, last):
+                group[members[position]] = last
             continue
         place[0], place[1], place[2] = first, first + sizes[0], first + sizes[0] + sizes[1]
         for i in range(count):
@@ -430,14 +430,14 @@ def _subgraph(
         size += start[part[i] + 1] - start[part[i]]
     begin = np.zeros(count + 1, np.int64)
     inner = np.empty(size, np.int32)
-    at = 0
+    used = 0
     for i in range(count):
         for e in range(start[part[i]], start[part[i] + 1]):
             j = local[adjacent[e]]
             if j != -1:
-                inner[at] = j
-                at += 1
-        begin[i + 1] = at
+                inner[used] = j
+                used += 1
+        begin[i + 1] = used
     for i in range(count):
         local[part[i]] = -1
-    return Graph(begin, inner[:at].copy(), np.ones(at, np.int32), np.ones(count, np.int32))
+    return Graph(begin, inner[:used].copy(), np.ones(used, np.int32), np.ones(count, np.int32))

@@ -27,7 +27,7 @@ ACCEPTED_PIN = 1e-5
 GOOD_PIN = 0.01
 MAX_STEPS = 60  # Lanczos steps when four draws are solved together
 LU_STEPS = 300  # Lanczos steps for a single problem, because close eigenvalues need more than 60
-TOLERANCE = 1e-10
+RITZ_TOLERANCE = 1e-10
 _STRIDE = 10  # steps between tests of convergence in a long run
 
 
@@ -64,14 +64,19 @@ def start_vector(n: int) -> NDArray[np.float64]:
 
 
 def refusal(
-    deviation: float, steps: int, accepted: float = ACCEPTED_DEVIATION, *, rounding: float = 0.0, most: int = MAX_STEPS
+    deviation: float,
+    steps: int,
+    accepted: float = ACCEPTED_DEVIATION,
+    *,
+    rounding: float = 0.0,
+    max_steps: int = MAX_STEPS,
 ) -> str | None:
     """Return the reason to reject eigenpairs, or None.
 
     Deviations must be below `accepted`. `rounding` is the deviation that rounding of the weights alone can cause, and
-    `most` is the number of steps after which Lanczos stops without convergence.
+    `max_steps` is the number of steps after which Lanczos stops without convergence.
     """
-    if deviation < max(accepted, rounding) and steps < most:
+    if deviation < max(accepted, rounding) and steps < max_steps:
         return None
     return f"deviation {deviation:.1e} after {steps} steps"
 
@@ -142,7 +147,7 @@ def lanczos(
             values, ritz = dense.eigh(np.diag(diagonal[:size]) + np.diag(off[:step], -1))
             top = slice(None, -wanted - 1, -1)  # the largest come last
             residual = off[step] * np.abs(ritz[-1, top])
-            if exhausted or size == max_steps or np.all(residual <= TOLERANCE * values[top]):
+            if exhausted or size == max_steps or np.all(residual <= RITZ_TOLERANCE * values[top]):
                 return values[: -wanted - 2 : -1], combination(ritz[:, top].T, previous), size
         if size == len(basis):
             basis = np.concatenate([basis, np.empty_like(basis)])

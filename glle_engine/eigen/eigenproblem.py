@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from glle_engine.eigen.eigenpairs import Eigenpairs, Solver
 
 DENSE_BELOW = 80
-_MANY = 10**9  # factorizations; for this many, any search for an order is worth its time
+_MANY = 10**9  # a number of factorizations for which any search for an elimination order is worth its time
 _ROUNDINGS = 8.0  # the rounding of each entry of B moves a singular value by the machine precision
 
 
@@ -223,7 +223,7 @@ def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: floa
         pairs.diagnostics["deviation"],
         pairs.diagnostics["steps"],
         rounding=share * (2 + share),  # of a square
-        most=LU_STEPS,
+        max_steps=LU_STEPS,
     )
     if reason:
         tried.append(f"{solver}: {reason}")

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _THRESHOLD = 0.01  # pivoting threshold; with 1 the fill has no bound, and with 0 digits are lost
 _EXACT = 1e-9  # deviation above which eigenpairs are refined
 _TAG = (0,)
-_SHIFT = 1e-9  # relative to the norm of M: far above its rounding, far below the wanted eigenvalues
+_RELATIVE_SHIFT = 1e-9  # relative to the norm of M: far above its rounding, far below the wanted eigenvalues
 
 
 @dataclass(frozen=True)
@@ -292,13 +292,13 @@ def _solve(
     transposed: bool,  # noqa: FBT001 -- numba's calls are positional
 ) -> None:
     """Solve x = U^-1 L^-1 x, or transposed x = L^-T U^-T x."""
-    tree, low, up, at = addresses(fields), address(lower), address(upper), address(x)
+    tree, low, up, vector = addresses(fields), address(lower), address(upper), address(x)
     if transposed:
-        solve_upper_transposed(_TAG, tree, up, at)
-        solve_lower_transposed(_TAG, tree, low, at)
+        solve_upper_transposed(_TAG, tree, up, vector)
+        solve_lower_transposed(_TAG, tree, low, vector)
     else:
-        solve_lower(_TAG, tree, low, at)
-        solve_upper(_TAG, tree, up, at)
+        solve_lower(_TAG, tree, low, vector)
+        solve_upper(_TAG, tree, up, vector)
 
 
 def shift_invert(
@@ -320,7 +320,7 @@ def shift_invert(
     locked = np.full((1, n), 1 / np.sqrt(n)) if constrained else np.empty((0, n))
     need = wanted if constrained else wanted + 1
     try:
-        solve = _factor((gram + _SHIFT * norm * identity(n, format="csc")).tocsc())
+        solve = _factor((gram + _RELATIVE_SHIFT * norm * identity(n, format="csc")).tocsc())
         rows = largest_eigenpairs(solve, start_vector(n), need, locked)[1]
         singular, rotations = dense.svd(pattern.apply(weights, np.ascontiguousarray(rows.T)))[1:]
     except (RuntimeError, FloatingPointError, np.linalg.LinAlgError) as error:
@@ -384,7 +384,7 @@ def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wante
     n = len(weights)
     residual = np.eye(n)
     np.subtract.at(residual, (np.arange(n)[:, None], neighbors), weights)
-    if n_classes:  # an additional row lifts the constant away from the bottom, exactly
+    if n_classes:  # an additional row moves the constant vector away from the smallest singular values
         residual = np.vstack([residual, np.full(n, 10 * dense.norm(residual) / np.sqrt(n))])
     # Eigenvectors of the Gram matrix are fast to compute but inexact; a few rotations turn them into singular vectors.
     try:

@@ -53,47 +53,47 @@ def _elimination_steps(
     absorber = np.full(n, -1, np.int32)
     head, following, previous = np.full(n + 1, -1, np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     outside, mark = np.zeros(n, np.int64), 1
-    seen, stamp = np.zeros(n, np.int64), 0
+    stamp_of, stamp = np.zeros(n, np.int64), 0
     bucket, chain, code = np.full(n, -1, np.int32), np.full(n, -1, np.int32), np.zeros(n, np.int64)
     kept = np.empty(n, np.int32)
     pivots = np.empty(n, np.int32)
     count, done = 0, 0
     first = 0
     while first < n:
-        own = group[members[first]]
+        current_group = group[members[first]]
         last = first
-        least = n
-        while last < n and group[members[last]] == own:
+        min_degree = n
+        while last < n and group[members[last]] == current_group:
             i = members[last]
             if weight[i] > 0:
-                least = min(least, degree[i])
+                min_degree = min(min_degree, degree[i])
                 _link(head, following, previous, degree[i], i)
             last += 1
         while done < last:
-            while head[least] == -1:
-                least += 1
-            p = head[least]
+            while head[min_degree] == -1:
+                min_degree += 1
+            p = head[min_degree]
             _unlink(head, following, previous, degree[p], p)
-            most = int(length[p])
-            for at in range(begin[p], begin[p] + elements[p]):
-                if alive[pool[at]]:
-                    most += length[pool[at]]
-            if free + most > len(pool):
-                pool, free = _compact(pool, begin, length, weight, alive, most)
+            max_entries = int(length[p])
+            for entry in range(begin[p], begin[p] + elements[p]):
+                if alive[pool[entry]]:
+                    max_entries += length[pool[entry]]
+            if free + max_entries > len(pool):
+                pool, free = _compact(pool, begin, length, weight, alive, max_entries)
             merged = weight[p]
             weight[p] = -merged
             # The new element has all neighbors of the pivot, direct ones and those through its elements.
             begins = free
             total = 0
-            for at in range(begin[p], begin[p] + length[p]):
-                if at < begin[p] + elements[p]:
-                    e = pool[at]
+            for entry in range(begin[p], begin[p] + length[p]):
+                if entry < begin[p] + elements[p]:
+                    e = pool[entry]
                     if not alive[e]:
                         continue
                     source, until = begin[e], begin[e] + length[e]
                     alive[e] = False
                 else:
-                    source, until = int(at), int(at + 1)
+                    source, until = int(entry), int(entry + 1)
                 for place in range(source, until):
                     i = pool[place]
                     if weight[i] > 0:
@@ -101,20 +101,20 @@ def _elimination_steps(
                         weight[i] = -weight[i]
                         pool[free] = i
                         free += 1
-                        if group[i] == own:
+                        if group[i] == current_group:
                             _unlink(head, following, previous, degree[i], i)
             ends = free
             # Count the variables of each adjacent element that are outside the new element.
             mark += n + 1
-            for at in range(begins, ends):
-                i = pool[at]
+            for entry in range(begins, ends):
+                i = pool[entry]
                 for place in range(begin[i], begin[i] + elements[i]):
                     e = pool[place]
                     if alive[e]:
                         outside[e] = (outside[e] if outside[e] >= mark else size[e] + mark) + weight[i]
-            for at in range(begins, ends):
-                i = pool[at]
-                to = begin[i]
+            for entry in range(begins, ends):
+                i = pool[entry]
+                target = begin[i]
                 beyond = 0
                 digest = int(p)
                 rest = 0
@@ -132,27 +132,27 @@ def _elimination_steps(
                     if outside[e] > mark:
                         beyond += outside[e] - mark
                         digest += e
-                        pool[to] = e
-                        to += 1
+                        pool[target] = e
+                        target += 1
                     else:
                         alive[e] = False
-                if beyond == 0 and group[i] == own:  # nothing outside the new element is adjacent
+                if beyond == 0 and group[i] == current_group:  # nothing outside the new element is adjacent
                     total += weight[i]
                     merged -= weight[i]
                     weight[i] = 0
                     absorber[i] = p
                     continue
-                pool[to] = p
-                elements[i] = to + 1 - begin[i]
+                pool[target] = p
+                elements[i] = target + 1 - begin[i]
                 for j in range(rest):
-                    pool[to + 1 + j] = kept[j]
+                    pool[target + 1 + j] = kept[j]
                 length[i] = elements[i] + rest
                 degree[i] = min(degree[i], beyond)
                 code[i] = digest % n
                 chain[i] = bucket[code[i]]
                 bucket[code[i]] = i
-            for at in range(begins, ends):  # merge variables with equal lists
-                i = pool[at]
+            for entry in range(begins, ends):  # merge variables with equal lists
+                i = pool[entry]
                 if weight[i] == 0:
                     continue
                 at_code = code[i]
@@ -160,13 +160,13 @@ def _elimination_steps(
                 while i != -1 and chain[i] != -1:
                     stamp += 1
                     for place in range(begin[i], begin[i] + length[i]):
-                        seen[pool[place]] = stamp
+                        stamp_of[pool[place]] = stamp
                     before, j = i, chain[i]
                     while j != -1:
                         equal = length[j] == length[i] and elements[j] == elements[i] and group[j] == group[i]
                         if equal:
                             for place in range(begin[j], begin[j] + length[j]):
-                                if seen[pool[place]] != stamp:
+                                if stamp_of[pool[place]] != stamp:
                                     equal = False
                                     break
                         if equal:
@@ -180,14 +180,14 @@ def _elimination_steps(
                     i = chain[i]
             done += merged
             free = begins
-            for at in range(begins, ends):
-                i = pool[at]
+            for entry in range(begins, ends):
+                i = pool[entry]
                 if weight[i] == 0:
                     continue
                 weight[i] = -weight[i]
                 degree[i] = min(degree[i] + total - weight[i], int(n - done - weight[i]))
-                if group[i] == own:
-                    least = min(least, degree[i])
+                if group[i] == current_group:
+                    min_degree = min(min_degree, degree[i])
                     _link(head, following, previous, degree[i], i)
                 pool[free] = i
                 free += 1
@@ -243,8 +243,8 @@ def _compact(
     free = 0
     for i in range(len(begin)):
         if weight[i] > 0 or alive[i]:
-            for at in range(length[i]):
-                compact[free + at] = pool[begin[i] + at]
+            for entry in range(length[i]):
+                compact[free + entry] = pool[begin[i] + entry]
             begin[i] = free
             free += length[i]
     return compact, free
@@ -255,8 +255,8 @@ def _steps(pivots: NDArray[np.int32], absorber: NDArray[np.int32]) -> NDArray[np
     """Return the step in which each variable is eliminated, which is the step of its pivot."""
     n = len(absorber)
     step = np.empty(n, np.int64)
-    for at in range(len(pivots)):
-        step[pivots[at]] = at
+    for number in range(len(pivots)):
+        step[pivots[number]] = number
     for i in range(n):
         root = i
         while absorber[root] != -1:

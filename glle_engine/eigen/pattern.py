@@ -102,8 +102,8 @@ def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
 
 def dissections(flops: int, n: int, factorizations: int) -> int:
     """Return how many dissections of n points take little time compared with the factorizations, of `flops` each."""
-    most = _DISSECTIONS if n <= _MAX_REPEATED else 1
-    return sum(flops * factorizations > DISSECTION * n * 4**seed for seed in range(most))
+    max_repeats = _DISSECTIONS if n <= _MAX_REPEATED else 1
+    return sum(flops * factorizations > DISSECTION * n * 4**seed for seed in range(max_repeats))
 
 
 def predicted_cost(start: NDArray[np.int64], adjacent: NDArray[np.int32], order: NDArray[np.int32]) -> tuple[int, int]:
@@ -123,17 +123,17 @@ def distinct(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> tuple[NDA
     n = len(start) - 1
     begin = np.zeros(n + 1, np.int64)
     single = np.empty(len(adjacent), np.int32)
-    seen = np.full(n, -1, np.int32)
-    at = 0
+    last_point = np.full(n, -1, np.int32)
+    used = 0
     for i in range(n):
         for e in range(start[i], start[i + 1]):
             j = adjacent[e]
-            if seen[j] != i:
-                seen[j] = i
-                single[at] = j
-                at += 1
-        begin[i + 1] = at
-    return begin, single[:at].copy()
+            if last_point[j] != i:
+                last_point[j] = i
+                single[used] = j
+                used += 1
+        begin[i + 1] = used
+    return begin, single[:used].copy()
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from glle_engine.linalg import dense
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FLAT = 2.0  # times the median of r: neighborhoods up to here are flat
+FLATNESS_RATIO = 2.0  # times the median of r: neighborhoods up to here are flat
 MIN_FLATNESS = 0.05  # within three degrees of a plane every neighborhood is flat, so that rounding errors do not count
 _BLOCK_ENTRIES = 1 << 20
 
@@ -58,18 +58,18 @@ def kept_candidates(
 
     """
     n, k = nearest.shape
-    least = _least(k, n_components)
+    min_kept = _least(k, n_components)
     size, doubtful = np.full(n, k), np.arange(n)
     thresholds = np.full(k + 1, MIN_FLATNESS)
-    for m in range(k, least, -1):
-        on_progress(k - m, k - least, "neighborhoods")
+    for m in range(k, min_kept, -1):
+        on_progress(k - m, k - min_kept, "neighborhoods")
         flatness = _flatness(X, X, nearest[:, :m], n_components)
-        thresholds[: m + 1] = max(MIN_FLATNESS, FLAT * float(np.median(flatness)))
+        thresholds[: m + 1] = max(MIN_FLATNESS, FLATNESS_RATIO * float(np.median(flatness)))
         size[doubtful] = m
         doubtful = doubtful[flatness[doubtful] > thresholds[m]]
         if not len(doubtful):
             break
-    size[doubtful] = least
+    size[doubtful] = min_kept
     return _expand(X, X, nearest, size, thresholds, n_components), thresholds
 
 
@@ -86,15 +86,15 @@ def kept_of_new(
     for X.
     """
     m, k = nearest.shape
-    least = _least(k, n_components)
+    min_kept = _least(k, n_components)
     size, doubtful = np.full(m, k), np.arange(m)
-    for count in range(k, least, -1):
+    for count in range(k, min_kept, -1):
         size[doubtful] = count
         flatness = _flatness(points[doubtful], X, nearest[doubtful, :count], n_components)
         doubtful = doubtful[flatness > thresholds[count]]
         if not len(doubtful):
             break
-    size[doubtful] = least
+    size[doubtful] = min_kept
     return _expand(points, X, nearest, size, thresholds, n_components)
 
 

@@ -80,8 +80,8 @@ def smallest_connecting_k(X: Data, n_neighbors: int, search: Search = "exact") -
     return None
 
 
-def first_connecting(nearest: NDArray[np.int32], least: int) -> int:
-    """Return the smallest k, at least `least`, at which the graph is one component, as it must be with all columns.
+def first_connecting(nearest: NDArray[np.int32], min_k: int) -> int:
+    """Return the smallest k, at least `min_k`, at which the graph is one component, as it must be with all columns.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ def first_connecting(nearest: NDArray[np.int32], least: int) -> int:
         Nearest first, so that a larger k adds edges and removes none.
 
     """
-    sizes = range(least, nearest.shape[1])
-    return least + bisect_left(sizes, True, key=lambda k: bool(components(nearest[:, :k]).max() == 0))  # noqa: FBT003
+    sizes = range(min_k, nearest.shape[1])
+    return min_k + bisect_left(sizes, True, key=lambda k: bool(components(nearest[:, :k]).max() == 0))  # noqa: FBT003
 
 
 def distinct_points(X: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -241,14 +241,14 @@ def _sources(into: csr_array, sources: NDArray[np.intp]) -> NDArray[np.intp]:
     indptr = np.append(into.indptr, into.nnz + len(sources))  # an additional point n leads to all sources
     indices = np.append(into.indices, sources)
     reversed_edges = csr_array((np.ones(len(indices), np.int8), indices, indptr), shape=(n + 1, n + 1))
-    found, above = breadth_first_order(reversed_edges, n)
+    order, above = breadth_first_order(reversed_edges, n)
     source = np.arange(n + 1)
-    source[found[1:]] = above[found[1:]]
+    source[order[1:]] = above[order[1:]]
     source[sources] = sources
     while (source[source] != source).any():
         source = source[source]
     is_found = np.zeros(n + 1, bool)
-    is_found[found] = True
+    is_found[order] = True
     return np.where(is_found, source, -1)[:n]
 
 

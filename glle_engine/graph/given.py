@@ -54,16 +54,16 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
             remedy="Give rows of the data, counted from 0.",
             details={"row": row, "column": column},
         )
-    own = indices == np.arange(n)[:, None]
-    if own.any():
-        if not (own.sum(axis=1) == 1).all():
-            row = int(np.argmax(own.sum(axis=1)))
+    is_self = indices == np.arange(n)[:, None]
+    if is_self.any():
+        if not (is_self.sum(axis=1) == 1).all():
+            row = int(np.argmax(is_self.sum(axis=1)))
             raise InvalidParameterError(
-                f"Point {row} is its own neighbor, and others are not theirs.",
+                f"Point {row} is among its own neighbors, and other points are not among theirs.",
                 remedy="Leave each point out of its neighbors, or give it once in every row.",
                 details={"row": row},
             )
-        indices = np.where(own, ABSENT, indices)
+        indices = np.where(is_self, ABSENT, indices)
     indices = np.take_along_axis(indices, np.argsort(indices == ABSENT, axis=1, kind="stable"), axis=1)
     counts = (indices != ABSENT).sum(axis=1)
     indices = indices[:, : counts.max()]

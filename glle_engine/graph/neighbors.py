@@ -22,8 +22,7 @@ import numpy as np
 
 from glle_engine.base.errors import MissingLibraryError, TooFewPointsError
 from glle_engine.base.progress import OnProgress, blocks, silent
-from glle_engine.base.results import Note
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
@@ -42,10 +41,10 @@ if TYPE_CHECKING:
 LINKS = 24  # M
 EF_CONSTRUCTION = 200
 EF_SEARCH = 96
-PROBES = 500  # points that are also searched exactly, for the recall
+RECALL_POINTS = 500  # points that are also searched exactly, for the recall
 _SLACK = 4
-_ROUNDING = 2.0**-21  # eight times the rounding error of float32 in a difference of coordinates below 1
-_BLOCK = 2048
+_FLOAT32_ROUNDING = 2.0**-21  # eight times the rounding error of float32 in a difference of coordinates below 1
+_BLOCK_POINTS = 2048
 # Seconds on one core of an AMD EPYC of 2024 with AVX-512, by least squares over 38 searches of 2 to 784 features. Those
 # named FEATURE are added for each feature.
 PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # for a pair of points in a tile
@@ -170,15 +169,16 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
     """Return the notes on an approximate search, or on a large exact search, for which it may be faster."""
     n, d, recall = figures["n_points"], figures["n_features"], figures.get("neighbor_recall")
     if recall is None:
-        most, walks = all_pairs_seconds(n, d), approximate_seconds(n, d)
-        if d <= FEW_FEATURES or most <= MINUTE or walks >= most:
+        exact, approximate = all_pairs_seconds(n, d), approximate_seconds(n, d)
+        if d <= FEW_FEATURES or exact <= MINUTE or approximate >= exact:
             return []
         return [
             Note(
                 "large-exact-search",
                 f"The exact search may compare all pairs of {n:,} points in {d:,} features, which takes up to "
-                f"{most:,.0f} s on one core, and much less if the data have few dimensions. search='approximate' (pip "
-                f"install 'glle[ann]') takes some {walks:,.0f} s, finds {EXPECTED_RECALL}, and measures the share.",
+                f"{exact:,.0f} s on one core, and much less if the data have few dimensions. search='approximate' (pip "
+                f"install 'glle[ann]') takes some {approximate:,.0f} s, finds {EXPECTED_RECALL}, and measures the "
+                "share.",
             )
         ]
     measured = f"recall {_share(recall)} (measured on {figures['neighbor_recall_points']} points)"
@@ -261,23 +261,23 @@ def approximate_kneighbors(
     graph = faiss.IndexHNSWFlat(d, LINKS)
     graph.hnsw.efConstruction = EF_CONSTRUCTION
     with _one_thread(faiss):
-        for part in blocks(len(first), _BLOCK, "neighbors"):
+        for part in blocks(len(first), _BLOCK_POINTS, "neighbors"):
             graph.add(places[part])
             on_progress(n * part.stop // (2 * len(first)), n, "neighbors")
     indices, distances = np.empty((n, k), np.int32), np.empty((n, k))
     parameters = faiss.SearchParametersHNSW(efSearch=reach)
     is_lost = np.ones(n, bool)
-    for part in blocks(len(first), _BLOCK, "neighbors"):
-        own = np.arange(part.start, part.stop)
+    for part in blocks(len(first), _BLOCK_POINTS, "neighbors"):
+        rows = np.arange(part.start, part.stop)
         with nullcontext() if faiss_has_threads() else _one_thread(faiss):
-            square, candidates = graph.search(places[own], taken, params=parameters)
+            square, candidates = graph.search(places[rows], taken, params=parameters)
         home = (
             (candidates >= 0).all(axis=1)
-            & (candidates == own[:, None]).any(axis=1)
-            & (square[:, -1] > d * _ROUNDING**2)
+            & (candidates == rows[:, None]).any(axis=1)
+            & (square[:, -1] > d * _FLOAT32_ROUNDING**2)
             & is_single[candidates].all(axis=1)
         )
-        points = first[own[home]]
+        points = first[rows[home]]
         near, apart = _nearest_first(X, points, first[candidates[home]])
         indices[points], distances[points], is_lost[points] = near[:, 1 : k + 1], apart[:, 1 : k + 1], False
         on_progress(n * (len(first) + part.stop) // (2 * len(first)), n, "neighbors")
@@ -307,7 +307,7 @@ def measured_recall(
 
     """
     n, k = distances.shape
-    points = np.sort(np.random.default_rng(n).permutation(n)[:PROBES])
+    points = np.sort(np.random.default_rng(n).permutation(n)[:RECALL_POINTS])
     _, true = nearest_rows(X, X[points], points, k, lambda done, total, _: on_progress(done, total, "recall"))
     return float((distances[points] <= true[:, -1:] * (1 + 1e-12)).mean()), len(points)
 
@@ -320,11 +320,11 @@ def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def _nearest_first(
-    X: NDArray[np.float64], own: NDArray[np.intp], candidates: NDArray[np.intp]
+    X: NDArray[np.float64], rows: NDArray[np.intp], candidates: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Sort the candidates (b, taken) of each point by (rank of the distance, index), with the point itself first."""
-    apart = distances_between(X[own], X, candidates)
-    apart[candidates == own[:, None]] = -1.0  # before other points whose squared distance underflows to 0
+    apart = distances_between(X[rows], X, candidates)
+    apart[candidates == rows[:, None]] = -1.0  # before other points whose squared distance underflows to 0
     order = np.lexsort((candidates, ranks_of(apart)), axis=1)
     return np.take_along_axis(candidates, order, axis=1), np.maximum(np.take_along_axis(apart, order, axis=1), 0.0)
 

@@ -142,8 +142,8 @@ def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> Neighbo
         k = min(2 * k, n - 1)
         nearest, distances = kneighbors(X, k, on_progress)
     kept = distances <= radius
-    most = max(1, int(kept.sum(axis=1).max()))
-    return NeighborGraph(nearest[:, :most].copy(), distances[:, :most].copy(), kept[:, :most].copy())
+    width = max(1, int(kept.sum(axis=1).max()))
+    return NeighborGraph(nearest[:, :width].copy(), distances[:, :width].copy(), kept[:, :width].copy())
 
 
 def neighbors_of_others(
@@ -178,7 +178,7 @@ def smallest_connecting_radius(X: Data, on_progress: OnProgress) -> float:
     """Return the longest edge of the minimum spanning tree of the points, or an upper bound if too many are close."""
     k = smallest_connecting_k(X, 1) or len(X) - 1
     longest = _longest_edge(symmetric_graph(*kneighbors(X, k, on_progress)))
-    try:  # `longest` connects the points, but pairs that are not in this kNN graph may connect them by shorter edges
+    try:  # `longest` suffices; but pairs outside this kNN graph may connect the points by shorter edges
         return _longest_edge(symmetric_graph(*neighbors_within(X, longest, on_progress)))
     except InvalidParameterError:
         return longest

@@ -151,9 +151,9 @@ class Distances:
 
     def _gram_matrices(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return (d_ij^2 + d_ik^2 - d_jk^2) / 2 (r, k, k)."""
-        own = np.take_along_axis(self.to_known[rows], neighbors, axis=1) ** 2
+        squares = np.take_along_axis(self.to_known[rows], neighbors, axis=1) ** 2
         between = self.known[neighbors[:, :, None], neighbors[:, None, :]] ** 2
-        return np.asarray((own[:, :, None] + own[:, None, :] - between) / 2)
+        return np.asarray((squares[:, :, None] + squares[:, None, :] - between) / 2)
 
 
 Dense: TypeAlias = "NDArray[np.float64] | Distances"  # coordinates (n, d), or distances
@@ -178,18 +178,18 @@ def require_differing(points: Data) -> None:
         )
 
 
-def locate(given: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | None = None) -> Data:
+def locate(data: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | None = None) -> Data:
     """Return the data as a fit uses them: coordinates or distances, in its space and in the unit of computation.
 
     Errors as for `Space`, `glle_engine.base.validation.in_unit`, `checked_distances` and
     `glle_engine.graph.sparse.require_possible`.
     """
-    if not isinstance(given, np.ndarray):
+    if not isinstance(data, np.ndarray):
         require_possible(spec)
-        require_enough_points(given.shape[0], spec)
-        points = SparsePoints.from_rows(given, spec.metric)
+        require_enough_points(data.shape[0], spec)
+        points = SparsePoints.from_rows(data, spec.metric)
         return points.over(points.exponent)
-    placed = (space or Space.from_data(given, spec)).points(given)
+    placed = (space or Space.from_data(data, spec)).points(data)
     if spec.metric != "precomputed":
         return in_unit(placed, spec)
     require_enough_points(len(placed), spec)
@@ -202,7 +202,7 @@ def require_square(n: int, d: int) -> None:
     if n != d:
         raise InvalidShapeError(
             f"A matrix of all pairs is square, not {n} x {d}.",
-            remedy="Give a value for each pair of points; or the points, with another word than 'precomputed'.",
+            remedy="Give a value for each pair of points; or the points, with another value than 'precomputed'.",
             details={"rows": n, "columns": d},
         )
 

@@ -81,11 +81,11 @@ class SparsePoints:
             return cls(rows, np.zeros(rows.shape[0]))
         n, d = rows.shape
         row, count = _row_of_entries(rows), np.diff(rows.indptr)
-        most, least = (_extremes(rows, pick, axis=1) for pick in (np.maximum, np.minimum))
-        is_flat = most == least if metric == "correlation" else count == 0
+        largest, smallest = (_extremes(rows, pick, axis=1) for pick in (np.maximum, np.minimum))
+        is_flat = largest == smallest if metric == "correlation" else count == 0
         if is_flat.any():
             raise flat_row(metric, is_flat, d)
-        values = np.ldexp(rows.data, -np.frexp(np.maximum(np.abs(most), np.abs(least)))[1][row])
+        values = np.ldexp(rows.data, -np.frexp(np.maximum(np.abs(largest), np.abs(smallest)))[1][row])
         means = np.bincount(row, values, n) / d if metric == "correlation" else np.zeros(n)
         apart = values - means[row]
         lengths = np.sqrt(np.bincount(row, apart * apart, n) + (d - count) * means * means)
@@ -111,7 +111,7 @@ class SparsePoints:
     def nearest(
         self,
         points: SparsePoints,
-        own: NDArray[np.integer[Any]],
+        excluded: NDArray[np.integer[Any]],
         k: int,
         on_progress: OnProgress = silent,
         groups: NDArray[np.intp] | None = None,
@@ -119,8 +119,8 @@ class SparsePoints:
         """Return which k of these n points are nearest to other points (m,), and their distances: two arrays (m, k).
 
         They have the smallest (rank of the distance, index): see `glle_engine.linalg.distances.ranks_of`. For point i
-        of the others, row own[i] is left out, or with `groups` (n,) all rows of group own[i]; -1 leaves out none.
-        `on_progress` is called with (points done, m, "neighbors").
+        of the others, row excluded[i] is left out, or with `groups` (n,) all rows of group excluded[i]; -1 leaves out
+        none. `on_progress` is called with (points done, m, "neighbors").
         """
         indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
         width = max(int(np.diff(part.indptr).max(initial=0)) for part in (self.rows, points.rows))
@@ -132,7 +132,7 @@ class SparsePoints:
             about = some._sizes[:, None] + self._sizes  # noqa: SLF001 -- the same class
             off = error * about
             about -= 2 * self._products(some)
-            about[of_rows == own[part][:, None]] = np.inf
+            about[of_rows == excluded[part][:, None]] = np.inf
             reach = np.partition(about + off, k - 1, axis=1)[:, k - 1] * (1 + 8 * TIED)
             item, near = np.nonzero(about - off <= reach[:, None])
             apart = self._apart(some, item, near)
@@ -174,9 +174,9 @@ class SparsePoints:
         """Mean number of columns in which a point has entries, at least 1."""
         return max(1, int(self.rows.nnz) // max(1, len(self)))
 
-    def require_resolved(self, nearest: NDArray[np.int32], distances: NDArray[np.float64], least: float) -> None:
-        """Raise `OutOfRangeError` if all distances of a point are below `least`, so that their squares underflow."""
-        for point in np.flatnonzero(distances[:, -1] < least):
+    def require_resolved(self, nearest: NDArray[np.int32], distances: NDArray[np.float64], limit: float) -> None:
+        """Raise `OutOfRangeError` if all distances of a point are below `limit`, so that their squares underflow."""
+        for point in np.flatnonzero(distances[:, -1] < limit):
             apart = np.abs(self.differences(self[[point]], nearest[[point]])).max()
             if apart:
                 raise unresolved_neighbors(int(point), float(apart))

@@ -45,7 +45,7 @@ R = TypeVar("R")
 _ENGINE = Path(__file__).parents[1]
 _AVX2 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # together with what they imply, x86-64-v3
 _IMPORT = re.compile(r"^from (glle_engine[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
-_DIGITS = 16  # hexadecimal digits of a digest
+_DIGEST_DIGITS = 16  # hexadecimal digits of a digest
 _DAYS = 30  # compiled code that was not used for this time is deleted
 
 if numba.config.DISABLE_JIT:
@@ -84,7 +84,7 @@ def _state(path: Path) -> str:
     digest = hashlib.sha256(f"{sys.implementation.cache_tag} {numba.__version__}".encode())
     for file in sorted(needed):
         digest.update(_source(file)[0].encode())
-    return digest.hexdigest()[:_DIGITS]
+    return digest.hexdigest()[:_DIGEST_DIGITS]
 
 
 @functools.cache
@@ -183,7 +183,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 def _locks() -> IO[bytes]:
     """Return the file whose bytes serve as locks of functions, and remove compiled code that was not used for long."""
     _CACHE.mkdir(parents=True, exist_ok=True)
-    for folder in _CACHE.glob("*-" + "[0-9a-f]" * _DIGITS):
+    for folder in _CACHE.glob("*-" + "[0-9a-f]" * _DIGEST_DIGITS):
         if folder.stat().st_mtime < time.time() - _DAYS * 86400:
             shutil.rmtree(folder, ignore_errors=True)
     return Path(_CACHE, "locks").open("ab")

@@ -15,7 +15,7 @@ from glle_engine.linalg import dense_kernels as kernels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_DIGITS = 40  # digits of intermediate decimal results; a double has 17
+_DECIMAL_DIGITS = 40  # digits of intermediate decimal results; a double has 17
 
 
 def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -162,22 +162,22 @@ def svd(
 def pinv(matrices: NDArray[np.float64], rcond: float = 1e-15) -> NDArray[np.float64]:
     """Return the pseudo-inverses (m, b, a) of (m, a, b); singular values up to rcond times the largest count as 0."""
     u, s, vt = svd(matrices)
-    held = s > rcond * s.max(axis=-1, initial=0.0)[..., None]
-    inverse = np.where(held, 1 / np.where(held, s, 1.0), 0.0)
+    is_kept = s > rcond * s.max(axis=-1, initial=0.0)[..., None]
+    inverse = np.where(is_kept, 1 / np.where(is_kept, s, 1.0), 0.0)
     return matmul(vt.transpose(0, 2, 1) * inverse[:, None, :], np.ascontiguousarray(u.transpose(0, 2, 1)))
 
 
 def log(x: float) -> float:
     """Return the natural logarithm of a positive number, correctly rounded on every platform."""
     with localcontext() as context:
-        context.prec = _DIGITS
+        context.prec = _DECIMAL_DIGITS
         return float(Decimal(x).ln())
 
 
 def exp(x: float) -> float:
     """Return the exponential of a number, correctly rounded on every platform."""
     with localcontext() as context:
-        context.prec = _DIGITS
+        context.prec = _DECIMAL_DIGITS
         return float(Decimal(x).exp())
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from glle_engine.linalg.vectors import Address
 
 TAG = (0, 0, 0, 0)  # vectors of four doubles on every processor
-_CHUNK = 256  # this many rows of both factors stay in the first cache
+_CACHED_ROWS = 256  # this many rows of both factors stay in the first cache
 _JACOBI_SWEEPS = 60
 _EPSILON = float(np.finfo(np.float64).eps)
 _TINY = 1e-280  # smaller squares lose digits, but are negligible beside entries of 1
@@ -30,8 +30,8 @@ def _accumulate(
 
     `left` is (length, a) doubles, in rows `step` apart, and `right` is (length, b vectors).
     """
-    for start in range(0, length, _CHUNK):
-        stop = min(start + _CHUNK, length)
+    for start in range(0, length, _CACHED_ROWS):
+        stop = min(start + _CACHED_ROWS, length)
         fours = a - a % 4
         for j in range(b):
             for i in range(0, fours, 4):
@@ -39,11 +39,11 @@ def _accumulate(
                 c2, c3 = load(tag, out, (i + 2) * b + j), load(tag, out, (i + 3) * b + j)
                 for f in range(start, stop):
                     v = load(tag, right, f * b + j)
-                    at = f * step + i
-                    c0 = fma(fill(tag, left[at]), v, c0)
-                    c1 = fma(fill(tag, left[at + 1]), v, c1)
-                    c2 = fma(fill(tag, left[at + 2]), v, c2)
-                    c3 = fma(fill(tag, left[at + 3]), v, c3)
+                    index = f * step + i
+                    c0 = fma(fill(tag, left[index]), v, c0)
+                    c1 = fma(fill(tag, left[index + 1]), v, c1)
+                    c2 = fma(fill(tag, left[index + 2]), v, c2)
+                    c3 = fma(fill(tag, left[index + 3]), v, c3)
                 store(out, i * b + j, c0)
                 store(out, (i + 1) * b + j, c1)
                 store(out, (i + 2) * b + j, c2)
@@ -66,15 +66,15 @@ def products(
     vectors = (b + lanes - 1) // lanes
     padded = np.zeros(length * vectors * lanes)
     result = np.empty(a * vectors * lanes)
-    own = np.empty(length * a)
+    packed = np.empty(length * a)
     for item in range(m):
         for f in range(length):
             for j in range(b):
                 padded[f * vectors * lanes + j] = right[item, f, j]
             for i in range(a):
-                own[f * a + i] = left[item, f, i]
+                packed[f * a + i] = left[item, f, i]
         result[:] = 0.0
-        _accumulate(tag, address(own), a, a, address(padded), vectors, length, address(result))
+        _accumulate(tag, address(packed), a, a, address(padded), vectors, length, address(result))
         for i in range(a):
             for j in range(b):
                 out[item, i, j] = result[i * vectors * lanes + j]
@@ -200,11 +200,11 @@ def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vec
 def _order_ascending(values: NDArray[np.float64], order: NDArray[np.int64]) -> None:
     """Put the stable order of few numbers into `order` by insertion, because numpy's sort takes seconds to compile."""
     for i in range(len(values)):
-        at = i
-        while at > 0 and values[order[at - 1]] > values[i]:
-            order[at] = order[at - 1]
-            at -= 1
-        order[at] = i
+        position = i
+        while position > 0 and values[order[position - 1]] > values[i]:
+            order[position] = order[position - 1]
+            position -= 1
+        order[position] = i
 
 
 @compiled
@@ -315,13 +315,13 @@ def singular_systems(
         _order_ascending(minus, order)
         floor = 4.0 * _EPSILON * norm[order[0]]
         for j in range(b):
-            own = order[j]
-            values[item, j] = norm[own] * unit
+            column_index = order[j]
+            values[item, j] = norm[column_index] * unit
             for i in range(b):
-                right[item, i, j] = basis[own, i]
+                right[item, i, j] = basis[column_index, i]
             for i in range(a):
-                left[item, i, j] = column[own, i] / norm[own] if norm[own] > floor else 0.0
-            if not norm[own] > floor:
+                left[item, i, j] = column[column_index, i] / norm[column_index] if norm[column_index] > floor else 0.0
+            if not norm[column_index] > floor:
                 _complete(left[item], j)
     return -1
 

@@ -20,7 +20,7 @@ from glle_engine.linalg.nearest.leaves import Leaves
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FEW_POINTS = 60  # fewer points are compared with all rows, which takes less time than filling the leaves of a tree
+FEW_POINTS = 60  # fewer points are compared with all rows, which is faster than building a tree
 _BLOCK_ENTRIES = 1 << 20
 _LARGEST_EXPONENT = 300  # of 2; up to here, fourth powers of differences are normal numbers
 
@@ -77,13 +77,14 @@ def smallest_of_rows(distances: NDArray[np.float64], k: int) -> NDArray[np.int32
 def counts_nearer(
     data: NDArray[np.float64],
     points: NDArray[np.float64],
-    own: NDArray[np.integer[Any]],
+    excluded: NDArray[np.integer[Any]],
     thresholds: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Count (m, k) the rows of data (n, d), other than `own` (m,), that are nearer to each point than its thresholds.
+    """Count (m, k) the rows of data (n, d) that are nearer to each point than its thresholds.
 
-    `thresholds` (m, k) are distances, ascending in each row. Matrix products, about the mean of the data, bound the
-    squared distances :math:`|x|^2 + |y|^2 - 2 x^T y`. Where the bounds do not decide, the distance is computed.
+    For point i, row excluded[i] is not counted. `thresholds` (m, k) are distances, ascending in each row. Matrix
+    products, about the mean of the data, bound the squared distances :math:`|x|^2 + |y|^2 - 2 x^T y`. Where the bounds
+    do not decide, the distance is computed.
     """
     mean = data.mean(axis=0)
     centred, others = points - mean, data - mean
@@ -93,14 +94,14 @@ def counts_nearer(
     out = np.zeros(thresholds.shape, np.int64)
     products = (centred * -2) @ others.T
     values = readable(points), readable(data), products, square_points, square_data, error
-    kernels.counts_by_products(*values, _integers(own), readable(thresholds), out)
+    kernels.counts_by_products(*values, _integers(excluded), readable(thresholds), out)
     return out
 
 
 def nearest_rows(
     data: NDArray[np.float64],
     points: NDArray[np.float64],
-    own: NDArray[np.intp],
+    excluded: NDArray[np.intp],
     k: int,
     on_progress: OnProgress = silent,
     groups: NDArray[np.intp] | None = None,
@@ -110,8 +111,8 @@ def nearest_rows(
     If distances agree to 34 bits, the smaller index comes first, so that rounding, which depends on the order and the
     unit of the features, does not decide.
 
-    For point i, row own[i] is left out; -1 leaves out none. With `groups` (n,), all rows of group own[i] are left out,
-    and at least k rows must be outside each group. Many points are searched in the leaves of a tree, which
+    For point i, row excluded[i] is left out; -1 leaves out none. With `groups` (n,), all rows of group excluded[i] are
+    left out, and at least k rows must be outside each group. Many points are searched in the leaves of a tree, which
     leaves out only rows whose distance is proved to be greater. Few points are compared with all rows. `on_progress` is
     called with (points done, m, "neighbors").
 
@@ -121,11 +122,11 @@ def nearest_rows(
         Unless 1 <= k <= n, and k < n if rows are left out.
 
     """
-    most = len(data) - int((own >= 0).any())
+    max_neighbors = len(data) - int((excluded >= 0).any())
     of_rows = np.arange(len(data)) if groups is None else groups
-    if not 1 <= k <= most:  # compiled code would write beyond its arrays, or leave indices undefined
+    if not 1 <= k <= max_neighbors:  # compiled code would write beyond its arrays, or leave indices undefined
         raise InvalidParameterError(
-            f"n_neighbors={k} is not from 1 to {most}, the number of other points.",
+            f"n_neighbors={k} is not from 1 to {max_neighbors}, the number of other points.",
             remedy="Give another n_neighbors, or more points.",
         )
     unit = unit_of(data)
@@ -135,14 +136,14 @@ def nearest_rows(
     indices, nearest = np.empty((len(points), k), np.int32), np.empty((len(points), k))
     if len(points) < FEW_POINTS:
         for rows in blocks(len(points), max(1, _BLOCK_ENTRIES // len(data)), "neighbors", on_progress):
-            apart = distances(points[rows], data, np.tile(np.arange(len(data)), (len(own[rows]), 1)))
-            apart[of_rows == own[rows][:, None]] = np.inf
+            apart = distances(points[rows], data, np.tile(np.arange(len(data)), (len(excluded[rows]), 1)))
+            apart[of_rows == excluded[rows][:, None]] = np.inf
             indices[rows] = smallest_of_rows(apart, k)
             nearest[rows] = np.take_along_axis(apart, indices[rows], axis=1)
     else:
         done = 0
-        for some, found, apart in Leaves(data, groups).nearest(points, own, k):
-            indices[some], nearest[some] = found, apart
+        for some, neighbors, apart in Leaves(data, groups).nearest(points, excluded, k):
+            indices[some], nearest[some] = neighbors, apart
             done += len(some)
             on_progress(done, len(points), "neighbors")
     return indices, nearest if unit == 1.0 else nearest * unit
@@ -150,10 +151,10 @@ def nearest_rows(
 
 def warm() -> None:
     """Compile the kernels of this package, or load them from the cache."""
-    data, own = np.eye(5), np.arange(5)
-    distances(data, data, np.broadcast_to(own, (5, 5)))
-    counts_nearer(data, data, own, np.ones((5, 2)))
-    for _ in Leaves(data).nearest(data, own, 2):
+    data, rows = np.eye(5), np.arange(5)
+    distances(data, data, np.broadcast_to(rows, (5, 5)))
+    counts_nearer(data, data, rows, np.ones((5, 2)))
+    for _ in Leaves(data).nearest(data, rows, 2):
         pass
 
 

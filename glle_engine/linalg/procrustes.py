@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_ROUNDS = 100
-TOLERANCE = 1e-10
+CONSENSUS_TOLERANCE = 1e-10
 CANDIDATES = 32  # the medoid is one of at most this many embeddings, which are 496 pairs
 
 
@@ -134,7 +134,7 @@ def generalized_procrustes(
         for j, embedding in enumerate(aligned):
             aligned[j] = rotate(embedding, procrustes_rotation(embedding, consensus))
         before, consensus = consensus, aligned.mean(axis=0)
-        if dense.norm(consensus - before) <= TOLERANCE * dense.norm(consensus):
+        if dense.norm(consensus - before) <= CONSENSUS_TOLERANCE * dense.norm(consensus):
             break
     turn = procrustes_rotation(consensus, reference)
     for j, embedding in enumerate(aligned):
@@ -193,20 +193,20 @@ def _decompose(
     """
     n, p = Y.shape
     cross = np.zeros((1, p, p))
-    own, other = 0.0, 0.0
+    square, reference_square = 0.0, 0.0
     if p == 2:  # the usual case, with the sums in registers
-        own, other = _planar_products(Y, reference, cross[0])
+        square, reference_square = _planar_products(Y, reference, cross[0])
     else:
         for i in range(n):
             for a in range(p):
                 y = Y[i, a]
-                own += y * y
-                other += reference[i, a] * reference[i, a]
+                square += y * y
+                reference_square += reference[i, a] * reference[i, a]
                 for b in range(p):
                     cross[0, a, b] += y * reference[i, b]
     left, values, right = np.empty((1, p, p)), np.empty((1, p)), np.empty((1, p, p))
     if singular_systems(cross, left, values, right) >= 0:
-        return np.nan, own, other
+        return np.nan, square, reference_square
     total = 0.0
     for a in range(p):
         total += values[0, a]
@@ -215,7 +215,7 @@ def _decompose(
             for j in range(p):
                 entry += left[0, a, j] * right[0, b, j]
             turn[a, b] = entry
-    return total, own, other
+    return total, square, reference_square
 
 
 @compiled

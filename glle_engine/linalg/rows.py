@@ -69,8 +69,8 @@ def project_out(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArr
 def combination(factors: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the combinations (q, n) of rows (m, n) with factors (q, m)."""
     products = np.zeros((len(factors), rows.shape[1]))
-    for own, target in zip(np.ascontiguousarray(-factors), products, strict=True):
-        subtract(own, rows, target)
+    for negated, target in zip(np.ascontiguousarray(-factors), products, strict=True):
+        subtract(negated, rows, target)
     return products
 
 

@@ -82,9 +82,9 @@ class SparseLU(NamedTuple):
 
 
 @compiled
-def _longer(values: NDArray[Any], least: int) -> NDArray[Any]:
+def _longer(values: NDArray[Any], extra: int) -> NDArray[Any]:
     """Return a longer copy."""
-    longer = np.empty(2 * len(values) + least, values.dtype)
+    longer = np.empty(2 * len(values) + extra, values.dtype)
     for e in range(len(values)):
         longer[e] = values[e]
     return longer
@@ -124,11 +124,11 @@ def _factorise(
             stack[0], resume[0] = row, lower_start[place[row]]
             while depth >= 0:
                 column = place[stack[depth]]
-                at, end = resume[depth], pruned[column]
+                next_entry, end = resume[depth], pruned[column]
                 descended = False
-                while at < end:
-                    below = lower_rows[at]
-                    at += 1
+                while next_entry < end:
+                    below = lower_rows[next_entry]
+                    next_entry += 1
                     if mark[below] == j:
                         continue
                     mark[below] = j
@@ -136,7 +136,7 @@ def _factorise(
                         lower_rows[free] = below
                         free += 1
                         continue
-                    resume[depth] = at
+                    resume[depth] = next_entry
                     depth += 1
                     stack[depth], resume[depth] = below, lower_start[place[below]]
                     descended = True

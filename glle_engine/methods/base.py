@@ -19,8 +19,9 @@ from glle_engine.base.errors import (
 )
 from glle_engine.base.parameters import check_positive, with_seed
 from glle_engine.base.progress import OnProgress, StageClock, silent
-from glle_engine.base.results import Note, PointResult, brief, dimension_notes
+from glle_engine.base.results import PointResult, brief, dimension_notes
 from glle_engine.base.space import Space
+from glle_engine.base.texts import Note
 from glle_engine.base.validation import (
     DENSE,
     checked_matrix,
@@ -134,13 +135,13 @@ class Embedding(PointResult):
         """
         if self.map is None:
             raise no_inverse("This embedding")
-        given, p = finite_matrix(places, "places"), self.Y.shape[1]
-        if given.shape[1] != p:
+        points, p = finite_matrix(places, "places"), self.Y.shape[1]
+        if points.shape[1] != p:
             raise InvalidShapeError(
-                f"The places have shape {given.shape}; the embedding has {p} components.",
+                f"The places have shape {points.shape}; the embedding has {p} components.",
                 remedy=f"Give a matrix of {p} columns.",
             )
-        return self.map.inverse(given, check_positive("ridge", ridge))
+        return self.map.inverse(points, check_positive("ridge", ridge))
 
     __repr__ = brief
 
@@ -248,9 +249,9 @@ class Method(Generic[S]):
 
     def named_parameters(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return options with a `random_state` as the `seed`; raise `InvalidParameterError` without randomness."""
-        if not self.random and (given := [name for name in ("seed", "random_state") if options.get(name) is not None]):
+        if not self.random and (seeds := [name for name in ("seed", "random_state") if options.get(name) is not None]):
             raise InvalidParameterError(
-                f"{self.title} has no {given[0]}: it is not random.", remedy=f"Leave {given[0]} away."
+                f"{self.title} has no {seeds[0]}: it is not random.", remedy=f"Leave {seeds[0]} away."
             )
         return with_seed(options)
 
@@ -320,7 +321,7 @@ class Method(Generic[S]):
         classes = [] if labels is None else [_checked_labels(labels, n)]
         start = {} if init is None else {"start": self._start(init, n, spec)}
         # Only principal components as a start need enough dimensions in the data; given coordinates replace them.
-        possible = replace(spec, init="random") if start else spec  # type: ignore[call-arg] # it has it
+        possible = replace(spec, init="random") if start else spec  # type: ignore[call-arg] # all starts have it
         self.require_possible(n, d, possible, labels=bool(classes))
         require_differing(data if isinstance(data, np.ndarray) else SparsePoints.from_rows(data, "euclidean"))
         clock = StageClock(on_progress or silent)
@@ -341,8 +342,10 @@ class Method(Generic[S]):
         if not (self.any_scale or self.any_space or isinstance(points, Distances)):
             embedding = replace(embedding, notes=(*embedding.notes, *scale_notes(scale_figures(points), d, spec)))
         further = dimension_notes(d, spec.n_components, spec.space[1])
-        notes = (*embedding.notes, *(note for note in further if note not in embedding.notes))  # a fit has it already
-        first = [note for note in notes if note.code == "far-points"]  # it explains the others, and the extent
+        # The notes of a fit include this one already.
+        notes = (*embedding.notes, *(note for note in further if note not in embedding.notes))
+        # Far points explain the other notes, and the extent of the map.
+        first = [note for note in notes if note.code == "far-points"]
         notes = (*first, *(note for note in notes if note not in first))
         notes = notes if first else (*notes, *concentration_notes(embedding.Y))
         return replace(embedding, notes=notes, seconds=clock.stop())

@@ -61,25 +61,25 @@ class MethodSpec(SpaceSpec):
 
     def require_rank(self, n: int, d: int) -> None:
         """Raise `InvalidParameterError` if there are more components than dimensions that n centered points span."""
-        p, most = self.n_components, min(n - 1, d)
-        if p > most:
+        p, rank = self.n_components, min(n - 1, d)
+        if p > rank:
             raise InvalidParameterError(
-                f"n_components={p} is more than the {most} dimensions that {n} points of {d} features span.",
-                remedy=f"Give n_components of at most {most}." if most else "Give at least two points.",
-                details={"n_components": p, "most": most},
+                f"n_components={p} is more than the {rank} dimensions that {n} points of {d} features span.",
+                remedy=f"Give n_components of at most {rank}." if rank else "Give at least two points.",
+                details={"n_components": p, "most": rank},
             )
 
     def require_noise_dimension(self, n: int, d: int, title: str) -> None:
         """Raise `InvalidParameterError` unless the components leave at least one dimension for the noise."""
-        p, most = self.n_components, min(n - 1, d) - 1
-        if p > most:
+        p, max_components = self.n_components, min(n - 1, d) - 1
+        if p > max_components:
             raise InvalidParameterError(
                 f"{title} needs a dimension beside n_components={p} for its noise, but {n} points with "
-                f"n_features={d} span {most + 1}.",
-                remedy=f"Give n_components of at most {most}."
-                if most > 0
+                f"n_features={d} span {max_components + 1}.",
+                remedy=f"Give n_components of at most {max_components}."
+                if max_components > 0
                 else "Give more points or features, or take PCA.",
-                details={"n_components": p, "most": most},
+                details={"n_components": p, "most": max_components},
             )
 
 
@@ -101,13 +101,13 @@ class NeighborSpec(DistanceSpec):
         """Raise `TooFewPointsError` if there are too few points."""
         require_enough_points(n, self)
 
-    def require_neighbors(self, title: str, least: int, rule: str) -> None:
-        """Raise `InvalidParameterError` for fewer than `least` neighbors; `rule` is the text of the bound, in p."""
-        if self.n_neighbors < least:
+    def require_neighbors(self, title: str, minimum: int, rule: str) -> None:
+        """Raise `InvalidParameterError` for fewer than `minimum` neighbors; `rule` is the text of the bound, in p."""
+        if self.n_neighbors < minimum:
             raise InvalidParameterError(
                 f"{title} in {self.n_components} dimensions needs {rule} neighbors, not {self.n_neighbors}.",
-                remedy=f"Give n_neighbors of at least {least}, or fewer components.",
-                details={"n_neighbors": self.n_neighbors, "least": least},
+                remedy=f"Give n_neighbors of at least {minimum}, or fewer components.",
+                details={"n_neighbors": self.n_neighbors, "least": minimum},
             )
 
 
@@ -139,8 +139,8 @@ class RadiusSpec(DistanceSpec):
         if self.radius is None:
             super().require_possible(n, d)
         else:
-            least: dict[str, Any] = {"radius": None, "n_neighbors": 2}
-            replace(self, **least).require_possible(n, d)
+            counts: dict[str, Any] = {"radius": None, "n_neighbors": 2}
+            replace(self, **counts).require_possible(n, d)
 
     def graph(
         self, X: Data, on_progress: OnProgress, n_neighbors: int | None = None
@@ -175,21 +175,21 @@ def of_neighborhoods(count: int) -> Callable[[NeighborSpec, int], int]:
     return lambda spec, n: count * n * spec.n_neighbors**2
 
 
-def require_points(n: int, least: int, reason: str) -> None:
-    """Raise `TooFewPointsError` if there are fewer points than the `least` points that `reason` needs."""
-    if n < least:
+def require_points(n: int, min_points: int, reason: str) -> None:
+    """Raise `TooFewPointsError` if there are fewer points than the `min_points` points that `reason` needs."""
+    if n < min_points:
         raise TooFewPointsError(
-            f"{reason} needs at least {least} points, not {n}.",
-            remedy=f"Give at least {least} points, or ask for less.",
-            details={"n_points": n, "least": least},
+            f"{reason} needs at least {min_points} points, not {n}.",
+            remedy=f"Give at least {min_points} points, or ask for less.",
+            details={"n_points": n, "least": min_points},
         )
 
 
-def require_size(n: int, most: int, title: str, instead: str) -> None:
-    """Raise `InvalidParameterError` for more than `most` points, with the alternative `instead` as remedy."""
-    if n > most:
+def require_size(n: int, max_points: int, title: str, instead: str) -> None:
+    """Raise `InvalidParameterError` for more than `max_points` points, with the alternative `instead` as remedy."""
+    if n > max_points:
         raise InvalidParameterError(
-            f"{title} takes at most {most:,} points; the data have {n:,}.",
-            remedy=f"Give at most {most:,} points, or take {instead}.",
-            details={"n_points": n, "most": most},
+            f"{title} takes at most {max_points:,} points; the data have {n:,}.",
+            remedy=f"Give at most {max_points:,} points, or take {instead}.",
+            details={"n_points": n, "most": max_points},
         )

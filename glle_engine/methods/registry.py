@@ -85,12 +85,12 @@ ABBREVIATIONS = {
 }
 """Further usual names of methods; names and titles in the registry work anyway, with any hyphens and capitals."""
 
-_LONGEST = 100  # longer names are not compared with the known ones
+_MAX_NAME_LETTERS = 100  # longer names are not compared with the known ones
 
 
 def plain(name: str) -> str:
     """Return the letters and digits of a name in lower case: "tsne" for both "t-SNE" and "t_sne"."""
-    return re.sub(r"[^a-z0-9]", "", name[: _LONGEST + 1].lower())
+    return re.sub(r"[^a-z0-9]", "", name[: _MAX_NAME_LETTERS + 1].lower())
 
 
 _SPELLINGS = {
@@ -107,7 +107,7 @@ def canonical(name: str) -> str:
 
 def suggestion(name: str) -> str:
     """Return "Did you mean isomap? " for a name close to a known one, or an empty string."""
-    close = get_close_matches(plain(name), _SPELLINGS, 1) if len(name) <= _LONGEST else []
+    close = get_close_matches(plain(name), _SPELLINGS, 1) if len(name) <= _MAX_NAME_LETTERS else []
     return "".join(f"Did you mean {_SPELLINGS[match]}? " for match in close)
 
 
@@ -116,7 +116,7 @@ def method(name: str) -> Method[Any]:
     known = METHODS.get(canonical(name := str(name)))
     if known is None:
         raise InvalidParameterError(
-            f"method={name[:_LONGEST]!r} is not known.",
+            f"method={name[:_MAX_NAME_LETTERS]!r} is not known.",
             remedy=f"{suggestion(name)}Choose one of {', '.join(METHODS)}.",
         )
     return known

@@ -33,9 +33,9 @@ from glle_engine.base.validation import require_same_length
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MAX_POINTS", "Kernel", "Likelihood", "fit_likelihood", "log_likelihood", "standardize"]
+__all__ = ["MAX_LIKELIHOOD_POINTS", "Kernel", "Likelihood", "fit_likelihood", "log_likelihood", "standardize"]
 
-MAX_POINTS = 2000  # takes a minute or two, and five matrices of 32 MB
+MAX_LIKELIHOOD_POINTS = 2000  # takes a minute or two, and five matrices of 32 MB
 _SEARCHED = 300  # the starts compete on this many points; the ascent on all n points goes on from the best
 _SAMPLE_SEED = 0
 _EVALUATIONS = 200
@@ -111,7 +111,7 @@ def standardize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
 def log_likelihood(
     squared: NDArray[np.float64], factor: NDArray[np.float64], d: int, kernel: Kernel
 ) -> tuple[float, NDArray[np.float64]]:
-    r"""Return log p and its gradient with respect to the logarithms of the kernel's fields, in their order.
+    r"""Return log p, and its gradient by the logarithms of the parameters of `Kernel`, in their order.
 
     :math:`\partial \log p / \partial K = \tfrac12 (K^{-1} X X^T K^{-1} - d K^{-1})`. `squared` (n, n) are the squared
     distances in the embedding, and `factor` (n, r) is F with :math:`F F^T = X X^T` for the centered data.
@@ -165,7 +165,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
     Raises
     ------
     InvalidParameterError
-        For more than `MAX_POINTS`.
+        For more than `MAX_LIKELIHOOD_POINTS`.
     InvalidShapeError
         If X and Y differ in length.
     DegenerateDataError
@@ -176,11 +176,11 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
     """
     n, d = X.shape
     require_same_length(X, Y)
-    if n > MAX_POINTS:
+    if n > MAX_LIKELIHOOD_POINTS:
         raise InvalidParameterError(
-            f"The GP-LVM log likelihood takes at most {MAX_POINTS:,} points; the data have {n:,}.",
-            remedy=f"Score a sample of at most {MAX_POINTS:,} points, the same one for every embedding.",
-            details={"n_points": n, "most": MAX_POINTS},
+            f"The GP-LVM log likelihood takes at most {MAX_LIKELIHOOD_POINTS:,} points; the data have {n:,}.",
+            remedy=f"Score a sample of at most {MAX_LIKELIHOOD_POINTS:,} points, the same one for every embedding.",
+            details={"n_points": n, "most": MAX_LIKELIHOOD_POINTS},
         )
     centred, places = X - X.mean(axis=0), standardize(Y)
     scale = float((centred**2).mean())

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.graph.connectivity import bridge, closed_classes, require_connected
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances
@@ -43,8 +43,8 @@ def kept_neighbors(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
     It is corrected for chance: 0 for random positions, 1 for all neighbors.
     """
     k = nearest.shape[1]
-    found = kneighbors(np.ascontiguousarray(Y), k)[0]
-    share = float((nearest[:, :, None] == found[:, None, :]).any(axis=2).mean())
+    map_nearest = kneighbors(np.ascontiguousarray(Y), k)[0]
+    share = float((nearest[:, :, None] == map_nearest[:, None, :]).any(axis=2).mean())
     by_chance: float = k / (len(Y) - 1)
     return (share - by_chance) / (1 - by_chance)
 
@@ -85,9 +85,9 @@ class NeighborCount:
         """Yield a note on the chosen k and the runner-up, unless there was nothing to choose."""
         best, *others = self.ranked
         if others:
-            of = f" of a sample of {self.sampled:,} points" if self.sampled else ""
+            sample = f" of a sample of {self.sampled:,} points" if self.sampled else ""
             message = (
-                f"n_neighbors={best} was chosen: of {len(self.kept)} embeddings{of}, its embedding keeps the most "
+                f"n_neighbors={best} was chosen: of {len(self.kept)} embeddings{sample}, its embedding keeps the most "
                 f"neighbors of the data ({self.kept[best]:.2f}; 0 by chance, 1 for all). The runner-up, "
                 f"n_neighbors={others[0]}, keeps {self.kept[others[0]]:.2f}."
             )
@@ -97,8 +97,8 @@ class NeighborCount:
 def candidates_of(n: int) -> list[int]:
     """Return the numbers of neighbors to try for n points, ascending; none has more than half of the points."""
     spread = math.sqrt(max(n / SAMPLE, 1.0))
-    most = max(n // 2, 2)
-    return [k for k in (round(k * spread) for k in CANDIDATES) if k <= most] or [most]
+    max_neighbors = max(n // 2, 2)
+    return [k for k in (round(k * spread) for k in CANDIDATES) if k <= max_neighbors] or [max_neighbors]
 
 
 def best_neighbor_count(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["continuity", "disparity", "local_trustworthiness", "trustworthiness"]
 
-_BLOCK = 4096
+_BLOCK_PAIRS = 4096
 _EQUAL = 1e-12
 _BRUTE_BLOCK_ENTRIES = 1 << 23
 _FEW_POINTS = 4_000  # up to this n, computing all distances is faster than a tree (2.6 ms, not 9.5, for 1,000 points)
@@ -161,7 +161,7 @@ def _counted_by_tree(
 ) -> NDArray[np.float64]:
     tree = cKDTree(X)
     excess = np.zeros(len(rows))
-    for part in blocks(len(rows), _BLOCK, "ranks"):
+    for part in blocks(len(rows), _BLOCK_PAIRS, "ranks"):
         centre, near = X[rows[part]], neighbors[part]
         closer = np.nextafter(distances(centre, X, near) * (1 - _EQUAL), 0.0)
         # Neighbors no farther than the k-th nearest point cannot exceed rank k, and need not be counted.
@@ -263,8 +263,8 @@ def unexplained_variance(
     for part in blocks(len(points), max(1, _BLOCK_ENTRIES // n), "geodesics", on_progress):
         along = distances(part)
         unit = unit or power_of_two(float(along.max()))
-        own = places[points[part]]
-        straight = np.sqrt(sum((own[:, j, None] - places[:, j]) ** 2 for j in range(places.shape[1])))
+        centers = places[points[part]]
+        straight = np.sqrt(sum((centers[:, j, None] - places[:, j]) ** 2 for j in range(places.shape[1])))
         others = np.arange(n) != points[part, None]
         a, b = along[others] / unit, straight[others]
         moments += [a.size, a.sum(), b.sum(), (a * a).sum(), (b * b).sum(), (a * b).sum()]

@@ -13,7 +13,7 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.validation import checked_matrix
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.metrics.gplvm import MAX_POINTS, fit_likelihood
+from glle_engine.metrics.gplvm import MAX_LIKELIHOOD_POINTS, fit_likelihood
 from glle_engine.metrics.ranks import affine_r_squared, continuity, disparity, residual_variance, trustworthiness
 
 if TYPE_CHECKING:
@@ -144,11 +144,11 @@ def score(
         truth_points = f", the truth {len(true)}" if true is not None else ""
         raise InvalidShapeError(
             f"The data have {len(data)} points, the embedding {len(places)}{truth_points}.",
-            remedy="Give one row of each for every point.",
+            remedy="Give one row of the data and one row of the embedding for each point.",
         )
     report = on_progress or silent
-    given = Given(n_neighbors, classes, true, report)
-    selected = [_possible(name, len(data), given) for name in names]
+    inputs = Given(n_neighbors, classes, true, report)
+    selected = [_possible(name, len(data), inputs) for name in names]
     if len(set(names)) < len(names):
         raise InvalidParameterError("A score is named twice.", remedy="Name each score once.")
     for points, name in ((data, "the data"), (places, "the embedding"), (true, "the truth")):
@@ -159,7 +159,7 @@ def score(
     scores: dict[str, float] = {}
     for done, item in enumerate(selected):
         report(done, len(selected), "scores")
-        scores[item.name] = item.run(data, places, given)
+        scores[item.name] = item.run(data, places, inputs)
     report(len(selected), len(selected), "scores")
     return scores
 
@@ -176,12 +176,12 @@ def _checked_labels(labels: ArrayLike | None, n: int) -> NDArray[np.generic] | N
     return classes
 
 
-def _possible(name: str, n: int, given: Given) -> Score:
+def _possible(name: str, n: int, inputs: Given) -> Score:
     """Return the score of a name, or raise `InvalidParameterError` if it cannot be computed."""
     item = SCORES.get(name)
     if item is None:
         raise InvalidParameterError(f"score={name!r} does not exist.", remedy=f"Choose from {', '.join(SCORES)}.")
-    if item.needs != "nothing" and getattr(given, item.needs) is None:
+    if item.needs != "nothing" and getattr(inputs, item.needs) is None:
         needed = {"labels": "the class of each point", "truth": "where each point truly lies"}[item.needs]
         raise InvalidParameterError(
             f"{item.title} needs {needed}.", remedy=f"Give {item.needs}, or omit {name}.", details={"score": name}
@@ -194,10 +194,10 @@ def _possible(name: str, n: int, given: Given) -> Score:
         )
     largest = _largest_k(name, n)
     if largest is not None:
-        check_integer("n_neighbors", given.n_neighbors, 1)
-        if given.n_neighbors > largest:
+        check_integer("n_neighbors", inputs.n_neighbors, 1)
+        if inputs.n_neighbors > largest:
             raise InvalidParameterError(
-                f"{item.title} of {n} points cannot have n_neighbors={given.n_neighbors}.",
+                f"{item.title} of {n} points cannot have n_neighbors={inputs.n_neighbors}.",
                 remedy=f"Give at most {largest}." if largest > 0 else "Give more points.",
                 details={"score": name, "n_points": n, "most": largest},
             )
@@ -289,7 +289,7 @@ SCORES: dict[str, Score] = {
             "over one RBF + bias + white kernel for all features; compares embeddings of the same data only "
             "(Lawrence 2005; arXiv 1010.4830).",
             better="higher",
-            most_points=MAX_POINTS,
+            most_points=MAX_LIKELIHOOD_POINTS,
             growth="n^3",
             reproducible=False,
             run=lambda X, Y, given: fit_likelihood(X, Y, given.on_progress).log_likelihood,

@@ -136,7 +136,7 @@ def has_singular_draws(spec: FitSpec, d: int) -> bool:
 
 
 def fallback_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
-    """Return the seconds that one draw takes beyond the lanes, because they may reject it; 0 for constrained draws.
+    """Return the expected extra seconds of a draw that the batched solver rejects; 0 for constrained draws.
 
     The share of published draws that the lanes reject grows with the number of points and the scale. On a Swiss roll it
     is 0 at 1,000 points, 60 % at 5,000 and 100 % at 20,000. The estimate assumes that every published draw is refined,

@@ -1,9 +1,9 @@
 """Findings of a fit: numbers and notes on the data and on the equations, and the choice between two noise models.
 
 ``noise="auto"`` chooses the model whose draws keep neighbors better. Both models are fitted on one graph. They are
-compared by the trustworthiness (`glle_engine.metrics.ranks`) of `PROBES` points at 10 neighbors, averaged over `DRAWS`
-draws with the seed `SEED` at scale 1. The choice is therefore a function of data and parameters. Neither model is
-better for all data, and the noise of the data alone does not decide (docs/explanation/posterior.md).
+compared by the trustworthiness (`glle_engine.metrics.ranks`) of `TRUST_POINTS` points at 10 neighbors, averaged over
+`NOISE_DRAWS` draws with the seed `SEED` at scale 1. The choice is therefore a function of data and parameters. Neither
+model is better for all data, and the noise of the data alone does not decide (docs/explanation/posterior.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.base.results import Diagnostics, Note, dimension_notes
+from glle_engine.base.results import Diagnostics, dimension_notes
+from glle_engine.base.texts import FEATURE, Note, Text, Way
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.graph.neighbors import search_notes
 from glle_engine.graph.relations import Distances
@@ -39,12 +40,12 @@ SMALL_GAP = 0.1
 FAR = 1000  # distances from the middle of the data, in usual ones, from which on a point is named
 _SHOWN_ROWS = 5
 NEAR = 1e-6
-FLAT = 1e-12
+FLAT_EIGENVALUE = 1e-12
 UNEQUAL = 30.0  # ratio of standard deviations: the smaller feature adds a thousandth to squared distances
 LOCAL_VARIANCE = 0.99  # share of the variance that `features_of_most_variance` hold
 NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
-PROBES = 300
-DRAWS = 8
+TRUST_POINTS = 300
+NOISE_DRAWS = 8
 SEED = 2**63  # unlikely to be a seed that people ask for
 
 
@@ -180,8 +181,8 @@ def far_points(X: NDArray[np.float64]) -> list[int]:
     """
     with np.errstate(over="ignore"):
         away = np.abs(X - np.median(X, axis=0)).max(axis=1)
-    found = np.flatnonzero(away > FAR * np.median(away))
-    return found.tolist() if len(found) <= max(1, len(X) // 100) else []
+    rows = np.flatnonzero(away > FAR * np.median(away))
+    return rows.tolist() if len(rows) <= max(1, len(X) // 100) else []
 
 
 def far_text(rows: list[int]) -> str:
@@ -204,13 +205,16 @@ def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[No
         yield Note("far-points", far_text(rows))
     is_of_points = spec.space[1] == "euclidean" and not spec.precomputed
     if is_of_points and figures["feature_scale_ratio"] >= UNEQUAL:
-        way = "use standardize='zscore'" if hasattr(spec, "standardize") else "standardize them"
-        count, largest = figures["features_of_most_variance"], f"X[:, {figures['feature_of_most_variance']}]"
+        way = Text("use ", Way("standardize", "zscore")) if hasattr(spec, "standardize") else "standardize them"
+        count, largest = figures["features_of_most_variance"], Way(FEATURE, figures["feature_of_most_variance"])
         yield Note(
             "unequal-feature-scales",
-            f"The standard deviations of features differ by a factor of {figures['feature_scale_ratio']:,.0f}; "
-            f"{count:,} of {d:,} features hold 99 % of the variance, most of it {largest}, and determine the "
-            f"neighbors. If the features have different units, {way}; features in one unit, such as pixels, can stay.",
+            Text(
+                f"The standard deviations of features differ by a factor of {figures['feature_scale_ratio']:,.0f}; "
+                f"{count:,} of {d:,} features hold 99 % of the variance, most of it ",
+                *(largest, ", and determine the neighbors. If the features have different units, ", way),
+                "; features in one unit, such as pixels, can stay.",
+            ),
         )
 
 
@@ -230,10 +234,12 @@ def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> i
             flat += int((block.trace == 0).sum())
         elif needed == 2:  # rank 1 when (tr G)^2 = tr G^2
             unit = np.where(block.trace > 0, block.trace, 1.0)[:, None, None]
-            flat += int((1 - ((block.gram / unit) ** 2).sum(axis=(1, 2)) <= FLAT).sum() + (block.trace == 0).sum())
+            flat += int(
+                (1 - ((block.gram / unit) ** 2).sum(axis=(1, 2)) <= FLAT_EIGENVALUE).sum() + (block.trace == 0).sum()
+            )
         else:
             values, _ = dense.eigh(block.gram)
-            flat += int((values[:, -needed] <= FLAT * values[:, -1]).sum())
+            flat += int((values[:, -needed] <= FLAT_EIGENVALUE * values[:, -1]).sum())
     return flat
 
 
@@ -307,11 +313,11 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
 
 def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
     if (reduced := figures.get("reduced_neighborhoods")) and not figures.get("given_neighbors"):
-        least, median, _ = figures["kept_neighbors"]
+        smallest, median, _ = figures["kept_neighbors"]
         yield Note(
             "reduced-neighborhoods",
             f"{reduced} of {figures['n_points']} points lost candidates that lie off their tangent plane; "
-            f"neighborhoods have {least} points at least and {median:g} in the median.",
+            f"neighborhoods have {smallest} points at least and {median:g} in the median.",
         )
     classes = figures["closed_classes"]
     if len(classes) > 1:
@@ -336,11 +342,11 @@ def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
 
 def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     n, d, k, p = figures["n_points"], figures["n_features"], spec.n_neighbors, spec.n_components
-    least, most = figures["row_sums_of_mean"]
+    smallest, largest = figures["row_sums_of_mean"]
     yield Note(
         "published-not-invariant",
         "The published equations change when the data are shifted or rescaled, and draws do not sum to one: rows "
-        f"of the mean sum to between {least:.4g} and {most:.4g}.",
+        f"of the mean sum to between {smallest:.4g} and {largest:.4g}.",
     )
     if negative := figures.get("negative_variances"):
         yield Note(
@@ -373,14 +379,14 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
 def trust_of(X: Data, Y: NDArray[np.float64]) -> float:
     """Return the trustworthiness of coordinates Y (n, q) of data X (n, d), on the same points for all of them."""
     n = len(Y)
-    points = np.random.default_rng(0).permutation(n)[:PROBES]
+    points = np.random.default_rng(0).permutation(n)[:TRUST_POINTS]
     return trustworthiness(X, np.ascontiguousarray(Y), min(10, (n - 1) // 2), points)
 
 
 def trust_of_draws(X: Data, posterior: Posterior) -> float:
-    """Return the mean trustworthiness of `DRAWS` draws at scale 1; 0 if one of them has no solution."""
+    """Return the mean trustworthiness of `NOISE_DRAWS` draws at scale 1; 0 if one of them has no solution."""
     try:
-        return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(DRAWS, seed=SEED)]))
+        return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(NOISE_DRAWS, seed=SEED)]))
     except ConvergenceError:
         return 0.0
 
@@ -409,7 +415,7 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
     noise: Noise = "tangent" if kept["tangent"] > kept["isotropic"] else "isotropic"
     note = Note(
         "noise-chosen",
-        f"noise='{noise}' was chosen, because {DRAWS} draws at scale 1 keep neighbors better: trustworthiness "
+        f"noise='{noise}' was chosen, because {NOISE_DRAWS} draws at scale 1 keep neighbors better: trustworthiness "
         f"{kept['isotropic']:.3f} isotropic, {kept['tangent']:.3f} tangent.",
     )
     known = posteriors[noise].diagnostics

@@ -37,7 +37,7 @@ _SPARSE_POINTS = 120  # solved by lanes
 _SOLID_POINTS, _DIMENSIONS = 600, 5  # nested dissection gives their order fronts of several supernodes
 _DENSE_POINTS = 40  # fewer than `glle_engine.eigen.eigenproblem.DENSE_BELOW`
 _ALIGNMENTS: tuple[Align, ...] = ("procrustes", "none")
-_DRAWS = 3  # fewer than a group has lanes; a draw does not depend on its group
+_REFERENCE_DRAWS = 3  # fewer than a group has lanes; a draw does not depend on its group
 _FEATURES = 18  # above 15 the neighbor search computes distances by a matrix product
 
 
@@ -93,7 +93,7 @@ def _arrays() -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _reference_draws(posterior: Posterior) -> Iterator[tuple[str, NDArray[Any]]]:
-    keys = [DrawKey(index, 1, 1.0) for index in range(_DRAWS)]
+    keys = [DrawKey(index, 1, 1.0) for index in range(_REFERENCE_DRAWS)]
     for align in _ALIGNMENTS:
         for draw in posterior.draws_of(keys, align=align):
             yield f"{align} {draw.index} embedding", draw.embedding

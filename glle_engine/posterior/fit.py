@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _SEPARATE = "Or leave disconnected at 'bridge', or fit each component as a separate data set."
 _BLOCK_ENTRIES = 1 << 22  # entries of the factors in memory at a time: 32 MB
-DRAWS = 64  # the time to search an elimination order may pay off over this many draws
+EXPECTED_DRAWS = 64  # the time to search an elimination order may pay off over this many draws
 
 
 def fit(
@@ -131,37 +131,37 @@ def fit(
     (1000, 2)
 
     """
-    given = finite_data(X)
-    n = given.shape[0]
+    data = finite_data(X)
+    n = data.shape[0]
     indices = None
     if neighbors is not None:
         indices = checked_neighbors(neighbors, n)
         spec = with_neighbors(spec, parameters, indices.shape[1])
     else:
         spec = _merge(spec, parameters)
-    if not isinstance(given, np.ndarray):
+    if not isinstance(data, np.ndarray):
         require_possible(spec)
         spec, space = replace(spec, landmarks="all"), Space(spec.metric)
     require_enough_points(n, spec.of_points(n))
-    if isinstance(given, np.ndarray):
-        space = Space.from_data(given, spec)
-    described = given_figures(given)
+    if isinstance(data, np.ndarray):
+        space = Space.from_data(data, spec)
+    described = given_figures(data)
     *costly, last = spec.choices(n)
     for choice in costly:
         with contextlib.suppress(TooCostlyError):
-            fitted = _fit_choice(given, space, choice, on_progress, described, indices, MAX_EXACT_FLOPS)
+            fitted = _fit_choice(data, space, choice, on_progress, described, indices, MAX_EXACT_FLOPS)
             break
     else:
-        fitted = _fit_choice(given, space, last, on_progress, described, indices)
+        fitted = _fit_choice(data, space, last, on_progress, described, indices)
     if fitted.landmarks is not None:
         note = landmark_note(fitted.diagnostics.figures, is_auto=spec.landmarks == "auto")
         diagnostics = replace(fitted.diagnostics, notes=(*fitted.notes, note))
         fitted = replace(fitted, diagnostics=diagnostics)
-    return replace(fitted, data_sha256=digest(given), center=space.center, scale=space.scale)
+    return replace(fitted, data_sha256=digest(data), center=space.center, scale=space.scale)
 
 
 def _fit_choice(
-    given: NDArray[np.float64] | csr_array,
+    data: NDArray[np.float64] | csr_array,
     space: Space,
     spec: FitSpec,
     on_progress: OnProgress,
@@ -171,10 +171,10 @@ def _fit_choice(
 ) -> Posterior:
     """Fit a posterior of data (n, d), with or without landmarks; raise `TooCostlyError` beyond `max_flops`."""
     if spec.has_landmarks:
-        assert isinstance(given, np.ndarray)
-        return _fit_on_landmarks(space.points(given), spec, on_progress, described, max_flops)
+        assert isinstance(data, np.ndarray)
+        return _fit_on_landmarks(space.points(data), spec, on_progress, described, max_flops)
     try:
-        return _fit_located(locate(given, spec, space), spec, on_progress, described, indices, max_flops)
+        return _fit_located(locate(data, spec, space), spec, on_progress, described, indices, max_flops)
     except DisconnectedGraphError as error:
         if indices is None:
             raise
@@ -202,7 +202,7 @@ def _fit_on_landmarks(
 
 
 def _place_others(
-    fitted: Posterior, given: NDArray[np.float64], landmarks: NDArray[np.int32], on_progress: OnProgress
+    fitted: Posterior, all_data: NDArray[np.float64], landmarks: NDArray[np.int32], on_progress: OnProgress
 ) -> Posterior:
     r"""Return the posterior of all points of data (n, d), from the posterior of its rows `landmarks` (m,).
 
@@ -211,10 +211,10 @@ def _place_others(
     :math:`1^T w = 1` (`glle_engine.weights.constrained`). A duplicate of a landmark has the landmark's position in
     every draw. In addition to the result, the function needs memory for one block of points.
     """
-    n, spec, diagnosed = len(given), fitted.spec, fitted.diagnostics
+    n, spec, diagnosed = len(all_data), fitted.spec, fitted.diagnostics
     k = spec.n_neighbors
-    unit = Unit.from_data(given)
-    data = unit.shift(given[landmarks])
+    unit = Unit.from_data(all_data)
+    data = unit.shift(all_data[landmarks])
     directions = diagnosed.figures["residual_dimension"]
     noise = NoiseModel.from_fit(data, fitted.neighbors, fitted.embedding, spec, directions, fitted.distribution.kept)
     neighbors, embedding = np.empty((n, k), np.int32), np.empty((n, spec.n_components))
@@ -232,18 +232,22 @@ def _place_others(
     distances = np.empty(len(others))
     on_progress(0, len(others), "placing")
     for rows in blocks(len(others), max(1, _BLOCK_ENTRIES // (k * k)), "placing", on_progress):
-        points, at = unit.shift(given[others[rows]]), others[rows]
+        points, rows_of_data = unit.shift(all_data[others[rows]]), others[rows]
         attached = attach(data, points, spec, fitted.flatness)
         extension = attached.extension()
         places = extension.embed(fitted.embedding)
         distribution, _ = distribution_at(data, attached, fitted.embedding, spec, noise, points=points, places=places)
         equal: NDArray[np.bool_] = np.any(attached.same, axis=1)
-        neighbors[at], embedding[at], distances[rows] = landmarks[extension.neighbors], places, extension.distances
-        mean[at] = np.where(equal[:, None], extension.weights, distribution.mean)
-        factor[at] = np.where(equal[:, None, None], 0.0, distribution.factor)
-        prior[at] = distribution.prior_factor
+        neighbors[rows_of_data], embedding[rows_of_data], distances[rows] = (
+            landmarks[extension.neighbors],
+            places,
+            extension.distances,
+        )
+        mean[rows_of_data] = np.where(equal[:, None], extension.weights, distribution.mean)
+        factor[rows_of_data] = np.where(equal[:, None, None], 0.0, distribution.factor)
+        prior[rows_of_data] = distribution.prior_factor
         if kept is not None:
-            kept[at] = attached.kept
+            kept[rows_of_data] = attached.kept
     away = restore_distances(distances, unit.exponent)
     figures = {
         "n_points": n,
@@ -265,11 +269,11 @@ def _place_others(
 
 def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> FitSpec:
     """Return a specification with the number of given neighbors; raise `InvalidParameterError` for a contradiction."""
-    given = _merge(spec, parameters)
-    wanted = k if given.has_auto_neighbors else given.n_neighbors
+    full_spec = _merge(spec, parameters)
+    n_neighbors = k if full_spec.has_auto_neighbors else full_spec.n_neighbors
     merged = _merge(spec, {**parameters, "n_neighbors": k})
     for is_wrong, option, needed in (
-        (wanted != k, f"n_neighbors={wanted}", f"n_neighbors={k}, the number given,"),
+        (n_neighbors != k, f"n_neighbors={n_neighbors}", f"n_neighbors={k}, the number given,"),
         (merged.has_landmarks, f"landmarks={merged.landmarks}", Way("landmarks", "all")),
         (
             merged.noise != "isotropic",
@@ -348,7 +352,9 @@ def _on_graph(
 
     `kept` (n, k) says which candidates are neighbors, if points have different numbers of given neighbors.
     """
-    mean = reference_embedding(data, nearest, spec, on_progress, factorizations=DRAWS, max_flops=max_flops, kept=kept)
+    mean = reference_embedding(
+        data, nearest, spec, on_progress, factorizations=EXPECTED_DRAWS, max_flops=max_flops, kept=kept
+    )
     if spec.variant == "constrained":
         distribution, facts = constrained_distribution(data, mean, mean.embedding, spec, on_progress)
     else:
@@ -449,7 +455,7 @@ def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
     """Return a specification with some parameters replaced; unknown names raise `InvalidParameterError`."""
     if not isinstance(spec, FitSpec | None):
         raise InvalidParameterError(
-            f"spec={spec!r:.60} is no FitSpec.", remedy="Give parameters by name, such as n_neighbors=10."
+            f"spec={spec!r:.60} is not a FitSpec.", remedy="Give parameters by name, such as n_neighbors=10."
         )
     require_known_names(parameters, FitSpec.parameters())
     values: dict[str, Any] = {**parameters}  # may contain "auto"

@@ -128,9 +128,9 @@ def extend(
     """
     if is_sparse(X):
         return _among_sparse(X, new, spec, n_points, data_sha256)
-    given: Any = new
+    new_points: Any = new
     data = numbers_of(X, "the training data")
-    points = numbers_of(rows_of_sparse(given).toarray() if is_sparse(new) else new, "the new points")
+    points = numbers_of(rows_of_sparse(new_points).toarray() if is_sparse(new) else new, "the new points")
     if data.ndim != 2 or len(data) != n_points:
         raise InvalidShapeError(
             f"The training data have shape {data.shape}; the posterior was fitted to {n_points} points.",

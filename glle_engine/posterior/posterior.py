@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.base.results import Note
     from glle_engine.base.spec import Align, Source
+    from glle_engine.base.texts import Note
     from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.graph.relations import Data
 
@@ -61,7 +61,7 @@ _ARRAYS = {
     "scale": "scale",
 }
 _REQUIRED = {"neighbors", "mean", "covariance_factor", "embedding", "eigenvalues", "order", "pins"}
-_ROUNDING = 1e-6  # tolerance for sums of weights in a file, relative to the largest weight
+_SUM_TOLERANCE = 1e-6  # tolerance for sums of weights in a file, relative to the largest weight
 _MAX_WEIGHT = 2.0**480  # in a file; below it, squared sums of weights and their residuals stay finite
 _MAX_DEVIATION = 1e-2  # of an embedding in a file from (1/n) Y^T Y = I; the last solver of a fit leaves some 1e-6
 
@@ -358,12 +358,12 @@ class Posterior(PointResult):
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return the posterior with this `head` and these `arrays`; nothing is computed."""
         spec = FitSpec.from_dict(head["spec"])
-        given: dict[str, Any] = {
+        members: dict[str, Any] = {
             path: arrays[name] if name in _REQUIRED else arrays.get(name) for name, path in _ARRAYS.items()
         }
         weights = {
             path.removeprefix("distribution."): array
-            for path, array in given.items()
+            for path, array in members.items()
             if path.startswith("distribution.")
         }
         return cls(
@@ -374,7 +374,7 @@ class Posterior(PointResult):
             diagnostics=Diagnostics.from_dict(head["diagnostics"]),
             version=head["version"],
             data_sha256=head.get("data_sha256"),
-            **{path: array for path, array in given.items() if "." not in path},
+            **{path: array for path, array in members.items() if "." not in path},
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -418,7 +418,7 @@ def _require_arrays(posterior: Posterior) -> None:
     """Raise `StorageError` unless the arrays have the types, shapes and ranges that the specification requires."""
     spec, distribution = posterior.spec, posterior.distribution
     if not isinstance(posterior.data_sha256, str | None):
-        raise npz.inconsistent("data_sha256 is no text")
+        raise npz.inconsistent("data_sha256 is not a text")
     k, p, n = spec.n_neighbors, spec.n_components, posterior.mean.shape[0] if posterior.mean.ndim else 0
     m = n if isinstance(spec.landmarks, str) else spec.landmarks
     d = 0 if posterior.center is None else posterior.center.size
@@ -455,7 +455,8 @@ def _require_arrays(posterior: Posterior) -> None:
         ("scale", posterior.scale, is_standardized, np.float64, (d,), None),
     ):
         if (array is not None) != is_needed:
-            raise npz.inconsistent(f"{name} is {'missing' if is_needed else 'there'} in a posterior of its parameters")
+            problem = "is missing, but its parameters need it" if is_needed else "is not used by its parameters"
+            raise npz.inconsistent(f"{name} {problem}")
         if array is not None:
             npz.require_array(name, array, kind, shape, below=below)
     if posterior.scale is not None and not (posterior.scale > 0).all():
@@ -477,7 +478,7 @@ def _require_graph(posterior: Posterior) -> None:
     if (np.diff(graph, axis=1) <= 0).any() or (graph == np.arange(m)[:, None]).any():
         raise npz.inconsistent("neighbors are not ascending, or not other points")
     if not np.array_equal(np.sort(posterior.order), np.arange(m)):
-        raise npz.inconsistent("order is no permutation of the points")
+        raise npz.inconsistent("order is not a permutation of the points")
     classes = closed_classes(edges(graph, kept)) if posterior.distribution.constrained else []
     if [int(np.isin(members, posterior.pins).sum()) for members in classes] != [1] * posterior.pins.size:
         raise npz.inconsistent("pins are not one point of each closed class of the graph")
@@ -497,8 +498,8 @@ def _require_weights(distribution: WeightDistribution) -> None:
     if not distribution.constrained:
         return
     size, reach = np.maximum(1.0, np.abs(distribution.mean).max(axis=1)), np.abs(distribution.factor).max(axis=(1, 2))
-    off = np.abs(distribution.mean.sum(axis=1) - 1) > _ROUNDING * size
-    if off.any() or (np.abs(distribution.factor.sum(axis=1)).max(axis=1) > _ROUNDING * reach).any():
+    off = np.abs(distribution.mean.sum(axis=1) - 1) > _SUM_TOLERANCE * size
+    if off.any() or (np.abs(distribution.factor.sum(axis=1)).max(axis=1) > _SUM_TOLERANCE * reach).any():
         raise npz.inconsistent("weights do not sum to one")
 
 
@@ -512,5 +513,5 @@ def _require_embedding(posterior: Posterior) -> None:
         raise npz.inconsistent("the embedding does not have mean 0 and (1/n) Y^T Y = I, as every reference has")
     if np.abs(posterior.embedding).max() > _MAX_WEIGHT:
         raise npz.inconsistent(f"the embedding has entries beyond {_MAX_WEIGHT:.0e}, whose squares are not finite")
-    if (np.diff(values) < 0).any() or values[0] < -_ROUNDING * max(1.0, values[-1]) or values[-1] > _MAX_WEIGHT:
+    if (np.diff(values) < 0).any() or values[0] < -_SUM_TOLERANCE * max(1.0, values[-1]) or values[-1] > _MAX_WEIGHT:
         raise npz.inconsistent("the eigenvalues are not ascending from 0")

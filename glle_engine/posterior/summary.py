@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.results import Note, PointResult, brief
+from glle_engine.base.results import PointResult, brief
+from glle_engine.base.texts import Note
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_trace

@@ -34,12 +34,12 @@ from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_EMBEDDINGS = 4  # without a fourth of them, enough are left for a covariance
+MIN_EMBEDDINGS = 4  # after a quarter of them is left out, enough remain for a covariance
 LEVELS = (0.5, 0.9)
 FOLDS = 4
 CALIBRATED = 20_000  # points at most, evenly spaced: their distances are in memory for all resamples at once
 NEW_SAMPLE = math.sqrt(2)  # a new position scatters around the mean as the reference position does
-FLAT = 1e-12  # smaller eigenvalues (relative to the largest) are directions without variance
+MIN_EIGENVALUE_RATIO = 1e-12  # smaller eigenvalues (relative to the largest) are directions without variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +194,7 @@ def calibrated_regions(aligned: Alignment, *, together: int = 1) -> Regions:
 def _half_axes(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the half-axes (n, p, p) of covariances at radius 1, in rows, the longest first."""
     values, vectors = dense.eigh(covariance)
-    values = np.maximum(values, FLAT * values[:, -1:])
+    values = np.maximum(values, MIN_EIGENVALUE_RATIO * values[:, -1:])
     return np.ascontiguousarray((np.sqrt(values)[:, None, :] * vectors)[:, :, ::-1].transpose(0, 2, 1))
 
 

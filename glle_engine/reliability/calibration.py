@@ -17,7 +17,7 @@ Half-sampling cannot detect LLE's bias: if all samples are bent alike, no spread
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,8 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.results import Note, brief
+from glle_engine.base.results import brief
+from glle_engine.base.texts import Note
 from glle_engine.linalg import dense
 from glle_engine.reliability.alignment import MIN_EMBEDDINGS, Alignment, rank_correlation
 from glle_engine.reliability.resamples import PosteriorEmbedder, resample
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
 
 HALF_SAMPLES = 20
-DRAWS = 40
+CALIBRATION_DRAWS = 40
 STEPS = 6
 CLOSE = 0.1  # relative difference of medians that is good enough: below the error of 20 half-samples
-SATURATED = 0.2  # log-log slope of spread over scale; untroubled draws have about .5
+SATURATED = 0.2  # log-log slope of spread over scale, below which the scale hardly matters; usual draws have about .5
 LARGEST, SMALLEST = 1e3, 1e-6
 POORLY_CORRELATED = "scale-poorly-correlated"
 CORRELATED = 0.5  # rank correlation: below it the two spreads share less than a quarter of the variance of their ranks
@@ -117,7 +118,8 @@ class Calibration:
         """Return all but the two arrays as a JSON-able dictionary."""
         arrays = {"half_sample_spread", "draw_spread"}
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in arrays}
-        return {**values, "trace": [list(pair) for pair in self.trace], "notes": [asdict(note) for note in self.notes]}
+        notes = [note.to_dict() for note in self.notes]
+        return {**values, "trace": [list(pair) for pair in self.trace], "notes": notes}
 
 
 def calibrate(
@@ -125,7 +127,7 @@ def calibrate(
     X: ArrayLike,
     *,
     n_resamples: int = HALF_SAMPLES,
-    n_draws: int = DRAWS,
+    n_draws: int = CALIBRATION_DRAWS,
     seed: int = 0,
     halves: NDArray[np.float64] | None = None,
     on_progress: OnProgress = silent,
@@ -162,7 +164,7 @@ def calibrate(
     embed = PosteriorEmbedder.from_posterior(posterior, X)
     if halves is None:
         halves = resample(embed, n_resamples, seed=seed, strict=True, on_progress=on_progress).places
-    wanted = _spread("half-samples", halves[:n_resamples], posterior.embedding)
+    half_sample_spread = _spread("half-samples", halves[:n_resamples], posterior.embedding)
     trace: list[tuple[float, float]] = []
     spreads: list[NDArray[np.float64]] = []
     scale, slope = 1.0, None
@@ -172,7 +174,7 @@ def calibrate(
             drawn[index] = draw.embedding
             on_progress(step, STEPS, "calibration")
         spreads.append(_spread("draws", drawn, posterior.embedding))
-        trace.append((scale, float(np.median(spreads[-1])) / float(np.median(wanted))))
+        trace.append((scale, float(np.median(spreads[-1])) / float(np.median(half_sample_spread))))
         on_progress(step + 1, STEPS, "calibration")
         if _is_close(trace[-1][1]):
             break
@@ -191,10 +193,10 @@ def calibrate(
     return Calibration(
         scale=trace[best][0],
         ratio=trace[best][1],
-        rank_correlation=rank_correlation(spreads[best], wanted),
+        rank_correlation=rank_correlation(spreads[best], half_sample_spread),
         slope=slope,
         saturated=bool(slope is not None and slope < SATURATED and not _is_close(trace[best][1])),
-        half_sample_spread=wanted,
+        half_sample_spread=half_sample_spread,
         draw_spread=spreads[best],
         trace=tuple(trace),
     )

@@ -73,7 +73,7 @@ class MethodEmbedder(Embedder, Generic[S]):
 
     @cached_property
     def located(self) -> tuple[Data, int]:
-        """The data in the space of the parameters, coordinates or distances, over 2^e, and e."""
+        """Coordinates or distances in the space of the method, divided by 2^e; and the exponent e."""
         if self.spec.precomputed:
             exponent = int(np.frexp(float(self.data.max()))[1])
             return Distances.among(np.ldexp(self.data, -exponent)), exponent
@@ -82,7 +82,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         return unit.scale(points), unit.exponent
 
     def require_possible(self, stream: Stream) -> None:  # noqa: ARG002 # all streams have halves
-        """Raise the `GlleError` of a half that the method refuses."""
+        """Raise a `GlleError` if the method cannot embed half of the points."""
         n, d = self.data.shape
         require_resamplable(n, d, self.method, self.spec, labels=self.labels is not None)
 
@@ -123,7 +123,11 @@ def embed_again(
     *,
     labels: NDArray[np.int64] | None = None,
 ) -> Embedding:
-    """Embed a share of some points with another seed; counts that are refused, or part the graph, stay as they are."""
+    """Embed a share of some points with another seed and shrunk parameters.
+
+    A number of neighbors is not shrunk if the method would refuse the smaller number, or its graph would be
+    disconnected.
+    """
     if method.random:
         spec = replace(spec, seed=(getattr(spec, "seed", 0) + 1 + number) % _SEEDS)  # type: ignore[call-arg] # it has it
     try:

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
 
 _RESAMPLES = 1 << 32  # resamples in a stream; the upper bits of the counter are the number of the stream
-MIN_POINTS = 20
-_WIDTH = 3  # times as many neighbors among all points as in a sample
-PLACING = 10  # neighbors in the sample of a point that is placed
-_REG = 1e-3  # ridge of their weights
+MIN_HALVED_POINTS = 20
+_WIDTH = 3  # neighbors searched among all points, as a multiple of the neighbors needed in a sample
+PLACING = 10  # a point outside the sample is placed by this many neighbors in the sample
+_REG = 1e-3  # ridge of the weights that place a point
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Embedder(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Resamples:
-    """Embeddings of the data by random parts of them.
+    """Embeddings of the data, each computed from a random part of the points.
 
     Attributes
     ----------
@@ -261,7 +261,7 @@ def _repeat(on_progress: OnProgress, count: int, total: int, name: str, _done: i
 
 @dataclass(frozen=True, eq=False)
 class PosteriorEmbedder(Embedder):
-    """The reference embedding of a posterior, by random parts of its points, or of its landmarks.
+    """Embeds random parts of a posterior's points, or of its landmarks, as its reference embedding is computed.
 
     A sample with a disconnected graph is bridged, for any value of `FitSpec.disconnected`. The other points are placed
     by their LLE weights on the sample, and the embedding is rotated to the reference.
@@ -294,8 +294,8 @@ class PosteriorEmbedder(Embedder):
             For other data than the data of the fit.
 
         """
-        given = bool(posterior.diagnostics.figures.get("given_neighbors"))
-        if obstacle := resampling_obstacle(posterior.spec, posterior.n_points, given_neighbors=given):
+        has_given_neighbors = bool(posterior.diagnostics.figures.get("given_neighbors"))
+        if obstacle := resampling_obstacle(posterior.spec, posterior.n_points, given_neighbors=has_given_neighbors):
             raise obstacle
         require_training_data(X, posterior.data_sha256)
         points = locate(finite_data(X), posterior.spec)
@@ -337,13 +337,13 @@ class PosteriorEmbedder(Embedder):
         place[chosen] = np.arange(len(chosen))
         places = place[self._near]
         count = np.cumsum(places >= 0, axis=1)
-        found, has_all = np.empty((self.shape[0], k), np.int32), count[:, -1] >= k
-        found[has_all] = places[(places >= 0) & (count <= k) & has_all[:, None]].reshape(-1, k)
+        nearest, has_all = np.empty((self.shape[0], k), np.int32), count[:, -1] >= k
+        nearest[has_all] = places[(places >= 0) & (count <= k) & has_all[:, None]].reshape(-1, k)
         few = np.flatnonzero(~has_all)
-        found[few] = nearest_rows(
+        nearest[few] = nearest_rows(
             np.ascontiguousarray(self.points[chosen]), self.points[few], place[few].astype(np.intp), k
         )[0]
-        return found
+        return nearest
 
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
         """Return an embedding (n, p) of all points by a sample."""
@@ -402,7 +402,7 @@ class FunctionEmbedder(Embedder):
 
 @dataclass(frozen=True, eq=False)
 class BlockEmbedder(Embedder):
-    """Another embedder whose samples are drawn of whole blocks.
+    """Wraps an embedder so that its samples consist of whole blocks.
 
     Attributes
     ----------
@@ -473,11 +473,11 @@ def resampling_obstacle(
 
 def require_enough_for_halves(n: int) -> None:
     """Raise `InvalidParameterError` for fewer than 20 points."""
-    if n < MIN_POINTS:
+    if n < MIN_HALVED_POINTS:
         raise InvalidParameterError(
             f"{n} points are too few for half-samples.",
-            remedy=f"Give at least {MIN_POINTS} points.",
-            details={"n_points": n, "least": MIN_POINTS},
+            remedy=f"Give at least {MIN_HALVED_POINTS} points.",
+            details={"n_points": n, "least": MIN_HALVED_POINTS},
         )
 
 
@@ -496,7 +496,7 @@ def placing_weights(known: Data, rest: Data, count: int = PLACING) -> Extension:
 
 
 def parts_of(points: Data, sample: Sample) -> tuple[Data, Data]:
-    """Return the chosen points, and the others in relation to them."""
+    """Return the points of a sample, and the other points: coordinates, or distances to the sample."""
     if isinstance(points, Distances):
         return points.at(sample.chosen), points.of_others(sample.others, sample.chosen)
     if isinstance(points, SparsePoints):

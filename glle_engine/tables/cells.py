@@ -98,8 +98,8 @@ def seconds_of(cell: str) -> float | None:
     """
     text = cell.strip().upper()
     try:
-        if found := _GERMAN.fullmatch(text):
-            day, month, year, hour, minute, second = (int(part or 0) for part in found.groups())
+        if match := _GERMAN.fullmatch(text):
+            day, month, year, hour, minute, second = (int(part or 0) for part in match.groups())
             when = dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC)
         else:
             when = dt.datetime.fromisoformat(text)
@@ -120,8 +120,8 @@ def kind_of(cells: Iterable[str | None], decimal: str = ".") -> TextKind:
     It is number if at least half of the cells are numbers, bool or date if all of them are, and else text. Missing
     values do not count.
     """
-    given = [cell.strip() for cell in cells if cell is not None]
-    present = [cell for cell in given if not is_missing(cell)]
+    stripped = [cell.strip() for cell in cells if cell is not None]
+    present = [cell for cell in stripped if not is_missing(cell)]
     if present and all(cell.lower() in BOOLEANS for cell in present):
         return "bool"
     words = [cell for cell in present if number_of(plain_number(cell, decimal)) is None]

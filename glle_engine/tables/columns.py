@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from glle_engine.base.texts import Note
     from glle_engine.tables.cells import TextKind
 
 Kind = Literal["number", "text", "date", "vector", "other"]
 """Kind of the values of a column; numbers include booleans."""
 
-_BLOCK = 2**20  # values of a block: 8 MB
+_BLOCK_VALUES = 2**20  # values of a block: 8 MB
 _EXACT_FLOAT = 10**15  # every integer of 15 digits is an exact float64
 
 
@@ -134,17 +135,17 @@ class Column:
 
     def problems(self) -> dict[str, NDArray[np.bool_]]:
         """Return masks of the bad values by problem code: missing, unreadable, not finite or not exact."""
-        values, found = self.values, {"missing-value": self.missing}
+        values, masks = self.values, {"missing-value": self.missing}
         if values.dtype.kind == "f" and not self.faults and np.isfinite(values).all():
-            return found
+            return masks
         if values.dtype.kind in "iu" and values.itemsize > 4:
-            found["inexact-integer"] = (values > EXACT) | (values < -EXACT)
+            masks["inexact-integer"] = (values > EXACT) | (values < -EXACT)
         elif values.dtype.kind == "f":
-            found["not-finite"] = np.isinf(values)
-        found = {code: np.asarray(mask.any(axis=1)) if mask.ndim > 1 else mask for code, mask in found.items()}
+            masks["not-finite"] = np.isinf(values)
+        masks = {code: np.asarray(mask.any(axis=1)) if mask.ndim > 1 else mask for code, mask in masks.items()}
         for row, code in self.faults.items():
-            found.setdefault(code, np.zeros(len(values), bool))[row] = True
-        return {code: mask & ~self.missing if code != "missing-value" else mask for code, mask in found.items()}
+            masks.setdefault(code, np.zeros(len(values), bool))[row] = True
+        return {code: mask & ~self.missing if code != "missing-value" else mask for code, mask in masks.items()}
 
 
 class Columns(ABC):
@@ -175,8 +176,8 @@ class Columns(ABC):
     def blocks(self) -> Iterator[Block]:
         """Yield the rows from the first one, in blocks of bounded memory."""
 
-    def notices(self) -> list[str]:
-        """Return sentences on what was decided about the format."""
+    def notices(self) -> list[Note]:
+        """Return what was decided about the format."""
         return []
 
 
@@ -188,7 +189,7 @@ class Block(ABC):
         """Return the number of rows."""
 
     @abstractmethod
-    def column(self, at: int) -> Column:
+    def column(self, index: int) -> Column:
         """Return the values of a column, which have the same kind as the column's head."""
 
 
@@ -206,7 +207,7 @@ class WholeTable(Columns):
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows in blocks."""
-        size = max(1, _BLOCK // len(self.head)) if self.head else 1
+        size = max(1, _BLOCK_VALUES // len(self.head)) if self.head else 1
         for start in range(0, len(self), size):
             yield _Rows(self.head, start, min(start + size, len(self)))
 
@@ -222,9 +223,9 @@ class _Rows(Block):
     def __len__(self) -> int:
         return self.stop - self.start
 
-    def column(self, at: int) -> Column:
+    def column(self, index: int) -> Column:
         """Return the values of a column."""
-        return self.columns[at].rows(self.start, self.stop)
+        return self.columns[index].rows(self.start, self.stop)
 
 
 def number_column(values: NDArray[Any], missing: NDArray[np.bool_] | None = None, type_: str = "number") -> Column:
@@ -246,12 +247,12 @@ def cell_column(cells: Sequence[str], kind: TextKind, decimal: str = ".") -> Col
     plain = cells if decimal == "." else [plain_number(cell, decimal) for cell in cells]
     if kind == "number" and (values := _plain_numbers(plain)) is not None:
         return Column("number", kind, values, np.zeros(len(values), bool), cells=cells, decimal=decimal)
-    found = [_read_cell(cell, kind, decimal) for cell in cells]
-    missing = np.array([code == "missing-value" for _, code in found], bool)
-    faults = {row: code for row, (_, code) in enumerate(found) if code and not missing[row]}
-    values = np.array([value for value, _ in found], bool if kind == "bool" and not faults else np.float64)
+    values_and_codes = [_read_cell(cell, kind, decimal) for cell in cells]
+    missing = np.array([code == "missing-value" for _, code in values_and_codes], bool)
+    faults = {row: code for row, (_, code) in enumerate(values_and_codes) if code and not missing[row]}
+    values = np.array([value for value, _ in values_and_codes], bool if kind == "bool" and not faults else np.float64)
     if kind == "date":
-        values[[bool(code) for _, code in found]] = np.nan
+        values[[bool(code) for _, code in values_and_codes]] = np.nan
     name: Kind = "date" if kind == "date" else "number"
     return Column(name, kind, values, missing, cells=cells, faults=faults, decimal=decimal)
 
@@ -304,28 +305,29 @@ def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = Fal
     """
     gaps = np.array([value is None or (np.isscalar(value) and value != value) for value in values], bool)  # noqa: PLR0124 # NaN
     gaps |= np.array([type(value).__name__ in {"NAType", "NaTType"} for value in values], bool)
-    found = [value for value, gone in zip(values, gaps.tolist(), strict=True) if not gone]
-    if found and all(isinstance(value, (Real, Decimal, np.bool_)) for value in found):
+    present = [value for value, gone in zip(values, gaps.tolist(), strict=True) if not gone]
+    if present and all(isinstance(value, (Real, Decimal, np.bool_)) for value in present):
         return _numbers_column(values, gaps, type_, is_category=is_category)
-    if found and all(isinstance(value, date) for value in found):
+    if present and all(isinstance(value, date) for value in present):
         seconds = [np.nan if gone else _seconds(value) for value, gone in zip(values, gaps.tolist(), strict=True)]
         return date_column(np.array(seconds, np.float64), type_)
-    if all(isinstance(value, str) for value in found):
+    if all(isinstance(value, str) for value in present):
         texts = [None if gone else str(value) for value, gone in zip(values, gaps.tolist(), strict=True)]
         return text_column(texts, is_category=is_category)
-    widths = {np.shape(value) if isinstance(value, (list, tuple, np.ndarray)) else () for value in found}
-    if found and len(widths) == 1 and len(shape := widths.pop()) == 1 and shape[0]:
+    widths = {np.shape(value) if isinstance(value, (list, tuple, np.ndarray)) else () for value in present}
+    if present and len(widths) == 1 and len(shape := widths.pop()) == 1 and shape[0]:
         vectors = [np.zeros(shape, np.int8) if gone else value for value, gone in zip(values, gaps, strict=True)]
         lists = [[np.nan if each is None else each for each in vector] for vector in vectors]
         matrix = np.array(lists)
         if matrix.dtype.kind in "fiub":
-            if matrix.dtype.kind == "f":  # integers beside gaps; others are compared with all other problems
+            # Integers beside gaps were converted to floats; `Column.problems` checks integers of other types.
+            if matrix.dtype.kind == "f":
                 require_lossless(lists, "a column of vectors", matrix)
             return number_column(matrix, gaps, type_)
     if is_category:  # such as the intervals of pandas.cut
         texts = [None if gone else str(value) for value, gone in zip(values, gaps.tolist(), strict=True)]
         return text_column(texts, is_category=True)
-    odd = next((f"{value!r:.40}" for value in found if not isinstance(value, (Real, Decimal))), "")
+    odd = next((f"{value!r:.40}" for value in present if not isinstance(value, (Real, Decimal))), "")
     return Column("other", f"{type_}, such as {odd}" if odd else type_, object_array(values), gaps)
 
 

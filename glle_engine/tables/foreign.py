@@ -7,7 +7,7 @@ import zipfile
 from dataclasses import dataclass
 from typing import IO
 
-HEAD = 1024  # bytes by which a file is recognized
+HEAD_BYTES = 1024  # bytes by which a file is recognized
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def foreign_file(head: bytes, file: IO[bytes] | None = None) -> ForeignFile | No
     Parameters
     ----------
     head
-        The first `HEAD` bytes of the file.
+        The first `HEAD_BYTES` bytes of the file.
     file
         The whole file, to look into an archive.
 

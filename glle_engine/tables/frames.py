@@ -75,7 +75,7 @@ def frame_columns(frame: Any, *, with_index: bool = False) -> WholeTable:
         frame = _frame_of_series(frame)
     if hasattr(frame, "iloc"):
         names = [str(name) for name in frame.columns]
-        series = [frame.iloc[:, at] for at in range(len(names))]
+        series = [frame.iloc[:, column] for column in range(len(names))]
         levels = _levels(frame.index, with_index=with_index)
         for name, level in levels.items():
             names.append(_free_name(name, names))
@@ -97,36 +97,36 @@ def series_column(series: Any, kind: TextKind | None = None, *, is_category: boo
 
     if type(series).__module__.partition(".")[0] == "pyarrow":
         series, is_category = _plain_arrow(series)
-    found = nw.from_native(series, series_only=True)
-    dtype = found.dtype
+    column = nw.from_native(series, series_only=True)
+    dtype = column.dtype
     is_category = is_category or isinstance(dtype, (nw.Categorical, nw.Enum))
     type_ = "category" if is_category else str(dtype).partition("(")[0].lower()
-    missing = found.is_null().to_numpy().astype(bool)
+    missing = column.is_null().to_numpy().astype(bool)
     if (dtype.is_numeric() or dtype == nw.Boolean) and not dtype.is_decimal() and not type_.endswith("int128"):
-        filled = found.fill_null(value=False if dtype == nw.Boolean else 0) if missing.any() else found
+        filled = column.fill_null(value=False if dtype == nw.Boolean else 0) if missing.any() else column
         values = np.asarray(filled.to_numpy())
         if values.dtype.kind in "fiub":
             return replace(number_column(values, missing, type_), is_category=is_category)
         dtype = nw.Object()  # a nullable type of pandas
     if dtype == nw.Datetime:
-        return _time_column(found, missing)
+        return _time_column(column, missing)
     if str(getattr(series, "dtype", "")).startswith(("interval", "period")):  # types of pandas
-        dtype, texts = nw.String(), list(map(str, found.to_list()))
+        dtype, texts = nw.String(), list(map(str, column.to_list()))
     elif dtype == nw.String and not is_category:
-        texts = found.to_list()
+        texts = column.to_list()
     if dtype == nw.String and not is_category:
         present = [None if gone else text for text, gone in zip(texts, missing.tolist(), strict=True)]
         return text_column(present, kind=kind)
     if is_category or dtype.is_numeric() or isinstance(dtype, (nw.Date, nw.Object, nw.List, nw.Array)):
-        return objects_column(found.to_list(), type_, is_category=is_category)
-    return Column("other", type_, object_array([None] * len(found)), missing)
+        return objects_column(column.to_list(), type_, is_category=is_category)
+    return Column("other", type_, object_array([None] * len(column)), missing)
 
 
-def _time_column(found: Any, missing: NDArray[np.bool_]) -> Column:
+def _time_column(times: Any, missing: NDArray[np.bool_]) -> Column:
     """Return the column of a series of times; times with a zone become UTC."""
-    if found.dtype.time_zone is not None:
-        found = found.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    ticks = np.array([0 if tick is None or tick != tick else tick for tick in found.dt.timestamp("us").to_list()])  # noqa: PLR0124 # NaN
+    if times.dtype.time_zone is not None:
+        times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    ticks = np.array([0 if tick is None or tick != tick else tick for tick in times.dt.timestamp("us").to_list()])  # noqa: PLR0124 # NaN
     seconds = ticks.astype(np.float64) / _MICROSECONDS
     seconds[missing] = np.nan
     return date_column(seconds, "date")
@@ -162,8 +162,8 @@ def _levels(index: Any, *, with_index: bool) -> dict[str, Any]:
     is_plain = index.nlevels == 1 and index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))
     if is_plain and not with_index:
         return {}
-    names = [f"__index_level_{at}__" if name is None else str(name) for at, name in enumerate(index.names)]
-    return {name: index.get_level_values(at).to_series() for at, name in enumerate(names)}
+    names = [f"__index_level_{level}__" if name is None else str(name) for level, name in enumerate(index.names)]
+    return {name: index.get_level_values(level).to_series() for level, name in enumerate(names)}
 
 
 def _free_name(name: str, taken: list[str]) -> str:
@@ -185,7 +185,7 @@ def _arrow_table(data: Any) -> Any:
     try:
         return pa.RecordBatchReader.from_stream(data).read_all()
     except pa.ArrowInvalid as error:
-        detail = f"Data of the type {type(data).__qualname__} are no table."
+        detail = f"Data of the type {type(data).__qualname__} are not a table."
         raise InvalidShapeError(detail, remedy="Give a table with named columns.") from error
 
 

@@ -31,7 +31,7 @@ def with_given(table: WholeTable, values: Mapping[str, Any], index: Any) -> tupl
     """Return a table with given labels and colors as further columns, and the names of these columns by role."""
     names, columns, roles = list(table.names or ()), list(table.head), {}
     for role, vector in values.items():
-        roles[role] = next(name for at in range(len(names) + 1) if (name := role + "_" * at) not in names)
+        roles[role] = next(name for count in range(len(names) + 1) if (name := role + "_" * count) not in names)
         names.append(roles[role])
         columns.append(given_column(role, vector, len(table), index))
     return WholeTable(names, columns, index=table.index), roles

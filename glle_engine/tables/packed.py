@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-HEAD = "columns"
+HEAD_MEMBER = "columns"
 """Name of the array with the kinds of the columns, as JSON. The names of column i's arrays begin with its number."""
 MAX_HEAD = 2**26  # bytes
 
@@ -27,21 +27,21 @@ def pack(table: WholeTable) -> dict[str, NDArray[Any]]:
     """
     arrays: dict[str, NDArray[Any]] = {}
     heads = []
-    for at, (name, column) in enumerate(zip(table.names or (), table.head, strict=True)):
+    for index, (name, column) in enumerate(zip(table.names or (), table.head, strict=True)):
         kind = "text" if column.cells is not None else column.kind
         heads.append({"name": name, "kind": kind, "type": column.type, "is_category": column.is_category})
         if kind == "text":
             texts = column.objects() if column.cells is None else column.texts()
             encoded = [b"" if text is None else str(text).encode("utf-8", "surrogatepass") for text in texts]
-            arrays[f"{at}_text"] = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
+            arrays[f"{index}_text"] = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
             lengths = [-1 if text is None else len(part) for text, part in zip(texts, encoded, strict=True)]
-            arrays[f"{at}_lengths"] = np.array(lengths, np.int64)
+            arrays[f"{index}_lengths"] = np.array(lengths, np.int64)
         elif kind != "other":
-            arrays[f"{at}_values"] = column.values
+            arrays[f"{index}_values"] = column.values
             if column.missing.any():
-                arrays[f"{at}_missing"] = column.missing
+                arrays[f"{index}_missing"] = column.missing
     head = {"rows": len(table), "index": list(table.index), "columns": heads}
-    return {HEAD: np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays}
+    return {HEAD_MEMBER: np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays}
 
 
 def unpack(
@@ -55,7 +55,7 @@ def unpack(
     Parameters
     ----------
     head
-        JSON of the array `HEAD`.
+        JSON of the array `HEAD_MEMBER`.
     array
         Returns an array, checked, given its name, the allowed kinds of its dtype, and its length, -1 for any length.
     names
@@ -73,26 +73,27 @@ def unpack(
         members = json.loads(head)
         rows, index, heads = members["rows"], members["index"], members["columns"]
         if type(rows) is not int or rows < 0:
-            raise ValueError("its number of rows is none")
+            raise ValueError("its number of rows is not an integer of at least 0")
         check((rows, 1))
         columns = [
-            _column(each, str(at), rows, array, has_missing=f"{at}_missing" in names) for at, each in enumerate(heads)
+            _column(each, str(number), rows, array, has_missing=f"{number}_missing" in names)
+            for number, each in enumerate(heads)
         ]
         are_names = all(isinstance(each["name"], str) and isinstance(each["type"], str) for each in heads)
-        if not are_names or not all(type(at) is int and 0 <= at < len(heads) for at in index):
-            raise ValueError("a name is no text, or the index has no column")
+        if not are_names or not all(type(number) is int and 0 <= number < len(heads) for number in index):
+            raise ValueError("a name is not a text, or the index names a column that does not exist")
     except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(f"its columns are described wrongly: {error!r:.100}") from None
+        raise ValueError(f"its columns are not described as they must be: {error!r:.100}") from None
     return WholeTable([each["name"] for each in heads], columns, index=tuple(index))
 
 
 def _column(
-    head: dict[str, Any], at: str, rows: int, array: Callable[[str, str, int], NDArray[Any]], *, has_missing: bool
+    head: dict[str, Any], index: str, rows: int, array: Callable[[str, str, int], NDArray[Any]], *, has_missing: bool
 ) -> Column:
     kind, is_category = head["kind"], head["is_category"] is True
     if kind == "text":
-        lengths = array(f"{at}_lengths", "i", rows)
-        content = array(f"{at}_text", "u", -1).tobytes()
+        lengths = array(f"{index}_lengths", "i", rows)
+        content = array(f"{index}_text", "u", -1).tobytes()
         ends = np.cumsum(np.maximum(lengths, 0))
         if rows and (lengths.max() > len(content) or (np.diff(ends) < 0).any() or ends[-1] > len(content)):
             raise ValueError("a text is not within its array")
@@ -101,8 +102,8 @@ def _column(
         return text_column(texts, is_category=is_category)
     if kind == "other":
         return Column("other", head["type"], object_array([None] * rows), np.zeros(rows, bool))
-    values = array(f"{at}_values", "f" if kind == "date" else "fiub", rows)
-    missing = array(f"{at}_missing", "b", rows) if has_missing else None
+    values = array(f"{index}_values", "f" if kind == "date" else "fiub", rows)
+    missing = array(f"{index}_missing", "b", rows) if has_missing else None
     if kind == "date":
         return date_column(values.astype(np.float64), head["type"])
     if (values.ndim > 1) != (kind == "vector"):

@@ -17,7 +17,7 @@ import numpy as np
 from glle_engine.base.arrays import EXACT
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, TableError
 from glle_engine.base.parameters import check_choice
-from glle_engine.base.texts import Text, Way, joined
+from glle_engine.base.texts import Note, Text, Way, joined
 from glle_engine.base.validation import Missing
 from glle_engine.tables.cells import has_flag, has_marks, is_missing, number_of
 
@@ -33,7 +33,7 @@ COLUMN_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
 MAX_PATTERNS = 100  # patterns in a request; each is compared with every name
 MAX_IDS = 10  # columns of ids in a table whose values are stored; more are ignored
 MAX_LISTED = 100  # column names in a problem; if there are more columns of texts, their roles are not guessed
-MAX_CLASSES = 100  # distinct words of a guessed label
+MAX_LABEL_WORDS = 100  # distinct words of a guessed label
 MIN_TEXTS = 10  # of fewer texts, the number of distinct ones says nothing about the role of their column
 _DISTINCT = 0.95  # columns of texts are guessed to be ids if at least this share of the texts is distinct
 _PATTERN = re.compile(r"[*?\[]")
@@ -127,7 +127,7 @@ class Layout:
     width: int
     features: list[int]
     roles: dict[str, list[int]]
-    guesses: tuple[str, ...] = ()
+    guesses: tuple[Note, ...] = ()
     written: Mapping[int, str] = field(default_factory=dict)
     units: tuple[int, ...] = ()
     index: tuple[int, ...] = ()
@@ -142,8 +142,8 @@ class Layout:
             ``no-such-column``, ``same-column``.
 
         """
-        positions = {name: at for at, name in reversed(list(enumerate(names or ())))}
-        given = {
+        positions = {name: column for column, name in reversed(list(enumerate(names or ())))}
+        columns_of_roles = {
             **{
                 role: [] if name is None else [_position(name, positions, names, width)]
                 for role, name in (("labels", roles.labels), ("colors", roles.colors))
@@ -153,16 +153,16 @@ class Layout:
                 for role in ("id", "ignore", "one_hot", "features")
             },
         }
-        chosen = given.pop("features")
-        _require_distinct(names, given)
-        one_hot = set(given["one_hot"])
-        apart = {at for role, columns in given.items() if role != "one_hot" for at in columns}
-        wanted = {*chosen, *one_hot} if chosen else {*range(width)} - {*index}
-        features = [at for at in range(width) if at not in apart and at in wanted]
-        used = {*features, *given["labels"], *given["colors"], *given["id"]}
-        index = [at for at in index if at not in used and at not in given["ignore"]]
-        given["ignore"] = [at for at in range(width) if at not in used]
-        return cls(names, width, features, given, index=tuple(index))
+        chosen = columns_of_roles.pop("features")
+        _require_distinct(names, columns_of_roles)
+        one_hot = set(columns_of_roles["one_hot"])
+        apart = {column for role, columns in columns_of_roles.items() if role != "one_hot" for column in columns}
+        possible = {*chosen, *one_hot} if chosen else {*range(width)} - {*index}
+        features = [column for column in range(width) if column not in apart and column in possible]
+        used = {*features, *columns_of_roles["labels"], *columns_of_roles["colors"], *columns_of_roles["id"]}
+        index = [column for column in index if column not in used and column not in columns_of_roles["ignore"]]
+        columns_of_roles["ignore"] = [column for column in range(width) if column not in used]
+        return cls(names, width, features, columns_of_roles, index=tuple(index))
 
     def open_columns(self, roles: ColumnRoles, kinds: Sequence[Kind]) -> list[int]:
         """Return the features that may turn out to have another role, which their values decide.
@@ -172,12 +172,11 @@ class Layout:
         if roles.features:
             return []
         one_hot = set(self.roles["one_hot"])
-        plain = [at for at in self.features if at not in one_hot]
-        texts = [at for at in plain if kinds[at] == "text"]
+        plain = [column for column in self.features if column not in one_hot]
+        texts = [column for column in plain if kinds[column] == "text"]
         no_guess = set(texts) if len(texts) > MAX_LISTED else set()
-        return [
-            at for at in plain if at not in no_guess and (kinds[at] in {"text", "date"} or _is_id_name(self.names, at))
-        ]
+        guessed = [column for column in plain if column not in no_guess]
+        return [column for column in guessed if kinds[column] in {"text", "date"} or _is_id_name(self.names, column)]
 
     def guess(self, kinds: Sequence[Kind], profiles: Mapping[int, ColumnProfile]) -> Layout:
         """Return the layout with guessed roles for the open columns, by the profiles of their values.
@@ -187,60 +186,64 @@ class Layout:
         dates the colors; further such columns are set apart. Columns of numbers that are texts get no role, unless they
         are ids by their name.
         """
-        texts = [at for at, profile in profiles.items() if kinds[at] == "text" and profile.has_numbers]
-        written = {at: profiles[at].odd or profiles[at].first for at in texts}
-        units = tuple(at for at in texts if profiles[at].has_units)
-        found = {at: _guess_role(kinds[at], profile, _is_id_name(self.names, at)) for at, profile in profiles.items()}
-        if set(self.features) <= found.keys() - {at for at, role in found.items() if not role}:
+        texts = [column for column, profile in profiles.items() if kinds[column] == "text" and profile.has_numbers]
+        written = {column: profiles[column].odd or profiles[column].first for column in texts}
+        units = tuple(column for column in texts if profiles[column].has_units)
+        guessed_roles = {
+            column: _guess_role(kinds[column], profile, _is_id_name(self.names, column))
+            for column, profile in profiles.items()
+        }
+        if set(self.features) <= guessed_roles.keys() - {column for column, role in guessed_roles.items() if not role}:
             # At least one column must stay a feature: first give up the guesses on columns of numbers.
-            found = {at: role for at, role in found.items() if kinds[at] != "number"}
-            if set(self.features) <= found.keys():
+            guessed_roles = {column: role for column, role in guessed_roles.items() if kinds[column] != "number"}
+            if set(self.features) <= guessed_roles.keys():
                 return replace(self, written=written, units=units)
         roles = {role: [*columns] for role, columns in self.roles.items()}
-        sentences = []
-        for at, role in found.items():
+        notes = []
+        for column, role in guessed_roles.items():
             taken = roles[role][:1] if role in {"labels", "colors"} else []
             if role:
-                is_constant = role == "labels" and profiles[at].distinct < 2
-                is_apart = bool(taken) or is_constant or (role == "colors" and profiles[at].missing > 0)
-                roles["ignore" if is_apart else role].append(at)
-                sentences.append(self._sentence(at, role, profiles[at], taken, is_apart=is_apart))
-            elif kinds[at] == "number":
-                sentences.append(self._no_id_sentence(at))
-        features = [at for at in self.features if not found.get(at)]
-        roles = {role: sorted(at) for role, at in roles.items()}
-        return replace(self, features=features, roles=roles, guesses=tuple(sentences), written=written, units=units)
+                is_constant = role == "labels" and profiles[column].distinct < 2
+                is_apart = bool(taken) or is_constant or (role == "colors" and profiles[column].missing > 0)
+                roles["ignore" if is_apart else role].append(column)
+                notes.append(self._guess(column, role, profiles[column], taken, is_apart=is_apart))
+            elif kinds[column] == "number":
+                notes.append(self._no_id(column))
+        features = [column for column in self.features if not guessed_roles.get(column)]
+        roles = {role: sorted(columns) for role, columns in roles.items()}
+        return replace(self, features=features, roles=roles, guesses=tuple(notes), written=written, units=units)
 
-    def _sentence(self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool) -> str:
+    def _guess(self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool) -> Note:
         """Return the notice of a guessed role; `taken` lists the column, if any, that has this role already."""
         name, count = self.name(column), profile.distinct
         if role == "id":
             is_unnamed = self.names is not None and not self.names[column]
             subject = "The first column, which has no name," if is_unnamed else f"The column {name!r}"
-            said = f"{subject} numbers or names the rows. It is set apart and is no feature"
+            sentence = f"{subject} numbers or names the rows. It is set apart and is not a feature"
             if not profile.is_text:
-                return Text(f"{said}; to fit it, use ", Way("features", ["*"]), ".")
+                return Note("id-guessed", Text(f"{sentence}; to fit it, use ", Way("features", ["*"]), "."))
             if is_unnamed:  # another column may have this number as its name
-                return f"{said}."
-            return Text(f"{said}; to leave it out, use ", Way("ignore", [name]), ".")
+                return Note("id-guessed", f"{sentence}.")
+            return Note("id-guessed", Text(f"{sentence}; to leave it out, use ", Way("ignore", [name]), "."))
         noun = f"{count:,} distinct words" if role == "labels" else "dates"
         if is_apart:
             reason = f", because {self.name(taken[0])!r} has the {role}" if taken else ""
-            said = f"The column {name!r} has {noun} and is set apart{reason}; as {role} use "
+            sentence = f"The column {name!r} has {noun} and is set apart{reason}; as {role} use "
             as_features = (", as features ", Way("one_hot", [name])) if role == "labels" else ()
-            return Text(said, Way(role, name), *as_features, ".")
+            return Note("column-apart", Text(sentence, Way(role, name), *as_features, "."))
         if role == "colors":
-            said = f"The column {name!r} has dates. They are the colors, in seconds since 1970; without them, use "
-            return Text(said, Way("ignore", [name]), ".")
-        said = f"The column {name!r} has {noun}. It has the labels and is no feature; as features, use "
-        return Text(said, Way("one_hot", [name]), ", without it ", Way("ignore", [name]), ".")
+            sentence = f"The column {name!r} has dates. They are the colors, in seconds since 1970; without them, use "
+            return Note("colors-guessed", Text(sentence, Way("ignore", [name]), "."))
+        sentence = f"The column {name!r} has {noun}. It has the labels and is not a feature; as features, use "
+        ways = (Way("one_hot", [name]), ", without it ", Way("ignore", [name]))
+        return Note("labels-guessed", Text(sentence, *ways, "."))
 
     def with_index(self, possible: Sequence[int]) -> Layout:
         """Return the layout with the `possible` columns of the index as ids, unless other columns are the ids."""
-        index = [at for at in self.index if at in possible]
+        index = [column for column in self.index if column in possible]
         if not index or self.roles["id"]:
             return self
-        ignored = [at for at in self.roles["ignore"] if at not in index]
+        ignored = [column for column in self.roles["ignore"] if column not in index]
         return replace(self, roles={**self.roles, "id": index, "ignore": ignored})
 
     @property
@@ -272,24 +275,25 @@ class Layout:
 
     def source(self) -> dict[str, Any]:
         """Return `columns`, the columns by role, if any has a role, and `layout`, the list of columns for previews."""
-        columns = {role: [self.name(at) for at in positions] for role, positions in self.roles.items() if positions}
+        columns = {role: list(map(self.name, numbers)) for role, numbers in self.roles.items() if numbers}
         return {**({"columns": columns} if columns else {}), "layout": column_list(self)}
 
-    def notices(self) -> list[str]:
+    def notices(self) -> list[Note]:
         """Return the guesses, and a notice if not all ids are stored."""
-        found = list(self.guesses)
+        notices = list(self.guesses)
         if (ids := len(self.roles["id"])) > MAX_IDS:
-            found.append(f"Of {ids} columns of ids the values of the first {MAX_IDS} are stored.")
-        return found
+            message = f"Of {ids} columns of ids the values of the first {MAX_IDS} are stored."
+            notices.append(Note("ids-not-stored", message))
+        return notices
 
-    def _no_id_sentence(self, column: int) -> str:
+    def _no_id(self, column: int) -> Note:
         """Return the notice of a feature with the name of an id."""
         name = self.name(column)
-        said = (
+        sentence = (
             f"The column {name!r} has the name of an id, but its values are neither monotone nor distinct texts. It is"
             " fitted as a feature; if it is none, set it apart with "
         )
-        return Text(said, Way("id", [name]), ".")
+        return Note("id-as-feature", Text(sentence, Way("id", [name]), "."))
 
 
 class ColumnProfile:
@@ -382,10 +386,10 @@ class ColumnProfile:
     @property
     def is_of_classes(self) -> bool:
         """Whether the texts are few distinct words."""
-        return self._count_of_texts >= MIN_TEXTS and self.distinct <= min(MAX_CLASSES, self._count_of_texts // 2)
+        return self._count_of_texts >= MIN_TEXTS and self.distinct <= min(MAX_LABEL_WORDS, self._count_of_texts // 2)
 
 
-def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  # noqa: FBT001 # a fact, no switch
+def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  # noqa: FBT001 # a value, not a switch
     """Return the guessed role of an open column, or an empty string."""
     if is_id_name and profile.is_key:
         return "id"
@@ -421,16 +425,16 @@ def column_option(name: str, value: Any) -> Any:
             f"{name}={value!r:.100} names no columns.",
             remedy=f"Give names, as {name}='x'" + ("." if name in SINGLE else f" or {name}=list(frame.columns[2:])."),
         )
-    found = tuple(map(str, items))
+    columns = tuple(map(str, items))
     if name not in SINGLE:
-        return found
-    if len(found) > 1:
-        raise InvalidParameterError(f"{name}={list(found)} has {len(found)} columns.", remedy=f"Name one {name}.")
-    return (found[0] or None) if found else None
+        return columns
+    if len(columns) > 1:
+        raise InvalidParameterError(f"{name}={list(columns)} has {len(columns)} columns.", remedy=f"Name one {name}.")
+    return (columns[0] or None) if columns else None
 
 
 def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[str, int] | None:
-    """Return the array that holds a column that is no feature, and the column's position in this array, or None.
+    """Return the array that holds a column that is not a feature, and the column's position in this array, or None.
 
     Parameters
     ----------
@@ -462,26 +466,26 @@ def no_features(
     columns for each option that helps.
     """
     refused = sorted([*texts, *others])
-    names, words, apart = ([layout.name(at) for at in found[:MAX_LISTED]] for found in (refused, texts, others))
-    it = "it" if len(refused) == 1 else "them"
+    names, words, apart = (list(map(layout.name, columns[:MAX_LISTED])) for columns in (refused, texts, others))
+    pronoun = "it" if len(refused) == 1 else "them"
     options = {"ignore": names}
-    leave = Text(f"eave {it} out with ", Way("ignore", names))
+    leave = Text(f"eave {pronoun} out with ", Way("ignore", names))
     offers = ["L" + leave]
-    for at in [at for at in texts if at in layout.written][:MAX_LISTED]:
-        such_as = f", such as {cell[:50]!r}" if (cell := layout.written[at]) else ""
-        detail += f" {layout.name(at)!r} has numbers as texts{such_as}."
+    for column in [column for column in texts if column in layout.written][:MAX_LISTED]:
+        such_as = f", such as {cell[:50]!r}" if (cell := layout.written[column]) else ""
+        detail += f" {layout.name(column)!r} has numbers as texts{such_as}."
     if texts and set(texts) <= set(layout.units):
-        cells = ", ".join(repr(layout.written[at][:50]) for at in texts[:MAX_LISTED])
-        detail += f" Only the first row is no number, {cells}; it may have the units."
+        cells = ", ".join(repr(layout.written[column][:50]) for column in texts[:MAX_LISTED])
+        detail += f" Only the first row is not a number, {cells}; it may have the units."
         offers = [Text("Remove that row and convert the others to numbers"), "l" + leave]
-    elif any(at in layout.written for at in texts):
-        offers.append(Text(f"convert {it} to plain numbers"))
+    elif any(column in layout.written for column in texts):
+        offers.append(Text(f"convert {pronoun} to plain numbers"))
     if texts:
         options["one_hot"] = words
         rest = (" and ", Way("ignore", apart)) if others else ()
         offers.append(Text("make a feature of each category with ", Way("one_hot", words), *rest))
     else:
-        offers.append(Text(f"cast {it} to float64"))
+        offers.append(Text(f"cast {pronoun} to float64"))
     if not others and layout.labels is None:
         options["labels"] = words[:1]
         noun = "it" if len(refused) == 1 else "one"
@@ -496,30 +500,31 @@ def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str
 
     The role of `unresolved` columns is empty.
     """
-    roles = {at: role for role, positions in layout.roles.items() for at in positions} | dict.fromkeys(unresolved, "")
+    roles = {column: role for role, columns in layout.roles.items() for column in columns}
+    roles |= dict.fromkeys(unresolved, "")
     first = range(min(layout.width, MAX_LISTED))
-    later = sorted(at for at in roles if at not in first)[:MAX_LISTED]
-    return [{"name": layout.name(at), "role": roles.get(at, "feature")} for at in (*first, *later)]
+    later = sorted(column for column in roles if column not in first)[:MAX_LISTED]
+    return [{"name": layout.name(column), "role": roles.get(column, "feature")} for column in (*first, *later)]
 
 
-def column_order(names: Sequence[str] | None, given: Sequence[str] | None) -> list[int] | None:
+def column_order(names: Sequence[str] | None, new_names: Sequence[str] | None) -> list[int] | None:
     """Return the positions of the columns of new points in the order of the fit, or None if they are in this order.
 
     Data without names are taken to be in this order. Raises `InvalidShapeError` with the names that are missing or
     unknown.
     """
-    if names is None or given is None or list(names) == list(given):
+    if names is None or new_names is None or list(names) == list(new_names):
         return None
-    places = {name: at for at, name in enumerate(given)}
+    places = {name: position for position, name in enumerate(new_names)}
     known = {*names}
     missing, unknown = [name for name in names if name not in places], [name for name in places if name not in known]
     if missing or unknown:
         parts = {"missing": missing, "unknown": unknown}
-        listed = [f"{what}: {', '.join(map(repr, found[:MAX_LISTED]))}" for what, found in parts.items() if found]
+        listed = [f"{key}: {', '.join(map(repr, value[:MAX_LISTED]))}" for key, value in parts.items() if value]
         raise InvalidShapeError(
             f"The new points have other columns than the data of the fit; {'; '.join(listed)}.",
             remedy="Give the columns of the fit, in any order, or an array without names.",
-            details={what: found[:MAX_LISTED] for what, found in parts.items()},
+            details={key: value[:MAX_LISTED] for key, value in parts.items()},
         )
     return [places[name] for name in names]
 
@@ -551,17 +556,17 @@ def _matching(entries: Sequence[str], positions: dict[str, int], names: list[str
         detail = f"{len(patterns):,} patterns are named; {MAX_PATTERNS:,} are allowed."
         remedy, allowed = "Use fewer and wider patterns, such as x*.", {"allowed": MAX_PATTERNS}
         raise TableError("too-many-patterns", detail, remedy=remedy, details=allowed)
-    found: set[int] = set()
+    matched: set[int] = set()
     for word in dict.fromkeys(words):
         if word not in positions and _PATTERN.search(word):
             matches = re.compile(translate(word)).match
-            columns = [at for at in range(width) if matches(names[at] if names else str(at))]
+            columns = [column for column in range(width) if matches(names[column] if names else str(column))]
             if not columns:
                 raise no_such_column(word, names, width)
-            found.update(columns)
+            matched.update(columns)
         else:
-            found.add(_position(word, positions, names, width))
-    return sorted(found)
+            matched.add(_position(word, positions, names, width))
+    return sorted(matched)
 
 
 def _require_distinct(names: list[str] | None, roles: dict[str, list[int]]) -> None:

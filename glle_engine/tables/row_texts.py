@@ -10,6 +10,7 @@ import numpy as np
 
 from glle_engine.base.arrays import EXACT
 from glle_engine.base.errors import TableError
+from glle_engine.base.texts import Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,11 +72,12 @@ def _is_exact(label: Any) -> bool:
     return isinstance(label, float) and label == label  # noqa: PLR0124 # NaN
 
 
-def missing_labels(labels: NDArray[Any] | None) -> list[str]:
+def missing_labels(labels: NDArray[Any] | None) -> list[Note]:
     """Return a notice if labels are missing."""
     if labels is None or labels.dtype.kind != "U" or not (missing := int((labels == "").sum())):
         return []
-    return [f"The label is missing in {missing:,} of {len(labels):,} rows; these rows share the empty label."]
+    message = f"The label is missing in {missing:,} of {len(labels):,} rows; these rows share the empty label."
+    return [Note("missing-label", message)]
 
 
 class Ids:
@@ -122,11 +124,12 @@ class Ids:
         ids = np.concatenate(blocks)
         return np.ascontiguousarray(ids[:, 0] if ids.shape[1] == 1 else ids)
 
-    def notices(self) -> list[str]:
+    def notices(self) -> list[Note]:
         """Return a notice if ids are missing."""
         if not self._missing:
             return []
-        return [f"The id is missing in {self._missing:,} of {self._count:,} rows; these rows have the empty id."]
+        message = f"The id is missing in {self._missing:,} of {self._count:,} rows; these rows have the empty id."
+        return [Note("missing-id", message)]
 
 
 def _check_texts(noun: str, texts: list[str], start: int) -> None:

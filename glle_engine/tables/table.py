@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from glle_engine.base.errors import TableError
-from glle_engine.base.texts import Text, Way, joined
+from glle_engine.base.texts import Note, Text, Way, joined
 from glle_engine.base.validation import resolve_missing
 from glle_engine.tables.cells import number_of
 from glle_engine.tables.roles import MAX_IDS, MAX_LISTED, ColumnProfile, Layout, no_features
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 MAX_NAME = 1000  # characters
 EXTRAS = ("labels", "colors", "coordinates", "ids")
 """Arrays beside the values, in the order of the digest of stored data sets."""
-_BLOCK = 2**22  # values of a block: 32 MB
+_BLOCK_VALUES = 2**22  # values of a block: 32 MB
 _COUNTED = 10  # a column that counts the rows is noticed if there are at least this many rows
 _LISTED = 20  # columns or rows of a problem
 _SHOWN = 50  # characters of a value in a problem
-_KINDS = {
+_KINDS_OF_ROLES = {
     "colors": ("the colors", ("number", "date")),
     "labels": ("the labels", ("text", "number", "date")),
     "id": ("ids", ("text", "number", "date")),
@@ -49,7 +49,7 @@ FILL = Text(
 _NO_CHOICE = "Remove these rows, or fill the values in"
 # What messages say about values with a problem, and the remedy.
 _PROBLEMS = {
-    "bad-cell": ("Cells are no numbers", "Fill the values in, or remove their rows"),
+    "bad-cell": ("Cells are not numbers", "Fill the values in, or remove their rows"),
     "missing-value": ("Values are missing", FILL),
     "not-finite": ("Values are infinite", "Remove their rows, or make them missing"),
     "inexact-integer": (
@@ -83,18 +83,6 @@ class _NoBounds:
         """Accept any size."""
 
 
-@dataclass(frozen=True)
-class Notice:
-    """Something that was decided about a table: `message` says it.
-
-    `code` is "column-role" for a role or a format that was guessed, "missing-values" for values of features or colors
-    that were dropped or filled, and "missing-label" or "missing-id".
-    """
-
-    code: str
-    message: str
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Table:
     """Table that was read, or generated.
@@ -125,7 +113,7 @@ class Table:
     colors: Array | None = None
     coordinates: Array | None = None
     ids: Array | None = None
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[Note, ...] = ()
     kept: NDArray[np.bool_] | None = None
     layout: Layout | None = None
     source: dict[str, Any] = field(default_factory=dict)
@@ -170,15 +158,15 @@ def read_table(
         raise TableError("empty-data", "No column is a feature.", remedy="Give a table with columns of numbers.")
     bounds.check((1, len(layout.features)))
     if open_columns := layout.open_columns(roles, kinds):
-        profiles = {at: ColumnProfile(is_category=columns.head[at].is_category) for at in open_columns}
+        profiles = {index: ColumnProfile(is_category=columns.head[index].is_category) for index in open_columns}
         count = 0
         for block in columns.blocks():
             count += len(block)
             bounds.check((count, 1))
-            for at, profile in profiles.items():
-                profile.add(block.column(at))
+            for index, profile in profiles.items():
+                profile.add(block.column(index))
         layout = layout.guess(kinds, profiles)
-    layout = layout.with_index([at for at, kind in enumerate(kinds) if kind in _KINDS["id"][1]])
+    layout = layout.with_index([index for index, kind in enumerate(kinds) if kind in _KINDS_OF_ROLES["id"][1]])
     return _Pass(columns, layout, bounds, roles.missing, are_new=are_new).read(out)
 
 
@@ -190,7 +178,7 @@ def build_table(
     colors: Array | None = None,
     coordinates: Array | None = None,
     ids: Ids | None = None,
-    notices: Sequence[Notice] = (),
+    notices: Sequence[Note] = (),
     missing: Missing | None = None,
     layout: Layout | None = None,
 ) -> Table:
@@ -202,8 +190,7 @@ def build_table(
         If no row is left, or a column has no value.
 
     """
-    found = [*notices, *(Notice("missing-label", each) for each in missing_labels(labels))]
-    found += [Notice("missing-id", each) for each in (ids.notices() if ids else ())]
+    all_notices = [*notices, *missing_labels(labels), *(ids.notices() if ids else ())]
     extras: dict[str, Any] = {
         "labels": labels,
         "colors": colors,
@@ -215,10 +202,10 @@ def build_table(
         if not values.flags.writeable and values.dtype.kind == "f":
             values = np.array(values)
         kept, change = resolve_missing(values, missing, names)
-        found += [Notice("missing-values", change)] if change else []
+        all_notices += change
         if colors is not None:
             of_color, change = resolve_missing(colors[:, None], missing, ["the colors"])
-            found += [Notice("missing-values", change)] if change else []
+            all_notices += change
             kept = of_color if kept is None else kept if of_color is None else kept & of_color
     if kept is not None:
         if not kept.any():
@@ -227,14 +214,14 @@ def build_table(
             raise TableError("empty-data", detail, remedy=remedy)
         extras = {name: None if extra is None else extra[kept] for name, extra in extras.items()}
         values = _keep_rows(values, kept)
-    return Table(values=values, names=names, **extras, notices=tuple(found), kept=kept, layout=layout)
+    return Table(values=values, names=names, **extras, notices=tuple(all_notices), kept=kept, layout=layout)
 
 
 def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
     """Return the rows to keep. If they are mapped from a file in C order, they are moved within the file."""
     if not isinstance(values, np.memmap) or not values.flags.c_contiguous:
         return np.ascontiguousarray(values[kept])
-    end, size = 0, max(1, _BLOCK // values.shape[1])
+    end, size = 0, max(1, _BLOCK_VALUES // values.shape[1])
     for start in range(0, len(values), size):
         block = values[start : start + size][kept[start : start + size]]
         values[end : end + len(block)] = block
@@ -299,29 +286,29 @@ class _Pass:
         self._are_new = are_new
         self._columns, self._layout, self._bounds, self._missing = columns, layout, bounds, missing
         self._one_hot = set(layout.roles["one_hot"])
-        self._refused = [at for at in layout.features if not self._is_feature(at)]
-        self._read = [at for at in layout.features if at not in self._one_hot and at not in self._refused]
+        self._refused = [index for index in layout.features if not self._is_feature(index)]
+        self._read = [index for index in layout.features if index not in self._one_hot and index not in self._refused]
         self._faults: dict[str, _Fault] = {}
         self._require_roles()
         self._categories = self._find_categories()
-        parts = {at: [f"={text}" for text in texts] for at, texts in self._categories.items()}
-        heads = {at: columns.head[at].values for at in self._read if columns.head[at].kind == "vector"}
-        parts |= {at: [f"[{part}]" for part in range(values.shape[1])] for at, values in heads.items()}
+        parts = {index: [f"={text}" for text in texts] for index, texts in self._categories.items()}
+        heads = {index: columns.head[index].values for index in self._read if columns.head[index].kind == "vector"}
+        parts |= {index: [f"[{part}]" for part in range(values.shape[1])] for index, values in heads.items()}
         self._names = layout.feature_names(parts)
-        self._features = sum(len(parts.get(at, [""])) for at in layout.features)
-        are_single = all(columns.head[at].values.dtype == np.float32 for at in self._read) and not self._one_hot
+        self._features = sum(len(parts.get(index, [""])) for index in layout.features)
+        are_single = all(columns.head[index].values.dtype == np.float32 for index in self._read) and not self._one_hot
         self._dtype = np.dtype(np.float32 if are_single else np.float64)
 
-    def _is_feature(self, at: int) -> bool:
-        return at in self._one_hot or self._columns.head[at].kind in {"number", "vector"}
+    def _is_feature(self, index: int) -> bool:
+        return index in self._one_hot or self._columns.head[index].kind in {"number", "vector"}
 
     def _require_roles(self) -> None:
         """Raise `TableError` if the type of a column does not suit its role."""
-        for role, (noun, kinds) in _KINDS.items():
-            for at in self._layout.roles[role]:
-                if (column := self._columns.head[at]).kind in kinds:
+        for role, (noun, kinds) in _KINDS_OF_ROLES.items():
+            for index in self._layout.roles[role]:
+                if (column := self._columns.head[index]).kind in kinds:
                     continue
-                name = self._layout.name(at)
+                name = self._layout.name(index)
                 values = " or ".join(", ".join(f"{kind}s" for kind in kinds).rsplit(", ", 1))
                 detail = f"The column {name!r} of type {column.type} cannot be {noun}, which are {values}."
                 remedy, details = "Name another column, or cast this one.", {"name": name, "type": column.type}
@@ -329,13 +316,13 @@ class _Pass:
 
     def _find_categories(self) -> dict[int, list[str]]:
         """Return the sorted categories of each one-hot column, by a pass over all rows."""
-        found: dict[int, set[str]] = {at: set() for at in self._layout.roles["one_hot"]}
-        others = len(self._layout.features) - len(found)
-        for block in self._columns.blocks() if found else ():
-            for at, categories in found.items():
-                categories.update(text_of(value) for value in block.column(at).objects() if value is not None)
-            self._bounds.check((1, others + sum(map(len, found.values()))))
-        return {at: sorted(categories) for at, categories in found.items()}
+        categories_of_columns: dict[int, set[str]] = {index: set() for index in self._layout.roles["one_hot"]}
+        others = len(self._layout.features) - len(categories_of_columns)
+        for block in self._columns.blocks() if categories_of_columns else ():
+            for index, categories in categories_of_columns.items():
+                categories.update(text_of(value) for value in block.column(index).objects() if value is not None)
+            self._bounds.check((1, others + sum(map(len, categories_of_columns.values()))))
+        return {index: sorted(categories) for index, categories in categories_of_columns.items()}
 
     def read(self, out: IO[bytes] | None) -> Table:
         """Return the table of all rows."""
@@ -350,19 +337,19 @@ class _Pass:
         for block in self._columns.blocks():
             bounds.check((count + len(block), self._features))
             bounds.check_bytes((count + len(block)) * self._features * self._dtype.itemsize)
-            found, of_color = self._block(block, count)
+            features, of_color = self._block(block, count)
             count += len(block)
             if self._faults or self._refused:
                 continue
             if out is None:
-                parts.append(found)
+                parts.append(features)
             else:
-                out.write(found.data)
+                out.write(features.data)
             if of_color is not None:
                 colors.append(of_color)
             if layout.labels is not None:
                 labels += block.column(layout.labels).objects()
-            ids.add(block.column(at).texts() for at in layout.roles["id"][:MAX_IDS])
+            ids.add(block.column(index).texts() for index in layout.roles["id"][:MAX_IDS])
         bounds.check((count, self._features or 1))
         if self._faults or self._refused:
             raise self._refusal(count)
@@ -374,8 +361,10 @@ class _Pass:
             colors=np.concatenate(colors) if colors else None,
             ids=ids,
             notices=[
-                Notice("column-role", each)
-                for each in [*layout.notices(), *self._categorical(), *self._columns.notices(), *self._counter(values)]
+                *layout.notices(),
+                *self._categorical(),
+                *self._columns.notices(),
+                *self._counter(values),
             ],
             missing=self._missing,
             layout=layout,
@@ -386,62 +375,62 @@ class _Pass:
         parts: list[Array] = []
         colors = None
         masks: dict[str, Array] = {}
-        words = [at for role in ("labels", "id") for at in self._layout.roles[role][:MAX_IDS]]
+        words = [index for role in ("labels", "id") for index in self._layout.roles[role][:MAX_IDS]]
         words = words if self._columns.rounds_integers else []
-        for at in [*self._layout.features, *self._layout.roles["colors"], *words]:
-            if at in self._refused:
+        for index in [*self._layout.features, *self._layout.roles["colors"], *words]:
+            if index in self._refused:
                 continue
-            column = block.column(at)
-            if at in self._one_hot:
-                parts.append(self._zeros_and_ones(column, at))
-            elif at not in words:
-                self._require_kind(column, at)
-                if at == self._layout.colors:
+            column = block.column(index)
+            if index in self._one_hot:
+                parts.append(self._zeros_and_ones(column, index))
+            elif index not in words:
+                self._require_kind(column, index)
+                if index == self._layout.colors:
                     colors = np.asarray(column.numbers, np.float64)
                 else:
                     parts.append(column.numbers)
-            for code, mask in self._problems(column, at).items():
+            for code, mask in self._problems(column, index).items():
                 masks[code] = masks[code] | mask if code in masks else mask
-                self._add_fault(code, column, at, start, mask)
+                self._add_fault(code, column, index, start, mask)
         for code, mask in masks.items():
             self._faults[code].rows.add(start + np.flatnonzero(mask))
         if self._faults or not parts:
             return np.zeros((0, 0)), None
         return np.ascontiguousarray(np.column_stack(parts), self._dtype), colors
 
-    def _add_fault(self, code: str, column: Column, at: int, start: int, mask: Array) -> None:
+    def _add_fault(self, code: str, column: Column, index: int, start: int, mask: Array) -> None:
         """Record the bad values in a block of a column, whose first row is `start`."""
         row = int(mask.argmax())
-        fault = self._faults.setdefault(code, _Fault(start + row, at, column.shown(row)))
+        fault = self._faults.setdefault(code, _Fault(start + row, index, column.shown(row)))
         if start + row < fault.row:
-            fault.row, fault.column, fault.shown = start + row, at, column.shown(row)
-        fault.by_column[at] += int(mask.sum())
+            fault.row, fault.column, fault.shown = start + row, index, column.shown(row)
+        fault.by_column[index] += int(mask.sum())
 
-    def _problems(self, column: Column, at: int) -> dict[str, Array]:
+    def _problems(self, column: Column, index: int) -> dict[str, Array]:
         """Return masks of the bad values of a column by problem code, without codes that have none.
 
         Labels and ids can only be rounded. Missing values are no problem if `missing` says what to do with them.
         """
         roles = self._layout.roles
-        is_number = at not in self._one_hot and at not in roles["labels"] and at not in roles["id"]
-        found = column.problems() if is_number else {}
-        if at in self._one_hot:
-            found["missing-value"] = column.missing
+        is_number = index not in self._one_hot and index not in roles["labels"] and index not in roles["id"]
+        masks = column.problems() if is_number else {}
+        if index in self._one_hot:
+            masks["missing-value"] = column.missing
         if column.rounded is not None and not is_number:
-            found["rounded-integer"] = column.rounded
+            masks["rounded-integer"] = column.rounded
         is_dropped = {"missing-value"} if self._missing is not None else set()
-        return {code: mask for code, mask in found.items() if code not in is_dropped and mask.any()}
+        return {code: mask for code, mask in masks.items() if code not in is_dropped and mask.any()}
 
-    def _require_kind(self, column: Column, at: int) -> None:
+    def _require_kind(self, column: Column, index: int) -> None:
         """Raise `TableError` if these rows have another type, or vectors of another length, than the first rows."""
-        head = self._columns.head[at]
+        head = self._columns.head[index]
         if column.kind != head.kind or column.values.shape[1:] != head.values.shape[1:]:
-            detail = f"The values of the column {self._layout.name(at)!r} are of several types or lengths."
+            detail = f"The values of the column {self._layout.name(index)!r} are of several types or lengths."
             raise TableError("unsupported-column", detail, remedy="Make them all numbers, or vectors of one length.")
 
-    def _zeros_and_ones(self, column: Column, at: int) -> Array:
+    def _zeros_and_ones(self, column: Column, index: int) -> Array:
         """Return one feature of 0 and 1 for each category, (rows, categories); NaN where the category is missing."""
-        codes = {category: code for code, category in enumerate(self._categories[at])}
+        codes = {category: code for code, category in enumerate(self._categories[index])}
         ones = np.zeros((len(column), len(codes)))
         ones[column.missing] = np.nan
         present = np.flatnonzero(~column.missing)
@@ -454,32 +443,33 @@ class _Pass:
         layout, problems = self._layout, []
         base = self._columns.base
         if self._refused:
-            heads = {at: self._columns.head[at] for at in self._refused}
-            texts = [at for at in self._refused if heads[at].kind == "text"]
-            listed = [f"{layout.name(at)!r} ({column.type}{_example(column)})" for at, column in heads.items()]
+            heads = {index: self._columns.head[index] for index in self._refused}
+            texts = [index for index in self._refused if heads[index].kind == "text"]
+            listed = [f"{layout.name(index)!r} ({column.type}{_example(column)})" for index, column in heads.items()]
             listed = listed[:MAX_LISTED]
             more = f" and {len(self._refused) - MAX_LISTED:,} more" if len(self._refused) > MAX_LISTED else ""
             noun = "column {} needs" if len(self._refused) == 1 else "columns {} need"
             detail = f"The {noun.format(', '.join(listed) + more)} a role."
             first_of = {"name": layout.name(self._refused[0]), "type": heads[self._refused[0]].type}
-            others = [at for at in self._refused if at not in texts]
+            others = [index for index in self._refused if index not in texts]
             problems.append(no_features("unsupported-column", layout, texts, others, detail, **first_of))
         for code, fault in sorted(self._faults.items(), key=lambda item: list(_PROBLEMS).index(item[0])):
-            names = {layout.name(at): number for at, number in sorted(fault.by_column.items())}
+            names = {layout.name(index): number for index, number in sorted(fault.by_column.items())}
             name = layout.name(fault.column)
-            what, remedy = _PROBLEMS[code]
+            problem, remedy = _PROBLEMS[code]
             if code == "missing-value" and self._are_new:
                 remedy = _NO_CHOICE
             if code == "bad-cell" and fault.rows.count == 1 and fault.row == 0:
                 remedy = "If the first row has units, remove it"
-            if code == "bad-cell" and number_of(fault.shown) is not None:  # in a workbook
+            # Only a workbook has numbers as texts beside numbers.
+            if code == "bad-cell" and number_of(fault.shown) is not None:
                 remedy = "These cells are of the type text: make them numbers"
             listed = [f"{each} ({number:,})" for each, number in list(names.items())[:_LISTED]]
             more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
             shown = fault.shown[:_SHOWN]
             of_all = "" if code == "missing-value" else f", such as {shown!r}"
             detail = (
-                f"{what} in {fault.rows.count:,} of {count:,} rows{of_all}, first in row {fault.row + base} (from"
+                f"{problem} in {fault.rows.count:,} of {count:,} rows{of_all}, first in row {fault.row + base} (from"
                 f" {base}). By column: {', '.join(listed)}{more}."
             )
             options = {"ignore": list(names)[:MAX_LISTED]}
@@ -507,19 +497,22 @@ class _Pass:
         remedy = joined(each.remedy for each in problems)
         return TableError(first.code, detail, remedy=remedy, details=first.details)
 
-    def _categorical(self) -> list[str]:
+    def _categorical(self) -> list[Note]:
         """Return notices on categorical columns of numbers that are fitted as features."""
-        names = [self._layout.name(at) for at in self._read if self._columns.head[at].is_category]
-        said = "is categorical, and its numbers are fitted as a feature; as labels use "
+        names = [self._layout.name(index) for index in self._read if self._columns.head[index].is_category]
+        sentence = "is categorical, and its numbers are fitted as a feature; as labels use "
         return [
-            Text(
-                *(f"The column {name!r} {said}", Way("labels", name)),
-                *(", as features of zeros and ones ", Way("one_hot", [name]), "."),
+            Note(
+                "categories-as-numbers",
+                Text(
+                    *(f"The column {name!r} {sentence}", Way("labels", name)),
+                    *(", as features of zeros and ones ", Way("one_hot", [name]), "."),
+                ),
             )
             for name in names
         ]
 
-    def _counter(self, values: Array) -> list[str]:
+    def _counter(self, values: Array) -> list[Note]:
         """Return a notice if the first column only counts the rows."""
         is_plain = self._layout.features[:1] == [0] and self._read[:1] == [0] and values.shape[1] > 1
         if not is_plain or len(values) < _COUNTED:
@@ -527,8 +520,8 @@ class _Pass:
         if not (values[:, 0] == values[0, 0] + np.arange(len(values))).all():
             return []
         name = self._layout.name(0)
-        said = f"The column {name!r} counts the rows. It is fitted as a feature; if it is none, set it apart with "
-        return [Text(said, Way("id", [name]), ".")]
+        sentence = f"The column {name!r} counts the rows. It is fitted as a feature; if it is none, set it apart with "
+        return [Note("counts-rows", Text(sentence, Way("id", [name]), "."))]
 
 
 def _example(column: Column) -> str:

@@ -176,21 +176,21 @@ def distribution_at(
     mean, factor, prior = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
     noise_ratio = np.empty(n)
     for block in neighborhoods(X, neighbors, "posterior", on_progress, kept, points):
-        rows, own = block.rows, block.kept
-        count = own.sum(axis=1)
+        rows, kept_of_rows = block.rows, block.kept
+        count = kept_of_rows.sum(axis=1)
         precision, unit = normalised_precision(whiten(block, known.frames), block.trace, spec.reg)
         if spec.method == "direct":
-            apart = (embedding[neighbors[rows]] - places[rows, None, :]) * own[:, :, None]
+            apart = (embedding[neighbors[rows]] - places[rows, None, :]) * kept_of_rows[:, :, None]
             precision += (noise.unit_ratio / unit)[:, None, None] * dense.gram(apart)
         root = ridge_factor(precision)
-        centre, minimum = dense.affine_solution(root, None if kept is None else own)
+        centre, minimum = dense.affine_solution(root, None if kept is None else kept_of_rows)
         if noise.variance == "dirichlet":
             ratio = spec.reg / (count * (count + 1))  # s_i^2 in units of u_i
         else:
             ratio = np.maximum(minimum - spec.reg / count, 0.0) / noise.dimension
         mean[rows] = centre if spec.mean == "derived" else known.weights[rows]
         if kept is not None:
-            root *= own[:, :, None]
+            root *= kept_of_rows[:, :, None]
         factor[rows] = (root - centre[:, :, None] * root.sum(axis=1)[:, None, :]) * np.sqrt(ratio)[:, None, None]
         prior[rows] = np.sqrt(ratio / spec.reg)
         noise_ratio[rows] = ratio

@@ -51,7 +51,7 @@ _WEYL = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
 _M0, _M1 = _MULTIPLIERS
 _W0, _W1 = _WEYL
 _ROUNDS = 10
-_SHIFT = np.uint64(11)
+_MANTISSA_SHIFT = np.uint64(11)
 _UNIT = 2.0**-53
 LOG_2 = 0.6931471805599453  # a literal, because libraries may round the logarithm differently
 GROUP = 4  # points that are sampled together, because their 4 k normals are k counters of the stream
@@ -90,17 +90,17 @@ def uniforms(tag: tuple[int, ...], seeds: Address, indices: Address, first: int,
                 b0, b1, b2, b3 = upper ^ b1 ^ key_b, under, high ^ b3 ^ index_b, low
                 key_a, index_a = key_a + _W0, index_a + _W1
                 key_b, index_b = key_b + _W0, index_b + _W1
-            at = 4 * block * lanes + lane
-            target[at], target[at + 1] = _unit(a0), _unit(b0)
-            target[at + lanes], target[at + lanes + 1] = _unit(a1), _unit(b1)
-            target[at + 2 * lanes], target[at + 2 * lanes + 1] = _unit(a2), _unit(b2)
-            target[at + 3 * lanes], target[at + 3 * lanes + 1] = _unit(a3), _unit(b3)
+            index = 4 * block * lanes + lane
+            target[index], target[index + 1] = _unit(a0), _unit(b0)
+            target[index + lanes], target[index + lanes + 1] = _unit(a1), _unit(b1)
+            target[index + 2 * lanes], target[index + 2 * lanes + 1] = _unit(a2), _unit(b2)
+            target[index + 3 * lanes], target[index + 3 * lanes + 1] = _unit(a3), _unit(b3)
 
 
 @compiled
 def _unit(word: np.uint64) -> float:
     """Return the upper 53 bits as a number in [0, 1)."""
-    return np.int64(word >> _SHIFT) * _UNIT
+    return np.int64(word >> _MANTISSA_SHIFT) * _UNIT
 
 
 def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> Any:
@@ -230,27 +230,27 @@ def sample(
         for i in range(GROUP * k):
             store(z, i, load(tag, z, i) * scale)
         for point in range(first, min(first + GROUP, n)):
-            at, own = position[point] * k, advance(tag, z, (point - first) * k)
+            target_index, normals_of_point = position[point] * k, advance(tag, z, (point - first) * k)
             centre, rows = offset(means, point * k), offset(factors, point * k * k)
             fours = k - k % 4
             for a in range(0, fours, 4):  # four sums at once, because each addition to a sum waits for the last one
                 v0, v1 = fill(tag, centre[a]), fill(tag, centre[a + 1])
                 v2, v3 = fill(tag, centre[a + 2]), fill(tag, centre[a + 3])
                 for b in range(k):
-                    normal = load(tag, own, b)
+                    normal = load(tag, normals_of_point, b)
                     v0 = fma(fill(tag, rows[a * k + b]), normal, v0)
                     v1 = fma(fill(tag, rows[(a + 1) * k + b]), normal, v1)
                     v2 = fma(fill(tag, rows[(a + 2) * k + b]), normal, v2)
                     v3 = fma(fill(tag, rows[(a + 3) * k + b]), normal, v3)
-                store(target, at + a, v0)
-                store(target, at + a + 1, v1)
-                store(target, at + a + 2, v2)
-                store(target, at + a + 3, v3)
+                store(target, target_index + a, v0)
+                store(target, target_index + a + 1, v1)
+                store(target, target_index + a + 2, v2)
+                store(target, target_index + a + 3, v3)
             for a in range(fours, k):
                 value = fill(tag, centre[a])
                 for b in range(k):
-                    value = fma(fill(tag, rows[a * k + b]), load(tag, own, b), value)
-                store(target, at + a, value)
+                    value = fma(fill(tag, rows[a * k + b]), load(tag, normals_of_point, b), value)
+                store(target, target_index + a, value)
 
 
 @compiled
@@ -283,10 +283,10 @@ def unpack(
     """Copy vectors (p, n, lanes), flat in the last two axes, to an array (lanes, n, p) in the order of the points."""
     lanes, n, wanted = result.shape
     for point in range(n):
-        at = position[point] * lanes
+        start = position[point] * lanes
         for lane in range(lanes):
             for i in range(wanted):
-                result[lane, point, i] = vectors[i, at + lane]
+                result[lane, point, i] = vectors[i, start + lane]
 
 
 @dataclass(frozen=True)
@@ -355,9 +355,9 @@ class WeightDistribution:
             return mean, self.prior_factor
         if not self.constrained:
             return mean, self.prior_factor[:, None, None] * np.eye(k)
-        own = np.ones((n, k)) if self.kept is None else self.kept.astype(float)
-        mean = own / own.sum(axis=1, keepdims=True)
-        plane = own[:, :, None] * (np.eye(k) - mean[:, None, :])
+        is_neighbor = np.ones((n, k)) if self.kept is None else self.kept.astype(float)
+        mean = is_neighbor / is_neighbor.sum(axis=1, keepdims=True)
+        plane = is_neighbor[:, :, None] * (np.eye(k) - mean[:, None, :])
         return mean, self.prior_factor[:, None, None] * plane
 
 

@@ -107,8 +107,8 @@ def neighborhoods(
         if isinstance(X, Distances) or isinstance(points, Distances):
             assert isinstance(points, Distances)
             gram = points.gram(rows, neighbors[rows])
-            own = np.ones(gram.shape[:2], bool)
-            yield Neighborhoods(rows, np.empty((len(gram), k, 0)), gram, np.trace(gram, axis1=1, axis2=2), own)
+            is_kept = np.ones(gram.shape[:2], bool)
+            yield Neighborhoods(rows, np.empty((len(gram), k, 0)), gram, np.trace(gram, axis1=1, axis2=2), is_kept)
             continue
         if isinstance(X, SparsePoints) or isinstance(points, SparsePoints):
             assert isinstance(X, SparsePoints)
@@ -119,8 +119,8 @@ def neighborhoods(
         if kept is not None:
             differences *= kept[rows, :, None]
         gram = dense.gram(differences)
-        own = np.ones(gram.shape[:2], bool) if kept is None else kept[rows]
-        yield Neighborhoods(rows, differences, gram, np.trace(gram, axis1=1, axis2=2), own)
+        is_kept = np.ones(gram.shape[:2], bool) if kept is None else kept[rows]
+        yield Neighborhoods(rows, differences, gram, np.trace(gram, axis1=1, axis2=2), is_kept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +177,8 @@ def lle_weights(
     """
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress, kept, points):
-        own = reg if ridge == "relative" else reg / np.where(block.trace > 0, block.trace, 1.0)[:, None]
-        root = ridge_factor(normalised_precision(block.gram, block.trace, own)[0])
+        relative_reg = reg if ridge == "relative" else reg / np.where(block.trace > 0, block.trace, 1.0)[:, None]
+        root = ridge_factor(normalised_precision(block.gram, block.trace, relative_reg)[0])
         weights[block.rows] = dense.affine_solution(root, None if kept is None else block.kept)[0]
     return weights
 

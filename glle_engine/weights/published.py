@@ -121,9 +121,9 @@ def direct_covariance(
         raw = joint[neighbors[rows]]
         values, vectors = dense.eigh(dense.gram(raw))
         floor = max(k, joint.shape[1]) * np.finfo(float).eps * values[:, -1:]
-        held = values > floor
-        inverse = np.where(held, 1 / np.where(held, values, 1.0), 0.0)
-        rank[rows] = held.sum(axis=1)
+        is_positive = values > floor
+        inverse = np.where(is_positive, 1 / np.where(is_positive, values, 1.0), 0.0)
+        rank[rows] = is_positive.sum(axis=1)
         covariance[rows] = dense.matmul(vectors * inverse[:, None, :], vectors.transpose(0, 2, 1))
         root[rows] = dense.matmul(vectors * np.sqrt(inverse)[:, None, :], vectors.transpose(0, 2, 1))
     return covariance, root, rank
@@ -361,9 +361,9 @@ def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
     if d < k:  # rows of zeros complete the basis of right singular vectors
         raw = np.concatenate([raw, np.zeros((m, k - d, k))], axis=1)
     left, singular, right = dense.svd(raw)
-    held = singular > max(d, k) * np.finfo(float).eps * singular[:, :1]
-    back = left[:, :d] * np.where(held, 1 / np.where(held, singular, 1.0), 0.0)[:, None, :]
-    return back, right, held.astype(float)
+    is_positive = singular > max(d, k) * np.finfo(float).eps * singular[:, :1]
+    back = left[:, :d] * np.where(is_positive, 1 / np.where(is_positive, singular, 1.0), 0.0)[:, None, :]
+    return back, right, is_positive.astype(float)
 
 
 def _regress(

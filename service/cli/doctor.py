@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 RESPONSE_SECONDS = 60.0
 DRAW_SECONDS = 30.0
 FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
-# So many that a worker forks a process for the task. The task takes some seconds, because a shorter one might finish on
+# So many points that the fit is a batch task of some seconds, because a shorter task might finish on
 # a worker that is about to die. The posterior has 30 MB.
 POINTS, NEIGHBORS = 6000, 25  # more than an interactive fit has
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.stores import Stores
 
-_COLUMNS = ("id", "tenant", "scopes", "created", "expires", "name")
+_KEY_COLUMNS = ("id", "tenant", "scopes", "created", "expires", "name")
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
@@ -65,12 +65,12 @@ def _create(options: argparse.Namespace, stores: Stores) -> int:
 def _list(options: argparse.Namespace, stores: Stores) -> int:
     every_key = stores.keys.all()
     if options.json:
-        print_result(json.dumps([{name: getattr(key, name) for name in _COLUMNS} for key in every_key]))
+        print_result(json.dumps([{name: getattr(key, name) for name in _KEY_COLUMNS} for key in every_key]))
         return 0
     rows = [
         (key.id, key.tenant, ",".join(key.scopes), key.created, key.expires or "never", key.name) for key in every_key
     ]
-    print_result(table_text([_COLUMNS, *rows]))
+    print_result(table_text([_KEY_COLUMNS, *rows]))
     return 0
 
 

@@ -319,7 +319,7 @@ def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
     first = {}
     for name, values in id_columns(ids).items():
         while name in columns:
-            name += "_"  # noqa: PLW2901 # until no column has it
+            name += "_"  # noqa: PLW2901 # until no column has this name
         first[name] = values
     return first | columns
 

@@ -37,7 +37,7 @@ _LIST = re.compile(r"-?\d{1,18}(,-?\d{1,18})*")
 _SYNTAX = f"`a:b` as in Python, half open; or a comma list of at most {MAX_LISTED:,} positions from 0."
 Points = Annotated[str | None, Query(description=f"Only these points: {_SYNTAX}", examples=["0:100"])]
 Draws = Annotated[str | None, Query(description=f"Only these of the draws, by position: {_SYNTAX}", examples=["0:8"])]
-MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
+RESULT_MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
 TABLES = frozenset({ARROW, CSV, SHEET_CSV})  # media types with a row for each point
 SCALE_HEADER = "Glle-Scale"  # shows the scale to requests with scale=auto, and beside binary bodies
 NOTES_HEADER = "Glle-Notes"  # codes of the doubts about scale=auto
@@ -65,7 +65,7 @@ class Selection:
             is_whole = (start, stop) == (0, size)
             return cls(range(start, stop), "" if is_whole else f"{name}={start}:{stop}")
         if _LIST.fullmatch(text) is None:
-            raise _invalid(f"{name}={text[:50]!r} is no slice.")
+            raise _invalid(f"{name}={text[:50]!r} is not a slice.")
         numbers = text.split(",")
         if len(numbers) > MAX_LISTED:
             raise _invalid(f"{name} lists {len(numbers):,} positions; {MAX_LISTED:,} are allowed.")
@@ -233,10 +233,10 @@ def _negotiate(accept: str, offered: tuple[str, ...], *, has_arrow: bool) -> str
         except ValueError:
             continue
     available = tuple(media for media in offered if media != ARROW or has_arrow)
-    for rank, wanted in sorted(accepted, key=lambda item: item[0]):
+    for rank, media_range in sorted(accepted, key=lambda item: item[0]):
         for media in available:
-            if rank < 0 and wanted.kind in {media, media.partition("/")[0] + "/*", "*/*"}:
-                return SHEET_CSV if media == CSV and wanted.parameters.get("formulas") == "quoted" else media
+            if rank < 0 and media_range.kind in {media, media.partition("/")[0] + "/*", "*/*"}:
+                return SHEET_CSV if media == CSV and media_range.parameters.get("formulas") == "quoted" else media
     raise refuse(
         "not-acceptable",
         406,
@@ -270,14 +270,14 @@ def mutable_response(request: Request, body: str, **headers: str) -> Response:
 
 
 def changed_response(body: str) -> Response:
-    """Return the JSON body of what a request has changed, with the ETag for the next change."""
+    """Return the response to a request that changed a resource: its JSON, with the ETag for the next change."""
     return Response(body, 200, mutable_headers(body), JSON)
 
 
 def require_match(request: Request, body: str) -> None:
     """Raise ``changed-meanwhile`` if the request has an If-Match that does not name the ETag of this body."""
-    wanted, tag = request.headers.get("if-match"), mutable_headers(body)["ETag"]
-    if wanted is not None and not matches_strongly(wanted.encode("latin-1"), tag.encode()):
+    if_match, tag = request.headers.get("if-match"), mutable_headers(body)["ETag"]
+    if if_match is not None and not matches_strongly(if_match.encode("latin-1"), tag.encode()):
         detail = f"The resource has the ETag {tag}, which If-Match does not name: it was changed meanwhile."
         raise refuse(
             "changed-meanwhile", 412, detail, "Read it again, and send the change with its new ETag.", etag=tag
@@ -285,7 +285,7 @@ def require_match(request: Request, body: str) -> None:
 
 
 def mutable_headers(body: str) -> dict[str, str]:
-    """Return the headers of a JSON body that may change: its digest as ETag, and to revalidate it at each use."""
+    """Return the headers of a JSON body that may change: the digest as ETag, and the order to revalidate it."""
     return {"ETag": f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
 
 

@@ -18,7 +18,7 @@ router = APIRouter(tags=["service"])
 
 FOLDER = Path(__file__).parent
 INDEX = "index.html"
-MEDIA = {
+MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -40,15 +40,15 @@ _HTML = "text/html"
 
 @cache
 def files() -> dict[str, StaticBody]:
-    """Return every file of the page by its path below the folder."""
-    paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA)
+    """Return every file of the page by its path below the folder of this package."""
+    paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES)
     return {path.relative_to(FOLDER).as_posix(): _read(path) for path in paths}
 
 
 def _read(path: Path) -> StaticBody:
     """Return a file of the page."""
     headers = {
-        "Content-Type": MEDIA[path.suffix],
+        "Content-Type": MEDIA_TYPES[path.suffix],
         "Cache-Control": _YEAR if path.parent.name == "vendor" else REVALIDATE,
         "Content-Security-Policy": POLICY,
         "Referrer-Policy": "no-referrer",

@@ -63,7 +63,7 @@ def allowed_origins(origins: str) -> list[str]:
     for origin in allowed:
         if origin != "*" and not _ORIGIN.fullmatch(origin):
             raise SettingsError(
-                f"GLLE_CORS_ORIGINS: {origin!r} is no origin. Give scheme, host and port, such as"
+                f"GLLE_CORS_ORIGINS: {origin!r} is not an origin. Give scheme, host and port, such as"
                 " https://lab.example.org or http://localhost:3000, without a path."
             )
     return allowed
@@ -342,7 +342,7 @@ def _require_own_client(scope: Scope, origins: Collection[str], *, any_host: boo
         "Enter the address in the browser, or use the explorer at /. For pages of that origin add it to"
         " GLLE_CORS_ORIGINS; or make a key with `glle keys create`, which pages then have to send."
     )
-    detail = f"The request is of {page}; without keys the service answers to its own pages only."
+    detail = f"The request comes from {page}; without keys the service answers to its own pages only."
     raise refuse("foreign-origin", 403, detail, remedy, origin=origin[:100] or None, site=site[:20] or None)
 
 

@@ -31,8 +31,8 @@ UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # their bodies ha
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 PATIENCE_SECONDS = 30.0  # a body may pause for this long
 MIN_SPEED = 16 * 2**10  # bytes per second of a body, on average over the last `PATIENCE_SECONDS`
-LOOK_SECONDS = 0.02  # pause between two checks for a free place
-GRACE_SECONDS = 1.0  # a body may be ended in favor of others only after this time
+PLACE_CHECK_SECONDS = 0.02  # pause between two checks for a free place
+BODY_GRACE_SECONDS = 1.0  # a body may be ended in favor of others only after this time
 
 
 class RequestLimits:
@@ -85,7 +85,7 @@ class RequestLimits:
         while not self._shares.requests.allows(body.tenant):
             if time.monotonic() > until:
                 raise HTTPException(503, f"no place was free in {PATIENCE_SECONDS:g} s")
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(PLACE_CHECK_SECONDS)
         self._bodies.discard(body)
         self._shares.bodies.add(body.tenant, -1)
         self._shares.requests.add(body.tenant)
@@ -168,7 +168,7 @@ class _Body:
     @property
     def may_end(self) -> bool:
         """Whether the body may be ended: it is still arriving, did not begin just now, and has not been ended yet."""
-        return self._has_more and not self._is_ended and time.monotonic() > self._started + GRACE_SECONDS
+        return self._has_more and not self._is_ended and time.monotonic() > self._started + BODY_GRACE_SECONDS
 
     @property
     def speed(self) -> float:

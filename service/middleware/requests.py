@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from service.middleware.access_policy import AccessPolicy
     from service.middleware.request_limits import RequestLimits
 
-PROBES = frozenset({"/livez", "/readyz", "/metrics"})  # paths that are requested every few seconds
+PROBE_PATHS = frozenset({"/livez", "/readyz", "/metrics"})  # paths that are requested every few seconds
 NOT_FOUND_STEP_SECONDS = 0.02
 TENANT = "glle.tenant"  # key of the ASGI scope of an authenticated request
 _NO_TENANT = ""  # requests to open paths, and those that are refused, take their turns together
@@ -152,7 +152,7 @@ class RequestMiddleware:
         method: str = scope["method"]
         scope[TENANT] = DEFAULT
         if required_scope(scope["path"], method) is None:
-            if scope["path"] not in PROBES:  # which do not wait
+            if scope["path"] not in PROBE_PATHS:  # probes do not wait for a turn
                 await self._turns.begin(_NO_TENANT)
         else:
             try:
@@ -244,7 +244,7 @@ def _log(scope: Scope, route: str, status: int, size: int, seconds: float) -> No
         "ms": round(seconds * 1000, 2),
         "bytes": size,
     }
-    is_probe = route in PROBES and status < HTTPStatus.BAD_REQUEST
+    is_probe = route in PROBE_PATHS and status < HTTPStatus.BAD_REQUEST
     level = logging.DEBUG if is_probe else logging.INFO
     access_log.log(level, "%s %s", scope["method"], scope["path"], extra={"fields": fields})
 

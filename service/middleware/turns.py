@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 
-BEGUN_PER_TURN = 1  # request of a tenant
+BEGUN_PER_TURN = 1  # requests of a tenant that may begin at one turn of the event loop
 
 
 class Turns:
@@ -18,7 +18,7 @@ class Turns:
 
     def __init__(self, begun_per_turn: int = BEGUN_PER_TURN) -> None:
         self._limit = begun_per_turn
-        self._begun: Counter[str] = Counter()  # at this turn of the loop
+        self._begun: Counter[str] = Counter()  # requests that each tenant has begun at this turn of the loop
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._is_scheduled = False
 

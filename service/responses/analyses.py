@@ -20,7 +20,7 @@ from service.encoding.result import (
     unless_current,
 )
 from service.schemas.analyses import embedding_links
-from worker.analyses.audit import NEIGHBORS
+from worker.analyses.audit import NEIGHBORS_PREFIX
 from worker.analyses.embedding import MAP
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
     Raises `ProblemError`, for example ``not-acceptable``, ``float32-overflow`` or ``slice-out-of-range``.
     """
     media = negotiate(query.request, media_types(spec, entry))
-    stored = {name: array for name, array in entry.arrays.items() if name in _SPECTRUM or name.startswith(NEIGHBORS)}
+    stored = {
+        name: array for name, array in entry.arrays.items() if name in _SPECTRUM or name.startswith(NEIGHBORS_PREFIX)
+    }
     arrays = {name: array for name, array in entry.arrays.items() if name not in stored and not name.startswith(MAP)}
     part = _slice(spec, arrays, query)
     ids = query.ids() if media in TABLES else None

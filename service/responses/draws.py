@@ -19,7 +19,7 @@ from service.encoding.arrays import (
     matrix_columns,
 )
 from service.encoding.result import (
-    MEDIA,
+    RESULT_MEDIA,
     TABLES,
     ArraysResult,
     Selection,
@@ -70,7 +70,7 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
     If a shard is deleted before it is sent, the response aborts. Raises `ProblemError`, for example
     ``not-acceptable``, ``slice-out-of-range`` or ``result-damaged``.
     """
-    media = negotiate(query.request, MEDIA)
+    media = negotiate(query.request, RESULT_MEDIA)
     points = Selection.from_query(query.points, spec.n, "points")
     draws = Selection.from_query(query.draws, spec.n_draws, "draws")
     positions = [scale * spec.n_draws + draw for scale in range(len(spec.scales)) for draw in draws.positions]

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from glle_engine.audit.candidates import Candidate, candidates_of, default_candidates
-from glle_engine.audit.options import NEIGHBORS as AUDITED_NEIGHBORS
+from glle_engine.audit.options import AUDIT_NEIGHBORS as AUDITED_NEIGHBORS
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from service.routes.params import ON_DATASET, TenantStores, Wait, creates_job
 from service.schemas.analyses import ComparisonIn

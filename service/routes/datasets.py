@@ -20,7 +20,7 @@ from service.encoding.arrays import JSON, NPY, NPZ, Dtype, id_columns, matrix_co
 from service.encoding.arrays import ResultTable as Columns
 from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET
 from service.encoding.result import (
-    MEDIA,
+    RESULT_MEDIA,
     ArraysResult,
     Points,
     Selection,
@@ -287,7 +287,7 @@ def get_dataset(id_: Id, request: Request, stores: TenantStores) -> Response:
     summary="Read a data set back",
     **returns_arrays(
         "The values.",
-        MEDIA,
+        RESULT_MEDIA,
         DatasetValuesOut,
         may_be_job=False,
         _404="No such data set.",
@@ -307,7 +307,7 @@ def get_data(
     point, the first column `id`, and the columns `label` and `color`; npy has the values alone.
     """
     dataset = stores.datasets.fetch(id_)
-    media = negotiate(request, MEDIA)
+    media = negotiate(request, RESULT_MEDIA)
     selection = Selection.from_query(points, dataset.n, "points")
     kind = dtype or dataset.dtype
     headers = immutable_headers(dataset.sha256, media, kind, selection.tag)
@@ -415,7 +415,7 @@ def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dty
     for name, array in (("label", extras.get("labels")), ("color", extras.get("colors"))):
         if array is not None:
             while name in columns:  # a feature may have the same name
-                name += "_"  # noqa: PLW2901 # until no feature has it
+                name += "_"  # noqa: PLW2901 # until no feature has this name
             columns[name] = array
             kinds.append(array.dtype)  # ?dtype= converts only the values
     kinds = [array.dtype for array in id_columns(extras.get("ids")).values()] + kinds
@@ -430,7 +430,7 @@ def _add(stores: Stores, table: Table) -> tuple[Dataset, bool]:
     return replace(dataset, source=source), new  # an earlier upload of the same content may have had other columns
 
 
-def _created_response(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns
+def _created_response(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # both are results of `add`
     body = DatasetOut.from_record(dataset).model_dump_json()
     headers = {"Location": f"/v1/datasets/{dataset.id}"}
     return Response(body, 201 if new else 200, headers, "application/json")

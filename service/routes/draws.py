@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.encoding.arrays import JSON, Array, Dtype, ResultTable, matrix_columns, with_ids
 from service.encoding.result import (
-    MEDIA,
+    RESULT_MEDIA,
     TABLES,
     ArraysResult,
     Points,
@@ -28,7 +28,7 @@ from service.routes import params
 from service.schemas.resources import DrawsIn, Seed, SourceQuery
 from service.schemas.results import DrawOut, WeightsOut
 from service.submission.jobs import (
-    OPEN,
+    JOINABLE,
     OPEN_OR_DONE,
     analysis_job,
     compute,
@@ -100,7 +100,7 @@ async def draw_one(
     JSON's `scale`, and the header Glle-Scale. The first such request starts the calibration: 202 until it ends. Doubts
     about the scale are JSON's `notes`, whose ETag differs then, and their codes the header Glle-Notes.
     """
-    media = negotiate(request, MEDIA)
+    media = negotiate(request, RESULT_MEDIA)
     recent, cache = request.app.state.recent_posteriors, request.app.state.answer_cache
     tenant = request.scope[TENANT]
     stores: Stores = request.app.state.stores_of(tenant)
@@ -134,7 +134,7 @@ router.add_api_route(
     draw_one,
     summary="Draw one embedding",
     **params.returns_arrays(
-        "The embedding (n, p).", MEDIA, DrawOut, has_scale=True, **params.NOT_FITTED, _422="Out of range."
+        "The embedding (n, p).", RESULT_MEDIA, DrawOut, has_scale=True, **params.NOT_FITTED, _422="Out of range."
     ),
     route_class_override=params.DirectRoute,
 )
@@ -145,7 +145,7 @@ router.add_api_route(
     summary="Read the weights of a draw",
     **params.returns_arrays(
         "The weights.",
-        MEDIA,
+        RESULT_MEDIA,
         WeightsOut,
         has_scale=True,
         **params.NOT_FITTED,
@@ -170,7 +170,7 @@ async def weights(
     weights as triples of row, column and value. npy has the weights (n, k), each row in the order of the `neighbors` of
     the posterior; npz has `weights` and `neighbors` (n, k). `points` selects rows. The scale is as for a draw.
     """
-    negotiate(request, MEDIA)
+    negotiate(request, RESULT_MEDIA)
     record = await run_in_threadpool(require_posterior, stores, id_)
     require_drawable(record, source, total=1, last=index)
     notes: Sequence[dict[str, str]] = ()
@@ -319,6 +319,6 @@ def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, priority:
         posterior=record.id,
         spec=spec.to_dict(),
         total=spec.total,
-        reuse=OPEN_OR_DONE if is_stored else OPEN,
+        reuse=OPEN_OR_DONE if is_stored else JOINABLE,
         short=priority == "interactive" and record.single_draw_seconds <= QUICK_SECONDS,
     )

@@ -40,8 +40,8 @@ from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])
 
-MEDIA = (JSON, NPZ, NPY, ARROW, CSV)
-_MISSING: dict[str, Any] = {"_404": "No such embedding (any more).", "_409": "Its job was cancelled."}
+COORDINATES_MEDIA = (JSON, NPZ, NPY, ARROW, CSV)
+_NO_EMBEDDING: dict[str, Any] = {"_404": "No such embedding (any more).", "_409": "Its job was cancelled."}
 
 
 @router.post(
@@ -70,7 +70,7 @@ params.add_rename(router, "embeddings", "Name and tag an embedding", ListedEmbed
     "/{id}",
     summary="Describe an embedding",
     response_model=EmbeddingOut,
-    responses={**params.NOT_MODIFIED, **params.ACCEPTED, **failures(**_MISSING)},
+    responses={**params.NOT_MODIFIED, **params.ACCEPTED, **failures(**_NO_EMBEDDING)},
 )
 async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: Wait = ANSWER_SECONDS) -> Response:
     """Return method, parameters, figures, notes and times; 202 while the embedding is computed.
@@ -97,9 +97,9 @@ async def delete_embedding(id_: Id, stores: TenantStores) -> Response:
     summary="Read an embedding's coordinates",
     **params.returns_arrays(
         "The coordinates.",
-        MEDIA,
+        COORDINATES_MEDIA,
         CoordinatesOut,
-        **_MISSING,
+        **_NO_EMBEDDING,
         _422="A slice that is out of range; or the reason why it could not be computed.",
     ),
 )
@@ -128,7 +128,7 @@ async def get_coordinates(
         "The arrays.",
         (NPZ, NPY, JSON),
         ArrayOut,
-        **_MISSING,
+        **_NO_EMBEDDING,
         _422="No such array; or the reason why it could not be computed.",
     ),
 )

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from service.encoding.arrays import JSON, Dtype
-from service.encoding.result import MEDIA, Draws, Points, mutable_response, negotiate, reject_slice
+from service.encoding.result import RESULT_MEDIA, Draws, Points, mutable_response, negotiate, reject_slice
 from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.responses.draws import calibrated_spec, draws_response, missing_shards
 from service.routes import params
@@ -58,7 +58,7 @@ async def get_job(id_: Id, stores: TenantStores, response: Response, wait: param
     summary="Fetch a job's result",
     **params.returns_arrays(
         "Embeddings of draws, the posterior of a fit, the result of an analysis.",
-        MEDIA,
+        RESULT_MEDIA,
         JobResultOut,
         has_scale=True,
         _404="No such job.",
@@ -153,22 +153,22 @@ def _delete(stores: Stores, id_: str) -> Job:
     return stores.jobs.delete(id_)
 
 
-def _posterior(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
-    negotiate(wanted.request, (JSON,))
-    reject_slice("points", wanted.points)
-    reject_slice("draws", wanted.draws)
+def _posterior(stores: Stores, job: Job, query: ResultQuery) -> Response:
+    negotiate(query.request, (JSON,))
+    reject_slice("points", query.points)
+    reject_slice("draws", query.draws)
     body = PosteriorOut.from_record(stores.posteriors.fetch(job.subject)).model_dump_json()
-    return mutable_response(wanted.request, body, **{"Content-Location": f"/v1/posteriors/{job.subject}"})
+    return mutable_response(query.request, body, **{"Content-Location": f"/v1/posteriors/{job.subject}"})
 
 
-def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
+def _analysis(stores: Stores, job: Job, query: ResultQuery) -> Response:
     spec = analysis_of(job)
     entry = stores.find_result(spec, job.subject)
     if entry is None:
         for owner in spec.owners(job.subject):
             stores.owner(owner).fetch(owner)  # raises, if it was deleted
         raise result_gone(job)
-    return result_response(spec, entry, replace(wanted, ids=ids_of(stores, job.subject, spec)))
+    return result_response(spec, entry, replace(query, ids=ids_of(stores, job.subject, spec)))
 
 
 def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
@@ -178,11 +178,11 @@ def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Respon
     return result_response(analysis, entry, query) if entry else accepted_response(job)
 
 
-def _draws(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
-    negotiate(wanted.request, MEDIA)
+def _draws(stores: Stores, job: Job, query: ResultQuery) -> Response:
+    negotiate(query.request, RESULT_MEDIA)
     stores.posteriors.fetch(job.subject)  # raises, if it was deleted
     spec, notes = calibrated_spec(stores, job.subject, DrawsSpec.from_dict(job.spec))
     if spec is None or missing_shards(stores, job.subject, spec):
         raise result_gone(job)
-    wanted = replace(wanted, ids=ids_of(stores, job.subject), notes=notes)
-    return draws_response(stores.results, job.subject, spec, wanted)
+    query = replace(query, ids=ids_of(stores, job.subject), notes=notes)
+    return draws_response(stores.results, job.subject, spec, query)

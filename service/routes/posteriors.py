@@ -39,7 +39,7 @@ from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 
-_MISSING: dict[str, Any] = {"_404": "No such posterior.", "_409": "Not fitted."}
+_NO_POSTERIOR: dict[str, Any] = {"_404": "No such posterior.", "_409": "Not fitted."}
 ArrayName = Literal[
     "mean",
     "covariance_factor",
@@ -111,7 +111,12 @@ async def get_posterior(id_: Id, request: Request, stores: TenantStores, wait: W
     "/{id}/arrays",
     summary="Read a posterior's arrays",
     **params.returns_arrays(
-        "The arrays.", (NPZ, NPY, JSON), ArrayOut, may_be_job=False, **_MISSING, _422="Bad name, or beyond float32."
+        "The arrays.",
+        (NPZ, NPY, JSON),
+        ArrayOut,
+        may_be_job=False,
+        **_NO_POSTERIOR,
+        _422="Bad name, or beyond float32.",
     ),
 )
 async def get_arrays(
@@ -133,7 +138,7 @@ async def get_arrays(
 @router.get(
     "/{id}/export",
     summary="Export a posterior",
-    **params.returns_arrays("The file.", (NPZ,), may_be_job=False, **_MISSING),
+    **params.returns_arrays("The file.", (NPZ,), may_be_job=False, **_NO_POSTERIOR),
 )
 async def export(id_: Id, request: Request, stores: TenantStores) -> Response:
     """Return the posterior as one npz file, which `glle.load` reads without a service: its draws have the same bits.
@@ -174,7 +179,7 @@ params.add_rename(router, "posteriors", "Name and tag a posterior", PosteriorOut
     "/{id}",
     summary="Delete a posterior",
     status_code=204,
-    responses=failures(**_MISSING, _422="Its fit failed: the reason."),
+    responses=failures(**_NO_POSTERIOR, _422="Its fit failed: the reason."),
 )
 async def delete_posterior(id_: Id, stores: TenantStores) -> Response:
     """Delete a posterior, its draws and their analyses; its data set stays."""
@@ -226,9 +231,9 @@ def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
             remedy="Send a row of neighbors for each point, in the order of the data.",
             details={"rows": dataset.n, "points": n},
         )
-    least = max(2, dataset.d - 1)  # each point may be among its own neighbors
-    require_within("n_neighbors", least)
-    require_storable(stores, n, FitSpec(n_neighbors=least))  # checked before the neighbors are read into memory
+    min_neighbors = max(2, dataset.d - 1)  # each point may be among its own neighbors
+    require_within("n_neighbors", min_neighbors)
+    require_storable(stores, n, FitSpec(n_neighbors=min_neighbors))  # checked before the neighbors are read into memory
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])
 
 

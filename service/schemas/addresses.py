@@ -32,7 +32,7 @@ def address(path: str) -> str:
 
 
 def normal_prefix(text: str) -> str | None:
-    """Return a prefix with a slash before each segment and none at its end; empty for the root, None if it is none.
+    """Return a prefix with a slash before each segment and none at its end; None if the text is not a prefix.
 
     Slashes at the start and at the end do not matter. A text with an empty segment in between, a host, a query or an
     escape is no prefix: in a `Location`, ``//host`` would lead to another service.
@@ -49,7 +49,7 @@ def normal_prefix(text: str) -> str | None:
 
 
 def root_path(setting: str) -> str:
-    """Return the prefix in GLLE_ROOT_PATH; raise `SettingsError` if it is none."""
+    """Return the prefix in GLLE_ROOT_PATH; raise `SettingsError` if the setting is not a prefix."""
     if (root := normal_prefix(setting)) is None:
-        raise SettingsError(f"GLLE_ROOT_PATH: {setting!r} is no path. Give a path such as /glle, without a host.")
+        raise SettingsError(f"GLLE_ROOT_PATH: {setting!r} is not a path. Give a path such as /glle, without a host.")
     return root

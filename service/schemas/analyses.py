@@ -5,14 +5,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from glle_engine.audit.options import NEIGHBORS
-from glle_engine.base.results import Note
+from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.base.spec import Metric, Source, Standardize
 from glle_engine.methods.registry import canonical
 from glle_engine.metrics.registry import Score
-from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES
+from glle_engine.reliability.calibration import CALIBRATION_DRAWS, HALF_SAMPLES
 from service.schemas.addresses import address
 from service.schemas.derived import fields_of
+from service.schemas.problems import NoteOut
 from service.schemas.resources import (
     LINKS,
     MAX_COUNTER,
@@ -130,11 +130,6 @@ class ComparisonIn(ScoredIn):
         if not self.audit and self.methods is None:
             raise ValueError("audit=false needs methods: give the rows to score")
         return self
-
-
-@fields_of(Note)
-class NoteOut(BaseModel):
-    """Warning or finding."""
 
 
 class RecipeOut(BaseModel):
@@ -267,7 +262,7 @@ class CalibrationIn(CommandIn):
     """Effort of the calibration of the scale."""
 
     n_resamples: int = Field(default=HALF_SAMPLES, ge=4, le=1000, description="Random halves of the data.")
-    n_draws: int = Field(default=DRAWS, ge=4, le=1000, description="Draws at each trial scale.")
+    n_draws: int = Field(default=CALIBRATION_DRAWS, ge=4, le=1000, description="Draws at each trial scale.")
     seed: Seed = 0
 
 
@@ -303,7 +298,7 @@ class AuditIn(CommandIn):
         description="Subject, series or replicate of each point, for halves of these: the name of a column that the "
         "data have beside their features (labels, colors, id), or the id of a data set, as of labels.",
     )
-    n_neighbors: int = Field(default=NEIGHBORS, ge=2, description="Neighbors that are compared.")
+    n_neighbors: int = Field(default=AUDIT_NEIGHBORS, ge=2, description="Neighbors that are compared.")
     seed: Seed = 0
 
     @model_validator(mode="after")

@@ -53,10 +53,20 @@ _RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}
 
 
 class WayOut(BaseModel):
-    """An option or a call that a text names."""
+    """An option, a call or a feature that a text names."""
 
-    name: str = Field(description="Name of the option, or upload, fit, embed, delete-results.")
-    value: Any = Field(description="Value of the option; null for a call.")
+    name: str = Field(description="Name of the option, or upload, fit, embed, delete-results, feature.")
+    value: Any = Field(description="Value of the option, number of the feature from 0; null for a call.")
+
+
+class NoteOut(BaseModel):
+    """Warning, finding or decision."""
+
+    code: str = Field(description="Stable kebab-case name; each code has one meaning.")
+    message: str = Field(description="What was found or decided, and what to do about it.")
+    message_parts: list[str | WayOut] = Field(
+        description="The message in parts, in which options and calls are values, for interfaces that write their own."
+    )
 
 
 class ProblemOut(BaseModel):
@@ -66,6 +76,7 @@ class ProblemOut(BaseModel):
     title: str = Field(description="The same for every failure of this kind.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What went wrong this time.")
+    detail_parts: list[str | WayOut] = Field(description="The detail in parts, as of `remedy_parts`.")
     remedy: str = Field(description="What to do about it.")
     remedy_parts: list[str | WayOut] = Field(
         description="The remedy in parts, in which options and calls are values, for interfaces that write their own."
@@ -202,11 +213,11 @@ def validation_problem(error: RequestValidationError, members: Sequence[str] = (
     near: list[str] = []
     for item in error.errors():
         place = _place(item["loc"], item["type"], error.body)
-        at, message = ".".join(map(str, place)), _OF_PYDANTIC.sub("", item["msg"])
-        if at in errors:
-            errors[at]["message"] += f"; or: {message}"
+        path, message = ".".join(map(str, place)), _OF_PYDANTIC.sub("", item["msg"])
+        if path in errors:
+            errors[path]["message"] += f"; or: {message}"
         else:
-            errors[at] = {"at": at, "message": message, "kind": item["type"]}
+            errors[path] = {"at": path, "message": message, "kind": item["type"]}
         if item["type"] == "extra_forbidden" and len(place) == 2:
             near += get_close_matches(snake_case(str(place[1])), members, 1)
     first, count = next(iter(errors.values())), len(errors) - 1
@@ -230,11 +241,11 @@ def _place(location: Sequence[int | str], kind: str, body: Any) -> list[int | st
     if kind == "json_invalid":
         return list(location)
     if location[0] != "body":
-        return [part for at, part in enumerate(location) if at < 2 or isinstance(part, int)]
+        return [part for index, part in enumerate(location) if index < 2 or isinstance(part, int)]
     place: list[int | str] = [location[0]]
     value = body
-    for at, part in enumerate(location[1:], 1):
-        if isinstance(value, dict) and (part in value or (kind == "missing" and at == len(location) - 1)):
+    for index, part in enumerate(location[1:], 1):
+        if isinstance(value, dict) and (part in value or (kind == "missing" and index == len(location) - 1)):
             place.append(part)
             value = value.get(part)
         elif isinstance(value, list) and isinstance(part, int):

@@ -13,7 +13,7 @@ from glle_engine.base.spec import Align, Source
 from glle_engine.posterior.fit import with_neighbors
 from glle_engine.tables.table import Table
 from service.schemas.addresses import address
-from service.schemas.problems import ProblemOut, WayOut
+from service.schemas.problems import NoteOut, ProblemOut
 from worker.analyses.embedding import EmbeddingSpec
 from worker.base.problems import Problem
 from worker.jobs.store import Job, Kind, Status
@@ -31,7 +31,7 @@ Seed = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Stream of draws."
 LINKS = "URLs of related resources."
 MERGE_PATCH = "application/merge-patch+json"
 # One line without control characters or surrounding blanks; as code points, because regex dialects differ on blanks.
-_LINE = r"^[^\x00-\x20\x7f-\xa0]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\xa0])?$"
+_LINE_PATTERN = r"^[^\x00-\x20\x7f-\xa0]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\xa0])?$"
 
 
 class CommandIn(BaseModel):
@@ -91,13 +91,13 @@ class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
         examples=["ds_6b6c6ac0c8f3a0a7b3a1c5d2e4f60718"],
     )
 
-    def fit_spec(self, given: int | None = None) -> FitSpec:
+    def fit_spec(self, given_neighbors: int | None = None) -> FitSpec:
         """Return the engine's specification, which also checks combinations of parameters.
 
-        `given` is the number of given neighbors.
+        `given_neighbors` is the number of given neighbors.
         """
         spec = FitSpec(**self.model_dump(exclude={"dataset", "neighbors"}))
-        return spec if given is None else with_neighbors(spec, {}, given)
+        return spec if given_neighbors is None else with_neighbors(spec, {}, given_neighbors)
 
 
 SourceQuery = Annotated[Source, Query(description="Distribution of the weights.")]
@@ -129,16 +129,6 @@ class DrawsIn(CommandIn):
         return self
 
 
-class NoticeOut(BaseModel):
-    """Something that the reader of an upload decided."""
-
-    code: str = Field(description="Stable kebab-case name of the kind of decision.")
-    message: str = Field(description="What was decided, and how to decide otherwise.")
-    message_parts: list[str | WayOut] = Field(
-        description="The message in parts, in which options are values, for interfaces that write their own."
-    )
-
-
 class DatasetOut(BaseModel):
     """A data set."""
 
@@ -157,7 +147,7 @@ class DatasetOut(BaseModel):
     columns: dict[str, list[str]] = Field(
         description="Columns of the upload with another role than feature: labels, colors, id, ignore, one_hot."
     )
-    notices: list[NoticeOut] = Field(description="What the reader of the upload decided, and how to decide otherwise.")
+    notices: list[NoteOut] = Field(description="What the reader of the upload decided, and how to decide otherwise.")
     created: str = Field(description="ISO 8601, UTC.")
     name: str | None = Field(description="Name set by PATCH; not part of the content.")
     tags: list[str] = Field(description="Tags set by PATCH; not part of the content.")
@@ -208,7 +198,7 @@ class DatasetPreviewOut(BaseModel):
     columns: list[ColumnOut] = Field(
         description="Names and roles of the first hundred columns of the file, and of later ones that are no features."
     )
-    notices: list[NoticeOut] = Field(description="What the reader decided, and how to decide otherwise.")
+    notices: list[NoteOut] = Field(description="What the reader decided, and how to decide otherwise.")
     rows: list[list[float]] = Field(description="Features of the first points, as they are fitted.")
     labels: list[str | float] | None = Field(description="Labels of these points.")
     colors: list[float] | None = Field(description="Colors of these points.")
@@ -443,8 +433,8 @@ class InfoOut(BaseModel):
 
 MAX_NAME, MAX_TAGS, MAX_TAG = 200, 20, 50
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, pattern=_LINE)]
-Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG, pattern=_LINE)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, pattern=_LINE_PATTERN)]
+Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG, pattern=_LINE_PATTERN)]
 NameFilter = Annotated[str | None, Query(description="Only those with this name.")]
 TagFilter = Annotated[
     list[str], Query(default_factory=list, description="Only those with this tag; if repeated, with all of them.")

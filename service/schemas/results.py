@@ -10,7 +10,7 @@ from glle_engine.audit.result import Audit
 from glle_engine.base.spec import Align, Metric, Source, Standardize
 from glle_engine.reliability.alignment import Regions
 from glle_engine.reliability.calibration import Calibration
-from service.schemas.analyses import EmbeddingOut, NoteOut
+from service.schemas.analyses import EmbeddingOut
 from service.schemas.derived import (
     CubeOut,
     FlagsOut,
@@ -23,7 +23,7 @@ from service.schemas.derived import (
     arrays_of,
     fields_of,
 )
-from service.schemas.problems import ProblemOut
+from service.schemas.problems import NoteOut, ProblemOut
 from service.schemas.resources import LINKS, MAX_COUNTER, PosteriorOut
 
 Index = Annotated[int, Field(ge=0, le=MAX_COUNTER)]

@@ -31,7 +31,7 @@ from worker.observability.live_workers import live_workers
 from worker.operations.health import queue_states
 from worker.records.job import QUEUES
 from worker.records.shares import MAX_DRAWS, MAX_JOBS, part_of
-from worker.storage.mark import LOOK_SECONDS, LOSSES
+from worker.storage.mark import LOSSES, MAX_OUTCOME_AGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -110,10 +110,10 @@ class Metrics:
         responses, hits = counted
         for (method, route, status), (*counts, seconds) in responses.items():
             label = method if method in _METHODS else "(other)"  # a client may send anything as method
-            self._counts.add("http_requests", label, route, str(status), by=int(sum(counts)))
+            self._counts.add("http_requests", label, route, str(status), increment=int(sum(counts)))
             self._counts.observe_counts("http_seconds", label, route, counts=counts, seconds=seconds)
         if hits:
-            self._counts.add("cache_reads", "memory", "hit", by=hits)
+            self._counts.add("cache_reads", "memory", "hit", increment=hits)
         self._counts.flush()
 
     def exposition(self, counted: tuple[Responses, int]) -> bytes:
@@ -157,7 +157,7 @@ class _Deployment(Collector):
 
     def _losses(self) -> Metric:
         """Return whether records, files and mark belong together; raises as `RecordsMark.find_loss`."""
-        loss = self._stores.mark.find_loss(LOOK_SECONDS)
+        loss = self._stores.mark.find_loss(MAX_OUTCOME_AGE)
         gauge = GaugeMetricFamily(
             "glle_data_lost", "Whether data are lost or unreadable, by reason.", labels=("reason",)
         )

@@ -25,8 +25,8 @@ from worker.records.sharding import PartsSharding
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
-OPEN: tuple[Status, ...] = ("queued", "running")  # an equal request joins a job with one of these states
-OPEN_OR_DONE: tuple[Status, ...] = (*OPEN, "succeeded")  # ... or one of these, while the result is stored
+JOINABLE: tuple[Status, ...] = ("queued", "running")  # an equal request joins a job with one of these states
+OPEN_OR_DONE: tuple[Status, ...] = (*JOINABLE, "succeeded")  # ... or one of these, while the result is stored
 
 
 def accepted_response(job: Job) -> Response:
@@ -148,7 +148,7 @@ def analysis_job(
         posterior=posterior,
         spec=spec.to_dict(),
         total=spec.total,
-        reuse=OPEN_OR_DONE if stores.has_result(spec, subject) else OPEN,
+        reuse=OPEN_OR_DONE if stores.has_result(spec, subject) else JOINABLE,
         points=points,
         short=short if parts is None else False,
         parts=parts,

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from worker.storage.datasets import Dataset
     from worker.stores import Stores
 
-NEIGHBORS = 10
+SCORE_NEIGHBORS = 10
 MEMORY_MARGIN = 3  # expected memory of an embedding, relative to the arrays that it must hold
-MAX_CLASSES = 100  # groups that an audit compares
+MAX_GROUPS = 100  # groups that an audit compares
 QUICK_SHARE = 1 / 10  # up to this share of its most points a score takes about a second, and is a default
 
 
@@ -86,23 +86,26 @@ class Plan:
     def require_memory(self, n: int, settings: Settings) -> None:
         """Raise ``too-much-memory`` if the arrays that the method needs for n points exceed the limit of a task."""
         method, spec, allowed = self.method, self.spec, settings.method_bytes
-        least = method.least_bytes(n, spec)
-        if least <= allowed:
+        needed = method.least_bytes(n, spec)
+        if needed <= allowed:
             return
-        most = largest(1, n, lambda m: method.least_bytes(m, spec) <= allowed)
+        max_points = largest(1, n, lambda m: method.least_bytes(m, spec) <= allowed)
+        remedy = "Raise GLLE_METHOD_BYTES."
+        if max_points:
+            remedy = f"Embed at most {max_points:,} points, or raise GLLE_METHOD_BYTES."
         raise refuse(
             "too-much-memory",
             422,
-            f"{method.title} of {n:,} points holds arrays of {least:,} bytes at least; a task may use {allowed:,}.",
-            f"Embed at most {most:,} points, or raise GLLE_METHOD_BYTES." if most else "Raise GLLE_METHOD_BYTES.",
-            least_bytes=least,
+            f"{method.title} of {n:,} points holds arrays of {needed:,} bytes at least; a task may use {allowed:,}.",
+            remedy,
+            least_bytes=needed,
             allowed_bytes=allowed,
-            most_points=most,
+            most_points=max_points,
         )
 
 
 def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any]) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a method to audit, and what of `standardize` and `metric` it has no parameter for.
+    """Return the plan of a method to audit, and `space` if it is not among the method's parameters.
 
     The map of glle is the mean unless another scale is given.
     """
@@ -115,8 +118,8 @@ def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any
 def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, is_beside: bool = False) -> dict[str, Any]:
     """Return the fields of an audit for a method's map.
 
-    The map is a stored embedding, unless the method works in a `space` that is no parameter of its own, or is beside
-    coordinates.
+    The map is a stored embedding, unless the method works in a `space` that is not one of its parameters, or the
+    request also has coordinates.
     """
     if is_beside or space:
         return {"method": plan.method.name, "parameters": plan.parameters, **space}
@@ -168,7 +171,7 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
         )
     return ScoreSpec(
         scores=tuple(name for name in SCORES if name in names),
-        score_neighbors=_neighbors(parameter, getattr(body, parameter), dataset.n) if names else NEIGHBORS,
+        score_neighbors=_neighbors(parameter, getattr(body, parameter), dataset.n) if names else SCORE_NEIGHBORS,
         labels=body.labels if "labels" in used else None,
         truth=body.truth,
     )
@@ -192,59 +195,59 @@ def classes_for_audit(stores: Stores, dataset: Dataset, labels: str | None) -> s
         _require_classes(stores, source, dataset.n)
     values = stores.datasets.load_extras(source)["labels"] if source.has_labels else stores.datasets.values(source.id)
     count = len(np.unique(np.asarray(values)))
-    if count <= MAX_CLASSES:
+    if count <= MAX_GROUPS:
         return source.id
     if labels is None:
         return None
     raise InvalidParameterError(
-        f"labels={source.id} has {count:,} classes; at most {MAX_CLASSES} are compared.",
+        f"labels={source.id} has {count:,} classes; at most {MAX_GROUPS} are compared.",
         remedy="Use labels of fewer classes, or leave labels out.",
-        details={"classes": count, "most": MAX_CLASSES},
+        details={"classes": count, "most": MAX_GROUPS},
     )
 
 
-def largest(least: int, most: int, is_affordable: Callable[[int], bool]) -> int | None:
-    """Return the largest affordable size from `least` to `most`, or None if none is; the cost must grow with size."""
-    if is_affordable(most):
-        return most
-    if not is_affordable(least):
+def largest(lower: int, upper: int, is_affordable: Callable[[int], bool]) -> int | None:
+    """Return the largest affordable size from `lower` to `upper`, or None if none is; the cost must grow with size."""
+    if is_affordable(upper):
+        return upper
+    if not is_affordable(lower):
         return None
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if is_affordable(middle) else (least, middle)
-    return least
+    while upper - lower > 1:
+        middle = (lower + upper) // 2
+        lower, upper = (middle, upper) if is_affordable(middle) else (lower, middle)
+    return lower
 
 
 def _require_score(name: str, inputs: set[str], n: int) -> None:
     if name not in SCORES:
         raise InvalidParameterError(f"scores: {name[:50]!r} is unknown.", remedy=f"Choose from {', '.join(SCORES)}.")
-    needs, most = SCORES[name].needs, SCORES[name].most_points
+    needs, max_points = SCORES[name].needs, SCORES[name].most_points
     if needs != "nothing" and needs not in inputs:
         raise InvalidParameterError(
             f"scores: {name} needs {needs}.", remedy=f"Set {needs} to the id of a data set, or leave {name} out."
         )
     if not _is_possible(name, n):
         raise InvalidParameterError(
-            f"scores: {name} takes at most {most:,} points; the data set has {n:,}.",
-            remedy=f"Leave {name} out, or use at most {most:,} points.",
-            details={"n_points": n, "most": most},
+            f"scores: {name} takes at most {max_points:,} points; the data set has {n:,}.",
+            remedy=f"Leave {name} out, or use at most {max_points:,} points.",
+            details={"n_points": n, "most": max_points},
         )
 
 
 def _is_possible(name: str, n: int, share: float = 1) -> bool:
-    most = SCORES[name].most_points
-    return most is None or n <= share * most
+    max_points = SCORES[name].most_points
+    return max_points is None or n <= share * max_points
 
 
 def _neighbors(name: str, count: int | str, n: int) -> int:
     """Return the number of neighbors for the scores, which must be less than half of the points."""
-    most = max(1, (n - 1) // 2)
+    max_neighbors = max(1, (n - 1) // 2)
     if isinstance(count, str):
-        return min(NEIGHBORS, most)
-    if count > most:
+        return min(SCORE_NEIGHBORS, max_neighbors)
+    if count > max_neighbors:
         raise InvalidParameterError(
             f"{name}={count} is not below half of {n} points.",
-            remedy=f"Use {name} <= {most}.",
+            remedy=f"Use {name} <= {max_neighbors}.",
             details={"n_points": n, name: count},
         )
     return count

@@ -47,7 +47,7 @@ def require_partial(job: Job) -> None:
         raise refuse(
             "no-partial-result",
             422,
-            f"Job {job.id} is of kind {job.kind}: its result is complete at its end.",
+            f"Job {job.id} is of kind {job.kind}: it has no partial result, only a complete one at its end.",
             "Leave `partial` out, and wait with ?wait=; only audits and comparisons have a partial result.",
             kind=job.kind,
         )
@@ -70,12 +70,12 @@ def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, 
     return id_, shape, points
 
 
-def coordinates_beside(stores: Stores, given: str | list[Any], n: int) -> tuple[str, int, Array | None]:
+def coordinates_beside(stores: Stores, id_or_rows: str | list[Any], n: int) -> tuple[str, int, Array | None]:
     """Return the id of coordinates (n, p), the number p, and the coordinates themselves if they are inline.
 
     Raises a problem unless there are n rows.
     """
-    id_, (rows, columns), points, _ = _given_points(stores, given)
+    id_, (rows, columns), points, _ = _given_points(stores, id_or_rows)
     if rows != n:
         raise InvalidShapeError(
             f"There are {rows:,} rows of coordinates; the data have {n:,} points.",
@@ -86,13 +86,13 @@ def coordinates_beside(stores: Stores, given: str | list[Any], n: int) -> tuple[
 
 
 def _given_points(
-    stores: Stores, given: str | list[Any] | None
+    stores: Stores, id_or_rows: str | list[Any] | None
 ) -> tuple[str, tuple[int, int], Array | None, list[str] | None]:
     """Return id and shape of points, the points if they are inline, and the feature names of a data set."""
-    if isinstance(given, str):
-        dataset = stores.datasets.fetch(given)
+    if isinstance(id_or_rows, str):
+        dataset = stores.datasets.fetch(id_or_rows)
         return dataset.id, (dataset.n, dataset.d), None, dataset.names
-    table = table_of({"data": given}, Limits.from_settings(stores.settings))
+    table = table_of({"data": id_or_rows}, Limits.from_settings(stores.settings))
     return stores.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values, None
 
 
@@ -112,8 +112,8 @@ def require_within(name: str, value: int) -> None:
 
 def obstacle_to_resampling(record: PosteriorRecord, source: Source) -> InvalidParameterError | None:
     """Return why resamples cannot measure the spread: prior, published variant, given neighbors or too few points."""
-    given = neighbors_of(record.spec) is not None
-    return resampling_obstacle(spec_of(record.spec), record.n, source, given_neighbors=given)
+    has_given_neighbors = neighbors_of(record.spec) is not None
+    return resampling_obstacle(spec_of(record.spec), record.n, source, given_neighbors=has_given_neighbors)
 
 
 def require_calibratable(record: PosteriorRecord, source: Source = "posterior") -> None:
@@ -155,11 +155,11 @@ def require_sample(
     require_storage(stores, draws_bytes(record.n, record.spec["n_components"], total), f"The {total:,} draws")
 
 
-def require_storage(stores: Stores, nbytes: int, what: str) -> None:
-    """Raise ``quota-exceeded`` or ``storage-full`` if a result has no room; `what` names the result in the detail."""
+def require_storage(stores: Stores, nbytes: int, result: str) -> None:
+    """Raise ``quota-exceeded`` or ``storage-full`` if a result has no room; `result` names the result in the detail."""
     stores.datasets.require_room(nbytes)
     if stores.files.bucket.is_local and nbytes > (free := free_bytes(Path(stores.settings.data_dir))):
-        detail = f"{what} would need {nbytes:,} bytes; {free:,} are free on the disk of the data folder."
+        detail = f"{result} would need {nbytes:,} bytes; {free:,} are free on the disk of the data folder."
         raise refuse("storage-full", 507, detail, DISK_REMEDY, free=free, needed=nbytes)
 
 

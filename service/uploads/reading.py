@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import GlleError
-from glle_engine.tables.foreign import HEAD as FOREIGN_HEAD
+from glle_engine.tables.foreign import HEAD_BYTES as FOREIGN_HEAD
 from glle_engine.tables.foreign import WORKBOOK, ForeignFile, foreign_file
 from glle_engine.tables.roles import ColumnRoles
 from service.encoding.media_types import MediaType
@@ -55,7 +55,7 @@ _GZIP_TYPES = ("application/gzip", "application/x-gzip")
 # Types that browsers send for files that they do not know, or for every table.
 _VAGUE = {"", "application/octet-stream", "text/plain", "application/vnd.ms-excel", "application/x-zip-compressed"}
 _PIECE = 2**20
-_LINE = b"\r\n"
+_LINE_END = b"\r\n"
 _MAX_PARTS, _MAX_HEAD, _MAX_FIELD = 1000, 2**13, 2**16  # most parts, and most bytes of a part's head and of a field
 
 
@@ -228,8 +228,8 @@ class Upload:
                 chosen_format = replace(chosen_format, read=partial(chosen_format.read, sheet=chosen.pop("sheet")))
             if misplaced := [name for name in chosen if name == "sheet" or not chosen_format.is_text]:
                 name = misplaced[0]
-                wanted, sent = ("workbook", "a workbook") if name == "sheet" else ("text", "a table of text")
-                detail = f"?{name}= cannot be used: {self.media.kind} is no {wanted}."
+                required, sent = ("workbook", "a workbook") if name == "sheet" else ("text", "a table of text")
+                detail = f"?{name}= cannot be used: {self.media.kind} is no {required}."
                 raise refuse(f"{name}-not-here", 422, detail, f"Leave it out, or send {sent}.")
             check_size(os.fstat(file.fileno()).st_size, chosen_format.max_bytes(self.limits.body))
             try:
@@ -264,7 +264,7 @@ class Upload:
             return replace(self, content_type=_media_of(head))
         body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         start, end, part, fields = _file_of(body, _boundary(self.media))
-        pieces = (body[at : min(end, at + _PIECE)] for at in range(start, end, _PIECE))
+        pieces = (body[offset : min(end, offset + _PIECE)] for offset in range(start, end, _PIECE))
         head = _write(pieces, out, self.limits.body)
         content_type, encoding = _packing_of(part)
         lists = {name: [*self.options.get(name, ()), *fields[name]] for name in LIST_FIELDS if name in fields}
@@ -345,7 +345,7 @@ def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Message, dict
         if _parameter(head, "filename") or name in {"file", "data"}:
             files.append((start, end, head))
         elif name not in FIELDS:
-            detail = f"The form has a field {name[:50]!r}."
+            detail = f"The form has an unknown field {name[:50]!r}."
             remedy = f"Send one file, and any of the fields {', '.join(FIELDS)}."
             raise refuse("unknown-field", 422, detail, remedy, field=name[:50])
         elif end - start > _MAX_FIELD:
@@ -376,21 +376,21 @@ def _parts(body: mmap.mmap, delimiter: bytes) -> Iterator[tuple[int, int, Messag
     """Yield start, end and head of each part of a form."""
     if body[: len(delimiter)] == delimiter:
         place = len(delimiter)
-    elif (place := body.find(_LINE + delimiter)) >= 0:
-        place += len(_LINE + delimiter)
+    elif (place := body.find(_LINE_END + delimiter)) >= 0:
+        place += len(_LINE_END + delimiter)
     else:
         raise _malformed_form("its boundary is not in the body")
     for _ in range(_MAX_PARTS):
         if body[place : place + 2] == b"--":
             return
-        line = body.find(_LINE, place, place + 80)
-        start = body.find(_LINE + _LINE, line, line + _MAX_HEAD) if line >= 0 else -1
-        end = body.find(_LINE + delimiter, start + 2) if start >= 0 else -1
+        line = body.find(_LINE_END, place, place + 80)
+        start = body.find(_LINE_END + _LINE_END, line, line + _MAX_HEAD) if line >= 0 else -1
+        end = body.find(_LINE_END + delimiter, start + 2) if start >= 0 else -1
         if end < 0:
-            raise _malformed_form("a part is cut")
+            raise _malformed_form("a part is cut off")
         head = BytesHeaderParser().parsebytes(body[line + 2 : start + 4])
         yield min(start + 4, end), end, head
-        place = end + len(_LINE + delimiter)
+        place = end + len(_LINE_END + delimiter)
     raise _malformed_form(f"it has more than {_MAX_PARTS:,} parts")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from worker.base.problems import in_http
+from worker.base.problems import notes_in_http
 
 if TYPE_CHECKING:
     from glle_engine.tables.table import Table
@@ -16,5 +16,5 @@ def uploaded(table: Table, format_: str, **source: Any) -> Table:
     if table.layout is not None:
         source |= table.layout.source()
     if table.notices:
-        source["notices"] = [{"code": each.code, **in_http("message", each.message)} for each in table.notices]
+        source["notices"] = notes_in_http(table.notices)
     return replace(table, source={"kind": "upload", "format": format_, **source})

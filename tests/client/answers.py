@@ -66,6 +66,7 @@ def problem(status: int, code: str = "some-code", **headers: str) -> httpx.Respo
         "status": status,
         "detail": "It went wrong.",
         "remedy": "Do this.",
+        "detail_parts": ["It went wrong."],
         "remedy_parts": ["Do this."],
         "details": {"row": 3},
     }

@@ -80,7 +80,7 @@ def test_random_state_is_another_name_of_the_seed() -> None:
         assert not np.array_equal(call(random_state=5), call(seed=6))
         assert np.array_equal(call(random_state=None), call())
         assert np.array_equal(call(random_state=np.random.RandomState(1)), call(random_state=np.random.RandomState(1)))
-        with pytest.raises(glle_engine.GlleError, match="two names of one number"):
+        with pytest.raises(glle_engine.GlleError, match="both set the same seed"):
             call(random_state=5, seed=5)
         with pytest.raises(glle_engine.GlleError, match="is not an integer"):
             call(random_state="zero")

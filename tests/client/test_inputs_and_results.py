@@ -262,7 +262,7 @@ def test_numpy_values_are_json() -> None:
     """Scalars and arrays become numbers and lists; other objects are refused by name."""
     body = Body.of_json({"k": np.int64(9), "reg": np.float32(0.5), "on": np.bool_(1), "scales": np.arange(2)})
     assert json.loads(b"".join(body.pieces())) == {"k": 9, "reg": 0.5, "on": True, "scales": [0, 1]}
-    with pytest.raises(TypeError, match=r"of type object is no JSON value: give a number"):
+    with pytest.raises(TypeError, match=r"of type object is not a JSON value: give a number"):
         Body.of_json({"k": object()})
     with pytest.raises(TypeError, match="a service knows methods by name"):
         Body.of_json({"method": lambda X: X})

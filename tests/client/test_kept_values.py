@@ -129,7 +129,7 @@ def test_a_row_of_units_is_named() -> None:
     frame = pd.DataFrame(
         {name: [unit, *map(str, X[:, at])] for at, (name, unit) in enumerate({"t": "oC", "p": "hPa"}.items())}
     )
-    with pytest.raises(GlleError, match=r"Only the first row is no number, 'oC', 'hPa'.*Remove that row"):
+    with pytest.raises(GlleError, match=r"Only the first row is not a number, 'oC', 'hPa'.*Remove that row"):
         glle.fit(frame)
     with pytest.raises(ProblemError) as refused:
         read(frame.to_csv(index=False).encode(), "text/csv")

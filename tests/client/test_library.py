@@ -132,11 +132,11 @@ def test_compare_takes_methods_as_the_client_does() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: glle.compare(X, [THREE]), "3 is no method"),
-        (lambda: glle.compare(X, THREE), "3 is no method"),
-        (lambda: glle.compare(X, [{"name": "pca"}]), "is no method"),
-        (lambda: glle.compare(X, "pca", scores="trustworthiness"), "no list of names"),
-        (lambda: glle.audit(X, method=THREE), "method=3 is no method"),
+        (lambda: glle.compare(X, [THREE]), "3 is not a method"),
+        (lambda: glle.compare(X, THREE), "3 is not a method"),
+        (lambda: glle.compare(X, [{"name": "pca"}]), "is not a method"),
+        (lambda: glle.compare(X, "pca", scores="trustworthiness"), "not a list of names"),
+        (lambda: glle.audit(X, method=THREE), "method=3 is not a method"),
         (lambda: glle.audit(X, X[:, :2], parameters={"n_neighbors": 3}), "Only a method by name has parameters"),
         (lambda: glle.audit(X, glle.fit(X), method="pca"), "Both a posterior and a method"),
         (lambda: glle.fit(X, THREE), "such as n_neighbors=10"),

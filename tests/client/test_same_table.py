@@ -364,7 +364,7 @@ def by_http(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
     if answer.is_error:
         return {
             "refusal": body["type"].rpartition(":")[2],
-            "words": f"{body['detail']} {Text.from_json(body['remedy_parts'])}",
+            "words": " ".join(Text.from_json(body[f"{name}_parts"]) for name in ("detail", "remedy")),
         }
     content = client.get(body["links"]["data"], headers={"accept": "application/zip"}).content
     with np.load(io.BytesIO(content)) as arrays:

@@ -190,7 +190,7 @@ def test_a_fit_has_the_columns_of_its_table() -> None:
     table = GAPS.set_index(pd.Index(NAMES))
     posterior = glle.fit(table, labels="cluster", missing="drop", n_neighbors=6)
     kept = [at for at in range(N) if at not in {3, 5}]
-    assert [note.code for note in posterior.notes][:2] == ["column-role", "missing-values"]
+    assert [note.code for note in posterior.notes][:2] == ["colors-guessed", "rows-dropped"]
     assert posterior.calibrate(table, n_resamples=4, n_draws=4).scale > 0
     same = glle.fit(POINTS.to_numpy()[kept], n_neighbors=6)
     np.testing.assert_array_equal(posterior.embedding, same.embedding)
@@ -375,7 +375,7 @@ def test_rows_keep_their_index(tmp_path: Path) -> None:
 
 
 def test_blocks_are_a_column_or_an_array() -> None:
-    """A column with the blocks of an audit is no feature, whether it has a role or not; its name alone is refused."""
+    """A column with the blocks of an audit is not a feature, with a role or without; its name alone is refused."""
     subjects = np.arange(N) // 4
     texts = np.array([f"s{subject:02}" for subject in subjects])
     direct = glle.audit(X, method="pca", blocks=subjects)

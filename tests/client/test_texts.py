@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 import glle_engine
 from glle.cli.connection import in_command
-from glle.transport.errors import problem_error
+from glle.transport.calls import Reply
+from glle.transport.errors import reply_error
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.texts import CALLS, UPLOAD_OPTIONS, Text, Way, in_python
 from glle_engine.methods.registry import METHODS
@@ -18,7 +20,7 @@ from worker.base.problems import MAX_TEXT, Problem, as_request
 
 ROOT = Path(glle_engine.__file__).parents[1]
 PAGE = ROOT / "service" / "explorer" / "js" / "lib" / "remedies.js"
-NAMES = {*UPLOAD_OPTIONS, "force", *CALLS}
+NAMES = {*UPLOAD_OPTIONS, "force", "feature", *CALLS}
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,7 @@ NAMES = {*UPLOAD_OPTIONS, "force", *CALLS}
         (Way("force", value=True), "?force=true", "force=True", "--force"),
         (Way("metric", "cosine"), '"metric": "cosine"', "metric='cosine'", "--metric cosine"),
         (Way("n_neighbors", 9), '"n_neighbors": 9', "n_neighbors=9", "--n-neighbors 9"),
+        (Way("feature", 3), "feature 3 (from 0)", "X[:, 3]", "feature 3 (from 0)"),
         (Way("upload"), "POST /v1/datasets", "`client.dataset`", "`glle datasets upload`"),
         (Way("fit"), "POST /v1/posteriors", "`client.fit`", "`glle fit`"),
         (Way("delete-results", "job_1"), "DELETE /v1/jobs/job_1?record=true", "over HTTP", "over HTTP"),
@@ -67,13 +70,14 @@ def test_every_name_in_a_text_is_known() -> None:
 
 def test_a_problem_keeps_the_options_of_its_remedy() -> None:
     """From the engine over HTTP to an exception of the client, which names them as arguments."""
-    problem = Problem(code="a-code", status=422, detail="It.", remedy=Text("Use ", Way("ignore", ["a b"]), "."))
+    detail, remedy = Text(Way("n_neighbors", 9), " is too many."), Text("Use ", Way("ignore", ["a b"]), ".")
+    problem = Problem(code="a-code", status=422, detail=detail, remedy=remedy)
     sent = problem.to_dict()
-    assert sent["remedy"] == "Use ?ignore=a%20b."
+    assert (sent["detail"], sent["remedy"]) == ('"n_neighbors": 9 is too many.', "Use ?ignore=a%20b.")
     assert sent["remedy_parts"] == ["Use ", {"name": "ignore", "value": ["a b"]}, "."]
     assert Problem.from_dict(sent) == problem
-    error = problem_error(sent)  # type: ignore[arg-type] # as from JSON
-    assert str(error) == "It. Use ignore=['a b']."
+    error = reply_error(Reply(422, {}, json.dumps(sent).encode()))
+    assert str(error) == "n_neighbors=9 is too many. Use ignore=['a b']."
 
 
 def test_a_long_list_of_columns_is_cut_between_names() -> None:

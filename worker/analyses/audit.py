@@ -13,6 +13,7 @@ from glle_engine.tables.roles import array_of_column
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import Recipe
 from worker.analyses.resamples import StoredResamples, resample_parts
+from worker.base.problems import notes_in_http
 from worker.records.cache_entry import Entry
 from worker.records.ids import digest
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Array
     from worker.records.dataset import Dataset
 
-NEIGHBORS = "neighbors_"  # prefix of the arrays of a sparse matrix, which have no row for each point
+NEIGHBORS_PREFIX = "neighbors_"  # prefix of the arrays of a sparse matrix, which have no row for each point
 
 
 MIN_HALVES = 8  # halves in every audit of a method; its statement may need more
@@ -99,10 +100,10 @@ class AuditSpec(AnalysisSpec):
             embedder: Embedder, count: int, *, first: int, on_progress: OnProgress, **_: object
         ) -> Resamples:
             halves = self.halves(context, embedder)
-            found = halves.load_or_compute(context, first + count, on_progress, first)
+            maps = halves.load_or_compute(context, first + count, on_progress, first)
             if on_halves is not None:
-                on_halves(found)
-            return found
+                on_halves(maps)
+            return maps
 
         record = context.record_of(self.dataset)
         names = record.names
@@ -159,22 +160,23 @@ class AuditSpec(AnalysisSpec):
         arrays = audit.arrays()
         if audit.neighbors is not None:
             parts = ("data", "indices", "indptr")
-            arrays |= {NEIGHBORS + name: getattr(audit.neighbors, name) for name in parts}
+            arrays |= {NEIGHBORS_PREFIX + name: getattr(audit.neighbors, name) for name in parts}
         subject = self.coordinates or self.embedding or posterior
         method = self.method if self.recipe is None else self.recipe["method"]
         if method is None and self.coordinates is None:
             method = "glle"
         request = {name: getattr(self, name) for name in REQUEST}
-        return Entry({**request, "subject": subject, "method": method, **audit.to_dict()}, arrays)
+        found = {**audit.to_dict(), "notes": notes_in_http(audit.notes)}
+        return Entry({**request, "subject": subject, "method": method, **found}, arrays)
 
 
 def block_column(dataset: Dataset, name: str) -> tuple[str, int] | None:
-    """Return the array beside the features of a data set that has a column, and its position in it, or None."""
+    """Return which array of a data set (labels, colors or ids) holds a column, and the column's index; or None."""
     return array_of_column(name, dataset.source.get("columns", {}))
 
 
 def groups_of(context: AnalysisContext, dataset: str) -> Array:
-    """Return the labels (n,) of a data set, or else its one column: texts, or integers if all are."""
+    """Return the labels (n,) of a data set, or else its one column, as integers if all values are, or as texts."""
     labels = context.extras(dataset).get("labels")
     raw = np.asarray(context.values(dataset)[:, 0] if labels is None else labels)
     if raw.dtype.kind == "U":

@@ -37,7 +37,7 @@ class AnalysisContext(Protocol):
 
     @property
     def on_progress(self) -> OnProgress:
-        """Write progress; raises `worker.jobs.store.Cancelled` if the job is not wanted."""
+        """Write progress; raises `worker.jobs.store.Cancelled` if the job was cancelled."""
 
     @property
     def subject(self) -> str:
@@ -122,11 +122,11 @@ class AnalysisSpec:
 
     @property
     def total(self) -> int:
-        """The number of steps of its progress, as far as it is known in advance."""
+        """The number of steps of the analysis's progress, as far as it is known in advance."""
         return 1
 
     def parts(self) -> Sequence[Part]:
-        """Return its parts, in an order that never changes; `run` makes those that are missing."""
+        """Return the parts of the analysis in a fixed order; `run` makes the parts that are missing."""
         return ()
 
     def run(self, context: AnalysisContext) -> Entry:

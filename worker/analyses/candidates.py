@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from worker.analyses.base import AnalysisContext
 
-_OF_LOOK = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "remains")  # members of a row
-_INPUTS = ("labels", "truth", "scores", "score_neighbors", "standardize", "metric")  # of a part, beside its audit
+# Members of a row that the first look at a candidate fills.
+_OF_LOOK = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "remains")
+# What the key of a part covers, beside the audit.
+_INPUTS = ("labels", "truth", "scores", "score_neighbors", "standardize", "metric")
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ class CandidateMaps:
     problems: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def attempt(self, row: dict[str, Any], *, is_whole: bool) -> None:
-        """Look at a candidate, or audit it wholly unless it is clearly behind; publish what is known by then."""
+        """Audit a candidate by two pairs of halves, or wholly unless it is clearly behind; publish the rows so far."""
         if is_whole and row["label"] in self._behind():
             return
         self._try(row, is_whole=is_whole)
@@ -123,16 +125,16 @@ class CandidateMaps:
         candidate = Candidate(row["label"], row["title"], row["method"])
         facts = judge.facts_of(candidate, audit, complete_pairs(places))
         scores, notes = self.spec.evaluate(context, self.spec.dataset, audit.embedding, context.on_progress)
-        made: dict[str, Any] = {"seconds": {}, "eigenvalues": None, "figures": None, "notes": []}
+        embedded: dict[str, Any] = {"seconds": {}, "eigenvalues": None, "figures": None, "notes": []}
         if spec.recipe is not None:
             entry = Recipe(**spec.recipe).load_or_compute(context, context.on_progress)
-            made = {name: entry.meta[name] for name in made}
+            embedded = {name: entry.meta[name] for name in embedded}
         meta = {
-            **made,
-            "seconds": {**made["seconds"], "audit": round(time.perf_counter() - started, 6)},
+            **embedded,
+            "seconds": {**embedded["seconds"], "audit": round(time.perf_counter() - started, 6)},
             "embedding": spec.embedding,
             "scores": scores,
-            "notes": [*made["notes"], *notes],
+            "notes": [*embedded["notes"], *notes],
             "verdict": audit.verdict,
             "remains": audit.remains,
             "facts": facts.to_dict(),
@@ -141,8 +143,8 @@ class CandidateMaps:
 
     def _points(self) -> Array:
         """Return the data in the space in which maps are judged."""
-        given = {name: getattr(self.spec, name) for name in ("standardize", "metric")}
-        space = DistanceSpec.from_dict({name: value for name, value in given.items() if value is not None})
+        parameters = {name: getattr(self.spec, name) for name in ("standardize", "metric")}
+        space = DistanceSpec.from_dict({name: value for name, value in parameters.items() if value is not None})
         return points_in_space(np.asarray(self.context.values(self.spec.dataset), np.float64), space)
 
     def _part_key(self, row: dict[str, Any], *, is_whole: bool) -> str:
@@ -151,14 +153,14 @@ class CandidateMaps:
 
     def _looks(self) -> dict[str, Entry]:
         """Return the stored parts by label: the whole audit if there is one, or else the first look."""
-        found = {}
+        entries = {}
         for row in self.spec.methods:
             if row["problem"] is None:
                 whole = self.context.find_part(self._part_key(row, is_whole=True))
                 if (entry := whole or self.context.find_part(self._part_key(row, is_whole=False))) is not None:
                     facts = {**entry.meta["facts"], "label": row["label"], "title": row["title"]}
-                    found[row["label"]] = Entry({**entry.meta, "facts": facts}, entry.arrays)
-        return found
+                    entries[row["label"]] = Entry({**entry.meta, "facts": facts}, entry.arrays)
+        return entries
 
     def _behind(self) -> set[str]:
         return behind([_facts(entry) for entry in self._looks().values()])

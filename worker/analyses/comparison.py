@@ -67,8 +67,8 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
 
     def recipes(self) -> list[Recipe]:
         """Return the embeddings that have a record."""
-        found = [self.recipe_of(row) for row in self.methods if row["problem"] is None]
-        return [recipe for recipe in found if recipe is not None]
+        recipes = [self.recipe_of(row) for row in self.methods if row["problem"] is None]
+        return [recipe for recipe in recipes if recipe is not None]
 
     def parts(self) -> list[Part]:
         """Return a first look at each candidate, and then the whole audit of each that is not clearly behind."""

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine import NUMBERS, GlleError
+from glle_engine.base.texts import Note, Text
 from worker.analyses.base import AnalysisSpec
+from worker.base.problems import notes_in_http
 from worker.records.cache_entry import Entry
 from worker.records.ids import digest
 
@@ -61,7 +63,7 @@ class Recipe:
             "n": len(result.Y),
             "eigenvalues": None if result.eigenvalues is None else result.eigenvalues.tolist(),
             "figures": result.figures,
-            "notes": [asdict(note) for note in result.notes],
+            "notes": notes_in_http(result.notes),
             "seconds": {stage: round(seconds, 6) for stage, seconds in result.seconds.items()},
             "map": None if stored is None else {name: list(a.shape) for name, a in stored.items()},
         }
@@ -113,7 +115,7 @@ class ScoreSpec:
 
     def evaluate(
         self, context: AnalysisContext, dataset: str, Y: Array, on_progress: OnProgress
-    ) -> tuple[dict[str, float], list[dict[str, str]]]:
+    ) -> tuple[dict[str, float], list[dict[str, Any]]]:
         """Return the scores of an embedding of a data set, and a note for each score that failed."""
         from glle_engine.metrics.registry import score  # noqa: PLC0415 # tasks load the methods, the stores do not
 
@@ -122,13 +124,13 @@ class ScoreSpec:
         truth = None if self.truth is None else truth_of(context, self.truth)
         options: dict[str, Any] = {"n_neighbors": self.score_neighbors, "labels": labels, "truth": truth}
         scores: dict[str, float] = {}
-        notes = []
+        notes: list[Note] = []
         for name in self.scores:
             try:
                 scores |= score(X, Y, [name], **options, on_progress=on_progress)
             except GlleError as error:
-                notes.append({"code": "no-score", "message": f"{name}: {error}"})
-        return scores, notes
+                notes.append(Note("no-score", Text(f"{name}: ", error.text)))
+        return scores, notes_in_http(notes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,7 @@ class EmbeddingRecord:
         return EmbeddingSpec(**asdict(self.recipe))
 
 
-KIND = RecordKind[EmbeddingRecord](
+EMBEDDING_KIND = RecordKind[EmbeddingRecord](
     "embedding",
     "embedding",
     Text("Request it with ", Way("embed"), "."),
@@ -94,12 +94,12 @@ class EmbeddingStore(RecordStore[EmbeddingRecord]):
     """
 
     def __init__(self, client: redis.Redis, files: ObjectFiles, results: ResultStore) -> None:
-        super().__init__(client, KIND)
+        super().__init__(client, EMBEDDING_KIND)
         self._files = files
         self._results = results
 
     def request(self, recipe: Recipe, claim: str) -> None:
-        """Write the record of an embedding before the job with a claim, unless its data set was deleted."""
+        """Write the record of an embedding before the job with this claim, unless the data set was deleted."""
         record = EmbeddingRecord(recipe=recipe, claim=claim, created=now_iso(), tenant=self.tenant or DEFAULT)
         if not self.create(record, while_existing=[f"glle:dataset:{recipe.dataset}"]):
             self.change(record.id, lambda old: replace(old, claim=claim))
@@ -125,7 +125,7 @@ class EmbeddingStore(RecordStore[EmbeddingRecord]):
             ) from error
 
     def put(self, id_: str, entry: Entry, *, max_bytes: int = 0) -> None:
-        """Store the coordinates of an embedding with a record, unless it has some; without a record store nothing.
+        """Store the coordinates of an embedding, unless they are stored already or the embedding has no record.
 
         Raises
         ------

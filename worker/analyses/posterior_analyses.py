@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from glle_engine.base.progress import blocks
+from glle_engine.base.texts import Note
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.placement import Extension
 from glle_engine.posterior.summary import summarize
-from glle_engine.reliability.calibration import DRAWS, HALF_SAMPLES, calibrate
+from glle_engine.reliability.calibration import CALIBRATION_DRAWS, HALF_SAMPLES, calibrate
 from glle_engine.reliability.resamples import HALVES, resampling_obstacle
 from worker.analyses.base import AnalysisSpec, Part, arrays_of
 from worker.analyses.resamples import StoredResamples, posterior_resamples, resample_parts
+from worker.base.problems import notes_in_http
 from worker.records.cache_entry import Array, Entry
 from worker.records.draws import DrawAddress
 
@@ -79,12 +81,12 @@ class SummarySpec(SampleSpec):
         draws = list(context.draws(posterior, sample.keys(self.n_draws)))
         summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, context.on_progress)
         trust = _local_trust(posterior.locate(data), posterior, context.on_progress)
-        notes = [*posterior.diagnostics.to_dict()["notes"], *warnings, *map(asdict, summary.notes)]
+        notes = [*notes_in_http(posterior.notes), *warnings, *notes_in_http(summary.notes)]
         if not self.calibrated:
             has_given = bool(posterior.diagnostics.figures.get("given_neighbors"))
             obstacle = resampling_obstacle(posterior.spec, posterior.n_points, self.source, given_neighbors=has_given)
             if obstacle is not None:
-                notes.append({"code": "not-calibrated", "message": f"The scale was not calibrated. {obstacle}"})
+                notes += notes_in_http([Note("not-calibrated", "The scale was not calibrated. " + obstacle.text)])
         ranked = {"spread": summary.spread, "stability": summary.stability, "local_trust": trust}
         return Entry(
             {
@@ -184,7 +186,7 @@ class CalibrationSpec(AnalysisSpec):
     kind = "calibration"
 
     n_resamples: int = HALF_SAMPLES
-    n_draws: int = DRAWS
+    n_draws: int = CALIBRATION_DRAWS
     seed: int = 0
 
     @property
@@ -205,7 +207,7 @@ class CalibrationSpec(AnalysisSpec):
             halves=halves.load_or_compute(context, self.n_resamples, context.on_progress).embeddings,
             on_progress=context.on_progress,
         )
-        return Entry({**self.to_dict(), **result.to_dict()}, arrays_of(result))
+        return Entry({**self.to_dict(), **result.to_dict(), "notes": notes_in_http(result.notes)}, arrays_of(result))
 
 
 def _halves(context: AnalysisContext, *, seed: int) -> StoredResamples:

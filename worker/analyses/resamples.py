@@ -33,13 +33,13 @@ class StoredResamples:
     Parameters
     ----------
     owners
-        Ids of the records with which they are deleted; the last one is the embedder.
+        Ids of the records with which the resamples are deleted; the last one is the embedded resource.
     embedder
-        Returns what is embedded again.
+        Returns the embedder that makes the resamples.
     strict
         Whether a resample that fails ends the analysis; otherwise its places are NaN.
     name
-        Of what else they depend on.
+        Name of anything else on which the resamples depend.
 
     """
 
@@ -62,7 +62,7 @@ class StoredResamples:
     def load_or_compute(
         self, context: AnalysisContext, count: int, on_progress: OnProgress, skipped: int = 0
     ) -> Resamples:
-        """Return the first `count` resamples without the skipped ones, whose number is one of whole parts."""
+        """Return the resamples with numbers from `skipped` to `count` - 1; `skipped` is the end of a part."""
         entries = []
         for indices in part_ranges(count, skipped):
 
@@ -71,16 +71,16 @@ class StoredResamples:
 
             entries.append(self.load_or_compute_part(context, indices, forward))
             on_progress(indices.stop, count, self.stream.name)
-        made = np.concatenate([np.asarray(entry.arrays["places"]) for entry in entries])
-        places = np.full((count - skipped, *made.shape[1:]), np.nan)
-        places[[number - skipped for entry in entries for number in entry.meta["numbers"]]] = made
+        embeddings = np.concatenate([np.asarray(entry.arrays["places"]) for entry in entries])
+        places = np.full((count - skipped, *embeddings.shape[1:]), np.nan)
+        places[[number - skipped for entry in entries for number in entry.meta["numbers"]]] = embeddings
         return Resamples(self.stream, places, tuple(problem for entry in entries for problem in entry.meta["problems"]))
 
     def load_or_compute_part(self, context: AnalysisContext, indices: range, on_progress: OnProgress) -> Entry:
         """Return a stored part; compute and store it if it is missing."""
         if (entry := context.find_part(self.key(indices))) is not None:
             return entry
-        made = resample(
+        resamples = resample(
             self.embedder(context),
             len(indices),
             stream=self.stream,
@@ -89,8 +89,8 @@ class StoredResamples:
             strict=self.strict,
             on_progress=on_progress,
         )
-        numbers = (indices.start + np.flatnonzero(np.isfinite(made.places).all(axis=(1, 2)))).tolist()
-        entry = Entry({"problems": list(made.problems), "numbers": numbers}, {"places": made.embeddings})
+        numbers = (indices.start + np.flatnonzero(np.isfinite(resamples.places).all(axis=(1, 2)))).tolist()
+        entry = Entry({"problems": list(resamples.problems), "numbers": numbers}, {"places": resamples.embeddings})
         context.keep_part(self.key(indices), entry, self.owners)
         return entry
 
@@ -106,7 +106,7 @@ def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], c
 
 
 def part_ranges(count: int, skipped: int = 0) -> list[range]:
-    """Return the numbers of the resamples in each part of the first `count`, after the skipped ones."""
+    """Return the numbers of the resamples in each part, from `skipped` to `count` - 1."""
     return [range(first, min(first + PART, count)) for first in range(skipped, count, PART)]
 
 

@@ -7,12 +7,17 @@ import json
 import math
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from glle_engine import GlleError
-from glle_engine.base.texts import UPLOAD_OPTIONS, Text, Way, to_json, written
+from glle_engine.base.texts import FEATURE, UPLOAD_OPTIONS, Text, Way, to_json, written
 from worker.base.memory import work_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from glle_engine import Note
 
 MAX_TEXT = 2000  # most characters of a text; the longest remedy has some 300
 MAX_MEMBERS = 100  # most members of a list or object in the details
@@ -25,7 +30,7 @@ _NO_MEMORY = (
     (ImportError, "failed to map segment"),
     (ImportError, "Cannot allocate memory"),
 )
-_MAX_BITS = 128  # most bits of an integer; seeds have 64
+_MAX_BITS = 128  # details may have integers of at most this many bits; seeds have 64
 
 TYPE_PREFIX = "urn:glle:problem:"
 
@@ -51,9 +56,9 @@ class Problem:
     status
         HTTP status.
     detail
-        Sentence that says what happened this time.
+        Sentence that says what happened this time; as the remedy a `Text` if it names options or calls.
     remedy
-        Sentence that says what the user can do; a `Text` if it names options or calls.
+        Sentence that says what the user can do.
     details
         Facts, such as sizes, positions, or the smallest sufficient k.
 
@@ -86,7 +91,7 @@ class Problem:
             "type": TYPE_PREFIX + self.code,
             "title": self.title,
             "status": self.status,
-            "detail": self.detail,
+            **in_http("detail", self.detail),
             **in_http("remedy", self.remedy),
             "details": self.details,
         }
@@ -97,7 +102,7 @@ class Problem:
         return cls(
             code=str(value["type"]).removeprefix(TYPE_PREFIX),
             status=value["status"],
-            detail=value["detail"],
+            detail=Text.from_json(value["detail_parts"]),
             remedy=Text.from_json(value["remedy_parts"]),
             details=value["details"],
         )
@@ -253,12 +258,19 @@ def in_http(name: str, text: str) -> dict[str, Any]:
     return {name: written(text, as_request), f"{name}_parts": to_json(text)}
 
 
+def notes_in_http(notes: Iterable[Note]) -> list[dict[str, Any]]:
+    """Return notes as JSON."""
+    return [{"code": note.code, **in_http("message", note.message)} for note in notes]
+
+
 _REQUESTS = {"upload": "POST /v1/datasets", "fit": "POST /v1/posteriors", "embed": "POST /v1/embeddings"}
 
 
 def as_request(way: Way) -> str:
-    """Return an option as a part of a query or a member of a JSON body, or the request of a call."""
+    """Return an option as a part of a query or a member of a JSON body, the request of a call, or a feature."""
     name, value = way
+    if name == FEATURE:
+        return f"feature {value} (from 0)"
     if name == "delete-results":
         return f"DELETE /v1/jobs/{value or '{id}'}?record=true"
     if name in _REQUESTS:

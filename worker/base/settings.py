@@ -31,7 +31,7 @@ def parse_size(value: object) -> int:
     """Return the bytes of a size such as ``512MB``, ``1GiB``, ``1.5 GB`` or ``1048576``; raises `ValueError`."""
     match = _SIZE.fullmatch(str(value).strip())
     if match is None:
-        raise ValueError(f"{value!r} is no size.")
+        raise ValueError(f"{value!r} is not a size.")
     number, unit, binary = match.groups()
     power = _POWERS.index(unit.lower()) + 1 if unit else 0
     whole, _, part = number.partition(".")
@@ -52,8 +52,8 @@ Size = Annotated[int, BeforeValidator(parse_size)]
 
 
 def _setting(default: Any, help_: str, *, at_least: float = 0, at_most: float | None = None) -> Any:
-    least = None if isinstance(default, str) else at_least  # refuses NaN, too
-    return Field(default, description=help_, ge=least, le=at_most)
+    lower_bound = None if isinstance(default, str) else at_least  # refuses NaN, too
+    return Field(default, description=help_, ge=lower_bound, le=at_most)
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))

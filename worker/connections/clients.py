@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 READ_SIZE = 2**20  # bytes that are read at a time; redis-py's 32 KB halves the speed of large values
 RECORD_SIZE = 2**16
-ANSWER_SECONDS = 5.0  # socket timeout
+SOCKET_TIMEOUT_SECONDS = 5.0  # socket timeout
 CONNECT_SECONDS = 2.0
 # Otherwise each new connection reads the version of redis-py from the disk, which takes as long as a hundred commands.
 _UNNAMED: dict[str, Any] = {"driver_info": None}
@@ -36,7 +36,9 @@ _FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 _LOGIN = "its login has a character reserved in URLs: write / as %2F, # as %23, ? as %3F, [ as %5B."
 
 
-def connect_queue(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Retry | None = None) -> redis.Redis:
+def connect_queue(
+    settings: Settings, seconds: float = SOCKET_TIMEOUT_SECONDS, retry: Retry | None = None
+) -> redis.Redis:
     """Return a client of the queue's Redis.
 
     Parameters
@@ -56,11 +58,13 @@ def connect_queue(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
     return _connect(url, "GLLE_REDIS_URL", seconds, RECORD_SIZE, retry)
 
 
-def connect_cache(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Retry | None = None) -> redis.Redis:
+def connect_cache(
+    settings: Settings, seconds: float = SOCKET_TIMEOUT_SECONDS, retry: Retry | None = None
+) -> redis.Redis:
     """Return a client of the cache's Redis; parameters and errors are the same as for `connect_queue`."""
     url, replicas = _parse(settings.cache_url, "GLLE_CACHE_URL")
     if replicas:
-        raise SettingsError("GLLE_CACHE_URL cannot have replicas=: arrays are not lost, but made again. Remove it.")
+        raise SettingsError("GLLE_CACHE_URL cannot have replicas=: arrays that it loses are computed again. Remove it.")
     return _connect(url, "GLLE_CACHE_URL", seconds, READ_SIZE, retry)
 
 
@@ -150,7 +154,7 @@ def _require_valid(url: str) -> None:
         raise
     path = urlsplit(url).path.strip("/")
     if path and not {"db", "path"} & set(options):
-        raise ValueError(_LOGIN if "@" in path else f"its database {path!r} is no number.")
+        raise ValueError(_LOGIN if "@" in path else f"its database {path!r} is not a number.")
     for name in _FILES:
         if name in options and not os.access(options[name], os.R_OK):
             raise ValueError(f"{name}={options[name]} cannot be read.")

@@ -47,7 +47,8 @@ class TaskContext:
     stores: Stores
     job: Job
     stage_prefix: str = ""  # prefix of stages whose steps are not steps of the job
-    report: OnProgress | None = None  # report of a part's task, which counts by shard
+    # Progress callback of a task that makes parts, which reports the progress of its shard.
+    report: OnProgress | None = None
 
     @cached_property
     def on_progress(self) -> OnProgress:
@@ -83,7 +84,7 @@ class TaskContext:
         return np.ascontiguousarray(self.values(self.record.dataset), np.float64)
 
     def values(self, dataset: str, like: str | None = None) -> Array:
-        """Return the values of a data set, with columns in the order of `like`, or the request's points of this id."""
+        """Return the values of a data set, with columns in the order of `like`, or the inline points with this id."""
         if dataset == self.job.inline:
             return self.stores.jobs.points(self.job)
         values = self.stores.datasets.values(dataset)

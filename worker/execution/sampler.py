@@ -48,9 +48,11 @@ FLUSH_SECONDS = 1.0  # pause between two writes of counts
 MIN_BYTES = 2**28
 RETRY_DELAY_SECONDS = 0.5  # pause between two attempts to reach a server
 IDLE_SECONDS = 300.0  # a posterior that was not used this long leaves the memory
-HUNG_SECONDS = 15.0  # the process is ended if a lane group takes longer; a draw of more than a second is a job
-AHEAD_SECONDS, MAX_AHEAD = 0.1, 8  # work to claim ahead, so that requests of several posteriors fill lane groups
-# So long a request for a draw of the latest lane group may have been sent before the draw was cached.
+# A sampler ends if a lane group takes longer; draws that are expected to take more than a second are jobs.
+HUNG_SECONDS = 15.0
+# Seconds of work, and lane groups, to claim ahead, so that requests of several posteriors fill lane groups.
+AHEAD_SECONDS, MAX_AHEAD = 0.1, 8
+# Requests for draws of the latest lane group may arrive for this long, if they were sent before the draws were cached.
 LATEST_SECONDS = 1.0
 
 SOLVER_FACTOR = 4  # bytes of a posterior with its solver, relative to the bytes of its arrays
@@ -191,7 +193,7 @@ class SamplerLoop:
 
     def _draw_abandoned(self, *, of_predecessor: bool) -> None:
         """Draw the requests of a sampler that is gone one at a time, because one of them may have ended it."""
-        for request in self._stream.claim_abandoned(own=of_predecessor):
+        for request in self._stream.claim_abandoned(of_predecessor=of_predecessor):
             self._draw(DrawBatch([request]))
             self._wait_until_written()
 
@@ -203,8 +205,8 @@ class SamplerLoop:
 
     def _draw(self, batch: DrawBatch) -> None:
         """Draw requests and the rest of the first one's lane group, which costs next to nothing."""
-        posterior, latest, made = self._latest
-        is_recent = time.monotonic() < made + LATEST_SECONDS
+        posterior, latest, drawn_at = self._latest
+        is_recent = time.monotonic() < drawn_at + LATEST_SECONDS
         if batch.posterior == posterior and latest.issuperset(batch.keys) and is_recent:
             self._submit(partial(self._stream.finish, batch, "drawn"))  # after they are cached
             return
@@ -252,8 +254,8 @@ class SamplerLoop:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
         self._latest = (batch.posterior, frozenset(keys), time.monotonic())
-        self._stores.counts.add("sampler_draws", "requested", by=len(batch.keys))
-        self._stores.counts.add("sampler_draws", "drawn", by=len(keys))
+        self._stores.counts.add("sampler_draws", "requested", increment=len(batch.keys))
+        self._stores.counts.add("sampler_draws", "drawn", increment=len(keys))
         self._submit(partial(self._finish, batch, keys, draws, seconds))
         return True
 

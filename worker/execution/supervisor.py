@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
-LOOK_SECONDS = 1.0  # pause between two checks of the children; the end of one is noticed at once
+CHILD_CHECK_SECONDS = 1.0  # pause between two checks of the children; the end of one is noticed at once
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # pauses before a child is replaced that ended soon after its start
 STEADY_SECONDS = 5.0  # a child that ran longer is replaced without a pause
 REPEAT_SECONDS = 1.2  # pause between two signals to a child that must stop at once; RQ ignores one within a second
@@ -165,7 +165,7 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)  # no action: the signal only has to wake `pause`
 
     def load(self, *loaders: Callable[[], object]) -> None:
-        """Load what forked children share. A signal meanwhile ends it, because a first compilation takes minutes."""
+        """Load the modules that forked children share. A signal ends the loading: a first compilation takes minutes."""
         with suppress(AttributeError, OSError):  # glibc; more arenas keep the freed memory of each thread
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
         self._is_loading = True
@@ -191,7 +191,7 @@ class Supervisor:
             self._report(f"{child.name} ended with {child.code}; restart in {child.pause:g} s")
         return ended
 
-    def pause(self, seconds: float = LOOK_SECONDS) -> None:
+    def pause(self, seconds: float = CHILD_CHECK_SECONDS) -> None:
         """Wait for a signal, the end of a child, or the time at which a start is due."""
         now = time.monotonic()
         due = [child.due - now for child in self.children if not child.pid and not self.signals]

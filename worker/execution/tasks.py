@@ -24,7 +24,7 @@ from glle_engine.posterior.draw_cost import draw_cost
 from worker.analyses.registry import analysis_of
 from worker.base.clock import now_iso
 from worker.base.memory import INTERACTIVE_BYTES, limited_work
-from worker.base.problems import ProblemError, internal_error, problem_of, timed_out, worker_lost
+from worker.base.problems import ProblemError, internal_error, notes_in_http, problem_of, timed_out, worker_lost
 from worker.base.versions import provenance
 from worker.execution.context import PROGRESS_SECONDS, TaskContext, fit_values, store_result
 from worker.execution.draws import draws_entry, group_size, limited_drawing, make_draws, untouched_bytes
@@ -59,7 +59,7 @@ def fit(job_id: str) -> None:
 
 
 def draw(job_id: str, shard: int) -> None:
-    """Make a shard of the draws, or of the parts of an analysis, of a job."""
+    """Make one shard of a job: some of its draws, or some parts of its analysis."""
     _run(job_id, partial(_make_shard, shard=shard))
 
 
@@ -150,7 +150,7 @@ def _fail(stores: Stores, job_id: str, error: Exception) -> Job | None:
 
 def _fit(context: TaskContext) -> Job | None:
     stores, job = context.stores, context.job
-    if stores.posteriors.exists(job.subject):  # a task that was killed had written it
+    if stores.posteriors.exists(job.subject):  # an earlier attempt of this task wrote the posterior and was then killed
         return stores.jobs.succeed(job.id, done=1, total=1)
     dataset, parameters = job.spec["dataset"], job.spec["spec"]
     neighbors = neighbors_of(parameters)
@@ -170,7 +170,7 @@ def _fit(context: TaskContext) -> Job | None:
         n=posterior.n_points,
         d=values.shape[1],
         spec=recorded_parameters(spec_of(parameters), neighbors),  # as requested; the posterior resolves noise='auto'
-        diagnostics=replace(posterior.diagnostics, notes=notes).to_dict(),
+        diagnostics={**posterior.diagnostics.to_dict(), "notes": notes_in_http(notes)},
         eigenvalues=[float(value) for value in posterior.eigenvalues],
         seconds=round(sum(stages.values()), 6),
         stages={stage: round(seconds, 6) for stage, seconds in stages.items()},
@@ -185,9 +185,9 @@ def _fit(context: TaskContext) -> Job | None:
     )
     if not stores.posteriors.record(record, while_running=job_key(job.id), max_bytes=stores.max_bytes(job.tenant)):
         for source in record.datasets:
-            stores.datasets.fetch(source)  # it may be deleted
+            stores.datasets.fetch(source)  # raises an error if the data set was deleted
         raise Cancelled
-    return stores.jobs.succeed(job.id, done=1, total=1)  # a short fit has written no progress
+    return stores.jobs.succeed(job.id, done=1, total=1)  # a short fit has not written its progress yet
 
 
 def _make_shard(context: TaskContext, shard: int) -> Job | None:
@@ -245,7 +245,7 @@ def _draw_shard(shard: _Shard) -> Job | None:
                 key, entry, owners=[job.subject], job=job.id, tenant=job.tenant, max_bytes=stores.max_bytes(job.tenant)
             )
         if not is_stored:
-            stores.posteriors.fetch(job.subject)  # it was deleted
+            stores.posteriors.fetch(job.subject)  # raises the error of the deleted posterior
     return shard.report(len(keys))
 
 
@@ -271,7 +271,8 @@ def _make_parts(shard: _Shard) -> Job | None:
     """
     job, parts = shard.job, shard.job.parts
     assert parts is not None
-    counted = upcoming = 0  # resamples before the present part; of this part, reported before it is stored
+    # Resamples in the parts before the present one; resamples of this part that may be reported before it is stored.
+    counted = upcoming = 0
 
     def report_within(done: int, _total: int, _stage: str) -> None:
         shard.report_progress(counted + min(done, upcoming))
@@ -293,7 +294,7 @@ def _analyse(context: TaskContext) -> Job | None:
     spec = analysis_of(job)
     result = None
     if job.parts is not None and stores.jobs.unfinished_shards(job):
-        raise ProblemError(worker_lost(job.id, RETRIES + 1))  # RQ has failed a task that makes parts
+        raise ProblemError(worker_lost(job.id, RETRIES + 1))  # RQ gave up a task that makes some of the parts
     if not stores.has_result(spec, job.subject):
         with stage("analysing"):
             result = spec.run(context)

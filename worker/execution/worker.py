@@ -87,9 +87,11 @@ LOCK_SECONDS = 10  # a lock of maintenance that a killed worker held ends after 
 RQ_RESERVE = 15  # seconds that RQ subtracts from the time to live of a worker for its wait for a task
 RETRY_DELAY_SECONDS = 1.0  # pause between two attempts to reach a server
 REMIND_SECONDS = 1.5  # pause between two signals; RQ ignores a second one within a second
-QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # none starves
+QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # so that no queue starves
 INTERACTIVE_SECONDS = 5.0  # after this time an interactive task goes on as a batch
-LOOK_SECONDS = 1  # pause between two attempts to start a batch task while the other RQ worker runs a long one
+LONG_PLACE_RETRY_SECONDS = (
+    1  # pause between two attempts to start a batch task while the other RQ worker runs a long one
+)
 LOADED_POINTS = 100
 CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV}  # signals by which a work-horse ends itself
 SWEPT = "glle:swept"  # exists for a heartbeat after a worker has looked for lost tasks
@@ -146,7 +148,7 @@ class TaskWorker(RqWorker):
             dequeued[1].push_job_id(dequeued[0].id, at_front=True)
             self._ordered_queues = [queue for queue in self.queues if queue.name != BATCH]
             try:
-                dequeued = super().dequeue_job_and_maintain_ttl(timeout, LOOK_SECONDS)
+                dequeued = super().dequeue_job_and_maintain_ttl(timeout, LONG_PLACE_RETRY_SECONDS)
             finally:
                 self._ordered_queues = list(self.queues)
             dequeued = dequeued or super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
@@ -199,8 +201,8 @@ class TaskWorker(RqWorker):
     def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
         """Renew the worker's keys in one round trip (RQ: three, each of which waits for the disk).
 
-        Twice in a heartbeat is enough, but RQ asks for a renewal before and after each wait for a task.
-        An idle worker also enters the registry again: RQ has removed one that was cut off longer than its keys last.
+        Twice in a heartbeat is enough, but RQ asks for a renewal before and after each wait for a task. An idle worker
+        also registers again, because RQ removes a worker that was cut off for longer than its keys live.
         """
         if pipeline is not None:
             super().heartbeat(timeout, pipeline)
@@ -208,11 +210,11 @@ class TaskWorker(RqWorker):
         now = time.monotonic()
         if timeout is None and now - self._renewed < self.job_monitoring_interval / 2:
             return
-        with self.connection.pipeline(transaction=False) as own:
-            super().heartbeat(timeout, own)
-            own.hset(self.key, mapping=self.serialize())
-            register(self, own)
-            own.execute()
+        with self.connection.pipeline(transaction=False) as commands:
+            super().heartbeat(timeout, commands)
+            commands.hset(self.key, mapping=self.serialize())
+            register(self, commands)
+            commands.execute()
         self._renewed = now
 
     def set_state(self, state: str, pipeline: Pipeline | None = None) -> None:
@@ -221,19 +223,19 @@ class TaskWorker(RqWorker):
             super().set_state(state, pipeline)
 
     def cleanup_execution(self, job: RqJob, pipeline: Pipeline, execution: Execution | None = None) -> None:
-        """End a task, and remove it from the list of taken ones, where RQ leaves one whose work-horse was killed."""
+        """End a task, and remove it from the list of dequeued tasks, where RQ leaves tasks of killed work-horses."""
         super().cleanup_execution(job, pipeline, execution)
         pipeline.lrem(Queue(job.origin, connection=self.connection).intermediate_queue_key, 0, job.id)
 
     def fork_work_horse(self, job: RqJob, queue: Queue) -> None:
-        """Fork a work-horse, and note how many processes the kernel has killed for memory before."""
+        """Fork a work-horse, and record how many processes the kernel has killed for lack of memory so far."""
         self._oom_kills = count_oom_kills()
         super().fork_work_horse(job, queue)
 
     def handle_work_horse_killed(self, job: RqJob, retpid: int, ret_val: int, rusage: object) -> None:
         """Count a task whose process was killed, for the metrics; fail its job if it would be killed again.
 
-        An interactive one that ended for its memory is queued as a batch, whose limit is higher.
+        An interactive task that was killed for its memory is queued as a batch task, whose limit is higher.
         """
         if self._is_beyond_memory(job, ret_val):
             self._overdue = job.id
@@ -255,7 +257,7 @@ class TaskWorker(RqWorker):
         exc_string: str = "",
         execution: Execution | None = None,
     ) -> None:
-        """End a failed task; queue one that was stopped for its time or memory as a batch."""
+        """End a failed task; a task that was stopped for its time or memory is queued as a batch task."""
         if self._overdue != job.id or self._stopped_job_id == job.id:
             super().handle_job_failure(job, queue, started_job_registry, exc_string, execution)
             return
@@ -303,7 +305,7 @@ class TaskWorker(RqWorker):
 
 
 def guard_forks() -> None:
-    """Have each process that this one forks prepare itself, and what that one forks: none outlives its parent."""
+    """Register the hook that prepares forked processes, so that no process outlives its parent."""
     parents: list[int] = []
     os.register_at_fork(
         before=lambda: parents.append(os.getpid()), after_in_child=lambda: begin_work_horse(parents[-1])

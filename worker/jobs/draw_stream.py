@@ -169,18 +169,18 @@ class DrawBatch:
         return list(dict.fromkeys(request.key for request in self.requests))
 
     def seconds_since_sent(self) -> float:
-        """Return the seconds since the oldest request was sent, whose entry has that time of the server."""
+        """Return the seconds since the oldest request was sent, by the server's time in the id of its entry."""
         return max(0.0, (now_ms() - min(int(request.id.partition("-")[0]) for request in self.requests)) / 1000)
 
     def select(self, keys: Iterable[DrawAddress]) -> DrawBatch:
         """Return the batch of the requests for these draws."""
-        wanted = set(keys)
-        return DrawBatch([request for request in self.requests if request.key in wanted])
+        selected = set(keys)
+        return DrawBatch([request for request in self.requests if request.key in selected])
 
 
 @dataclass(frozen=True)
 class DrawAnswer:
-    """What an API process gets for a request.
+    """The answer to a request for a draw, as an API process receives it.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class DrawAnswer:
 
 
 class SentDraw(list[str]):
-    """The entries of an awaited draw, of all requests for it in this process; the last is empty while it is sent."""
+    """The stream entries of a draw for which requests of this process wait; the last is empty while being sent."""
 
 
 class DrawRequests:
@@ -281,19 +281,19 @@ class DrawStream:
     def _take(self, count: int) -> list[DrawRequest]:
         """Return the next requests. If they are fewer than `count`, each later request wakes this sampler."""
         reply: Any = self._client.eval(_TAKE, 2, TURNS, BELL, _SAMPLERS, self._sampler, count, LANES)
-        found = [_request(text(stream), id_, _pairs(fields)) for stream, entries in reply for id_, fields in entries]
-        self._has_all = len(found) < min(count, LANES)
-        return found
+        requests = [_request(text(stream), id_, _pairs(fields)) for stream, entries in reply for id_, fields in entries]
+        self._has_all = len(requests) < min(count, LANES)
+        return requests
 
-    def claim_abandoned(self, *, own: bool) -> Iterator[DrawRequest]:
-        """Claim the requests whose sampler is gone one by one; refuse those that ended too many samplers.
+    def claim_abandoned(self, *, of_predecessor: bool) -> Iterator[DrawRequest]:
+        """Claim the requests of samplers that are gone, one by one; refuse requests that ended too many samplers.
 
-        Each is claimed when the one before it was drawn, so that a request that ends this sampler counts no
-        delivery of the others.
+        A request is claimed only after the previous one was drawn. If a request ends this sampler, it therefore does
+        not count as a delivery of the other requests.
 
         Parameters
         ----------
-        own
+        of_predecessor
             Claim the requests of this sampler's predecessor, instead of requests whose lease has ended.
 
         """
@@ -302,10 +302,11 @@ class DrawStream:
             with suppress(redis.ResponseError):  # the tenant's requests were answered meanwhile: no stream
                 pending = self._client.xpending_range(
                     stream, _SAMPLERS, "-", "+", MAX_ABANDONED,
-                    consumername=self._sampler if own else None, idle=None if own else 1000 * LEASE_SECONDS,
+                    consumername=self._sampler if of_predecessor else None,
+                    idle=None if of_predecessor else 1000 * LEASE_SECONDS,
                 )  # fmt: skip
             for entry in pending:
-                request = self._claim(stream, entry, own=own)
+                request = self._claim(stream, entry, of_predecessor=of_predecessor)
                 if request is not None:
                     yield request
 
@@ -333,9 +334,9 @@ class DrawStream:
                 if not self._client.xpending_range(stream, _SAMPLERS, "-", "+", 1, consumername=self._sampler):
                     self._client.xgroup_delconsumer(stream, _SAMPLERS, self._sampler)
 
-    def _claim(self, stream: str, entry: Mapping[str, Any], *, own: bool) -> DrawRequest | None:
+    def _claim(self, stream: str, entry: Mapping[str, Any], *, of_predecessor: bool) -> DrawRequest | None:
         """Claim a pending entry, which counts as a delivery; refuse it after `MAX_DELIVERIES`."""
-        idle = 0 if own else 1000 * LEASE_SECONDS
+        idle = 0 if of_predecessor else 1000 * LEASE_SECONDS
         claimed: Any = None
         with suppress(redis.ResponseError):  # as in `claim_abandoned`
             claimed = self._client.xclaim(stream, _SAMPLERS, self._sampler, idle, [entry["message_id"]])
@@ -347,7 +348,7 @@ class DrawStream:
         problem = refuse(
             "draw-ends-worker",
             500,
-            f"Draw {request.key.index} of {request.name.split(' ')[0]} has ended {MAX_DELIVERIES} samplers.",
+            f"Draw {request.key.index} of {request.name.split(' ')[0]} has ended {MAX_DELIVERIES} sampler processes.",
             "Request several draws, which are a job with a separate process and limit of memory; "
             "the log of the worker has the cause.",
         ).problem

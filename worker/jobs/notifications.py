@@ -50,7 +50,7 @@ class Notifications:
     connect
         Returns a client for a subscription.
     outcomes
-        Returns what a message says, by the names for which requests wait; nothing wakes them all.
+        Returns the outcomes in a message by the names that requests wait for; an empty result wakes all requests.
 
     Attributes
     ----------

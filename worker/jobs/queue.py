@@ -63,8 +63,8 @@ REPLICATION_MARK = "glle:replicated"
 REPLICATION_MARK_SECONDS, REPLICATION_WAIT_MS = 60, 1000
 STALE_SECONDS = 2.0  # an open job without news for this time is compared with RQ
 SWEEP_JOBS = 200  # open jobs of one sweep, a random sample of larger sets
-GRACE_SECONDS = 2.0  # for a task to stop by itself after its time limit
-_DRAWS = ":draws"
+STOP_GRACE_SECONDS = 2.0  # for a task to stop by itself after its time limit
+_DRAWS_SUFFIX = ":draws"
 FAILED = (JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED)
 PENDING = (JobStatus.DEFERRED, JobStatus.RATE_LIMITED, JobStatus.SCHEDULED, JobStatus.READY_TO_ENQUEUE)
 BEGUN = (JobStatus.QUEUED, JobStatus.STARTED)  # statuses of tasks that have a place in their tenant's share
@@ -96,12 +96,12 @@ class SafeJob(RqJob):
 
 
 class TaskList(Queue):
-    """A queue that tasks enter in the transaction of a caller, which RQ allows for tasks without a limit only."""
+    """A queue that adds tasks in the caller's transaction, which RQ supports only for tasks without a rate limit."""
 
     job_class = SafeJob
 
     def add(self, task: RqJob, pipeline: Pipeline) -> None:
-        """Add a task with a limit, which waits in the queue if there is a place, and otherwise for one."""
+        """Add a task with a rate limit: to the queue, or to the tasks that wait for a place of their tenant."""
         pipeline.sadd(self.redis_queues_keys, self.key)
         self._enqueue_rate_limited_job(task, pipeline=pipeline)
 
@@ -114,8 +114,8 @@ def open_queue(name: str, client: redis.Redis) -> TaskList:
 def fetch_tasks(client: redis.Redis, ids: Sequence[str]) -> list[RqJob | None]:
     """Return RQ's record of each task, or None.
 
-    A record with nothing but fields that a worker wrote after its deletion does not count. There is no transaction, as
-    in RQ's `Job.fetch_many`, because a full server refuses any.
+    A record with nothing but fields that a worker wrote after its deletion does not count. Unlike RQ's `Job.fetch_many`
+    it uses no transaction, because a full server refuses transactions.
     """
     with client.pipeline(transaction=False) as pipeline:
         for id_ in ids:
@@ -180,7 +180,7 @@ class TaskQueue:
                 self._enqueue(job, id_, limit)
 
     def requeue(self, task: RqJob, parts: PartsSharding | None, end_execution: Callable[[Pipeline], None]) -> None:
-        """Replace an interactive task, which was stopped, by a batch of its job, perhaps in parts.
+        """Replace a stopped interactive task of a job by batch tasks: one, or several parts.
 
         The end of the execution, the record of the job, the former task and the new one are changed in one transaction:
         a process that is killed meanwhile has changed nothing, and RQ repeats the former task.
@@ -279,7 +279,7 @@ class TaskQueue:
         if due is not None and former == due:  # no other worker was faster
             self._queues[BATCH].enqueue_call(
                 SWEEP,
-                job_id=SWEEP,  # so that one that is lost leaves no record behind
+                job_id=SWEEP,  # always the same id, so that a lost sweep leaves no record behind
                 timeout=self._settings.job_timeout,
                 result_ttl=ENDED_SECONDS,
                 failure_ttl=ENDED_SECONDS,
@@ -292,7 +292,7 @@ class TaskQueue:
         for task in left:
             if task.id in running:
                 is_running = True
-                with suppress(InvalidJobOperation, NoSuchJobError):  # it has just ended, or is about to begin
+                with suppress(InvalidJobOperation, NoSuchJobError):  # the task has just ended, or is about to begin
                     send_stop_job_command(self._client, task.id, serializer=SERIALIZER)
         waiting = [task for task in left if task.id not in running]
         self._client.transaction(lambda pipeline: self._delete(waiting, pipeline))
@@ -348,11 +348,12 @@ class TaskQueue:
         for known in filter(None, tasks):
             if known.get_status(refresh=False) in FAILED:
                 raise ProblemError(worker_lost(job.id, RETRIES + 1))
-            if known.id in running and _running_seconds(known) > self._settings.job_timeout + GRACE_SECONDS:
+            if known.id in running and _running_seconds(known) > self._settings.job_timeout + STOP_GRACE_SECONDS:
                 raise ProblemError(timed_out(self._settings.job_timeout))
         waits = set(PENDING)
         if ids == [task_id(job)] and present.isdisjoint(task_ids(job)):
-            waits.remove(JobStatus.DEFERRED)  # it combines parts that are all made, and RQ has lost one of their tasks
+            # This task combines the parts; all are made, but RQ has lost a task that made some.
+            waits.remove(JobStatus.DEFERRED)
         for id_, task in zip(ids, tasks, strict=True):
             if id_ not in present and (task is None or task.get_status(refresh=False) not in waits):
                 self._enqueue(job, id_, limit, task)
@@ -362,7 +363,7 @@ class TaskQueue:
         if job.sharding is None:
             return task_ids(job)
         shards = self._jobs.unfinished_shards(job)
-        if 0 in shards:  # it may not have enqueued the others yet
+        if 0 in shards:  # the first shard may not have enqueued the others yet
             return [task_id(job, 0)]
         tasks = [task_id(job, shard) for shard in shards]
         return tasks if job.parts is None else [*tasks, task_id(job)]
@@ -440,13 +441,13 @@ class TaskQueue:
 
     def _limit(self, job: Job) -> RateLimit:
         """Return the share of a job's tasks: RQ counts the slots of a key."""
-        key = f"{job.queue}:{job.tenant}{_DRAWS if (job.kind, job.queue) == ('draws', BATCH) else ''}"
+        key = f"{job.queue}:{job.tenant}{_DRAWS_SUFFIX if (job.kind, job.queue) == ('draws', BATCH) else ''}"
         return RateLimit(key, self._shares()(key))
 
     def _shares(self) -> Callable[[str], int]:
         """Return the function of a key of RQ's limits to the number of its tasks that wait in the queue or run."""
         workers, has_keys = self.live_workers(), self._has_keys()
-        return lambda key: allowed_tasks(workers, has_keys=has_keys, are_short=key.endswith(_DRAWS))
+        return lambda key: allowed_tasks(workers, has_keys=has_keys, are_short=key.endswith(_DRAWS_SUFFIX))
 
     def _enqueue(self, job: Job, id_: str, limit: RateLimit, former: RqJob | None = None) -> None:
         """Enqueue a task in one transaction, in place of a former one of the same id."""

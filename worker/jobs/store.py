@@ -31,7 +31,7 @@ from worker.records.job import (
     FIELDS,
     INTERACTIVE,
     IS_INLINE,
-    OPEN,
+    OPEN_STATUSES,
     PARTS,
     POINTS,
     Job,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from worker.records.sharding import PartsSharding
     from worker.storage.free_space import QueueCapacity
 
-__all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
+__all__ = ["OPEN_STATUSES", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
 LISTED = 100  # records that a list reads in one round trip
 SWEEP_TENANTS = 20  # a sweep visits this many tenants, chosen at random
@@ -213,7 +213,7 @@ class JobStore:
         """Return the number of open jobs of the tenant, and the bytes of the records of its ended ones."""
         tenant = self.tenant or DEFAULT
         with self._client.pipeline(transaction=False) as pipeline:
-            pipeline.scard(tenant_key(lua_scripts.OPEN, tenant))
+            pipeline.scard(tenant_key(lua_scripts.OPEN_JOBS, tenant))
             pipeline.get(tenant_key(lua_scripts.ENDED_BYTES, tenant))
             is_open, nbytes = pipeline.execute()
         return int(is_open), int(nbytes or 0)
@@ -276,7 +276,7 @@ class JobStore:
         tenants = self.tenants()
         with self._client.pipeline(transaction=False) as pipeline:
             for tenant in tenants:
-                pipeline.scard(tenant_key(lua_scripts.OPEN, tenant))
+                pipeline.scard(tenant_key(lua_scripts.OPEN_JOBS, tenant))
             return dict(zip(tenants, pipeline.execute(), strict=True))
 
     def sample_tenants(self) -> list[str]:
@@ -291,7 +291,7 @@ class JobStore:
         return job
 
     def requeue(self, job: Job, parts: PartsSharding | None, pipeline: Pipeline) -> Job:
-        """Return a job to ``queued``, as a batch, perhaps in parts, in a transaction; return the job as it will be.
+        """Set a job back to ``queued`` as a batch, in a transaction; return the job as it will be.
 
         Its progress begins again, but counted shards stay. A job that is cancelled or has ended stays as it is.
         """
@@ -338,7 +338,7 @@ class JobStore:
 
     def fail(self, id_: str, problem: Problem) -> Job | None:
         """Enter ``failed`` with its problem."""
-        moves = dict.fromkeys(OPEN, "failed")
+        moves = dict.fromkeys(OPEN_STATUSES, "failed")
         return self._move(id_, moves, stage="failed", error=json.dumps(problem.to_dict(), allow_nan=False))
 
     def cancel(self, id_: str) -> Job:

@@ -64,9 +64,9 @@ class Counters:
         self._lock = threading.Lock()
         self._pending: dict[Series, int] = {}
 
-    def add(self, *series: str, by: int = 1) -> None:
+    def add(self, *series: str, increment: int = 1) -> None:
         """Increment a counter."""
-        self._add({(*series, "n"): by})
+        self._add({(*series, "n"): increment})
 
     def observe(self, *series: str, seconds: float) -> None:
         """Add a duration to a histogram."""
@@ -79,8 +79,8 @@ class Counters:
 
     def _add(self, increments: dict[Series, int]) -> None:
         with self._lock:
-            for name, by in increments.items():
-                self._pending[name] = self._pending.get(name, 0) + by
+            for name, increment in increments.items():
+                self._pending[name] = self._pending.get(name, 0) + increment
 
     def clear(self) -> None:
         """Drop the pending counts in a forked child, because they belong to its parent."""
@@ -94,7 +94,7 @@ class Counters:
         if not pending:
             return True
         try:
-            args = [part for name, by in pending.items() for part in (SEPARATOR.join(name), by)]
+            args = [part for name, increment in pending.items() for part in (SEPARATOR.join(name), increment)]
             self._add_all(keys=[KEY], args=args)
         except redis.RedisError as error:
             log.debug("Counts are kept for later: %s", error)

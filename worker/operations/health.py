@@ -23,7 +23,7 @@ from worker.observability.live_workers import live_workers
 from worker.records.job import QUEUES
 from worker.storage import free_space
 from worker.storage.free_space import disk_refusal, probe
-from worker.storage.mark import LOOK_SECONDS
+from worker.storage.mark import MAX_OUTCOME_AGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 OBJECT_STORE = "object store"  # name of the check
 RECORDS = "records"  # name of the check
-DRAWS = "draws"  # name of the requests for single draws, among the queues
+DRAW_REQUESTS = "draws"  # name of the requests for single draws, among the queues
 
 FULL = 0.98  # beyond this share of the queue server's memory workers cannot register, so the service is not ready
 PROBE, PROBE_TTL = "glle:probe", 60  # key of the test write to the queue's server, and seconds until it expires
@@ -87,7 +87,7 @@ def queue_states(stores: Stores) -> list[QueueState]:
     with suppress(redis.RedisError):  # the cache's server has a check of its own
         draws = stream_state(stores.cache.client)
         waiting = max(0, draws.length - draws.drawing)
-        states.append(QueueState(DRAWS, waiting, draws.oldest_seconds if waiting else 0.0, draws.drawing))
+        states.append(QueueState(DRAW_REQUESTS, waiting, draws.oldest_seconds if waiting else 0.0, draws.drawing))
     return states
 
 
@@ -127,7 +127,7 @@ def records_check(stores: Stores) -> Check:
     """Check that records, files and mark belong together; if the store does not answer, `_object_store` warns."""
     state: State = "problem"
     try:
-        loss = stores.mark.find_loss(LOOK_SECONDS)
+        loss = stores.mark.find_loss(MAX_OUTCOME_AGE)
     except ProblemError as error:
         state, loss = "warning", error
     except redis.RedisError as error:

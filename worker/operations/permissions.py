@@ -52,7 +52,8 @@ class Permissions:
                     return bool(refusal(*command.split("|"), *[f"{self.channels[0]}doctor"] * count))
                 except ResponseError as error:
                     if "number of arguments" not in str(error):
-                        break  # such as a command that is not allowed in transactions: the user may use it
+                        # Another refusal, as of a command that transactions do not allow: the user may use it.
+                        break
             return False
 
         try:

@@ -112,8 +112,8 @@ class DrawsSpec:
         """
         in_time = int(self.shard_seconds / self.draw_seconds)
         in_memory = MAX_SHARD_BYTES // draws_bytes(self.n, self.p, 1)
-        wanted = min(self.total, max(min(in_time, in_memory), math.ceil(self.total / MAX_SHARDS)))
-        return LANES * max(1, math.ceil(wanted / LANES))
+        size = min(self.total, max(min(in_time, in_memory), math.ceil(self.total / MAX_SHARDS)))
+        return LANES * max(1, math.ceil(size / LANES))
 
     @property
     def shards(self) -> int:

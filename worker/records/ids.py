@@ -20,7 +20,7 @@ KEY_PREFIX = "glle"  # an API key is <prefix>_<id>_<secret>
 KEY_ID_BYTES = 6
 DEFAULT = "default"  # tenant of requests without a key
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-_KINDS = {
+_KINDS_BY_PREFIX = {
     "ds_": ("a data set", "datasets"),
     "post_": ("a posterior", "posteriors"),
     "emb_": ("an embedding", "embeddings"),
@@ -75,7 +75,7 @@ def tenant_key(name: str, tenant: str) -> str:
 
 def other_kind(id_: str, collection: str) -> str:
     """Return a remedy if an id, by its beginning, is of another kind of resource than this collection; else ''."""
-    for start, (noun, its_collection) in _KINDS.items():
+    for start, (noun, its_collection) in _KINDS_BY_PREFIX.items():
         if id_.startswith(start) and its_collection != collection:
             return f"{id_} is the id of {noun}: GET /v1/{its_collection}/{id_} has its links."
     return ""

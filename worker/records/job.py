@@ -37,7 +37,7 @@ Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "f
 
 POINTS, IS_INLINE = "inline", "is_inline"  # fields: points that came with the request, and whether there are any
 PARTS = "parts"  # field with the shards of an analysis
-OPEN = ("queued", "running", "cancelling")
+OPEN_STATUSES = ("queued", "running", "cancelling")
 INTERACTIVE, BATCH = "glle-interactive", "glle-batch"  # queues: for the first seconds of a task, and for any length
 QUEUES = (INTERACTIVE, BATCH)
 
@@ -127,7 +127,7 @@ class Job:
     @property
     def is_open(self) -> bool:
         """Whether the job has not ended."""
-        return self.status in OPEN
+        return self.status in OPEN_STATUSES
 
     @property
     def idle_seconds(self) -> float:

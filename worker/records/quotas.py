@@ -23,7 +23,7 @@ SHARE_SECONDS = 1  # Retry-After of requests beyond a share; most requests take 
 MAX_PAUSE = 30  # longest Retry-After of a job beyond the limit of open jobs
 RECORD_BYTES = 2**13  # bytes that the quota allows for a posterior's record on average; most have some 3,000
 
-ALL = "*"  # instead of a tenant
+ALL = "*"  # stands for all tenants in GLLE_QUOTAS
 _COUNTS, _SIZES = "jobs|posteriors|requests|readers|draws", "bytes|records|incoming"
 _LIMIT = re.compile(rf"(?:({_COUNTS}):(?=[0-9]{{1,18}}$)|({_SIZES}):)(.{{1,18}})")
 
@@ -78,13 +78,13 @@ class Quotas:
         limits: dict[str, dict[str, int]] = {ALL: {}}
         for part in settings.quotas.split():
             tenant, _, text = part.partition("=")
-            own = _limits(text)
-            if not own or limits.get(tenant) or not (tenant == ALL or is_tenant_name(tenant)):
+            exceptions = _limits(text)
+            if not exceptions or limits.get(tenant) or not (tenant == ALL or is_tenant_name(tenant)):
                 remedy = "Write it as *=jobs:20,posteriors:500 alice=bytes:5GB: * is all tenants, each tenant once."
                 raise SettingsError(f"GLLE_QUOTAS: {part!r} cannot be read. {remedy}")
-            limits[tenant] = own
+            limits[tenant] = exceptions
         self.default = Quota(**limits.pop(ALL))
-        self._exceptions = {tenant: replace(self.default, **own) for tenant, own in limits.items()}
+        self._exceptions = {tenant: replace(self.default, **exceptions) for tenant, exceptions in limits.items()}
 
     def for_tenant(self, tenant: str) -> Quota:
         """Return a tenant's quota."""

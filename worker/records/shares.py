@@ -76,7 +76,7 @@ def allowed_of(limit: int, total: int) -> int:
 
 
 def part_of(held: int, limit: int, total: int) -> float:
-    """Return how much of what a tenant may hold it does hold, as a fraction."""
+    """Return which fraction of what a tenant may hold the tenant holds."""
     return held / max(1, allowed_of(limit, total))
 
 

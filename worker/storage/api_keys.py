@@ -33,9 +33,9 @@ Scope = Literal["read", "write", "admin"]
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes the ones before it
 SECRET_BYTES = 32
-LOOK_SECONDS = 1.0
+KEY_CHECK_SECONDS = 1.0
 _GONE = -math.inf  # time to read a key again that Redis no longer has
-_NO_SECRET = hashlib.sha256(b"").hexdigest()  # an unknown id takes as long as a wrong secret
+_NO_SECRET = hashlib.sha256(b"").hexdigest()  # compared for an unknown id, so that it takes as long as a wrong secret
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +57,10 @@ class Key:
     created: str
     expires: str | None
     secrets: tuple[Secret, ...]
-    tags: list[str] = field(default_factory=list)  # none: keys are not listed by tag
+    tags: list[str] = field(default_factory=list)  # always empty, because keys have no tags
 
 
-KIND = RecordKind[Key]("key", "key", "See `glle keys list` for the ids.", Key, counts=lambda _: {KEYS: 1})
+KEY_KIND = RecordKind[Key]("key", "key", "See `glle keys list` for the ids.", Key, counts=lambda _: {KEYS: 1})
 
 
 class KeyStore:
@@ -81,7 +81,7 @@ class KeyStore:
     """
 
     def __init__(self, client: redis.Redis, mark: RecordsMark) -> None:
-        self.records = RecordStore(client, KIND)
+        self.records = RecordStore(client, KEY_KIND)
         self._client = client
         self._mark = mark
         self._read: dict[str, tuple[Key, float]] = {}  # keys that were read, by id, and when to read each again
@@ -104,7 +104,7 @@ class KeyStore:
         """
         if not is_tenant_name(tenant):
             remedy = "Use small letters, digits and hyphens, at most 40, a letter or digit first."
-            raise refuse("invalid-tenant", 422, f"{tenant!r} is no name of a tenant.", remedy)
+            raise refuse("invalid-tenant", 422, f"{tenant!r} is not the name of a tenant.", remedy)
         secret = secrets.token_urlsafe(SECRET_BYTES)
         key = Key(
             id=secrets.token_hex(KEY_ID_BYTES),
@@ -141,7 +141,7 @@ class KeyStore:
             return replace(key, secrets=(_hash_secret(secret), *valid))
 
         if (key := self.records.change(id_, rotate_key)) is None:
-            raise KIND.not_found(id_)
+            raise KEY_KIND.not_found(id_)
         return key, _token(key, secret)
 
     def revoke(self, id_: str) -> Key:
@@ -154,12 +154,12 @@ class KeyStore:
 
         """
         if (key := self.records.delete(id_)) is None:
-            raise KIND.not_found(id_)
+            raise KEY_KIND.not_found(id_)
         return key
 
     def all(self) -> list[Key]:
         """Return the keys, the oldest first."""
-        keys = {id_: KIND.load(id_, raw) for id_, raw in self.records.all()}
+        keys = {id_: KEY_KIND.load(id_, raw) for id_, raw in self.records.all()}
         return sorted(keys.values(), key=lambda key: (key.created, key.id))
 
     def count_admins(self) -> int:
@@ -187,7 +187,7 @@ class KeyStore:
         """
         now = time.monotonic()
         if self._is_guarded is None or (not self._is_guarded and now >= self._next_look):
-            self._next_look = now + LOOK_SECONDS  # requests that arrive during the check get the former answer
+            self._next_look = now + KEY_CHECK_SECONDS  # requests that arrive during the check get the former answer
             try:
                 if not self.exist():
                     self._mark.require_no_loss()
@@ -255,7 +255,7 @@ class KeyStore:
         if key is not None and now < until and not is_new:
             return key
         if key is not None:  # requests that arrive while it is read get the former key
-            self._read[id_] = key, now + LOOK_SECONDS
+            self._read[id_] = key, now + KEY_CHECK_SECONDS
         try:
             current = self.records.get(id_)
         except BaseException:
@@ -263,7 +263,7 @@ class KeyStore:
                 self._read[id_] = key, 0.0
             raise
         if current is not None:
-            self._read[id_] = current, now + LOOK_SECONDS
+            self._read[id_] = current, now + KEY_CHECK_SECONDS
         elif key is not None:
             self._read[id_] = key, _GONE  # `verify` forgets it, unless the records are lost
         return current

@@ -35,7 +35,7 @@ __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal"]
 
 ATTEMPTS = 3  # attempts to read a file that another process may replace, or whose local copy it may remove
 
-KIND = RecordKind[Dataset](
+DATASET_KIND = RecordKind[Dataset](
     "dataset",
     "data set",
     Text("Upload it with ", Way("upload"), "."),
@@ -61,7 +61,7 @@ class DatasetStore(RecordStore[Dataset]):
     """
 
     def __init__(self, client: redis.Redis, files: ObjectFiles, room: QueueCapacity, results: ResultStore) -> None:
-        super().__init__(client, KIND)
+        super().__init__(client, DATASET_KIND)
         self.files = files
         self._room = room
         self._results = results
@@ -174,7 +174,7 @@ class DatasetStore(RecordStore[Dataset]):
                 is_absent = isinstance(error, FileNotFoundError)
             dataset = self.get(id_)  # deleted or replaced meanwhile, or a file is lost
         if dataset is None:
-            raise KIND.not_found(id_)
+            raise DATASET_KIND.not_found(id_)
         remedy = "Upload the same data again, which replaces the files under the same id; or restore a backup."
         if is_absent:
             detail = f"This process does not find the file of data set {id_}."

@@ -66,7 +66,7 @@ class EntryCache:
                 raise refuse(
                     "cache-too-small",
                     422,
-                    f"A draw takes {entry.nbytes:,} bytes; the cache of {self.budget:,} bytes allows half of that.",
+                    f"A draw takes {entry.nbytes:,} bytes; the cache accepts half of its {self.budget:,} bytes.",
                     "Raise GLLE_CACHE_BYTES and the cache server's memory; or request draws as a job.",
                     bytes=entry.nbytes,
                     allowed=self.budget // 2,

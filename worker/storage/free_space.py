@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 ADDRESSES = "servers.json"  # in the data folder while the embedded servers of `glle up` run
 PROBE_BYTES = 4096
-LOOK_SECONDS = 1.0  # pause between two readings of free disk space and the server's memory
-HIGH_WATER = 0.8  # share of the queue server's memory
+CAPACITY_CHECK_SECONDS = 1.0  # pause between two readings of free disk space and the server's memory
+HIGH_WATER = 0.8  # used share of the queue server's memory above which new jobs are refused
 RETRY_SECONDS = 30
 
 
@@ -45,10 +45,10 @@ def probe(folder: Path) -> None:
 def disk_refusal(settings: Settings) -> ProblemError | None:
     """Return the error for a new job if the disk of the queue's log is nearly full, otherwise None."""
     folder = Path(settings.data_dir)
-    if not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= (least := disk_reserve(folder) // 2):
+    if not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= (needed := disk_reserve(folder) // 2):
         return None
-    detail = f"{free:,} bytes are free on the disk of the queue's log; new jobs need {least:,}. Reads still work."
-    return refuse("redis-full", 503, detail, DISK_REMEDY, free=free, least=least)
+    detail = f"{free:,} bytes are free on the disk of the queue's log; new jobs need {needed:,}. Reads still work."
+    return refuse("redis-full", 503, detail, DISK_REMEDY, free=free, least=needed)
 
 
 def _files_refusal(settings: Settings) -> ProblemError | None:
@@ -91,7 +91,7 @@ class QueueCapacity:
     def is_full(self) -> bool:
         """Whether new jobs are refused; disk and server are checked at most once a second."""
         if (now := time.monotonic()) >= self._look_again:
-            self._look_again = now + LOOK_SECONDS
+            self._look_again = now + CAPACITY_CHECK_SECONDS
             refusal = disk_refusal(self._settings) or _files_refusal(self._settings)
             self._disk = None if refusal is None else refusal.problem
             with suppress(redis.ResponseError):  # a managed server may not report its memory

@@ -56,7 +56,7 @@ MARK_FOLDER = f"{FOLDER}/mark/"  # beside the files, so that both are lost toget
 PATH = f"{MARK_FOLDER}records.json"
 KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters that messages show
 MAX_BYTES = 4096  # a larger file is not a mark
-LOOK_SECONDS = 1.0  # largest age of the outcome that requests use which read
+MAX_OUTCOME_AGE = 1.0  # largest age of the outcome that requests use which read
 READ_SECONDS = 10.0
 RENEW_SECONDS = 10  # pause between two checks of an API process whether records have changed
 SETTLED_SECONDS = 30.0
@@ -128,7 +128,7 @@ class RecordsMark:
         self._settling: deque[tuple[float, _RedisState]] = deque()  # monotonic times, and the states at these times
         self._state: _RedisState | None = None  # as it was compared last
         self._loss: ProblemError | None = None  # outcome that requests use
-        self._looked_at = -LOOK_SECONDS  # monotonic time of this outcome
+        self._looked_at = -MAX_OUTCOME_AGE  # monotonic time of this outcome
 
     def find_loss(self, max_age: float = READ_SECONDS) -> ProblemError | None:
         """Return a problem whose code is one of `LOSSES`, or None if records, files and mark belong together.
@@ -157,7 +157,7 @@ class RecordsMark:
 
     def was_whole(self, *, is_write: bool) -> bool:
         """Return whether `require_no_recent_loss` would raise nothing, without asking Redis or the store."""
-        return not is_write and self._loss is None and time.monotonic() < self._looked_at + LOOK_SECONDS
+        return not is_write and self._loss is None and time.monotonic() < self._looked_at + MAX_OUTCOME_AGE
 
     def require_no_recent_loss(self, *, is_write: bool) -> None:
         """Raise a loss that `find_loss` has found for a request, and mark a new service.
@@ -171,7 +171,7 @@ class RecordsMark:
             answer are left to what the request needs of them.
 
         """
-        if is_write or time.monotonic() >= self._looked_at + LOOK_SECONDS:
+        if is_write or time.monotonic() >= self._looked_at + MAX_OUTCOME_AGE:
             self._looked_at = time.monotonic()
             with nullcontext() if is_write else suppress(redis.RedisError, ProblemError):
                 self._loss = self.find_loss(0.0 if is_write else READ_SECONDS)
@@ -208,7 +208,7 @@ class RecordsMark:
         self._write_first()
         for _ in range(MAX_LAST_WRITES if is_last else 1):
             mark, state = self._mark, self._read_redis()
-            if mark is None:  # it was removed meanwhile
+            if mark is None:  # the mark was removed meanwhile
                 return
             new = _mark_of(state, mark.service) if is_last else self._find_settled(mark, state)
             new = replace(new, has_keys=mark.has_keys or state.has_keys)
@@ -281,7 +281,7 @@ class RecordsMark:
                 raise
             return self._mark
         self._read_at = -math.inf  # a damaged mark is read again
-        self._mark = None if raw is None else load_record(f"The mark {self._address}", raw, lambda it: Mark(**it))
+        self._mark = None if raw is None else load_record(f"The mark {self._address}", raw, lambda data: Mark(**data))
         self._read_at, self._has_read = now, True
         return self._mark
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from worker.storage.results import ResultStore
 
 ARRAYS = "arrays_sha256"  # the digest of the arrays, in the provenance and in the metadata of a file
-NEIGHBORS = "neighbors"  # a spec's member: the id of the data set with the given neighbors, if any
+NEIGHBORS_MEMBER = "neighbors"  # a spec's member: the id of the data set with the given neighbors, if any
 
 
 def posterior_id(dataset: str, spec: dict[str, Any]) -> str:
@@ -127,7 +127,7 @@ class PosteriorRecord:
         return f"{self.id} {self.created}"
 
 
-KIND = RecordKind[PosteriorRecord](
+POSTERIOR_KIND = RecordKind[PosteriorRecord](
     "posterior",
     "posterior",
     Text("Fit it with ", Way("fit"), ", and wait for the job to succeed."),
@@ -157,7 +157,7 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
     """
 
     def __init__(self, client: redis.Redis, files: ObjectFiles, results: ResultStore) -> None:
-        super().__init__(client, KIND)
+        super().__init__(client, POSTERIOR_KIND)
         self._files = files
         self._results = results
 
@@ -272,14 +272,14 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
 
 def recorded_parameters(spec: FitSpec, neighbors: str | None) -> dict[str, Any]:
     """Return the parameters that a record has, and that determine the id of a posterior."""
-    return spec.to_dict() if neighbors is None else {**spec.to_dict(), NEIGHBORS: neighbors}
+    return spec.to_dict() if neighbors is None else {**spec.to_dict(), NEIGHBORS_MEMBER: neighbors}
 
 
 def spec_of(parameters: Mapping[str, Any]) -> FitSpec:
     """Return the engine's specification of recorded parameters."""
-    return FitSpec.from_dict({name: value for name, value in parameters.items() if name != NEIGHBORS})
+    return FitSpec.from_dict({name: value for name, value in parameters.items() if name != NEIGHBORS_MEMBER})
 
 
 def neighbors_of(parameters: Mapping[str, Any]) -> str | None:
     """Return the id of the data set of given neighbors, or None."""
-    return parameters.get(NEIGHBORS)
+    return parameters.get(NEIGHBORS_MEMBER)

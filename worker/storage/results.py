@@ -67,7 +67,7 @@ class ResultRecord:
         return {self.file.path: self.file}
 
 
-KIND = RecordKind[ResultRecord](
+RESULT_KIND = RecordKind[ResultRecord](
     "result",
     "result",
     "It has expired, or was deleted: send the request that made it again.",
@@ -92,7 +92,7 @@ class ResultStore(RecordStore[ResultRecord]):
     """
 
     def __init__(self, client: redis.Redis, files: ObjectFiles, ttl: int) -> None:
-        super().__init__(client, KIND)
+        super().__init__(client, RESULT_KIND)
         self._files = files
         self._ttl = ttl
 
@@ -140,8 +140,8 @@ class ResultStore(RecordStore[ResultRecord]):
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
         """Return for each key whether its result is stored."""
-        found = self._client.mget([self.kind.key(result_id(key)) for key in keys]) if keys else []
-        return [raw is not None for raw in found]
+        records = self._client.mget([self.kind.key(result_id(key)) for key in keys]) if keys else []
+        return [raw is not None for raw in records]
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> ResultRecord | None:
         """Remove a result; return its record, or None."""
@@ -151,14 +151,14 @@ class ResultStore(RecordStore[ResultRecord]):
         return record
 
     def delete_of(self, owner: str, tenant: str) -> None:
-        """Remove all results of an owner or a job."""
+        """Remove all results about a data set, posterior or embedding, or of a job."""
         for id_ in self.for_tenant(tenant).ids_in(f"of:{owner}"):
             self.delete(id_)
 
     def delete_of_deleted(self) -> int:
-        """Remove the results of deleted owners, which a process left that died meanwhile; return their number.
+        """Remove results whose owner was deleted by a process that died before it removed them; return their number.
 
-        Of all tenants. The sets of owners are listed, not the results.
+        It covers all tenants, and lists the sets of owners, not the results.
         """
         removed = 0
         for key in map(text, self._client.scan_iter(match=f"glle:*{self.kind.name}s:of:*", count=1000)):

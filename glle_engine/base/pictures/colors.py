@@ -22,9 +22,9 @@ CLASSES = (
 )  # fmt: skip
 SEQUENCE = "viridis"
 MISSING, MISSING_NAME = "#c8c8c8", "no value"  # color and name of points without a label
-MAX_CLASSES = 20
+MAX_CLASS_COLORS = 20
 SHOWN_NAMES = 24  # names beside a scale of more classes
-_LONGEST = 30  # letters of a name in a legend
+_MAX_LEGEND_LETTERS = 30  # letters of a name in a legend
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,8 @@ class PointColors:
     def from_values(cls, title: str, raw: NDArray[Any], *, are_groups: bool = False) -> PointColors:
         """Return the colors of raw values: texts and few distinct integers are classes, other values numbers.
 
-        Texts that are all numbers or all dates are such, if they are more than classes with a color each. Integers that
-        are groups (`are_groups`) are classes, however many they are.
+        Texts that are all numbers, or all dates, are read as such if there are more different ones than class colors.
+        Integers that are groups (`are_groups`) are classes, however many they are.
         """
         if raw.dtype.kind in "Mm":
             days = raw.astype("M8[us]" if raw.dtype.kind == "M" else "m8[us]").astype(np.float64) / 86_400e6
@@ -52,7 +52,7 @@ class PointColors:
         is_text = raw.dtype.kind in "US"
         is_known = raw != "" if is_text else np.isfinite(raw)
         distinct, inverse = np.unique(raw[is_known], return_inverse=True)
-        if is_text and len(distinct) > MAX_CLASSES and (measured := _measured(distinct)) is not None:
+        if is_text and len(distinct) > MAX_CLASS_COLORS and (measured := _measured(distinct)) is not None:
             values = np.full(len(raw), np.nan) if measured.dtype.kind == "f" else np.full(len(raw), "NaT", "M8[us]")
             values[is_known] = measured[inverse]
             return cls.from_values(title, values)
@@ -60,7 +60,7 @@ class PointColors:
         places[is_known] = inverse
         is_discrete = is_text or bool((distinct == np.round(distinct)).all())
         named = tuple(name_of_label(value) for value in distinct)
-        if is_discrete and 0 < len(distinct) <= MAX_CLASSES:
+        if is_discrete and 0 < len(distinct) <= MAX_CLASS_COLORS:
             return cls(title, places, named)
         if is_text or (is_discrete and are_groups):  # more classes than colors: a scale in sorted order
             return cls(f"{title} ({len(distinct):,} classes)".strip(), places, names=named)
@@ -80,7 +80,7 @@ class PointColors:
         return int(np.isnan(self.values).sum())
 
     def short_names(self) -> tuple[str, ...]:
-        """Return the names of the classes, different ones, of few letters."""
+        """Return short and distinct names of the classes."""
         return shorten(self.classes or self.names)
 
     def arguments(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class PointColors:
         return {"c": self.values, "cmap": cmap, "vmin": low, "vmax": high if high > low else low + 1, **gray}
 
     def handles(self) -> list[Any]:
-        """Return the marks of a legend: of the classes, or of some names of many, and of points without a label."""
+        """Return the entries of a legend: the classes, or some of them if they are many, and points without a label."""
         from matplotlib.lines import Line2D  # noqa: PLC0415 # optional
 
         arguments, names = self.arguments(), self.short_names()
@@ -114,30 +114,31 @@ class PointColors:
         return [Line2D([], [], marker="o", linestyle="", markersize=4, color=c, label=text) for c, text in entries]
 
     def some_names(self) -> list[int]:
-        """Return the indices of at most `SHOWN_NAMES` of the names, evenly among all."""
+        """Return the indices of at most `SHOWN_NAMES` evenly spaced names."""
         count = len(self.names)
         return [round(place) for place in np.linspace(0, count - 1, min(count, SHOWN_NAMES))]
 
 
 def shorten(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names of at most 30 letters, or a little more, that are different if the names are.
+    """Shorten names to about 30 letters; distinct names stay distinct.
 
-    A long name loses its end; if several names begin alike, their middle; otherwise the part before they differ.
+    A long name loses its end. Names that would then be equal lose their middle, or else the part before the first
+    difference.
     """
-    found = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
+    texts = [name if len(name) <= _MAX_LEGEND_LETTERS else f"{name[: _MAX_LEGEND_LETTERS - 1]}…" for name in names]
     cuts: tuple[Callable[[str, int], str], ...] = (
         lambda name, _: f"{name[:14]}…{name[-15:]}",
-        lambda name, start: f"{'…' if start else ''}{name[start : start + _LONGEST - 2]}…",
+        lambda name, start: f"{'…' if start else ''}{name[start : start + _MAX_LEGEND_LETTERS - 2]}…",
     )
     for cut in cuts:
-        for text in {text for text in found if found.count(text) > 1}:
-            alike = [at for at, other in enumerate(found) if other == text]
-            letters = list(zip(*(names[at] for at in alike), strict=False))
-            same = next((at for at, each in enumerate(letters) if len(set(each)) > 1), len(letters))
+        for text in {text for text in texts if texts.count(text) > 1}:
+            alike = [index for index, other in enumerate(texts) if other == text]
+            letters = list(zip(*(names[index] for index in alike), strict=False))
+            same = next((index for index, each in enumerate(letters) if len(set(each)) > 1), len(letters))
             start = max(same - 4, 0)
-            for at in alike:
-                found[at] = cut(names[at], start) if len(names[at]) > _LONGEST else names[at]
-    numbered = [text if found.count(text) == 1 else f"{text} ({at})" for at, text in enumerate(found, start=1)]
+            for index in alike:
+                texts[index] = cut(names[index], start) if len(names[index]) > _MAX_LEGEND_LETTERS else names[index]
+    numbered = [text if texts.count(text) == 1 else f"{text} ({index})" for index, text in enumerate(texts, start=1)]
     return tuple(numbered)
 
 
@@ -161,14 +162,14 @@ def _values(labels: Any) -> NDArray[Any]:
 def _dates(values: list[Any], texts: NDArray[np.str_]) -> NDArray[np.datetime64]:
     """Return dates and times as times in the zone of the first one, without it."""
     zone = next((value.tzinfo for value in values if getattr(value, "tzinfo", None) is not None), None)
-    found = np.full(len(values), "NaT", "M8[us]")
-    for at, (value, text) in enumerate(zip(values, texts, strict=True)):
+    dates = np.full(len(values), "NaT", "M8[us]")
+    for row, (value, text) in enumerate(zip(values, texts, strict=True)):
         if not text:
             continue
         moment = value if isinstance(value, datetime) else datetime.combine(value, time())
         moment = moment if moment.tzinfo is None or zone is None else moment.astimezone(zone)
-        found[at] = np.datetime64(moment.replace(tzinfo=None), "us")
-    return found
+        dates[row] = np.datetime64(moment.replace(tzinfo=None), "us")
+    return dates
 
 
 def _measured(texts: NDArray[Any]) -> NDArray[Any] | None:

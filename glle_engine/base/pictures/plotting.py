@@ -241,7 +241,7 @@ def _draw_scale(axes: Axes, colors: PointColors, drawn: Any) -> None:
     bar = axes.figure.colorbar(drawn, ax=axes, shrink=0.8, pad=0.02, label=colors.title, **scale)
     if colors.names:
         shown, names = colors.some_names(), colors.short_names()
-        bar.set_ticks(shown, labels=[names[at] for at in shown], fontsize=6 if len(shown) == SHOWN_NAMES else 7)
+        bar.set_ticks(shown, labels=[names[code] for code in shown], fontsize=6 if len(shown) == SHOWN_NAMES else 7)
 
 
 def _own_width(ax: Axes | None) -> float:
@@ -399,9 +399,9 @@ def _write_groups(axes: Axes, panel: Panel, points: NDArray[Any], inches: float)
             and low - overflow <= box[0] <= box[2] <= high + overflow
             for box in boxes
         ]
-        at = int(np.argmax(is_free))
-        taken = np.concatenate([taken, boxes[at : at + 1]])
-        x, y = places[at]
+        corner = int(np.argmax(is_free))
+        taken = np.concatenate([taken, boxes[corner : corner + 1]])
+        x, y = places[corner]
         axes.text(x, y, text, fontsize=size, color=TEXT, path_effects=effects, ha="center", va="center", zorder=4)
 
 
@@ -449,10 +449,10 @@ def _fit_view(axes: Axes, points: NDArray[Any], reach: NDArray[np.float64], *, i
     low, high = np.quantile(points, [_OUTLYING, 1 - _OUTLYING], axis=0)
     margin = 0.08 * (high - low) + 1e-9 * (1 + np.abs(high))
     is_outside = ((points < low - 3 * margin) | (points > high + 3 * margin)).any(axis=1)
-    most = (high - low).max() / 2  # a region wider than the picture is cut off
+    max_margin = (high - low).max() / 2  # a region wider than the picture is cut off
     inside, around = points[~is_outside], reach[~is_outside]
-    low = np.minimum(inside.min(axis=0), np.maximum((inside - around).min(axis=0), low - most)) - margin / 2
-    high = np.maximum(inside.max(axis=0), np.minimum((inside + around).max(axis=0), high + most)) + margin / 2
+    low = np.minimum(inside.min(axis=0), np.maximum((inside - around).min(axis=0), low - max_margin)) - margin / 2
+    high = np.maximum(inside.max(axis=0), np.minimum((inside + around).max(axis=0), high + max_margin)) + margin / 2
     if is_flat:
         middle, half = (low + high) / 2, (high - low).max() / 2
         low, high = middle - half, middle + half

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _MAX_DRAWS, _MIN_DRAWS, _MAX_ROWS = 40, 4, 400_000  # draws of a posterior in a table: fewer when it has many points
 _PLACES = ("embedding", "consensus", "Y", "embedding_")  # names of coordinates
-_COLUMNS = (
+_COLUMN_NAMES = (
     "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value", "is_point_beyond",
     "spread", "stability", "local_trust", "member_probability",
 )  # fmt: skip
 APART = 0.9  # groups stay apart if they are apart in this share of the embeddings of other samples
-_MISSING = {"None", "nan", "NaT", "<NA>"}  # how Python, numpy and pandas write missing values
+_MISSING_WORDS = {"None", "nan", "NaT", "<NA>"}  # how Python, numpy and pandas write missing values
 _MAX_DIGITS = 1e15  # whole numbers from this size on are named by their first digits
 _NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal distribution in two dimensions
 
@@ -95,28 +95,28 @@ class PointTable:
             draws = int(np.clip(_MAX_ROWS // count, _MIN_DRAWS, _MAX_DRAWS))
             return replace(cls.from_result(shown.summary(draws, scale=1.0)), **of_table)
         places = coordinates(shown)
-        given: dict[str, Any] = {name: getattr(shown, name, None) for name in _COLUMNS}
+        members: dict[str, Any] = {name: getattr(shown, name, None) for name in _COLUMN_NAMES}
         groups: Any = getattr(shown, "groups", None)
         if groups is not None:
             counts = count_apart(_part(groups, "apart")).tolist()
             of_table["apart_from"] = dict(zip(map(name_of_label, _part(groups, "names")), counts, strict=True))
         if hasattr(groups, "classes"):  # an audit of this process, not of a service
-            given["member_probability"] = groups.member_probability
+            members["member_probability"] = groups.member_probability
             of_table.setdefault("labels", groups.names[groups.classes])
         if (islands := getattr(shown, "islands", None)) is not None:
             of_table |= _audited(shown, islands)
-        columns = {name: np.asarray(values) for name, values in given.items() if np.shape(values) == (len(places),)}
+        columns = {name: np.asarray(values) for name, values in members.items() if np.shape(values) == (len(places),)}
         regions = _regions(shown, places.shape[1], has_spread="spread" in columns)
         return cls(places, columns, _verdict(shown, columns), *regions, **of_table)
 
 
 def coordinates(shown: Any) -> NDArray[np.float64]:
-    """Return the coordinates (n, p) of an object that has an embedding, or of an array; raise ValueError without."""
+    """Return the coordinates (n, p) of an array or of an object with an embedding; raise ValueError for others."""
     named = (getattr(shown, name, None) for name in _PLACES)
-    found = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # a text is an id
-    if found is shown and callable(getattr(shown, "arrays", None)):  # the posterior of a `Client`
-        found = shown.arrays()["embedding"]
-    places = array_of(found, "the coordinates")
+    result = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # a text is an id
+    if result is shown and callable(getattr(shown, "arrays", None)):  # the posterior of a `Client`
+        result = shown.arrays()["embedding"]
+    places = array_of(result, "the coordinates")
     if places.ndim != 2 or not places.shape[1] or places.dtype.kind not in "fiub":
         raise InvalidShapeError(
             f"{type(shown).__name__} has no coordinates{f': its shape is {places.shape}' if places.ndim else ''}.",
@@ -174,22 +174,22 @@ def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = N
     except ImportError as error:
         raise ImportError("Frames need pandas: pip install pandas.") from error
     points = PointTable.from_result(shown)
-    given = {"id": points.ids if ids is None else ids, "label": points.labels if labels is None else labels}
+    arrays = {"id": points.ids if ids is None else ids, "label": points.labels if labels is None else labels}
     aligned = {
-        name: align_rows(values, points.index, f"the {name}s") for name, values in given.items() if values is not None
+        name: align_rows(values, points.index, f"the {name}s") for name, values in arrays.items() if values is not None
     }
     columns: dict[str, Any] = {name: np.asarray(values) for name, values in aligned.items()}
     if "id" in columns and columns["id"].ndim == 2:  # ids of several columns
-        columns = {f"id_{at}": part for at, part in enumerate(columns.pop("id").T, start=1)} | columns
+        columns = {f"id_{number}": part for number, part in enumerate(columns.pop("id").T, start=1)} | columns
     for name, values in columns.items():
         require_rows(f"{name}s", values, len(points.places))
     columns |= {f"y{axis}": column for axis, column in enumerate(points.places.T, start=1)}
-    own = dict(points.columns)
-    if points.level and "island" in own:
-        islands = [points.islands.get(island, ("", False)) for island in own.pop("island").tolist()]
+    point_columns = dict(points.columns)
+    if points.level and "island" in point_columns:
+        islands = [points.islands.get(island, ("", False)) for island in point_columns.pop("island").tolist()]
         names, is_trusted = zip(*islands, strict=True)
-        own = {"island": np.array(names), "is_trusted": np.array(is_trusted), **own}
-    return pd.DataFrame({**columns, **own}, index=points.index)
+        point_columns = {"island": np.array(names), "is_trusted": np.array(is_trusted), **point_columns}
+    return pd.DataFrame({**columns, **point_columns}, index=points.index)
 
 
 def to_xarray(draws: Any) -> Any:
@@ -239,13 +239,13 @@ def align_rows(values: Any, index: Any, name: str) -> Any:
 
     """
     require_unmasked(values, name)
-    own = getattr(values, "index", None) if hasattr(values, "iloc") else None
-    if own is None or index is None or (len(own) == len(index) and (own == index).all()):
+    values_index = getattr(values, "index", None) if hasattr(values, "iloc") else None
+    if values_index is None or index is None or (len(values_index) == len(index) and (values_index == index).all()):
         return values
-    if own.is_unique and len(set(index)) == len(index) and set(index) <= set(own):
+    if values_index.is_unique and len(set(index)) == len(index) and set(index) <= set(values_index):
         return values.loc[list(index)]
     raise InvalidParameterError(
-        "The values for the rows have another index than the data.",
+        "The values for the rows have a different index from the data.",
         remedy="Give them the index of the data, or without an index by .to_numpy(), in the order of the rows.",
     )
 
@@ -263,7 +263,7 @@ def texts_of_labels(labels: Any) -> Any:
     if labels is None or values.dtype.kind in "iub":
         return labels
     each = labels if isinstance(labels, (list, tuple)) else values.ravel()  # an array of texts has no NaN
-    texts = ["" if str(value) in _MISSING and not isinstance(value, str) else str(value) for value in each]
+    texts = ["" if str(value) in _MISSING_WORDS and not isinstance(value, str) else str(value) for value in each]
     return np.array(texts) if values.dtype.kind == "O" or "" in texts else labels
 
 

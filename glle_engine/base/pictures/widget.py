@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.pictures.colors import CLASSES, MAX_CLASSES, SEQUENCE
+from glle_engine.base.pictures.colors import CLASSES, MAX_CLASS_COLORS, SEQUENCE
 from glle_engine.base.pictures.plotting import Panel
 from glle_engine.base.pictures.points import PointTable, align_rows, frame
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-_DRAWS = 24
+_PLAYED_DRAWS = 24
 _LARGE_DOTS_UP_TO = 5000  # points that are drawn larger
 _OUTLYING = 0.005  # share of the positions at each end that may lie outside of the first view
 _INTERVAL, _MOVE = 900, 600  # milliseconds from one draw to the next, and of the movement between them
@@ -49,7 +49,7 @@ class PointWidget:
         size = 3 if len(table) > _LARGE_DOTS_UP_TO else 6
         colors: dict[str, Any] = {"color_default": CLASSES[0]}
         if labels is not None:
-            is_number = labels.dtype.kind in "fc" or len(set(labels.tolist())) > MAX_CLASSES
+            is_number = labels.dtype.kind in "fc" or len(set(labels.tolist())) > MAX_CLASS_COLORS
             table["label"] = table["label"] if is_number else table["label"].astype(str).astype("category")
             several = len(set(labels.tolist())) > len(CLASSES)
             colors = {"color_by": "label", "color_map": SEQUENCE if is_number else "turbo" if several else [*CLASSES]}
@@ -83,7 +83,7 @@ class PointWidget:
         return self.box._repr_mimebundle_(**options)  # IPython's protocol
 
 
-def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLike = _DRAWS) -> PointWidget:
+def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLike = _PLAYED_DRAWS) -> PointWidget:
     """Return a widget of points for a notebook: play the draws, and use the rows within a lasso.
 
     As in `glle.plot`, the more certain a point, the more opaque it is. A tooltip shows the values of a point.
@@ -118,9 +118,9 @@ def widget(shown: Any, labels: ArrayLike | None = None, *, draws: int | ArrayLik
     points = PointTable.from_result(shown)
     if points.places.shape[1] < 2:
         raise ValueError("Use glle.plot for this result: it has one coordinate, and a widget needs two.")
-    given = points.labels if labels is None else np.asarray(align_rows(labels, points.index, "the labels"))
+    point_labels = points.labels if labels is None else np.asarray(align_rows(labels, points.index, "the labels"))
     embeddings: Any = draws
     if isinstance(draws, int):
         drawn = shown.draws(draws) if callable(getattr(shown, "draws", None)) else []
         embeddings = [getattr(draw, "embedding", draw) for draw in drawn]
-    return PointWidget(points, given, np.asarray(embeddings, np.float64).reshape(-1, *points.places.shape))
+    return PointWidget(points, point_labels, np.asarray(embeddings, np.float64).reshape(-1, *points.places.shape))

@@ -109,14 +109,14 @@ def column_counts(
     count = np.zeros(n, np.int32)
     for i in range(n):
         ancestor[i] = i
-    for at in range(n):
-        j = post[at]
+    for position in range(n):
+        j = post[position]
         count[j] = first[j] == -1
         while j != -1 and first[j] == -1:
-            first[j] = at
+            first[j] = position
             j = parent[j]
-    for at in range(n):
-        j = post[at]
+    for position in range(n):
+        j = post[position]
         if parent[j] != -1:
             count[parent[j]] -= 1
         for e in range(start[j], start[j + 1]):
@@ -210,36 +210,36 @@ def rows_below(
     parent = np.full(nodes, -1, np.int32)
     head = np.full(nodes, -1, np.int32)
     following = np.full(nodes, -1, np.int32)
-    seen = np.full(n, -1, np.int32)
+    last_node = np.full(n, -1, np.int32)
     for node in range(nodes):
         end = first[node + 1]
-        at, least = row_start[node], n
-        if at + n > len(rows):
+        end_of_rows, first_below = row_start[node], n
+        if end_of_rows + n > len(rows):
             longer = np.empty(2 * len(rows) + n, np.int32)
-            for e in range(at):
+            for e in range(end_of_rows):
                 longer[e] = rows[e]
             rows = longer
         for column in range(first[node], end):
             for e in range(start[column], start[column + 1]):
                 row = adjacent[e]
-                if row >= end and seen[row] != node:
-                    seen[row] = node
-                    rows[at] = row
-                    at += 1
-                    least = min(least, row)
+                if row >= end and last_node[row] != node:
+                    last_node[row] = node
+                    rows[end_of_rows] = row
+                    end_of_rows += 1
+                    first_below = min(first_below, row)
         below = head[node]
         while below != -1:
             for e in range(row_start[below], row_start[below + 1]):
                 row = rows[e]
-                if row >= end and seen[row] != node:
-                    seen[row] = node
-                    rows[at] = row
-                    at += 1
-                    least = min(least, row)
+                if row >= end and last_node[row] != node:
+                    last_node[row] = node
+                    rows[end_of_rows] = row
+                    end_of_rows += 1
+                    first_below = min(first_below, row)
             below = following[below]
-        row_start[node + 1] = at
-        if least < n:
-            above = owner[least]
+        row_start[node + 1] = end_of_rows
+        if first_below < n:
+            above = owner[first_below]
             parent[node] = above
             following[node] = head[above]
             head[above] = node
@@ -272,7 +272,7 @@ def pieces(
     below = np.empty(size, np.int32)
     parent = np.full(nodes, -1, np.int32)
     owner = np.empty(n, np.int32)
-    at = 0
+    used = 0
     for f in range(fronts):
         width = first[f + 1] - first[f]
         count = front[f + 1] - front[f]
@@ -283,17 +283,17 @@ def pieces(
             for column in range(begin[node], end):
                 owner[column] = node
             for column in range(end, first[f + 1]):
-                below[at] = column
-                at += 1
+                below[used] = column
+                used += 1
             for e in range(row_start[f], row_start[f + 1]):
-                below[at] = rows[e]
-                at += 1
-            start[node + 1] = at
+                below[used] = rows[e]
+                used += 1
+            start[node + 1] = used
     begin[nodes] = n
     for node in range(nodes):
         if start[node + 1] > start[node]:
             parent[node] = owner[below[start[node]]]
-    return front, begin, start, below[:at].copy(), parent
+    return front, begin, start, below[:used].copy(), parent
 
 
 @compiled

@@ -200,16 +200,16 @@ def _extend_panels(
         for i in range(inside):
             row = tree.place[start + i]
             for j in range(inside):
-                at = row * width + tree.place[start + j]
-                store(diagonal, at, load(tag, diagonal, at) + load(tag, blocks, block + i * stride + j))
+                index = row * width + tree.place[start + j]
+                store(diagonal, index, load(tag, diagonal, index) + load(tag, blocks, block + i * stride + j))
             for j in range(inside, size):
-                at = up + (tree.place[start + j] - width) * width + row
-                store(upper, at, load(tag, upper, at) + load(tag, blocks, block + i * stride + j))
+                index = up + (tree.place[start + j] - width) * width + row
+                store(upper, index, load(tag, upper, index) + load(tag, blocks, block + i * stride + j))
         for i in range(inside, size):
             row = low + (tree.place[start + i] - width) * width
             for j in range(inside):
-                at = row + tree.place[start + j]
-                store(lower, at, load(tag, lower, at) + load(tag, blocks, block + i * stride + j))
+                index = row + tree.place[start + j]
+                store(lower, index, load(tag, lower, index) + load(tag, blocks, block + i * stride + j))
         child = tree.sibling[child]
 
 
@@ -231,8 +231,8 @@ def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int,
         for i in range(inside, size):
             row = mine + (tree.place[start + i] - width) * apart - width
             for j in range(inside, size):
-                at = row + tree.place[start + j]
-                store(blocks, at, load(tag, blocks, at) + load(tag, blocks, block + i * stride + j))
+                index = row + tree.place[start + j]
+                store(blocks, index, load(tag, blocks, index) + load(tag, blocks, block + i * stride + j))
         child = tree.sibling[child]
 
 
@@ -286,17 +286,17 @@ def extend_panels(
                 column = tree.place[start + j]
                 while panels[1, t] <= column:
                     t += 1
-                at = panels[2, t] + (row - panels[1, t]) * (panels[1, t] - panels[0, t]) + column - panels[0, t]
-                store(lower, at, load(tag, lower, at) + load(tag, blocks, block + i * stride + j))
+                index = panels[2, t] + (row - panels[1, t]) * (panels[1, t] - panels[0, t]) + column - panels[0, t]
+                store(lower, index, load(tag, lower, index) + load(tag, blocks, block + i * stride + j))
                 j += 1
             while j < size and tree.place[start + j] < end:
-                at = s * _CORNER + (row - begin) * width + tree.place[start + j] - begin
-                store(diagonal, at, load(tag, diagonal, at) + load(tag, blocks, block + i * stride + j))
+                index = s * _CORNER + (row - begin) * width + tree.place[start + j] - begin
+                store(diagonal, index, load(tag, diagonal, index) + load(tag, blocks, block + i * stride + j))
                 j += 1
             base = panels[3, s] - end * width + row - begin
             while j < size:
-                at = base + tree.place[start + j] * width
-                store(upper, at, load(tag, upper, at) + load(tag, blocks, block + i * stride + j))
+                index = base + tree.place[start + j] * width
+                store(upper, index, load(tag, upper, index) + load(tag, blocks, block + i * stride + j))
                 j += 1
         inside = 0
         while inside < size and tree.place[start + inside] < columns:
@@ -308,8 +308,8 @@ def extend_panels(
                 column = tree.place[start + j]
                 while panels[1, t] <= column:
                     t += 1
-                at = panels[2, t] + (row - panels[1, t]) * (panels[1, t] - panels[0, t]) + column - panels[0, t]
-                store(lower, at, load(tag, lower, at) + load(tag, blocks, block + i * stride + j))
+                index = panels[2, t] + (row - panels[1, t]) * (panels[1, t] - panels[0, t]) + column - panels[0, t]
+                store(lower, index, load(tag, lower, index) + load(tag, blocks, block + i * stride + j))
         child = tree.sibling[child]
 
 

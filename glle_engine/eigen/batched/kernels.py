@@ -35,11 +35,11 @@ AHEAD = 8192  # a panel is prefetched this many bytes ahead of its use
 WIDTHS = range(1, WIDEST + 1)
 # Doubles per register, and registers per column of a tile: sums take 24 of AVX-512's 32 registers, 12 of AVX2's 16.
 _DOUBLES, _REGISTERS = (8, 4) if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else (4, 2)
-_COLUMNS = 6  # columns of a register tile
+_TILE_COLUMNS = 6  # columns of a register tile
 _STRIP = 72  # the packed rows for this many columns of the target stay in the second cache
 _DEPTH = MAX_SUPERNODES * WIDEST  # columns of the panels
 _MAX_ROWS = _DOUBLES * _REGISTERS
-ROOM = (_MAX_ROWS + _STRIP) * _DEPTH + _MAX_ROWS * _COLUMNS
+ROOM = (_MAX_ROWS + _STRIP) * _DEPTH + _MAX_ROWS * _TILE_COLUMNS
 """Size of the scratch of `subtract`, in vectors."""
 
 
@@ -344,19 +344,19 @@ def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, rig
     wide = Code(builder, together * lanes)
     zero = ir.Constant(index, 0)
     places = [code.times(stride, row) for row in range(rows)]
-    sums = {(v, j): code.variable(constant(wide.lanes, 0.0)) for v in range(_REGISTERS) for j in range(_COLUMNS)}
+    sums = {(v, j): code.variable(constant(wide.lanes, 0.0)) for v in range(_REGISTERS) for j in range(_TILE_COLUMNS)}
     with builder.if_then(builder.icmp_signed("!=", known, zero)):
         for (v, j), place in sums.items():
             parts = [code.load(target, places[v * together + q], j) for q in range(together)]
             builder.store(_join(builder, parts), place)
         for row in range(rows):  # of the next tile
-            for j in range(_COLUMNS, 2 * _COLUMNS, max(1, 8 // lanes)):
+            for j in range(_TILE_COLUMNS, 2 * _TILE_COLUMNS, max(1, 8 // lanes)):
                 code.prefetch(target, places[row], j)
     with cgutils.for_range(builder, depth) as loop:
         first = code.times(loop.index, rows)
         minus = [builder.fneg(wide.load(code.at(left, first, v * together), zero)) for v in range(_REGISTERS)]
-        for j in range(_COLUMNS):
-            one = code.load(right, code.times(loop.index, _COLUMNS), j)
+        for j in range(_TILE_COLUMNS):
+            one = code.load(right, code.times(loop.index, _TILE_COLUMNS), j)
             repeated = _select(builder, one, list(range(lanes)) * together)
             for v in range(_REGISTERS):
                 builder.store(emit_fma(builder, minus[v], repeated, builder.load(sums[v, j])), sums[v, j])
@@ -412,22 +412,22 @@ def subtract(
     edge = advance(tag, strips, _STRIP * _DEPTH)
     for strip in range(first, last, _STRIP):
         until = min(strip + _STRIP, last)
-        for j in range(strip, until, _COLUMNS):
+        for j in range(strip, until, _TILE_COLUMNS):
             packed = advance(tag, strips, (j - strip) * depth)
-            _pack(tag, panels, count, right, right_at, j, min(_COLUMNS, until - j), _COLUMNS, packed)
+            _pack(tag, panels, count, right, right_at, j, min(_TILE_COLUMNS, until - j), _TILE_COLUMNS, packed)
         for i in range(top, bottom, rows):
             height = min(rows, bottom - i)
             _pack(tag, panels, count, left, left_at, i, height, rows, room)
-            for j in range(strip, until, _COLUMNS):
-                width = min(_COLUMNS, until - j)
+            for j in range(strip, until, _TILE_COLUMNS):
+                width = min(_TILE_COLUMNS, until - j)
                 packed = advance(tag, strips, (j - strip) * depth)
                 corner = advance(tag, target, (i - top) * stride + j - first)
-                if height == rows and width == _COLUMNS:
+                if height == rows and width == _TILE_COLUMNS:
                     _tile(tag, corner, stride, known, room, packed, depth)
                 else:
-                    _copy(tag, corner, stride, edge, _COLUMNS, height, width)
-                    _tile(tag, edge, _COLUMNS, known, room, packed, depth)
-                    _copy(tag, edge, _COLUMNS, corner, stride, height, width)
+                    _copy(tag, corner, stride, edge, _TILE_COLUMNS, height, width)
+                    _tile(tag, edge, _TILE_COLUMNS, known, room, packed, depth)
+                    _copy(tag, edge, _TILE_COLUMNS, corner, stride, height, width)
 
 
 @compiled

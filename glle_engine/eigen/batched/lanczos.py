@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from glle_engine.eigen.batched.structure import Structure
     from glle_engine.linalg.vectors import Address, Lanes
 
-_CHUNK = 64  # rows of a vector that a dot product takes at a time
+_DOT_ROWS = 64  # rows of a vector that a dot product takes at a time
 _EPSILON = float(np.finfo(np.float64).eps)
-_LINE = 8  # doubles of a cache line; a vector that crosses lines takes twice the time
+_CACHE_LINE_DOUBLES = 8  # doubles of a cache line; a vector that crosses lines takes twice the time
 _PAGE = 2**21 // 8  # doubles of a large page, such as numpy requests for large arrays
 
 
@@ -127,8 +127,8 @@ class Workspace(NamedTuple):
             "points": (MAX_STEPS + 2, n * LANES),
         }
         # A single allocation, so that it is large enough for large pages.
-        sizes = [math.prod(shape) + -math.prod(shape) % _LINE for shape in shapes.values()]
-        room = empty_aligned(sum(sizes), to=_PAGE if sum(sizes) > _PAGE else _LINE)
+        sizes = [math.prod(shape) + -math.prod(shape) % _CACHE_LINE_DOUBLES for shape in shapes.values()]
+        room = empty_aligned(sum(sizes), alignment=_PAGE if sum(sizes) > _PAGE else _CACHE_LINE_DOUBLES)
         ends = list(itertools.accumulate(sizes))
         parts = {
             name: room[end - size : end - size + math.prod(shape)].reshape(shape)
@@ -137,11 +137,11 @@ class Workspace(NamedTuple):
         return Workspace((0,) * LANES, words(structure), **parts, steps=np.empty(LANES, np.int64))
 
 
-def empty_aligned(*shape: int, to: int = _LINE) -> NDArray[np.float64]:
+def empty_aligned(*shape: int, alignment: int = _CACHE_LINE_DOUBLES) -> NDArray[np.float64]:
     """Return an uninitialized array that begins on a cache line or a page."""
     size = math.prod(shape)
-    room = np.empty(size + to)
-    first = -(room.ctypes.data // 8) % to
+    room = np.empty(size + alignment)
+    first = -(room.ctypes.data // 8) % alignment
     return room[first : first + size].reshape(shape)
 
 
@@ -176,13 +176,13 @@ def lanczos(
     lanes, n = len(tag), len(start)
     tree = addresses(room.words)
     low, up = address(room.lower), address(room.upper)
-    most = len(basis) - 2
+    max_steps = len(basis) - 2
     z, x, h = address(work[0]), address(work[1]), address(work[2])
     ones = fill(tag, 1.0)
-    weight = np.zeros((most + 2, lanes))  # factors that give the basis vectors unit norm
-    sums = np.zeros((most + 2, lanes))  # h^T s of each basis vector
-    overlap = np.zeros((most + 2, lanes))
-    factor = np.zeros((most + 2, lanes))
+    weight = np.zeros((max_steps + 2, lanes))  # factors that give the basis vectors unit norm
+    sums = np.zeros((max_steps + 2, lanes))  # h^T s of each basis vector
+    overlap = np.zeros((max_steps + 2, lanes))
+    factor = np.zeros((max_steps + 2, lanes))
     square = np.empty(lanes)
     for i in range(n):
         store(address(basis[1]), i, fill(tag, start[i]))
@@ -204,7 +204,7 @@ def lanczos(
         store(address(factor), 0, load(tag, address(overlap), 0) * load(tag, address(weight), 0))
         _subtract(tag, address(basis), 0, 1, n, address(factor), address(basis[1]), address(basis[1]))
     store(address(square), 0, lower_gram(tag, tree, low, address(basis[1]), z, address(images[1])))
-    diagonal, off = np.zeros((lanes, most)), np.zeros((lanes, most))
+    diagonal, off = np.zeros((lanes, max_steps)), np.zeros((lanes, max_steps))
     steps[:] = 0
     for lane in range(lanes):
         weight[1, lane] = 1.0 / np.sqrt(square[lane])
@@ -212,7 +212,7 @@ def lanczos(
             steps[lane] = -1
             weight[1, lane] = 0.0
     first = 0 if constrained else 1
-    for step in range(1, most + 1):
+    for step in range(1, max_steps + 1):
         scale = load(tag, address(weight), step)
         total = upper_gram(tag, tree, up, address(images[step]), scale, address(points[step]), x)
         store(address(sums), step, total)
@@ -240,7 +240,7 @@ def lanczos(
             converged = verdict(diagonal[lane, :step], off[lane, :step], wanted, tolerance)
             if converged < 0:
                 steps[lane] = -1
-            elif converged > 0 or step == most:
+            elif converged > 0 or step == max_steps:
                 steps[lane] = step
             if steps[lane] != 0:
                 weight[step + 1, lane] = 0.0
@@ -277,8 +277,8 @@ def _dots(
     """Put weight_i s_i^T x into overlap_i."""
     for i in range(first, count):
         store(overlap, i, fill(tag, 0.0))
-    for begin in range(0, n, _CHUNK):
-        size = min(_CHUNK, n - begin)
+    for begin in range(0, n, _DOT_ROWS):
+        size = min(_DOT_ROWS, n - begin)
         part = advance(tag, x, begin)
         for i in range(first, count):
             row = advance(tag, images, i * n + begin)
@@ -375,10 +375,10 @@ def ritz(
     """Combine the eigenvectors from every lane's Ritz vectors."""
     tag, steps, values, vectors, points = room.tag, room.steps, room.values, room.vectors, address(room.points)
     lanes, wanted = len(tag), len(vectors)
-    most = 1
+    max_step = 1
     for lane in range(lanes):
-        most = max(most, steps[lane])
-    combination = np.zeros((wanted, most + 1, lanes))
+        max_step = max(max_step, steps[lane])
+    combination = np.zeros((wanted, max_step + 1, lanes))
     values[:] = np.nan
     for lane in range(lanes):
         m = steps[lane]
@@ -397,10 +397,10 @@ def ritz(
     for row in range(n):
         for i in range(wanted):
             store(address(vectors), i * n + row, fill(tag, 0.0))
-        for j in range(1, most + 1):
+        for j in range(1, max_step + 1):
             point = load(tag, points, j * n + row)
             for i in range(wanted):
-                part = load(tag, address(combination), i * (most + 1) + j)
+                part = load(tag, address(combination), i * (max_step + 1) + j)
                 store(address(vectors), i * n + row, fma(point, part, load(tag, address(vectors), i * n + row)))
     norm = np.empty(lanes)
     for i in range(wanted):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from glle_engine.eigen.batched.structure import Structure
 
-TOLERANCE = 1e-9
+LANE_TOLERANCE = 1e-9
 # Without pivoting, one draw in a hundred has ill-conditioned factors. Its eigenvectors are off by 1e-8 to 1e-6, and its
 # deviation is equally large. About three draws in a thousand exceed this bound and are solved again.
 ACCEPTED_DEVIATION = 3e-8
@@ -152,7 +152,7 @@ class LaneSolver:
 
     def _factor_and_iterate(self, room: Workspace, pins: NDArray[np.int32]) -> None:
         factorise(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
-        lanczos(room, pins, self.pin >= 0, self.start, TOLERANCE)
+        lanczos(room, pins, self.pin >= 0, self.start, LANE_TOLERANCE)
         deviations(room, self.structure.neighbors)
 
     def _judge(self, room: Workspace, lane: int, vectors: NDArray[np.float64]) -> tuple[Eigenpairs, str | None]:

@@ -32,9 +32,9 @@ def _enter_lower(
     """Continue z = L^-T f at a supernode, and copy final values to x."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
-    at = tree.lower_start[node]
-    panel = advance(tag, lower, at + width * (width - 1) // 2)
-    enter_lower(tag, width, f, z, x, begin, offset(tree.rows, start), below, panel, advance(tag, lower, at))
+    position = tree.lower_start[node]
+    panel = advance(tag, lower, position + width * (width - 1) // 2)
+    enter_lower(tag, width, f, z, x, begin, offset(tree.rows, start), below, panel, advance(tag, lower, position))
 
 
 @compiled
@@ -44,9 +44,9 @@ def _enter_upper(
     """Continue w = U^-1 f at a supernode, and copy final values to x."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
-    at = tree.upper_start[node]
-    panel = advance(tag, upper, at + width * (width + 1) // 2)
-    enter_upper(tag, width, f, w, x, begin, offset(tree.rows, start), below, panel, advance(tag, upper, at))
+    position = tree.upper_start[node]
+    panel = advance(tag, upper, position + width * (width + 1) // 2)
+    enter_upper(tag, width, f, w, x, begin, offset(tree.rows, start), below, panel, advance(tag, upper, position))
 
 
 @compiled
@@ -54,9 +54,9 @@ def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Addres
     """Continue x = L^-1 x at a supernode."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
-    at = tree.lower_start[node]
-    panel = advance(tag, lower, at + width * (width - 1) // 2)
-    leave_lower(tag, width, x, begin, offset(tree.rows, start), below, panel, advance(tag, lower, at))
+    position = tree.lower_start[node]
+    panel = advance(tag, lower, position + width * (width - 1) // 2)
+    leave_lower(tag, width, x, begin, offset(tree.rows, start), below, panel, advance(tag, lower, position))
 
 
 @compiled
@@ -64,9 +64,9 @@ def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Addres
     """Continue x = U^-T x at a supernode."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
-    at = tree.upper_start[node]
-    panel = advance(tag, upper, at + width * (width + 1) // 2)
-    leave_upper(tag, width, x, begin, offset(tree.rows, start), below, panel, advance(tag, upper, at))
+    position = tree.upper_start[node]
+    panel = advance(tag, upper, position + width * (width + 1) // 2)
+    leave_upper(tag, width, x, begin, offset(tree.rows, start), below, panel, advance(tag, upper, position))
 
 
 @compiled

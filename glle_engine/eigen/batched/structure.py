@@ -141,7 +141,7 @@ def walk(parent: NDArray[np.int32], child: NDArray[np.int32], sibling: NDArray[n
 def heirs(
     width: NDArray[np.int64], below: NDArray[np.int64], child: NDArray[np.int32], sibling: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return the child of each front whose rows are the whole front, found by their number; -1 if there is none."""
+    """Return the child of each front that has as many rows as the front has indices; -1 if there is none."""
     heir = np.full(len(width), -1, np.int32)
     for node in range(len(width)):
         candidate = child[node]
@@ -162,22 +162,22 @@ def plan_blocks(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Place each contribution block in its heir's, or at the lowest address that is free while its sources live."""
     nodes = len(below)
-    at, stride = np.zeros(nodes, np.int64), below.copy()
+    block_start, stride = np.zeros(nodes, np.int64), below.copy()
     begin, end = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # room in the buffer where each block lies
     live = np.empty(nodes + 1, np.int64)  # ascending by address
     count, highest = 0, 0
     for node in range(nodes):
-        own = heir[node]
-        if own >= 0:
-            begin[node], end[node], stride[node] = begin[own], end[own], stride[own]
-            at[node] = at[own] + width[node] * (stride[own] + 1)
+        heir_of_node = heir[node]
+        if heir_of_node >= 0:
+            begin[node], end[node], stride[node] = begin[heir_of_node], end[heir_of_node], stride[heir_of_node]
+            block_start[node] = block_start[heir_of_node] + width[node] * (stride[heir_of_node] + 1)
         else:
             size = below[node] * below[node]
             free, slot = 0, 0
             while slot < count and begin[live[slot]] - free < size:
                 free = end[live[slot]]
                 slot += 1
-            at[node], begin[node], end[node] = free, free, free + size
+            block_start[node], begin[node], end[node] = free, free, free + size
             highest = max(highest, free + size)
             if size > 0:
                 for i in range(count, slot, -1):
@@ -193,13 +193,13 @@ def plan_blocks(
             while candidate != -1:
                 dead = dead or candidate == one
                 candidate = sibling[candidate]
-            if one == own:
+            if one == heir_of_node:
                 one, dead = node, False
             if not dead:
                 live[kept] = one
                 kept += 1
         count = kept
-    return at, stride, highest
+    return block_start, stride, highest
 
 
 @compiled
@@ -209,14 +209,14 @@ def peak_blocks(width: NDArray[np.int64], below: NDArray[np.int64], parent: NDAr
     room = below * below
     heir = np.full(nodes, -1, np.int64)
     freed = np.zeros(nodes, np.int64)  # rooms of the children
-    held, peak = 0, 0
+    total, peak = 0, 0
     for node in range(nodes):
-        own = heir[node]
-        if own >= 0:
-            room[node] = room[own]
-        held += room[node]
-        peak = max(peak, held - room[own] if own >= 0 else held)
-        held -= freed[node]
+        heir_of_node = heir[node]
+        if heir_of_node >= 0:
+            room[node] = room[heir_of_node]
+        total += room[node]
+        peak = max(peak, total - room[heir_of_node] if heir_of_node >= 0 else total)
+        total -= freed[node]
         above = parent[node]
         if above >= 0:
             freed[above] += room[node]

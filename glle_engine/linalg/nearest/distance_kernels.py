@@ -64,12 +64,12 @@ def rank_of(distance: float) -> int:
 
 
 @compiled
-def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, at: int) -> None:
-    """Restore the heap below entry `at`; it has the first `size` entries, with the greatest (rank, index) on top."""
-    own_distance, own_index = distance[at], index[at]
-    own = rank_of(own_distance)
+def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, entry: int) -> None:
+    """Restore the heap below `entry`; the heap has the first `size` entries, with the greatest (rank, index) on top."""
+    sunk_distance, sunk_index = distance[entry], index[entry]
+    sunk_rank = rank_of(sunk_distance)
     while True:
-        child = 2 * at + 1
+        child = 2 * entry + 1
         if child >= size:
             break
         rank, other = rank_of(distance[child]), child + 1
@@ -77,11 +77,11 @@ def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, at:
             other_rank = rank_of(distance[other])
             if other_rank > rank or (other_rank == rank and index[other] > index[child]):
                 child, rank = other, other_rank
-        if rank < own or (rank == own and index[child] < own_index):
+        if rank < sunk_rank or (rank == sunk_rank and index[child] < sunk_index):
             break
-        distance[at], index[at] = distance[child], index[child]
-        at = child
-    distance[at], index[at] = own_distance, own_index
+        distance[entry], index[entry] = distance[child], index[child]
+        entry = child
+    distance[entry], index[entry] = sunk_distance, sunk_index
 
 
 @compiled
@@ -114,7 +114,7 @@ def counts_by_products(
     square_points: NDArray[np.float64],
     square_data: NDArray[np.float64],
     error: float,
-    own: NDArray[np.int64],
+    excluded_rows: NDArray[np.int64],
     thresholds: NDArray[np.float64],
     out: NDArray[np.int64],
 ) -> None:
@@ -133,7 +133,7 @@ def counts_by_products(
         for j in range(n):
             both = square_points[i] + square_data[j]
             about, off = products[i, j] + both, error * both
-            if about - off > squares[k - 1] or j == own[i]:
+            if about - off > squares[k - 1] or j == excluded_rows[i]:
                 continue
             passed = _not_above(squares, about - off)
             if passed < k and squares[passed] <= about + off:

@@ -48,18 +48,18 @@ def accept(
     proposal has two `uniforms` (proposals, 2).
     """
     count = known
-    for at in range(len(uniforms)):
+    for proposal in range(len(uniforms)):
         if count == last:
             break
-        point = min(int(np.searchsorted(reached, uniforms[at, 0] * reached[-1], side="right")), len(X) - 1)
-        least = uniforms[at, 1] * squares[point]
+        point = min(int(np.searchsorted(reached, uniforms[proposal, 0] * reached[-1], side="right")), len(X) - 1)
+        threshold = uniforms[proposal, 1] * squares[point]
         square = squares[point]
         for landmark in range(known, count):
-            if square <= least:
+            if square <= threshold:
                 break
             apart = distance(X, point, X, chosen[landmark])
             square = min(square, apart * apart)
-        if square > least:
+        if square > threshold:
             chosen[count] = point
             count += 1
     return count
@@ -89,17 +89,17 @@ def _seeds(X: NDArray[np.float64], count: int, on_progress: OnProgress) -> NDArr
 
     chosen, squares = np.empty(count, np.int64), np.full(len(X), np.inf)
     chosen[0] = min(int(uniforms(1)[0] * len(X)), len(X) - 1)
-    known, found = 0, 1  # landmarks whose distances are in `squares`, and landmarks so far
+    known, total = 0, 1  # landmarks whose distances are in `squares`, and landmarks so far
     no_own_row = np.full(len(X), -1)  # a point may be its own nearest landmark
     order = leaf_order(PrincipalAxes.from_data(X).places(X)[0], _NEAR)
-    while found < count:
-        for rows, _, distances in Leaves(X[chosen[known:found]]).nearest(X, no_own_row, 1, order):
+    while total < count:
+        for rows, _, distances in Leaves(X[chosen[known:total]]).nearest(X, no_own_row, 1, order):
             squares[rows] = np.minimum(squares[rows], distances[:, 0] ** 2)
             on_progress(known, count, "landmarks")
         reached = np.cumsum(squares)
         if reached[-1] == 0:  # all points equal a landmark
             break
-        known, last = found, min(_GROWTH * found, count)
+        known, last = total, min(_GROWTH * total, count)
         proposals = uniforms(2 * _PROPOSALS * (last - known)).reshape(-1, 2)
-        found = accept(dense.readable(X), squares, reached, proposals, chosen, known, last)
-    return chosen[:found]
+        total = accept(dense.readable(X), squares, reached, proposals, chosen, known, last)
+    return chosen[:total]

@@ -25,7 +25,7 @@ _EPSILON = float(np.finfo(np.float64).eps)
 _SHRINK = 1 - 2.0**-20  # makes up for axes that are not exactly orthonormal
 # Rows per leaf, from measurements with 2 to 784 features. In larger leaves a pair costs less; smaller ones have fewer.
 _SIZE, _SIZE_OF_MANY, _MANY = 64, 192, 4
-_CHUNK = 1e10  # largest number of products between two progress reports: less than a second
+_MAX_PRODUCTS = 1e10  # largest number of products between two progress reports: less than a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,16 +146,20 @@ class Leaves:
         )  # fmt: skip
 
     def nearest(
-        self, points: NDArray[np.float64], own: NDArray[np.intp], k: int, order: NDArray[np.intp] | None = None
+        self,
+        points: NDArray[np.float64],
+        excluded_rows: NDArray[np.intp],
+        k: int,
+        order: NDArray[np.intp] | None = None,
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float64]]]:
         """Yield some points (c,), and the indices and distances (c, k) of their nearest rows, until all are done.
 
-        For point i, row own[i], or the rows of group own[i], are left out. The k rows have the smallest (rank of the
-        distance, index), in this order. `order` (m,) should put points near each other side by side; by default it is
+        For point i, row excluded_rows[i], or the rows of group excluded_rows[i], are left out. The k rows are ordered
+        by (rank of the distance, index). `order` (m,) should put points near each other side by side; by default it is
         computed here.
         """
-        order, queries = self._queries(points, own, order)
-        step = max(1, int(_CHUNK // (self.size * self._data.size)))
+        order, queries = self._queries(points, excluded_rows, order)
+        step = max(1, int(_MAX_PRODUCTS // (self.size * self._data.size)))
         groups = len(queries.starts) - 1
         for first in range(0, groups, step):
             last = min(first + step, groups)
@@ -177,7 +181,7 @@ class Leaves:
         return np.asarray(total * (len(self._data) / points))
 
     def _queries(
-        self, points: NDArray[np.float64], own: NDArray[np.intp], order: NDArray[np.intp] | None = None
+        self, points: NDArray[np.float64], excluded_rows: NDArray[np.intp], order: NDArray[np.intp] | None = None
     ) -> tuple[NDArray[np.intp], Queries]:
         """Return the points in groups that are near each other, and the order of the points."""
         if points is self._data:
@@ -188,7 +192,7 @@ class Leaves:
             rows = points[order]
         starts = np.arange(0, len(points), self.size)
         widest = np.maximum.reduceat(tolerance[order], starts)
-        return order, Queries(np.append(starts, len(points)), rows, own[order], places[order], widest)
+        return order, Queries(np.append(starts, len(points)), rows, excluded_rows[order], places[order], widest)
 
     def _search(
         self, queries: Queries, first: int, last: int, k: int

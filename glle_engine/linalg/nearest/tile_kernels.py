@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FLOAT = ir.FloatType()
 INTEGER = ir.IntType(64)
-VECTORS = 2  # SIMD vectors of points beside each other in a tile
+VECTORS = 2  # a tile is this many SIMD vectors of points wide
 TAG = (0,) * (16 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 8)
 """As long as a vector of floats; the sums of a tile of two vectors by six rows fit into the registers."""
 PANEL = VECTORS * len(TAG)
@@ -73,10 +73,10 @@ def center_row(typing: Any, tag: Any, row: Any, centre: Any, scale: Any, out: An
         total = cgutils.alloca_once_value(builder, ir.Constant(narrow, [0.0] * lanes))
         factor = spread(builder, scale, lanes)
         step = ir.Constant(INTEGER, lanes)
-        with cgutils.for_range_slice(builder, ir.Constant(INTEGER, 0), count, step, INTEGER) as (at, _):
-            apart = builder.fsub(_read(builder, centre, at, lanes), _read(builder, row, at, lanes))
+        with cgutils.for_range_slice(builder, ir.Constant(INTEGER, 0), count, step, INTEGER) as (index, _):
+            apart = builder.fsub(_read(builder, centre, index, lanes), _read(builder, row, index, lanes))
             value = builder.fptrunc(builder.fmul(apart, factor), narrow)
-            builder.store(value, builder.bitcast(builder.gep(out, [at]), narrow.as_pointer())).align = 4
+            builder.store(value, builder.bitcast(builder.gep(out, [index]), narrow.as_pointer())).align = 4
             builder.store(emit(builder, "fmuladd", value, value, builder.load(total)), total)
         function = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(FLOAT, [FLOAT, narrow]), f"llvm.vector.reduce.fadd.v{lanes}f32"
@@ -287,13 +287,13 @@ def nearest_in_leaves(
     out_distance: NDArray[np.float64],
     work: NDArray[np.int64],
 ) -> None:
-    """Find the k nearest rows outside the group `own` for the points of groups first to last, into (m, k) arrays.
+    """Find the k nearest rows for the points of groups first to last, and put them into (m, k) arrays.
 
-    They are ordered by (rank of the distance, index). The numbers of pairs in tiles and of computed distances are added
-    to `work` (2,).
+    The rows of the group that `queries.own` names for a point are left out. The rows are ordered by (rank of the
+    distance, index). The numbers of pairs in tiles and of computed distances are added to `work` (2,).
     """
     data, numbers, lowest, size, scale = tree.data, tree.numbers, tree.lowest, tree.size, tree.scale
-    boxes, groups, points, own = tree.boxes, tree.groups, queries.points, queries.own
+    boxes, groups, points, excluded = tree.boxes, tree.groups, queries.points, queries.own
     n, d = data.shape
     axes, k = queries.places.shape[1], out_index.shape[1]
     leaves, wide = tree.centres.shape
@@ -351,8 +351,8 @@ def nearest_in_leaves(
                     # If k copies of a point are known, a further copy with a greater index is no neighbor.
                     if bounds[r] > limits[r] or (distances[r, 0] == 0 and lowest[leaf] > indices[r, 0]):
                         continue
-                    row, to = offset(row_at, r * wide), offset(left_at, used * wide)
-                    square = center_row(TAG, row, offset(centre_at, leaf * wide), scale, to, wide)
+                    row, target = offset(row_at, r * wide), offset(left_at, used * wide)
+                    square = center_row(TAG, row, offset(centre_at, leaf * wide), scale, target, wide)
                     if square < _LARGEST_SQUARE:
                         halves[used] = square * (0.5 - error) - d * _TINY
                     else:
@@ -370,16 +370,16 @@ def nearest_in_leaves(
                 work[0] += used * (end - leaf * size)
                 for column in range(leaf * size, end, PANEL):
                     panel, half = offset(panel_at, column * d), offset(half_at, column)
-                    for at in range(0, used, _HEIGHT):
-                        to, limits_at = offset(left_at, at * wide), offset(threshold_at, at)
-                        if not_above(TAG, ROWS, to, wide, panel, d, half, limits_at, mask_at) == 0:
+                    for first_row in range(0, used, _HEIGHT):
+                        target, limits_at = offset(left_at, first_row * wide), offset(threshold_at, first_row)
+                        if not_above(TAG, ROWS, target, wide, panel, d, half, limits_at, mask_at) == 0:
                             continue
-                        for i in range(at, min(at + _HEIGHT, used)):
-                            mask, r = masks[i - at], active[i]
+                        for i in range(first_row, min(first_row + _HEIGHT, used)):
+                            mask, r = masks[i - first_row], active[i]
                             while mask:
                                 j = column + lowest_bit(mask)
                                 mask &= mask - 1
-                                if j >= end or groups[j] == own[begin + r]:
+                                if j >= end or groups[j] == excluded[begin + r]:
                                     continue
                                 work[1] += 1
                                 apart = distance(points, begin + r, data, j)

@@ -138,7 +138,8 @@ def acyclic(
             weights, variances[i] = conditional(Z, i, nearest[i], spec.reg)
             if not variances[i] > _CLOSE * mean_variance:
                 raise DegenerateDataError(
-                    f"Point {order[i]} is a combination of its {len(nearest[i])} neighbors: no greatest likelihood.",
+                    f"Point {order[i]} is a combination of its {len(nearest[i])} neighbors, so that the likelihood has "
+                    "no maximum.",
                     remedy="Raise reg, or take fewer neighbors.",
                     details={"point": int(order[i])},
                 )

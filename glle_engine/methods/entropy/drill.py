@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg.lapack import dposv, dpotrf
 
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _EXACT = 1e-9  # tolerance of a column's lasso, relative to the largest entry of S in this column
 _GAP_EVERY = 5  # rounds between computations of the duality gap
-MAX_POINTS = 1000
+MAX_DRILL_POINTS = 1000
 RELATIVE_L1 = 0.1  # relative to the mean variance; the paper's best, with 20 neighbors, is 0.01 at a variance of 0.1
 
 
@@ -212,7 +212,7 @@ class DrillSpec(MethodSpec):
             require_points(n, self.n_components + 2, f"n_components={self.n_components}")
         else:
             require_enough_points(n, NeighborSpec(n_components=self.n_components, n_neighbors=self.n_neighbors))
-        require_size(n, MAX_POINTS, "DRILL", "meu, or alle")
+        require_size(n, MAX_DRILL_POINTS, "DRILL", "meu, or alle")
 
 
 @Method(

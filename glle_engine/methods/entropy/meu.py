@@ -33,7 +33,7 @@ from scipy.linalg.lapack import dpotrf
 from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.linalg.dense import log
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Embedding, Method, note_bridges
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _ARMIJO = 1e-4
-_ROUNDING = 1e-13  # relative; a step that raises F by less does so only by rounding errors
+_NEGLIGIBLE_GAIN = 1e-13  # relative; a step that raises F by less does so only by rounding errors
 _HALVINGS = 40
 _CG_STEPS = 200
 _SMALL = 1e-3  # share of the largest multiplier; smaller multipliers may become 0 in one step
 _SHRINK = 0.1
 _DENSE = 0.1  # share of nonzero entries above which a dense product is faster
-MAX_POINTS = 2000
+MAX_MEU_POINTS = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +230,7 @@ def _descend(
         if problem.positive:
             trial = np.maximum(trial, floor)
         objective = problem.objective(trial)
-        if objective[0] <= value + _ARMIJO * float(slope @ (trial - multipliers)) + _ROUNDING * abs(value):
+        if objective[0] <= value + _ARMIJO * float(slope @ (trial - multipliers)) + _NEGLIGIBLE_GAIN * abs(value):
             return trial, objective
         length /= 2
     return None
@@ -240,7 +240,7 @@ def _descend(
 class MeuSpec(RadiusSpec, NeighborSpec):
     """Parameters of maximum entropy unfolding."""
 
-    n_neighbors: int | str = integer(  # type: ignore[assignment] # of this method alone
+    n_neighbors: int | str = integer(  # type: ignore[assignment] # only this method accepts "all"
         10,
         "k, the number of neighbors of a point; all: every pair of points is an edge.",
         least=2,
@@ -267,10 +267,10 @@ class MeuSpec(RadiusSpec, NeighborSpec):
             replace(self, n_neighbors=max(2, n - 1)).require_possible(n, d)
             return
         super().require_possible(n, d)
-        require_size(n, MAX_POINTS, "Maximum entropy unfolding", "alle")
+        require_size(n, MAX_MEU_POINTS, "Maximum entropy unfolding", "alle")
         if self.multipliers == "any" and self.n_neighbors == n - 1 and d < n - 1:
             raise InvalidParameterError(
-                f"With multipliers=any and all pairs as neighbors, {d} features bound no likelihood of {n} points.",
+                f"With multipliers=any and all pairs as neighbors, the likelihood of {n} points is unbounded.",
                 remedy=f"Take multipliers=positive, fewer neighbors, or at least {n - 1} features; or pca, its limit.",
             )
 
@@ -286,7 +286,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     joins_equal=True,
 )
 def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the principal coordinates of the covariance of greatest likelihood."""
+    """Embed by the principal coordinates of the maximum-likelihood covariance of the points."""
     n, d = X.shape
     graph, bridges = spec.graph(X, on_progress)
     i, j = undirected_edges(graph.nearest, graph.kept)

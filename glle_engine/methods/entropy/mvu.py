@@ -32,7 +32,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dpotrf
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
@@ -51,18 +51,18 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _ARMIJO = 1e-4
-_ROUNDING = 1e-12  # relative; a step that raises the objective by less does so only by rounding errors
+_NEGLIGIBLE_GAIN = 1e-12  # relative; a step that raises the objective by less does so only by rounding errors
 _HALVINGS = 40
 _CENTERED = 1e-9  # mu falls at this squared Newton decrement, whose root is the relative error of the distances
 _FALL = 0.2  # factor by which mu falls
 _JITTER = 1e-13  # added to the Hessian, which is scaled to a unit diagonal
-MAX_POINTS = 400
+MAX_MVU_POINTS = 400
 MAX_LINKS = 4000  # n k: about 2,500 constraints, with a dense Hessian
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The dual program.
+    """The dual of the semidefinite program.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Unrolled:
-    """The K of greatest trace.
+    """The Gram matrix of greatest trace.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ def _descend(
     length = 1.0
     for _ in range(_HALVINGS):
         trial, factor = program.value(w + length * step, mu, eps)
-        if trial <= value - _ARMIJO * length * decrement + _ROUNDING * abs(value):
+        if trial <= value - _ARMIJO * length * decrement + _NEGLIGIBLE_GAIN * abs(value):
             return w + length * step, trial, factor
         length /= 2
     return None
@@ -224,10 +224,10 @@ class MvuSpec(NeighborSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points, and too many points or edges."""
         super().require_possible(n, d)
-        require_size(n, MAX_POINTS, "Maximum variance unfolding", "meu, or isomap")
+        require_size(n, MAX_MVU_POINTS, "Maximum variance unfolding", "meu, or isomap")
         if n * self.n_neighbors > MAX_LINKS:
             raise InvalidParameterError(
-                f"{n} points of {self.n_neighbors} neighbors are more constraints than can be solved for.",
+                f"{n} points of {self.n_neighbors} neighbors give more constraints than the method can solve for.",
                 remedy=f"Give n_neighbors of at most {MAX_LINKS // n}.",
                 details={"n_points": n, "n_neighbors": self.n_neighbors},
             )
@@ -243,7 +243,7 @@ class MvuSpec(NeighborSpec):
     joins_equal=True,
 )
 def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the principal coordinates of the K of greatest trace."""
+    """Embed by the principal coordinates of the Gram matrix of greatest trace."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     i, j = undirected_edges(nearest)
     squared = np.asarray(((X[i] - X[j]) ** 2).sum(axis=1))

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from glle_engine.base.errors import DegenerateDataError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.connectivity import components
@@ -58,9 +58,9 @@ class NpeSpec(LleSpec):
 
 
 def whiten(
-    X: NDArray[np.float64], share: float, least: int
+    X: NDArray[np.float64], share: float, min_rank: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return orthonormal scores on the fewest principal axes, at least `least`, with this share of the variance.
+    """Return orthonormal scores on the fewest principal axes, at least `min_rank`, with this share of the variance.
 
     Returns the scores (n, r), the mean of the data (d,), and the whitening (d, r), which maps centered data to the
     scores.
@@ -68,21 +68,21 @@ def whiten(
     Raises
     ------
     DegenerateDataError
-        If the data span fewer than `least` dimensions.
+        If the data span fewer than `min_rank` dimensions.
 
     """
     mean = X.mean(axis=0)
     U, spread, Vt = np.linalg.svd(X - mean, full_matrices=False)
     rank = int((spread > max(X.shape) * np.finfo(float).eps * spread[0]).sum())
-    if rank < least:
+    if rank < min_rank:
         raise DegenerateDataError(
-            f"The data span {rank} dimensions, fewer than n_components={least}.",
+            f"The data span {rank} dimensions, fewer than n_components={min_rank}.",
             remedy=f"Give n_components of at most {rank}.",
             details={"most": rank},
         )
     variance = np.cumsum(spread[:rank] ** 2)
     count = rank if share == 1 else int(np.searchsorted(variance, share * variance[-1])) + 1
-    kept = min(max(count, least), rank)
+    kept = min(max(count, min_rank), rank)
     return np.asarray(U[:, :kept]), mean, Vt[:kept].T / spread[:kept]
 
 

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import DegenerateDataError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.methods.base import Embedding, Method
@@ -190,7 +190,7 @@ class PpcaSpec(MethodSpec):
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Parameters of greatest likelihood.
+    """Maximum-likelihood parameters of probabilistic PCA.
 
     Attributes
     ----------

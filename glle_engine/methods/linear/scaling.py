@@ -25,8 +25,8 @@ from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DegenerateDataError, OutOfRangeError
 from glle_engine.base.progress import blocks
-from glle_engine.base.results import Note
 from glle_engine.base.space import Space
+from glle_engine.base.texts import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.graph.relations import ROUNDING, checked_distances, symmetric
@@ -115,19 +115,19 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
     double_center(B)
     norm = float(np.linalg.norm(B))
     values, vectors = leading_eigenpairs(B, p, on_progress)
-    least = least_eigenvalue(B, norm, on_progress)
+    smallest = least_eigenvalue(B, norm, on_progress)
     if values[-1] <= ROUNDING**2 * norm:
-        most = int((values > ROUNDING**2 * norm).sum())
+        rank = int((values > ROUNDING**2 * norm).sum())
         raise DegenerateDataError(
-            f"The dissimilarities have {most} positive eigenvalues, fewer than n_components={p}.",
-            remedy=f"Give n_components of at most {most}." if most else "Check that they are dissimilarities.",
-            details={"most": most},
+            f"The dissimilarities have {rank} positive eigenvalues, fewer than n_components={p}.",
+            remedy=f"Give n_components of at most {rank}." if rank else "Check that they are dissimilarities.",
+            details={"most": rank},
         )
-    figures = {"strain": _strain(norm, values), "least_eigenvalue": unit**2 * least}
+    figures = {"strain": _strain(norm, values), "least_eigenvalue": unit**2 * smallest}
     notes: tuple[Note, ...] = ()
-    if least < -NEGATIVE * values[0]:
+    if smallest < -NEGATIVE * values[0]:
         message = (
-            f"The least eigenvalue is {-least / values[0]:.2g} of the largest, negative: no points of any dimension"
+            f"The least eigenvalue is {-smallest / values[0]:.2g} of the largest, negative: no points of any dimension"
         )
         notes = (
             Note(
@@ -301,8 +301,8 @@ class KernelMap(Map):
         kernel = kernel_to(Y, self.spec, self.gamma)
         K = kernel(Y)
         K[np.diag_indices_from(K)] += ridge * float(np.trace(K)) / len(K)
-        found = kernel(places) @ solve(K, self.X - center, assume_a="pos") + center
-        return np.asarray(found + self.mean if self.spec.kernel == "linear" else found)
+        points = kernel(places) @ solve(K, self.X - center, assume_a="pos") + center
+        return np.asarray(points + self.mean if self.spec.kernel == "linear" else points)
 
 
 @Method(
@@ -316,7 +316,7 @@ class KernelMap(Map):
     restore=KernelMap.restore,
 )
 def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the leading components of the images."""
+    """Embed by the leading principal components in the feature space of the kernel."""
     n, p = len(X), spec.n_components
     mean = X.mean(axis=0)
     gamma = 1 / float(X.var(axis=0).sum()) if spec.gamma == "auto" else float(spec.gamma)
@@ -327,18 +327,18 @@ def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgr
     total = float(np.trace(K))
     values, vectors = leading_eigenpairs(K, p, on_progress)
     if values[-1] <= VANISHING * max(values[0], total):
-        most = int((values > VANISHING * max(values[0], total)).sum())
+        rank = int((values > VANISHING * max(values[0], total)).sum())
         raise DegenerateDataError(
-            f"The images of the points under this kernel span {most} dimensions, fewer than n_components={p}.",
-            remedy=f"Give n_components of at most {most}."
-            if most
+            f"The images of the points under this kernel span {rank} dimensions, fewer than n_components={p}.",
+            remedy=f"Give n_components of at most {rank}."
+            if rank
             else "Raise gamma: the kernel sees all points equal.",
-            details={"most": most},
+            details={"most": rank},
         )
     notes: tuple[Note, ...] = ()
-    least = least_eigenvalue(K, float(np.linalg.norm(K)), on_progress) if spec.precomputed else 0.0
-    if least < -NEGATIVE * values[0]:
-        message = f"The least eigenvalue is {-least / values[0]:.2g} of the largest, negative: this is no kernel."
+    smallest = least_eigenvalue(K, float(np.linalg.norm(K)), on_progress) if spec.precomputed else 0.0
+    if smallest < -NEGATIVE * values[0]:
+        message = f"The least eigenvalue is {-smallest / values[0]:.2g} of the largest, negative: this is not a kernel."
         notes = (Note("not-a-kernel", f"{message} The embedding keeps the positive part."),)
     figures = {"explained_variance": float(values.sum()) / max(total, float(values.sum()))}
     if spec.kernel in {"rbf", "polynomial"}:

@@ -48,8 +48,8 @@ import numpy as np
 
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import blocks
-from glle_engine.base.results import Note
 from glle_engine.base.spec import FitSpec
+from glle_engine.base.texts import Note
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
@@ -117,10 +117,10 @@ class AutoKLleSpec(DistanceSpec):
 )
 def auto_k_lle(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed with the k of the range whose embedding keeps the most neighbors."""
-    found = lle_neighbor_count(X, spec.at(spec.k_most), spec.candidates(), on_progress)
-    nearest, _ = kneighbors(X, found.figures["n_neighbors"])
+    neighbor_count = lle_neighbor_count(X, spec.at(spec.k_most), spec.candidates(), on_progress)
+    nearest, _ = kneighbors(X, neighbor_count.figures["n_neighbors"])
     embedding = lle_of(X, nearest, spec.at(nearest.shape[1]), on_progress)
-    return replace(embedding, figures={**embedding.figures, **found.figures}, notes=(*found.notes(),))
+    return replace(embedding, figures={**embedding.figures, **neighbor_count.figures}, notes=(*neighbor_count.notes(),))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,13 +334,13 @@ class IncrementalLleSpec(LleSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few initial points."""
         super().require_possible(n, d)
-        least = max(self.n_neighbors + 1, self.n_components + 2)
-        if initial_points(n, self) < least:
+        min_points = max(self.n_neighbors + 1, self.n_components + 2)
+        if initial_points(n, self) < min_points:
             raise TooFewPointsError(
                 f"initial_share={self.initial_share:g} of {n} points are {initial_points(n, self)} initial points; "
-                f"LLE needs {least}.",
-                remedy=f"Use initial_share >= {least / n:.3g}, or give more points.",
-                details={"n_points": n, "least": least},
+                f"LLE needs {min_points}.",
+                remedy=f"Use initial_share >= {min_points / n:.3g}, or give more points.",
+                details={"n_points": n, "least": min_points},
             )
 
 

@@ -38,7 +38,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from glle_engine.base.progress import blocks
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.lle_variants.rewired_lle import BLOCK_ENTRIES
@@ -96,8 +96,8 @@ def short_circuits(
     doubtful = ollivier_ricci(nearest, pairs, on_progress) <= -1 + 4 * (1 - spec.curvature_delta) + 1e-12
     # A sparse matrix drops zeros, so duplicates get the smallest normal number as their distance.
     length = np.maximum(distances.ravel()[first], np.finfo(float).tiny)
-    least = (1 - spec.detour_lambda) * np.pi**2 / (2 * np.sqrt(24 * spec.detour_lambda))
-    allowed = least * distances[pairs, -1].max(axis=1)
+    ratio = (1 - spec.detour_lambda) * np.pi**2 / (2 * np.sqrt(24 * spec.detour_lambda))
+    allowed = ratio * distances[pairs, -1].max(axis=1)
     cut = doubtful
     while cut.any():  # an edge that is kept may be part of a detour for other edges
         saved = cut & ~_find_detours(pairs, length, cut, allowed, on_progress)

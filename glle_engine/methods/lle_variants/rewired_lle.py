@@ -41,8 +41,7 @@ from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.base.progress import blocks
-from glle_engine.base.results import Note
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.graph.connectivity import components, connected_neighbors, first_connecting, require_connected
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.radius import symmetric_graph

@@ -20,7 +20,7 @@ from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import blocks, silent
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.graph.relations import Distances
@@ -45,7 +45,7 @@ _ENTROPY_TOLERANCE = 1e-10
 _MIN_LOG_PRECISION, _MAX_LOG_PRECISION = -50.0, 100.0
 _MAX_STEPS = 300
 _START = 1e-2  # standard deviation of the start, relative to the width of the Gaussians
-MAX_POINTS = 5000  # the matrices of all pairs then take 1 GB, and a descent takes minutes
+MAX_DESCENT_POINTS = 5000  # the matrices of all pairs then take 1 GB, and a descent takes minutes
 NOISE = 1e-2  # standard deviation, relative to the start
 Start: TypeAlias = "NDArray[np.float64] | None"
 """Given initial coordinates (n, p), centered, and scaled so that the widest column has standard deviation one."""
@@ -53,16 +53,16 @@ Start: TypeAlias = "NDArray[np.float64] | None"
 
 def require_perplexity(n: int, perplexity: float) -> None:
     """Raise `InvalidParameterError` unless 3 * perplexity <= n - 1, or `TooFewPointsError` if none is possible."""
-    most = (n - 1) / 3
-    if perplexity <= most:
+    max_perplexity = (n - 1) / 3
+    if perplexity <= max_perplexity:
         return
-    if most <= 1:
+    if max_perplexity <= 1:
         raise TooFewPointsError(
             f"A perplexity above 1 needs at least 5 points, not {n}.",
             remedy="Give at least 5 points.",
             details={"n_points": n, "least": 5},
         )
-    shown = math.floor(most * 100) / 100
+    shown = math.floor(max_perplexity * 100) / 100
     raise InvalidParameterError(
         f"perplexity={perplexity:g} is more than a third of the other {n - 1} points.",
         remedy=f"Give perplexity of at most {shown:g}, or more points.",
@@ -214,7 +214,7 @@ class DescentSpec(PerplexitySpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse requests that are impossible for a dense descent."""
         super().require_possible(n, d)
-        require_size(n, MAX_POINTS, "A descent over all pairs", "t-sne, which approximates")
+        require_size(n, MAX_DESCENT_POINTS, "A descent over all pairs", "t-sne, which approximates")
 
 
 def initial(X: Data, n_components: int, init: str, seed: int) -> NDArray[np.float64]:

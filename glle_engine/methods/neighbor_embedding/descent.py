@@ -191,11 +191,11 @@ def gaussian_sums(
     n, p = Y.shape
     squares = np.einsum("ij,ij->i", Y, Y)
     degrees, products = np.zeros(n), np.zeros((n, p))
-    least = np.inf
+    smallest_kernel = np.inf
     for rows in row_blocks(n):
         columns = slice(rows.start, n)
         kernel = squared_distances(Y, squares, rows, columns)
-        least = min(least, float(kernel.min()))
+        smallest_kernel = min(smallest_kernel, float(kernel.min()))
         np.subtract(shift, kernel, out=kernel)
         np.exp(kernel, out=kernel)
         if weights is not None:
@@ -205,4 +205,4 @@ def gaussian_sums(
         beyond = kernel[:, rows.stop - rows.start :]
         degrees[rows.stop :] += beyond.sum(axis=0)
         products[rows.stop :] += beyond.T @ Y[rows]
-    return GaussianSums(float(degrees.sum()), degrees, products, least)
+    return GaussianSums(float(degrees.sum()), degrees, products, smallest_kernel)

@@ -61,7 +61,7 @@ class PacmapSpec(DistanceSpec):
         """Refuse a ratio so small that a point has no further pair."""
         if round(self.n_neighbors * self.further_ratio) < 1:
             raise InvalidParameterError(
-                f"further_ratio={self.further_ratio:g} of n_neighbors={self.n_neighbors} is no pair.",
+                f"further_ratio={self.further_ratio:g} of n_neighbors={self.n_neighbors} gives no further pair.",
                 remedy=f"Give further_ratio of at least {1 / self.n_neighbors:g}.",
             )
 
@@ -87,8 +87,8 @@ class PacmapSpec(DistanceSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points for the pairs of a point, and more components than the start can have."""
         if n < self.least_points:
-            most = replace(self, n_neighbors=self.most_neighbors(n))
-            fewer = f"n_neighbors of at most {most.n_neighbors}, or " if most.least_points <= n else ""
+            smaller_spec = replace(self, n_neighbors=self.most_neighbors(n))
+            fewer = f"n_neighbors of at most {smaller_spec.n_neighbors}, or " if smaller_spec.least_points <= n else ""
             raise TooFewPointsError(
                 f"PaCMAP with {self.pairs} pairs of each point, {self.n_neighbors} of them near, needs at least "
                 f"{self.least_points} points, not {n}.",

@@ -87,12 +87,12 @@ def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:
         spread, log_total = np.zeros_like(Y), 0.0
         for rows in row_blocks(n):
             shares = squared_distances(Y, squares, rows, slice(0, n))
-            least = shares.min(axis=1)
-            np.subtract(least[:, None], shares, out=shares)
+            smallest_exponents = shares.min(axis=1)
+            np.subtract(smallest_exponents[:, None], shares, out=shares)
             np.exp(shares, out=shares)
             total = shares.sum(axis=1)
             shares /= total[:, None]
-            log_total += float(np.log(total).sum() - least.sum())
+            log_total += float(np.log(total).sum() - smallest_exponents.sum())
             spread[rows] += Y[rows] - shares @ Y
             spread += shares.sum(axis=0)[:, None] * Y - shares.T @ Y[rows]
         return pulled - entropy + log_total / n, gradient - (2 / n) * spread
@@ -223,7 +223,7 @@ def strengths(last: float, count: int) -> NDArray[np.float64]:
     growth="n^2 an iteration, and n^3 once",
 )
 def elastic_embedding(X: Data, spec: ElasticSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
-    """Embed by springs and repulsion."""
+    """Embed by attraction between neighbors, and repulsion between all points."""
     P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
     attractive = joint_affinities(P)
     del P

@@ -20,8 +20,7 @@ from scipy.sparse.linalg import ArpackError
 
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.base.progress import silent
-from glle_engine.base.results import Note
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.methods.base import Embedding, Method
@@ -76,12 +75,12 @@ class TsneSpec(PerplexitySpec):
         """Refuse a perplexity that is too large, and more components than the repulsion supports."""
         super().require_possible(n, d)
         algorithm = repulsion_method(n, self)
-        most = _MAX_BY_TREE if algorithm == "bh" else _MAX_BY_INTERPOLATION
-        if self.n_components > most:
+        limit = _MAX_BY_TREE if algorithm == "bh" else _MAX_BY_INTERPOLATION
+        if self.n_components > limit:
             raise InvalidParameterError(
-                f"n_components={self.n_components} is more than the {most} of negative_gradient_method={algorithm!r}.",
-                remedy=f"Give n_components of at most {most}, or take symmetric-sne or elastic-embedding.",
-                details={"n_components": self.n_components, "most": most},
+                f"n_components={self.n_components} is more than the {limit} of negative_gradient_method={algorithm!r}.",
+                remedy=f"Give n_components of at most {limit}, or take symmetric-sne or elastic-embedding.",
+                details={"n_components": self.n_components, "most": limit},
             )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.linalg.threads import numba_loops

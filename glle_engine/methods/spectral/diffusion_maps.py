@@ -20,7 +20,7 @@ from scipy.sparse import csr_array, diags_array, identity
 from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.neighbors import kneighbors
@@ -42,7 +42,7 @@ DENSE_MOST = 2_000
 _TRUNCATED = 32
 _BANDWIDTH_NEIGHBORS = 10
 _PAIRS = 30
-_LONGEST = 1_000_000
+_MAX_STEPS = 1_000_000
 _SMALLEST = 1e-150
 
 
@@ -74,7 +74,7 @@ class DiffusionMapsSpec(RadiusSpec):
         1,
         "Steps of the walk; auto: the fewest after which the p coordinates hold all that counts by delta.",
         least=0,
-        most=_LONGEST,
+        most=_MAX_STEPS,
         words=("auto",),
     )
     delta: float = number(
@@ -162,7 +162,7 @@ def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) ->
     t = _steps(values, spec)
     if values[p - 1] <= 0 or (values[p - 1] / values[0]) ** t < _SMALLEST or values[0] ** t < _SMALLEST:
         raise DegenerateDataError(
-            f"After {t} steps the walk has forgotten coordinate {p}: its eigenvalue is {values[p - 1]:.3g}.",
+            f"After {t} steps coordinate {p} has vanished: its eigenvalue is {values[p - 1]:.3g}.",
             remedy="Give a smaller t or epsilon, or fewer components.",
             details={"t": t, "epsilon": epsilon, "eigenvalues": values[:p].tolist()},
         )
@@ -267,9 +267,9 @@ def _steps(values: NDArray[np.float64], spec: DiffusionMapsSpec) -> int:
         return 1
     ratio = np.log(values[p] / values[0])
     needed = np.log(spec.delta) / ratio if ratio < 0 else np.inf
-    if needed > _LONGEST:
+    if needed > _MAX_STEPS:
         raise DegenerateDataError(
-            f"Eigenvalue {p + 1} is so near the first that no t of at most {_LONGEST:,} separates them.",
+            f"Eigenvalue {p + 1} is so near the first that no t of at most {_MAX_STEPS:,} separates them.",
             remedy="Give t, or one component more.",
             details={"eigenvalues": values[: p + 1].tolist()},
         )

@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
 from glle_engine.base.errors import ConvergenceError, DisconnectedGraphError, InvalidParameterError
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.eigen.eigenpairs import relative_gap, start_vector
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between

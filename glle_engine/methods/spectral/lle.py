@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.base.results import Note
+    from glle_engine.base.texts import Note
     from glle_engine.graph.relations import Data
 
 
@@ -164,8 +164,8 @@ def lle(X: Data, spec: LleGraphSpec, on_progress: OnProgress) -> Embedding:
     figures: dict[str, Any] = {}
     notes: tuple[Note, ...] = ()
     if spec.has_auto_neighbors:
-        found = lle_neighbor_count(X, spec, candidates_of(len(X)), on_progress)
-        figures, notes = found.figures, (*found.notes(),)
+        neighbor_count = lle_neighbor_count(X, spec, candidates_of(len(X)), on_progress)
+        figures, notes = neighbor_count.figures, (*neighbor_count.notes(),)
         spec = replace(spec, n_neighbors=figures["n_neighbors"])
     graph, bridges = spec.graph(X, on_progress)
     embedding = lle_of(X, graph.nearest, spec, on_progress, graph.kept, spec.ridge)

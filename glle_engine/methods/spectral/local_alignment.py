@@ -25,7 +25,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from glle_engine.base.progress import blocks
-from glle_engine.base.results import Note
+from glle_engine.base.texts import Note
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.connectivity import connected_neighbors
@@ -52,8 +52,8 @@ class HessianLleSpec(NeighborSpec):
         """Refuse neighborhoods too small for a quadratic."""
         super().require_possible(n, d)
         self.require_rank(n, d)
-        least = self.n_components * (self.n_components + 3) // 2 + 1
-        self.require_neighbors("Hessian LLE", least, f"more than p(p + 3)/2 = {least - 1}")
+        min_neighbors = self.n_components * (self.n_components + 3) // 2 + 1
+        self.require_neighbors("Hessian LLE", min_neighbors, f"more than p(p + 3)/2 = {min_neighbors - 1}")
 
 
 class LtsaSpec(NeighborSpec):
@@ -63,8 +63,8 @@ class LtsaSpec(NeighborSpec):
         """Refuse neighborhoods so small that every function is affine on them."""
         super().require_possible(n, d)
         self.require_rank(n, d)
-        least = self.n_components + 2
-        self.require_neighbors("LTSA", least, f"at least p + 2 = {least}")
+        min_neighbors = self.n_components + 2
+        self.require_neighbors("LTSA", min_neighbors, f"at least p + 2 = {min_neighbors}")
 
 
 def squared_hessian(tangent: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -121,9 +121,9 @@ def align_patches(
         tangent = np.linalg.qr(np.concatenate([np.ones((*members.shape, 1)), left[:, :, :p]], axis=2))[0][:, :, 1:]
         return penalty(tangent)
 
-    found = embedding_of_patches(nearest, p, projectors, on_progress)
-    notes = (*found.notes, *_notes(p, n - len(np.unique(nearest)), flat))
-    return replace(found, figures={**found.figures, "flat_patches": flat}, notes=notes)
+    embedding = embedding_of_patches(nearest, p, projectors, on_progress)
+    notes = (*embedding.notes, *_notes(p, n - len(np.unique(nearest)), flat))
+    return replace(embedding, figures={**embedding.figures, "flat_patches": flat}, notes=notes)
 
 
 def embedding_of_patches(

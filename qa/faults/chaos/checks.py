@@ -28,7 +28,7 @@ from qa.frame import Row
 from qa.load.content import METHODS, Artifact, Content, Draws, Embedding, Fit, Summary
 from qa.load.ledger import ENDED, digest_of
 from qa.load.user import JSON, NPY, NPZ
-from worker.analyses.embedding_records import KIND as EMBEDDING
+from worker.analyses.embedding_records import EMBEDDING_KIND as EMBEDDING
 from worker.base.versions import versioned_key
 from worker.jobs.draw_stream import BELL, STREAM, TURNS
 from worker.jobs.lua_scripts import TENANTS
@@ -36,11 +36,11 @@ from worker.operations.health import PROBE
 from worker.records.ids import DEFAULT, member_name, tenant_key, text
 from worker.records.job import QUEUES, job_key
 from worker.records.shares import HELD
-from worker.storage.datasets import KIND as DATASET
+from worker.storage.datasets import DATASET_KIND as DATASET
 from worker.storage.mark import MARK_FOLDER
-from worker.storage.posteriors import KIND as POSTERIOR
+from worker.storage.posteriors import POSTERIOR_KIND as POSTERIOR
 from worker.storage.records import SERVICE, RecordKind, RecordStore
-from worker.storage.results import KIND as RESULT
+from worker.storage.results import RESULT_KIND as RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,40 +1,31 @@
 """Make clients of the contract by two generators, and run their pages: `python -m qa.inputs.clients`.
 
-Without node, npm or npm's registry the TypeScript page is not checked: the program says so on stderr and goes on, or
-exits with 1 if NPM=required is in the environment.
+Without npm the TypeScript page is not checked, as `install_or_skip` says.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qa.inputs.clients.journeys import run_python, run_typescript
-from qa.inputs.clients.npm import UnavailableError, install
+from qa.inputs.clients.npm import install_or_skip
 from tests.system.conftest import ONE_EACH, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 FOLDER = Path(__file__).parent
-MODES = ("optional", "required")
 
 
 def main() -> int:
     """Check both clients; return 0, or 1 for a failure."""
-    mode = os.environ.get("NPM") or "optional"
-    if mode not in MODES:
-        sys.stderr.write(f"NPM={mode!r} is unknown. Use one of {', '.join(MODES)}.\n")
-        return 1
-    try:
-        install(FOLDER)
-    except UnavailableError as error:
-        sys.stderr.write(f"SKIPPED: {error} The TypeScript page is unchecked. NPM={mode}.\n")
-        return 1 if mode == "required" else check(run_python)
-    return check(run_python, run_typescript)
+    status = install_or_skip(FOLDER, "The TypeScript page is unchecked.")
+    if status is None:
+        return check(run_python, run_typescript)
+    return status or check(run_python)
 
 
 def check(*pages: Callable[[Path, str], str]) -> int:

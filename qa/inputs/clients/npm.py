@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 SECONDS = 300
 OLDEST_NODE = (20, 19)
+MODES = ("optional", "required")  # of the environment variable NPM
 # Codes of npm that say that the registry, or the way to it, is down; others are faults of the lock file.
 NETWORK = re.compile(
     r"\b(?:E(?:NOTFOUND|AI_AGAIN|CONNREFUSED|CONNRESET|TIMEDOUT|HOSTUNREACH|NETUNREACH|PIPE)|ERR_SOCKET_TIMEOUT|E40[137]|E429|E5\d\d"
@@ -22,6 +25,24 @@ NETWORK = re.compile(
 
 class UnavailableError(Exception):
     """Node or npm is missing or too old, or its registry cannot be reached."""
+
+
+def install_or_skip(folder: Path, unchecked: str) -> int | None:
+    """Install the packages of a folder's lock file; return None, or the exit status if they cannot be had.
+
+    Without node, npm or npm's registry it says on stderr what is `unchecked`; the status is 0, or 1 if NPM=required is
+    in the environment.
+    """
+    mode = os.environ.get("NPM") or "optional"
+    if mode not in MODES:
+        sys.stderr.write(f"NPM={mode!r} is unknown. Use one of {', '.join(MODES)}.\n")
+        return 1
+    try:
+        install(folder)
+    except UnavailableError as error:
+        sys.stderr.write(f"SKIPPED: {error} {unchecked} NPM={mode}.\n")
+        return int(mode == "required")
+    return None
 
 
 def install(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qa.inputs.clients import __main__ as program
-from qa.inputs.clients import npm
+from qa.inputs.clients import npm, page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +51,20 @@ def test_no_registry_is_no_failure_unless_required(
     assert program.main() == 1
     monkeypatch.setenv("NPM", "always")
     assert program.main() == 1
+
+
+def test_without_npm_the_length_of_lines_is_still_checked(
+    failing: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lint passes without types if npm may be missing, and fails by a long line."""
+    monkeypatch.setattr(page, "FOLDER", failing)
+    monkeypatch.setattr(page, "SCRIPTS", failing)
+    (failing / "view.js").write_text(f"let short;\nconst text = '{'x' * 120}';\n")
+    assert page.main() == 1
+    assert f"{failing}/view.js:2: longer than 120 characters" in capsys.readouterr().err
+    (failing / "view.js").write_text("let short;\n")
+    assert page.main() == 0
+    assert "SKIPPED" in capsys.readouterr().err
 
 
 def test_another_failure_of_npm_is_one(failing: Path) -> None:

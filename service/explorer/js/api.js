@@ -30,7 +30,8 @@ export function useKey(key) {
 /**
  * Send a request to the service.
  * @param {string} path
- * @param {{method?: string, body?: any, accept?: string, type?: string, signal?: AbortSignal, onSent?: (share: number) => void}} options
+ * @param {{method?: string, body?: any, accept?: string, type?: string, signal?: AbortSignal, onSent?: (share: number)
+ * => void}} options
  * @returns {Promise<Response>} of a status below 400
  */
 export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type, signal, onSent } = {}) {
@@ -44,7 +45,9 @@ export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type
   } else if (type) headers['Content-Type'] = type;
   let answer;
   try {
-    answer = await (onSent ? sendForm(address(path), headers, sent, onSent) : fetch(address(path), { method, headers, body: sent, signal }));
+    answer = await (onSent
+      ? sendForm(address(path), headers, sent, onSent)
+      : fetch(address(path), { method, headers, body: sent, signal }));
   } catch (error) {
     if (error.name === 'AbortError') throw new Cancelled();
     set({ service: 'down', missed: state.missed + 1 });
@@ -70,7 +73,8 @@ function sendForm(path, headers, body, onSent) {
     for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
     request.responseType = 'blob';
     request.upload.onprogress = ({ loaded, total }) => onSent(loaded / total);
-    request.onload = () => resolve(new Response(request.response, { status: request.status, statusText: request.statusText }));
+    request.onload = () =>
+      resolve(new Response(request.response, { status: request.status, statusText: request.statusText }));
     request.onerror = () => reject(new TypeError('The service does not answer.'));
     request.send(body);
   });

@@ -39,8 +39,11 @@ export function App() {
     <a class="skip" href="#view" onClick=${skip}>To the picture</a>
     <${Top} /><${Banner} />
     <div class=${isSetUp ? 'layout' : 'layout folded'}>
-      <main id="view" tabindex="-1"><div class="screen"><div class="viewbar"><${SetUp} /><${Tabs} /><${Progress} /></div><${Problem} /><${Headline} /><${View} /><${ExportBar} /></div><${Selection} /></main>
-      <div class="setup" id="setup" role="region" aria-label="Set-up" data-testid="setup" hidden=${!isSetUp}><${DataPanel} /><${MethodPanel} /><${FitPanel} /></div>
+      <main id="view" tabindex="-1">
+        <div class="screen"><div class="viewbar"><${SetUp} /><${Tabs} /><${Progress} /></div><${Problem} />
+          <${Headline} /><${View} /><${ExportBar} /></div><${Selection} /></main>
+      <div class="setup" id="setup" role="region" aria-label="Set-up" data-testid="setup" hidden=${!isSetUp}>
+        <${DataPanel} /><${MethodPanel} /><${FitPanel} /></div>
       <${Inspector} />
     </div>
     <${Corner} /><${Drag} /><${Keys} /><${Announcer} />
@@ -56,8 +59,10 @@ function Corner() {
   const [now, setNow] = useState(theme());
   useEffect(() => onTheme(() => setNow(theme())), []);
   return html`<nav class="corner" aria-label="Help and look">
-    <button type="button" class="tool" data-testid="keys" aria-label="Keys (?)" title="Keys (?)" onClick=${() => set({ dialog: 'keys' })}>?</button>
-    <button type="button" class="tool" data-testid="theme" aria-label=${now === 'dark' ? 'Use light colors' : 'Use dark colors'}
+    <button type="button" class="tool" data-testid="keys" aria-label="Keys (?)" title="Keys (?)"
+      onClick=${() => set({ dialog: 'keys' })}>?</button>
+    <button type="button" class="tool" data-testid="theme"
+      aria-label=${now === 'dark' ? 'Use light colors' : 'Use dark colors'}
       title="Dark or light (d)" onClick=${switchTheme}>${now === 'dark' ? '☀' : '☾'}</button>
     <a class="docs" href="docs">API</a>
   </nav>`;
@@ -85,7 +90,8 @@ function Tabs() {
     event.currentTarget.querySelector('[aria-selected=true]')?.focus();
   };
   return html`<div class="tabs" role="tablist" aria-label="Views" onKeyDown=${turn}>
-    ${VIEWS.map(([name, title]) => html`<button type="button" role="tab" id=${`tab-${name}`} data-testid=${`tab-${name}`}
+    ${VIEWS.map(([name, title]) =>
+      html`<button type="button" role="tab" id=${`tab-${name}`} data-testid=${`tab-${name}`}
       aria-selected=${view === name} tabindex=${view === name ? 0 : -1} aria-controls="panel" disabled=${isOff(name)}
       onClick=${() => openView(name)}>${title}</button>`)}
   </div>`;
@@ -95,7 +101,8 @@ function Tabs() {
 function View() {
   const { view, reference, single, pending, dataset } = useStore('view', 'reference', 'single', 'pending', 'dataset');
   const shows = reference || single;
-  const panel = (content) => html`<div class="view" role="tabpanel" id="panel" aria-labelledby=${`tab-${view}`}>${content}</div>`;
+  const panel = (content) =>
+    html`<div class="view" role="tabpanel" id="panel" aria-labelledby=${`tab-${view}`}>${content}</div>`;
   if (pending) return panel(html`<${Columns} />`);
   return panel(html`
     ${view === 'draws' && !shows && html`<${Empty} />`}
@@ -141,9 +148,12 @@ function Keys() {
   if (dialog !== 'keys') return null;
   const close = () => set({ dialog: null });
   return html`<dialog class="keys" ref=${element} onClose=${close} data-testid="keys-dialog" aria-label="Keys">
-    <div class="panel-head"><h2>Keys</h2><button type="button" class="link" aria-label="Close" onClick=${close}>×</button></div>
-    <dl>${KEYS.map(([key, text]) => html`<dt><kbd>${{ ArrowRight: '→', ArrowLeft: '←', Escape: 'Esc' }[key] ?? key}</kbd></dt><dd>${text}</dd>`)}</dl>
-    <p class="quiet">Drag to move the picture, scroll to zoom. To select, press ◌ and draw around points, or hold Shift and drag.</p>
+    <div class="panel-head"><h2>Keys</h2>
+      <button type="button" class="link" aria-label="Close" onClick=${close}>×</button></div>
+    <dl>${KEYS.map(([key, text]) =>
+      html`<dt><kbd>${{ ArrowRight: '→', ArrowLeft: '←', Escape: 'Esc' }[key] ?? key}</kbd></dt><dd>${text}</dd>`)}</dl>
+    <p class="quiet">Drag to move the picture, scroll to zoom. To select, press ◌ and draw around points, or hold
+      Shift and drag.</p>
   </dialog>`;
 }
 

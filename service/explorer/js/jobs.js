@@ -42,7 +42,8 @@ async function patiently(request) {
  * @returns {Promise<Response>} of status 200
  */
 export async function askMade(path, accept, label) {
-  if (state.work && !path.includes('partial=')) set({ work: { label, stage: '', done: 0, total: 0 } }); // the answer may take seconds
+  // The answer may take seconds.
+  if (state.work && !path.includes('partial=')) set({ work: { label, stage: '', done: 0, total: 0 } });
   for (;;) {
     const answer = await patiently(() => ask(path, { accept }));
     if (answer.status !== 202) return answer;

@@ -12,7 +12,10 @@ import { set, state } from './store.js';
 
 const STEP = 0.15; // radians of a turn by a key
 
-/** Each key with its label and its action. */
+/** @type {Record<import('./store.js').State['shape'], import('./store.js').State['shape']>} */
+const NEXT_SHAPE = { none: 'ellipse', ellipse: 'density', density: 'none' };
+
+/** @type {[string, string, () => unknown][]} Each key with its label and its action. */
 export const KEYS = [
   ['Space', 'Play or pause', togglePlay],
   ['ArrowRight', 'Next draw', () => step(1)],
@@ -22,7 +25,7 @@ export const KEYS = [
   ['2', 'Draws side by side', () => state.posterior && openView('grid')],
   ['3', 'Methods side by side', () => state.dataset && openView('compare')],
   ['s', 'Set-up', toggleSetUp],
-  ['e', 'Points, regions, density', () => set({ shape: { none: 'ellipse', ellipse: 'density', density: 'none' }[state.shape] })],
+  ['e', 'Points, regions, density', () => set({ shape: NEXT_SHAPE[state.shape] })],
   ['r', 'Turn three dimensions by dragging, or not', () => set({ isTurning: !state.isTurning })],
   ['l', 'Select by drawing around points', () => set({ lassoing: !state.lassoing })],
   ['+', 'Zoom in', () => onStage.plot?.zoom(1.3)],
@@ -41,7 +44,7 @@ function escape() {
 /** Listen for the keys. */
 export function listenToKeys() {
   addEventListener('keydown', (event) => {
-    const { target } = event;
+    const target = /** @type {HTMLElement} */ (event.target);
     const turn = { ArrowRight: [-STEP, 0], ArrowLeft: [STEP, 0], ArrowUp: [0, -STEP], ArrowDown: [0, STEP] }[event.key];
     if (event.altKey && turn && dimension() === 3 && onStage.xy) {
       event.preventDefault(); // of the browser's history

@@ -5,57 +5,142 @@ import { useEffect, useReducer } from '../vendor/htm-preact-3.1.1.min.js';
 const listeners = new Set();
 let version = 0; // number of changes
 
-/** The state. Read it anywhere; change it only by `set`. */
+/**
+ * @typedef {import('contract').components['schemas']} Schemas - of the records that the service answers
+ * @typedef {Omit<Schemas['MethodOut'], 'parameters'> & {parameters: Record<string, any>}} Method - parameters: a schema
+ * @typedef {Omit<Schemas['PosteriorOut'], 'spec' | 'diagnostics'> &
+ *   {spec: Record<string, any>, diagnostics: Record<string, any>}} Posterior
+ * @typedef {{shape: number[], data: any}} NpyArray
+ * @typedef {Omit<Schemas['AuditOut'], 'arrays'> & {arrays: Record<string, Float32Array>}} Audit - with values by row
+ * @typedef {{data: Float32Array, p: number}} Places - coordinates of a map: p for each row
+ * @typedef {{kind: string, title: string, small?: string, low?: number, high?: number, palette?: string[],
+ *   entries?: {name: string, count: number, color: string, index: number, isRest?: boolean}[]}} Legend
+ * @typedef {{name: string, index: Uint16Array, palette: string[], level?: Uint8Array, shapes?: number[],
+ *   legend: Legend}} Look - colors: an index of the palette, and a level of `SIZES`, for each row
+ * @typedef {{title: string, detail: string, remedy: string, details: Record<string, any>, type?: string,
+ *   status?: number, remedy_parts?: Schemas['ProblemOut']['remedy_parts']}} Problem
+ * @typedef {{label: string, stage: string, done: number, total: number, unit?: string, job?: string, status?: string,
+ *   cancelling?: boolean}} Work - in progress
+ * @typedef {{file: File, head: File | null, delimiter: string, sheet: string, missing: string,
+ *   columns: Schemas['ColumnOut'][], first: Map<string, string>, roles: Map<string, string>,
+ *   cells: Map<string, string[]>, whole: Map<string, string[]>, shown: Schemas['DatasetPreviewOut'] | null,
+ *   guessed: {names: string[], method?: string} | null}} Pending - a chosen file before its upload
+ * @typedef {{names: string[] | null, values: Float32Array | null, labels?: string[] | null,
+ *   colors?: Float32Array | null, coordinates?: Float32Array | null, ids?: string[] | null}} Columns
+ * @typedef {{seed: number, scale: number, isAuto: boolean, first: number, count: number, n: number, p: number,
+ *   data: Float32Array, notes: string[]}} Draws - data: (count, n, p)
+ * @typedef {Places & {title: string, label?: string, path?: string | null, isGiven?: boolean, isExample?: boolean,
+ *   body: {dataset: string, coordinates?: string, method?: string, parameters?: Record<string, any>},
+ *   result: Record<string, any>}} Single - a map that has no draws
+ * @typedef {{rows: Schemas['ComparedOut'][], places: Record<string, Places>, request: Record<string, any>,
+ *   best: Schemas['BestOut'] | null, asGood: Schemas['AsGoodOut'] | null, isDone: boolean, sentences: string[],
+ *   audits: Record<string, Audit>}} Comparison
+ */
+
+/**
+ * @typedef {object} State
+ * @property {'connecting' | 'ready' | 'down' | 'locked'} service
+ * @property {number} missed - requests that a stopped service has not answered
+ * @property {Schemas['InfoOut'] | null} info
+ * @property {Record<string, any> | null} contract
+ * @property {Method[]} methods
+ * @property {Schemas['DatasetOut'][]} recent
+ * @property {boolean} isSetUp - whether the steps are shown; they fold away once there is a picture
+ * @property {Pending | null} pending
+ * @property {Schemas['DatasetOut'] | null} dataset
+ * @property {Columns | null} columns - of the data set
+ * @property {Schemas['DatasetValuesOut'] | null} preview
+ * @property {string} method
+ * @property {Record<string, Record<string, any>>} forms - values of each form that differ from the schema's defaults
+ * @property {Work | null} work
+ * @property {Problem | null} problem
+ * @property {'light' | 'dark' | null} theme - as it is shown
+ * @property {string} announcement - read aloud by screen readers
+ * @property {string | null} job - id of the fit that runs, or of the shown embedding
+ * @property {Posterior | null} posterior
+ * @property {Float32Array | null} reference - (n, p)
+ * @property {{k: number, data: BigInt64Array} | null} neighbors - (n, k)
+ * @property {Draws | null} draws
+ * @property {Record<string, any> | null} summary - arrays by name, and the count of draws
+ * @property {Single | null} single
+ * @property {boolean} isAudited - whether the audit of the shown posterior or embedding was asked for
+ * @property {Audit | null} audit - of the shown map
+ * @property {string | null} blocks - the column, or the data set, that names the subject of each row
+ * @property {string[] | null} compared - names of the methods to compare; null: the usual ones
+ * @property {Comparison | null} comparison
+ * @property {string | null} comparisonJob
+ * @property {Schemas['ScoreOut'][] | null} scoreList
+ * @property {'draws' | 'grid' | 'compare'} view
+ * @property {number} frame - 0 is the reference, i the draw i - 1, -1 the average of the draws
+ * @property {boolean | 'once'} playing - once: through the draws, then to their average
+ * @property {number[]} axes
+ * @property {number[][] | null} turn - of three dimensions: rightward, upward unit vectors; null shows the axes
+ * @property {boolean} isTurning - whether a drag turns three dimensions
+ * @property {Record<string, string[]> | null} metadata - further columns of the data set
+ * @property {string} color
+ * @property {'none' | 'ellipse' | 'density'} shape - of the spread
+ * @property {{list: Int32Array, mask: Uint8Array} | null} selection
+ * @property {{names: Set<string>, mask: Uint8Array} | null} hidden - classes of the legend that are not shown
+ * @property {number} hover - the row, or -1
+ * @property {boolean} lassoing
+ * @property {boolean} gliding - whether the points move to a new frame
+ * @property {string | null} dialog
+ */
+
+/** @type {State} The state. Read it anywhere; change it only by `set`. */
 export const state = {
-  service: 'connecting', // or ready, down, locked
-  missed: 0, // requests that a stopped service has not answered
+  service: 'connecting',
+  missed: 0,
   info: null,
   contract: null,
   methods: [],
-  recent: [], // data sets
-  isSetUp: true, // whether the steps are shown; they fold away once there is a picture
-  pending: null, // a chosen file, before its upload
+  recent: [],
+  isSetUp: true,
+  pending: null,
   dataset: null,
-  columns: null, // values, names, labels, colors, coordinates of the data set
+  columns: null,
   preview: null,
   method: 'em',
-  forms: {}, // values of each form that differ from the schema's defaults
-  work: null, // work in progress: {label, done, total, stage, job, cancelling}
+  forms: {},
+  work: null,
   problem: null,
-  theme: null, // the shown theme, light or dark
-  announcement: '', // read aloud by screen readers
-  job: null, // id of the fit that runs, or of the shown embedding
+  theme: null,
+  announcement: '',
+  job: null,
   posterior: null,
-  reference: null, // Float32Array (n, p)
-  neighbors: null, // {k, data}
-  draws: null, // {seed, scale, first, count, n, p, data, look}
+  reference: null,
+  neighbors: null,
+  draws: null,
   summary: null,
-  single: null, // an embedding by a method without draws
-  isAudited: false, // whether the audit of the shown posterior or embedding was asked for
-  audit: null, // of the shown map: its statements, and arrays with a value for each point
-  blocks: null, // the column, or the data set, that names the subject of each row
-  compared: null, // names of the methods to compare; null: the usual ones
+  single: null,
+  isAudited: false,
+  audit: null,
+  blocks: null,
+  compared: null,
   comparison: null,
   comparisonJob: null,
   scoreList: null,
   view: 'draws',
-  frame: -1, // 0 is the reference, i the draw i - 1, -1 the average of the draws
-  playing: false, // or true, or once: through the draws, then to their average
+  frame: -1,
+  playing: false,
   axes: [0, 1],
-  turn: null, // of three dimensions: [rightward, upward] unit vectors; null shows the axes
-  isTurning: true, // whether a drag turns three dimensions
-  metadata: null, // further columns of the data set: {name: values}
+  turn: null,
+  isTurning: true,
+  metadata: null,
   color: 'auto',
-  shape: 'none', // of the spread: none, ellipse, density
-  selection: null, // {list, mask}
-  hidden: null, // classes of the legend that are not shown: {names, mask}
+  shape: 'none',
+  selection: null,
+  hidden: null,
   hover: -1,
   lassoing: false,
-  gliding: false, // whether the points move to a new frame
+  gliding: false,
   dialog: null,
 };
 
-/** Change some members, and notify the subscribers. */
+/**
+ * Change some members, and notify the subscribers.
+ * @param {Partial<State>} changes
+ */
 export function set(changes) {
   let changed = false;
   for (const [name, value] of Object.entries(changes)) {
@@ -69,13 +154,19 @@ export function set(changes) {
   for (const listener of [...listeners]) listener(changes);
 }
 
-/** Subscribe to every change; return the function that unsubscribes. */
+/**
+ * Subscribe to every change; return the function that unsubscribes.
+ * @param {(changes: Partial<State>) => void} listener
+ */
 export function subscribe(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }
 
-/** Render a component again when one of these members changes; return the state. */
+/**
+ * Render a component again when one of these members changes; return the state.
+ * @param {(keyof State)[]} names
+ */
 export function useStore(...names) {
   const [, again] = useReducer((count) => count + 1, 0);
   const seen = version;

@@ -49,7 +49,7 @@ def read_arrow(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
         mapped = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         if mark.startswith(_FILE_MARK):
             body = pa.ipc.open_file(mapped)
-            batches = lambda _: (body.get_batch(at) for at in range(body.num_record_batches))  # noqa: E731
+            batches = lambda _: (body.get_batch(number) for number in range(body.num_record_batches))  # noqa: E731
             return _read(_ArrowColumns(body.schema, batches), "feather", out, limits, roles)
         with pa.ipc.open_stream(mapped) as stream:
             schema = stream.schema
@@ -129,9 +129,9 @@ class _ArrowBlock(Block):
     def __len__(self) -> int:
         return int(self._batch.num_rows)
 
-    def column(self, at: int) -> Column:
+    def column(self, index: int) -> Column:
         """Return the values of a column."""
-        return series_column(pa.chunked_array([self._batch.column(at)]), self._kinds[at])
+        return series_column(pa.chunked_array([self._batch.column(index)]), self._kinds[index])
 
 
 def _text_kind(column: Column) -> TextKind:

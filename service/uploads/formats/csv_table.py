@@ -16,11 +16,11 @@ from abc import abstractmethod
 from typing import IO, TYPE_CHECKING
 
 from glle_engine.base.errors import TableError
-from glle_engine.base.texts import Text, Way, joined
+from glle_engine.base.texts import Note, Text, Way, joined
 from glle_engine.tables.cells import SAMPLE_ROWS, kind_of
 from glle_engine.tables.columns import Block, Column, Columns, cell_column
 from glle_engine.tables.table import read_table
-from service.uploads.formats.dialect import HEAD, Declared, Dialect, sniff
+from service.uploads.formats.dialect import SNIFFED_BYTES, Declared, Dialect, sniff
 from service.uploads.uploaded import uploaded
 from worker.base.problems import refuse
 
@@ -49,7 +49,7 @@ def read_csv(
         ``malformed-csv`` or ``ragged-row`` with the row (of the data, from 1), and others.
 
     """
-    head = os.pread(file.fileno(), HEAD, 0)
+    head = os.pread(file.fileno(), SNIFFED_BYTES, 0)
     labels = (roles.labels is not None) + len(roles.id) + len(roles.ignore) + len(roles.one_hot)
     dialect = sniff(head, declared, is_whole=len(head) == os.fstat(file.fileno()).st_size, labels=labels)
     columns = _TextColumns(file, dialect)
@@ -62,7 +62,7 @@ def read_csv(
             separators = "comma, semicolon, tab, pipe or space"
             error.remedy += f" If cells are separated by another sign than {separators}, write one of these."
         if columns.notices():
-            error.remedy = joined([error.remedy, *columns.notices()])
+            error.remedy = joined([error.remedy, *(note.message for note in columns.notices())])
         raise
     words = dialect.source()
     return uploaded(table, "csv", **({"dialect": words} if words else {}))
@@ -95,15 +95,15 @@ class CellColumns(Columns):
         cells = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]
         cells = cells[: width - self._has_end]
         self._kinds = [self.kind_of(column[:SAMPLE_ROWS]) for column in cells]
-        self.head = [self.column(at, column, self._kinds[at]) for at, column in enumerate(cells)]
+        self.head = [self.column(index, column, self._kinds[index]) for index, column in enumerate(cells)]
 
     def kind_of(self, cells: Sequence[str]) -> TextKind:
         """Return the kind of a column by its first cells."""
         return kind_of(cells, self._dialect.decimal)
 
-    def column(self, at: int, cells: Sequence[str], kind: TextKind) -> Column:
-        """Return the values of the cells of column `at`."""
-        del at
+    def column(self, index: int, cells: Sequence[str], kind: TextKind) -> Column:
+        """Return the values of the cells of column `index`."""
+        del index
         return cell_column(cells, kind, self._dialect.decimal)
 
     def blocks(self) -> Iterator[Block]:
@@ -141,7 +141,7 @@ class CellColumns(Columns):
         """Return the next rows."""
         return list(itertools.islice(rows, count))
 
-    def notices(self) -> list[str]:
+    def notices(self) -> list[Note]:
         """Return what was decided about the header."""
         return [self._dialect.header.notice] if self._dialect.header.notice else []
 
@@ -155,9 +155,9 @@ class _CellBlock(Block):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def column(self, at: int) -> Column:
+    def column(self, index: int) -> Column:
         """Return the values of a column."""
-        return self._columns.column(at, [row[at] for row in self._rows], self._kinds[at])
+        return self._columns.column(index, [row[index] for row in self._rows], self._kinds[index])
 
 
 class _TextColumns(CellColumns):

@@ -13,11 +13,11 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.tables.cells import SAMPLE_ROWS, has_marks, is_missing, number_of, plain_number
 from worker.base.problems import refuse
 
-HEAD = 2**16  # first bytes of a body, from which the dialect is sniffed
+SNIFFED_BYTES = 2**16  # first bytes of a body, from which the dialect is sniffed
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " "}
 DECIMALS = {"point": ".", "comma": ","}
 CHARSETS = {
@@ -64,15 +64,15 @@ class Declared:
             ``unsupported-media-type``.
 
         """
-        found: dict[str, Any] = {}
+        choices: dict[str, Any] = {}
         for name, choice in _CHOICES.items():
             word = parameters.get(name)
             if word is not None and word not in choice:
                 detail = f"The parameter {name}={word[:50]!r} of the Content-Type is not supported."
                 remedy = f"Use one of {', '.join(choice)}."
                 raise refuse("unsupported-media-type", 415, detail, remedy, supported=[*choice])
-            found[name] = choice.get(word or "")
-        return cls(**found)
+            choices[name] = choice.get(word or "")
+        return cls(**choices)
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class Header:
     """Whether the first row has the names, and a notice if that is doubtful."""
 
     is_present: bool = False
-    notice: str = ""
+    notice: Note | None = None
 
     @classmethod
-    def from_rows(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a fact
+    def from_rows(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a value
         """Decide whether the first row is a header: if declared, if it has no number, or if its numbers count up.
 
         Numbers that count up are a header if the rows below have decimals; they may be years, or 0, 1, 2 of a frame
@@ -97,8 +97,8 @@ class Header:
             return cls(is_present=True)
         if below and _counts(first, numbers, below, decimal):
             names = ", ".join(first)[:50]
-            said = f"The first row was read as a header, {names!r}; if it is data, use "
-            notice = Text(said, Way("header", "absent"), ".")
+            reading = f"The first row was read as a header, {names!r}; if it is data, use "
+            notice = Note("header-guessed", Text(reading, Way("header", "absent"), "."))
             return cls(is_present=True, notice=notice)
         return cls(notice=_data_notice(first, numbers, below))
 
@@ -107,10 +107,11 @@ def _counts(first: list[str], numbers: list[float | None], below: list[list[str]
     """Return whether a first row counts up in steps of 1, above decimals; its first cell may name the rows instead."""
     names_rows = numbers[0] is None and len(numbers) > 1
     counted = numbers[1:] if names_rows else numbers
-    found = [number for number in counted if number is not None and number.is_integer()]
-    if len(found) < max(2, len(counted)) or any(later - earlier != 1 for earlier, later in itertools.pairwise(found)):
+    integers = [number for number in counted if number is not None and number.is_integer()]
+    has_steps_of_1 = all(later - earlier == 1 for earlier, later in itertools.pairwise(integers))
+    if len(integers) < max(2, len(counted)) or not has_steps_of_1:
         return False
-    if found[0] != 0 and len(found) < 3 and not names_rows:
+    if integers[0] != 0 and len(integers) < 3 and not names_rows:
         return False
     columns = [list(column) for column in zip(*below, strict=False)][int(names_rows) :]
     are_decimals = [any(decimal in cell for cell in column) for column in columns]
@@ -118,8 +119,8 @@ def _counts(first: list[str], numbers: list[float | None], below: list[list[str]
     return all(are_decimals) if not names_rows else is_named and any(are_decimals)
 
 
-def _data_notice(first: list[str], numbers: list[float | None], below: list[list[str]]) -> str:
-    """Return a notice if the first row was read as data but may be a header; otherwise an empty text.
+def _data_notice(first: list[str], numbers: list[float | None], below: list[list[str]]) -> Note | None:
+    """Return a notice if the first row was read as data but may be a header.
 
     It may be a header if it has numbers in equal steps, or a word that occurs nowhere else in a column whose other
     values repeat.
@@ -132,9 +133,9 @@ def _data_notice(first: list[str], numbers: list[float | None], below: list[list
         if is_word and cell not in others and len(set(others)) < len(others):
             odd.append(cell)
     if not odd:
-        return ""
-    said = f"The first row was read as data, {odd[0][:50]!r} and others; if it is a header, use "
-    return Text(said, Way("header", "present"), ".")
+        return None
+    reading = f"The first row was read as data, {odd[0][:50]!r} and others; if it is a header, use "
+    return Note("no-header-guessed", Text(reading, Way("header", "present"), "."))
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class Dialect:
 
 
 def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Dialect:
-    """Return the dialect of a body, judged by its first bytes; as many as `labels` columns may be text.
+    """Return the dialect of a body, judged by its first bytes; up to `labels` columns may be text.
 
     Raises
     ------
@@ -226,8 +227,8 @@ def _encoding(head: bytes, declared: Declared) -> str:
     if declared.charset and declared.charset != "utf-8-sig":
         return declared.charset
     even, odd = head[:4096:2].count(0), head[1:4096:2].count(0)
-    most = len(head[:4096]) // 5
-    if max(even, odd) > most:
+    max_zeros = len(head[:4096]) // 5
+    if max(even, odd) > max_zeros:
         return "utf-16-le" if odd > even else "utf-16-be"
     return "utf-8-sig"
 

@@ -20,7 +20,7 @@ from numpy.lib import format as npy
 from glle_engine import GlleError
 from glle_engine.base.arrays import require_lossless
 from glle_engine.base.texts import Text, Way
-from glle_engine.tables.packed import HEAD, MAX_HEAD, unpack
+from glle_engine.tables.packed import HEAD_MEMBER, MAX_HEAD, unpack
 from glle_engine.tables.roles import MAX_IDS
 from glle_engine.tables.row_texts import Ids, label_array
 from glle_engine.tables.table import build_table, check_names, map_rows, read_table
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 _DATA = ("data", "X")
 _SPARSE = frozenset({"data", "indices", "indptr", "shape"})  # members that scipy.sparse.save_npz writes
 _NUMBERS = "fiub"
-_HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of its length
+# By version: bytes of the header's length, and numpy's function that reads the header.
+_HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}
 _MAX_HEADER = 10_000  # bytes; numpy has the same limit, but checks it only after reading
 
 
@@ -120,7 +121,7 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
     try:
         with zipfile.ZipFile(file) as archive:
             members = checked_members(archive, limits)
-            if HEAD in members:
+            if HEAD_MEMBER in members:
                 return _columns(archive, members, out, limits, roles)
             return _table(archive, members, file, out, limits, roles)
     except GlleError:  # also a ValueError
@@ -139,13 +140,13 @@ def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits:
     def array(name: str, kinds: str, length: int) -> Array:
         with archive.open(members[name]) as stream:
             shape = read_header(stream)[0]
-        wanted = (shape[0] if length < 0 else length, *shape[1:2]) if shape else (1,)
-        limits.check(wanted if len(wanted) == 2 else (length if length > 0 else 1, 1))
-        return _array(archive, members[name], kinds, wanted, may_be_empty=True)
+        expected_shape = (shape[0] if length < 0 else length, *shape[1:2]) if shape else (1,)
+        limits.check(expected_shape if len(expected_shape) == 2 else (length if length > 0 else 1, 1))
+        return _array(archive, members[name], kinds, expected_shape, may_be_empty=True)
 
-    if members[HEAD].file_size > MAX_HEAD:
-        raise ValueError("its columns are described at too great a length")
-    table = unpack(array(HEAD, "u", -1).tobytes(), array, list(members), limits.check)
+    if members[HEAD_MEMBER].file_size > MAX_HEAD:
+        raise ValueError("the description of its columns is too long")
+    table = unpack(array(HEAD_MEMBER, "u", -1).tobytes(), array, list(members), limits.check)
     return uploaded(read_table(table, roles, out, limits), "columns")
 
 
@@ -165,7 +166,7 @@ def _table(
         detail = f"The member {unknown[0]!r} is unknown; the data are in {data!r}."
         remedy = Text(
             *("Remove it, or take it as ", Way("labels", unknown[0]), " or as ", Way("colors", unknown[0])),
-            "; known are data, labels, colors, ids, coordinates and names.",
+            "; the known members are data, labels, colors, ids, coordinates and names.",
         )
         raise refuse("unknown-member", 422, detail, remedy, members=unknown[:20])
     values = _sparse_matrix(archive, file, out, limits) if is_sparse else _matrix(archive, members[data], out, limits)

@@ -15,7 +15,7 @@ import numpy as np
 from python_calamine import CalamineError, CalamineWorkbook
 
 from glle_engine.base.arrays import EXACT
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Note, Text, Way, joined
 from glle_engine.tables.cells import SAMPLE_ROWS, is_missing, kind_of, number_of
 from glle_engine.tables.columns import Column, cell_column, object_array
 from glle_engine.tables.table import read_table
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from service.uploads.limits import Limits
 
 MAX_SHEETS = 20  # a notice names at most this many sheets
-_DIGITS = 15  # of a number that Excel keeps
+_EXCEL_DIGITS = 15  # significant digits of a number that Excel keeps
 _SPANS = {dt.timedelta: "duration", dt.time: "time"}  # cells that are no number, date or text
 
 
@@ -71,16 +71,17 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
         if not names:
             raise refuse("empty-data", 422, "The workbook has no sheet.", "Send a workbook with a sheet of rows.")
         if sheet is not None and sheet not in names:
-            remedy = f"Use one of {', '.join(map(repr, names[:MAX_SHEETS]))}."
+            remedy: str = Text("Use ", _ways(names), ".")
             raise refuse("no-such-sheet", 422, f"The workbook has no sheet {sheet[:100]!r}.", remedy)
         name = names[0] if sheet is None else sheet
         rows = [row for row in book.get_sheet_by_name(name).iter_rows() if any(cell != "" for cell in row)]
-    except (CalamineError, zipfile.BadZipFile, zlib.error, NotImplementedError, ValueError) as error:  # by zipfile, too
+    # Zipfile raises some of them.
+    except (CalamineError, zipfile.BadZipFile, zlib.error, NotImplementedError, ValueError) as error:
         remedy = "Save it again as .xlsx, without a password, or as CSV UTF-8."
         raise refuse("malformed-xlsx", 422, f"The body is not an Excel workbook: {str(error)[:200]}.", remedy) from None
     if not rows:
-        other = next((one for one in names if one != name), None)
-        remedy = Text("Read another sheet, such as ", Way("sheet", other), ".") if other else "Send a sheet with a row."
+        others = [other for other in names if other != name]
+        remedy = Text("Read another sheet with ", _ways(others), ".") if others else "Give a sheet with a row."
         raise refuse("empty-data", 422, f"The sheet {name!r} of the workbook is empty.", remedy)
     return uploaded(read_table(_SheetColumns(rows, name, names), roles, out, limits), "xlsx")
 
@@ -94,7 +95,7 @@ class _SheetColumns(CellColumns):
         self._cells, self._sheet, self._sheets = [list(map(_text, row)) for row in rows], sheet, sheets
         has_names = all(isinstance(cell, str) for cell in rows[0])  # the text "2024" is a name
         spans = [{_SPANS[type(cell)] for cell in column if type(cell) in _SPANS} for column in zip(*rows, strict=True)]
-        self._spans = {at: min(names) for at, names in enumerate(spans) if names}
+        self._spans = {index: min(names) for index, names in enumerate(spans) if names}
         sample = self._cells[: SAMPLE_ROWS + 1]
         super().__init__(Dialect("utf-8-sig", rows=sample, header=Header.from_rows(sample, ".", has_names or None)))
 
@@ -107,11 +108,11 @@ class _SheetColumns(CellColumns):
         is_typed = any(not isinstance(cell, TextCell) and cell for cell in cells)
         return "text" if kind == "number" and not is_typed and any(map(str.strip, cells)) else kind
 
-    def column(self, at: int, cells: Sequence[str], kind: TextKind) -> Column:
+    def column(self, index: int, cells: Sequence[str], kind: TextKind) -> Column:
         """Return the values of a column; text among numbers is a fault, unless it is a word for a missing value."""
-        if at in self._spans:
+        if index in self._spans:
             missing = np.array([not cell for cell in cells], bool)
-            return Column("other", self._spans[at], object_array(cells), missing)
+            return Column("other", self._spans[index], object_array(cells), missing)
         column = cell_column(cells, kind)
         rounded = np.array([isinstance(cell, RoundedCell) for cell in cells], bool)
         if rounded.any():
@@ -123,14 +124,18 @@ class _SheetColumns(CellColumns):
         faults |= {row: "inexact-integer" for row in np.flatnonzero(rounded).tolist() if "e" not in cells[row]}
         return replace(column, faults={**column.faults, **faults}) if faults else column
 
-    def notices(self) -> list[str]:
+    def notices(self) -> list[Note]:
         """Return the notices as for CSV, and a notice if there are further sheets."""
         notices = super().notices()
         if len(self._sheets) > 1:
-            names = ", ".join(map(repr, self._sheets[:MAX_SHEETS]))
-            other = Way("sheet", next(name for name in self._sheets if name != self._sheet))
-            notices.append(Text(f"The sheet {self._sheet!r} was read, of {names}; for another use ", other, "."))
+            said = f"The sheet {self._sheet!r} was read, of {len(self._sheets)}; to choose one use "
+            notices.append(Note("sheet-read", Text(said, _ways(self._sheets), ".")))
         return notices
+
+
+def _ways(sheets: list[str]) -> Text:
+    """Return the options that choose a sheet."""
+    return joined([Text(Way("sheet", name)) for name in sheets[:MAX_SHEETS]], " or ")
 
 
 def _text(cell: Any) -> str:
@@ -142,7 +147,7 @@ def _text(cell: Any) -> str:
     if isinstance(cell, float) and cell.is_integer():
         if abs(cell) < EXACT:
             return str(int(cell))
-        is_integer = abs(cell) < 2**64 and cell != float(f"{cell:.{_DIGITS}g}")
+        is_integer = abs(cell) < 2**64 and cell != float(f"{cell:.{_EXCEL_DIGITS}g}")
         return RoundedCell(int(cell) if is_integer else repr(cell))
     if isinstance(cell, dt.datetime):
         return cell.isoformat(" ").removesuffix(" 00:00:00")

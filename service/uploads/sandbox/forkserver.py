@@ -38,8 +38,8 @@ SOURCES: dict[str, type[Upload | Synthetic]] = {each.source: each for each in (U
 REQUEST = b"r"  # the byte that carries the descriptors of a request
 DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; only DONE has an outcome in the message file
 _EXIT_CODES = {errno.ENOMEM: NO_MEMORY, errno.ENOSPC: NO_SPACE, errno.EDQUOT: NO_SPACE}
-_ALIGNED = 64  # bytes
-_KINDS = "fiubU"  # kinds of dtypes that a table may have
+_ALIGNED = 64  # arrays begin at a multiple of this many bytes
+_DTYPE_KINDS = "fiubU"  # kinds of dtypes that a table may have
 _GRACE_SECONDS = 5  # processor time between SIGXCPU and SIGKILL
 
 
@@ -187,7 +187,7 @@ def _place(out: IO[bytes], array: Array) -> dict[str, Any]:
 
 def _map_array(file: IO[bytes], location: dict[str, Any]) -> Array:
     dtype, shape, offset = np.dtype(location["dtype"]), tuple(location["shape"]), location["offset"]
-    if dtype.kind not in _KINDS or not all(type(size) is int and size > 0 for size in (*shape, dtype.itemsize)):
+    if dtype.kind not in _DTYPE_KINDS or not all(type(size) is int and size > 0 for size in (*shape, dtype.itemsize)):
         raise ValueError(f"unexpected array of {dtype} and shape {shape}")
     room = os.fstat(file.fileno()).st_size - math.prod(shape) * dtype.itemsize
     if type(offset) is not int or not 0 <= offset <= room:

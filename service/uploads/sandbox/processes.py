@@ -40,7 +40,7 @@ SECONDS = 120.0  # time limit for parsing one body, and for waiting for a reader
 MAX_READERS, MIN_BYTES, MAX_BYTES = 4, 2**26, 2**30  # readers of an API process; bytes of memory of each reader
 SMALL_BYTES = 2**18  # up to this size, bodies take less than a second, and may use the extra reader
 READ_SPEED = 2**20  # bytes per second of a reader, roughly
-GRACE_SECONDS = 10.0  # this long after the time limit of a reader the fork server counts as stuck
+STUCK_SECONDS = 10.0  # this long after the time limit of a reader the fork server counts as stuck
 _MAX_STDERR = 4096  # characters of a reader's standard error that are kept
 _MAX_MESSAGE = 2**27  # bytes; 10,000 names of 1,000 characters take a third of them
 _ATTEMPTS = 3  # attempts to read a body, because readers die with their fork server
@@ -146,7 +146,7 @@ class ReaderProcesses:
         """
         async with self._slots.turn(tenant, size) as has_turn:
             if not has_turn:
-                detail = f"All {self._budget.readers} readers are busy for {SECONDS:g} s."
+                detail = f"All {self._budget.readers} readers were busy for {SECONDS:g} s."
                 remedy = "Try again later, or give the API more memory or processes (GLLE_API_PROCESSES)."
                 raise refuse("readers-busy", 503, detail, remedy)
             yield
@@ -332,7 +332,7 @@ class _ForkServer:
                     except OSError as error:  # the server has just died, and another one starts, or it could not start
                         log.warning("The fork server of the readers does not accept a body: %s", error)
                         self._end()
-            reply.settimeout(SECONDS + GRACE_SECONDS)
+            reply.settimeout(SECONDS + STUCK_SECONDS)
             try:
                 exit_ = reply.recv(_MAX_STDERR)  # empty if the fork server or the watcher died
             except TimeoutError:
@@ -355,7 +355,7 @@ class _ForkServer:
         path = os.pathsep.join(part for part in sys.path if part)
         environment = {name: os.environ[name] for name in _ENVIRONMENT.intersection(os.environ)}
         with remote:
-            self._process = subprocess.Popen(  # this very program
+            self._process = subprocess.Popen(  # this Python runs the fork server
                 [sys.executable, "-m", "service.uploads.sandbox.forkserver"],
                 env={**environment, **_ONE_THREAD, "PYTHONPATH": path},
                 stdin=remote.fileno(),

@@ -225,7 +225,7 @@ def test_other_coordinates_are_no_map_of_the_method() -> None:
         assert found.level != "trust"
         assert found.statement.trusted == ()
         assert (found.remains, found.neighborhoods) == (None, None)
-    assert "this is no map by Principal component analysis" in audit(X, line, method="pca").verdict
+    assert "this is not a map by Principal component analysis" in audit(X, line, method="pca").verdict
     noise = audit(NOISE[:120], RNG.permutation(principal(NOISE[:120])), method="pca")
     assert (noise.level, noise.verdict.startswith("Audit these coordinates by")) == ("no", True)
     assert "Do not read structure into this map: we found none; your points" in noise.verdict
@@ -239,7 +239,7 @@ def test_a_map_that_the_audit_makes_is_one_of_the_method(monkeypatch: pytest.Mon
     own = {"Y": principal(PLANE), "method": "pca", "is_own_map": True}
     for options in ({"method": "pca"}, {"Y": fit(PLANE)}, own):
         assert audit(PLANE, **options).remains is not None
-    assert "this is no map" in audit(PLANE, principal(PLANE), method="pca").verdict
+    assert "this is not a map" in audit(PLANE, principal(PLANE), method="pca").verdict
 
 
 def area_under_curve(score: NDArray[np.float64], is_planted: NDArray[np.bool_]) -> float:

@@ -85,7 +85,7 @@ def test_candidates_have_distinct_labels_and_titles() -> None:
     assert [each.title for each in found][:2] == ["PCA", "t-SNE with perplexity 10"]
     named = candidates_of({"mine": Y, "PCA": "pca"})
     assert [(each.label, each.name) for each in named] == [("mine", None), ("PCA", "pca")]
-    with pytest.raises(InvalidParameterError, match="is no method"):
+    with pytest.raises(InvalidParameterError, match="is not a method"):
         candidates_of([3])
     with pytest.raises(ValueError, match="label"):
         candidates_of([{"method": "pca", "label": "a"}, {"method": "lle", "label": "a"}])

@@ -90,7 +90,7 @@ def test_squared_distances_of_directions(metric: Metric) -> None:
     a, b = (fit(data, metric=metric, n_neighbors=8, disconnected="bridge") for data in (X, other))
     np.testing.assert_allclose(a.embedding, b.embedding, atol=1e-8)
     np.testing.assert_array_equal(a.transform(X, X), a.embedding)
-    with pytest.raises(GlleError, match="generate no data in the units given"):
+    with pytest.raises(GlleError, match="would not be in the units of your data"):
         a.reconstruct(X, a.weights(0))
 
 

@@ -44,7 +44,7 @@ def test_each_point_is_reported_once(route: str, monkeypatch: pytest.MonkeyPatch
     X = np.random.default_rng(0).standard_normal((1200, 20))
     expected, done = kneighbors(X, 10), [0]
     take(route, monkeypatch)
-    monkeypatch.setattr(leaves, "_CHUNK", 1e6)
+    monkeypatch.setattr(leaves, "_MAX_PRODUCTS", 1e6)
     found = kneighbors(X, 10, lambda count, *_: done.append(count))
     np.testing.assert_array_equal(found, expected)
     assert done[-1] == 1200

@@ -63,7 +63,7 @@ def test_new_points_by_their_distances(points: NDArray[np.float64], posteriors: 
     far = cdist([points[0] + 1e9, points[1]], points)  # rounding decides which points are the nearest
     with pytest.raises(GlleError, match="Row 0 of the new points lies"):
         b.transform(D, far)
-    with pytest.raises(GlleError, match="generate no data"):
+    with pytest.raises(GlleError, match="would not be in the units of your data"):
         b.reconstruct(D, b.weights(0))
 
 

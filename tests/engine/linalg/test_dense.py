@@ -13,8 +13,8 @@ from scipy.sparse import csc_array, random_array
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import (
+    CONSENSUS_TOLERANCE,
     MAX_ROUNDS,
-    TOLERANCE,
     disparity,
     generalized_procrustes,
     medoid,
@@ -151,7 +151,7 @@ def test_generalised_procrustes_converges_to_a_stationary_point(seed: int, p: in
     # for the mean of the round before, which differs from C by the tolerance.
     for one in aligned:
         overlap = one.T @ consensus
-        apart = 10 * TOLERANCE * float(np.linalg.norm(one) * np.linalg.norm(consensus))
+        apart = 10 * CONSENSUS_TOLERANCE * float(np.linalg.norm(one) * np.linalg.norm(consensus))
         np.testing.assert_allclose(overlap, overlap.T, rtol=0, atol=apart)
         assert np.linalg.eigvalsh((overlap + overlap.T) / 2).min() >= -apart
 

@@ -49,7 +49,7 @@ Options = dict[str, Any]
         ("kernel-pca", {"kernel": "precomputed", "gamma": 2.0}, "gamma=2.0 has no meaning with kernel='precomputed'"),
         ("umap", {"min_dist": 2}, "min_dist=2 is more than spread=1"),
         ("umap", {"init": "lanczos"}, "one of spectral, pca, random"),
-        ("pacmap", {"n_neighbors": 2, "further_ratio": 0.1}, "no pair"),
+        ("pacmap", {"n_neighbors": 2, "further_ratio": 0.1}, "no further pair"),
         ("glle", {"variant": "published", "noise": "tangent"}, "applies only with variant='constrained'"),
         ("glle", {"variant": "published", "method": "direct", "source": "prior"}, "no prior"),
         ("lle", {"standardize": "minmax"}, "one of none, zscore, robust"),

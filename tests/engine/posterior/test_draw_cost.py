@@ -21,7 +21,7 @@ from glle_engine.posterior.draw_cost import (
     pivoting_seconds,
     posterior_bytes,
 )
-from glle_engine.posterior.fit import DRAWS
+from glle_engine.posterior.fit import EXPECTED_DRAWS
 
 
 def cube(dimension: int, n: int, features: int = 8) -> NDArray[np.float64]:
@@ -105,7 +105,7 @@ def test_the_fill_is_counted_as_the_structure_has_it(kind: str) -> None:
         pattern = Pattern.from_neighbors(np.sort((np.arange(700)[:, None] + apart) % 700, axis=1).astype(np.int32))
     else:
         pattern = Pattern.from_neighbors(np.sort(kneighbors(cube(2 if kind == "sheet" else 5, 900), 8)[0], axis=1))
-        pattern = pattern.order_for(DRAWS)[0] if kind == "sheet" else pattern
+        pattern = pattern.order_for(EXPECTED_DRAWS)[0] if kind == "sheet" else pattern
     work, structure = count_work(pattern), pattern.structure
     assert work.entries == structure.lower_size + structure.upper_size
     width, below = np.diff(structure.first).astype(float), np.diff(structure.row_start)

@@ -84,7 +84,7 @@ def replace_entry(index: Any, value: Any) -> Callable[[np.ndarray[Any, Any]], An
         ({}, "neighbors", replace_entry(7, np.arange(10)), "other points"),
         ({}, "neighbors", lambda array: array.astype(np.int64), "type int64"),
         ({}, "neighbors", lambda array: array.ravel(), "shape"),
-        ({}, "order", replace_entry(0, 1), "no permutation"),
+        ({}, "order", replace_entry(0, 1), "not a permutation"),
         ({}, "order", replace_entry(0, 2**31 - 1), "outside of 0 to 149"),
 
         ({}, "pins", replace_entry(0, 150), "outside of 0 to 149"),

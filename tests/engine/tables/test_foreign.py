@@ -16,7 +16,7 @@ import scipy.io
 
 from glle.inputs import upload_of
 from glle_engine.base.errors import GlleError
-from glle_engine.tables.foreign import HEAD, foreign_file
+from glle_engine.tables.foreign import HEAD_BYTES, foreign_file
 from tests.service.uploads.bodies import CSV, JSON, NPY, NPZ, npy, npz, refusal
 
 if TYPE_CHECKING:
@@ -93,6 +93,6 @@ def test_records_in_json_and_a_workbook_by_another_name_are_named() -> None:
 def test_a_table_is_no_file_of_another_program() -> None:
     """Its header may begin like such a file, and its own format is not foreign."""
     for head in (b"ORC,CDF\n1,2\n", b"BZh,RDX\n", b"Obj,x\n", npy(np.eye(2)), b"[[1, 2]]", b'{"data": [[1]]}', TABLE):
-        assert foreign_file(head[:HEAD]) is None
-    assert foreign_file(npz(data=np.eye(2))[:HEAD], io.BytesIO(npz(data=np.eye(2)))) is None
+        assert foreign_file(head[:HEAD_BYTES]) is None
+    assert foreign_file(npz(data=np.eye(2))[:HEAD_BYTES], io.BytesIO(npz(data=np.eye(2)))) is None
     assert "missing" in refusal("ORC,CDF\n1,\n2,3\n").detail

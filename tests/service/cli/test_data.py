@@ -62,7 +62,7 @@ def store(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> KeyStore:
     """Return the keys of the servers that the command uses."""
     monkeypatch.setenv("GLLE_REDIS_URL", stores.settings.redis_url)
     monkeypatch.setenv("GLLE_CACHE_URL", stores.settings.cache_url)
-    monkeypatch.setattr("worker.storage.api_keys.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("worker.storage.api_keys.KEY_CHECK_SECONDS", 0.0)
     return stores.keys
 
 
@@ -123,7 +123,7 @@ def test_revoke_ends_a_key(store: KeyStore, capsys: pytest.CaptureFixture[str]) 
     [
         (["revoke", "none"], 1, "There is no key none. See `glle keys list`"),
         (["rotate", "none"], 1, "There is no key none. See `glle keys list`"),
-        (["create", "--tenant", "A B"], 1, "'A B' is no name of a tenant. Use small letters"),
+        (["create", "--tenant", "A B"], 1, "'A B' is not the name of a tenant. Use small letters"),
         (["create", "--scope", "all"], 2, "invalid choice: 'all'"),
         (["create", "--expires-days", "-1"], 2, "-1 is not between 0 and 36,500"),
         (["create", "--expires-days", "0"], 2, "0 days would end it at once"),

@@ -132,7 +132,7 @@ def few_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight places for requests, and as many for bodies, whose grace is short."""
     monkeypatch.setattr(shares, "MAX_REQUESTS", 8)
     monkeypatch.setattr(shares, "MAX_BODIES", 8)
-    monkeypatch.setattr(request_limits, "GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(request_limits, "BODY_GRACE_SECONDS", 0.1)
 
 
 @pytest.mark.usefixtures("few_places")

@@ -141,7 +141,7 @@ def test_every_error_is_a_problem(
     answer = client.request(method, path, **more)
     assert answer.headers["content-type"] == MEDIA_TYPE
     body = answer.json()
-    assert list(body) == ["type", "title", "status", "detail", "remedy", "remedy_parts", "details"]
+    assert list(body) == ["type", "title", "status", "detail", "detail_parts", "remedy", "remedy_parts", "details"]
     assert (body["type"], body["status"], answer.status_code) == (f"urn:glle:problem:{code}", status, status)
     assert body["detail"].endswith(".")
     assert body["remedy"].endswith((".", "header."))

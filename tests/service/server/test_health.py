@@ -276,7 +276,7 @@ def test_metrics_report_that_redis_is_away_from_stored_data(
     if auth == "required":
         bearer, revoked = (f"Bearer {stores.keys.create('default', ('admin',), '', None)[1]}" for _ in range(2))
     with serving(create_app(stores)) as client:
-        monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
+        monkeypatch.setattr(api_keys, "KEY_CHECK_SECONDS", 0.0)
         assert "glle_redis_up 1.0" in scrape(client, Authorization=bearer)
         if revoked:
             stores.keys.revoke(revoked.split("_")[1])

@@ -34,7 +34,7 @@ def test_a_filtered_page_reads_a_limited_number_of_jobs(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page of the one job that has ended comes after empty ones, and a list writes nothing."""
-    monkeypatch.setattr("worker.storage.api_keys.LOOK_SECONDS", 1e9)
+    monkeypatch.setattr("worker.storage.api_keys.KEY_CHECK_SECONDS", 1e9)
     monkeypatch.setattr("service.server.metrics.FLUSH_SECONDS", 1e9)
     monkeypatch.setattr(pagination, "MAX_LOOKED_AT", STEP)
     assert client.get("/v1/info").status_code == 200  # has looked whether there are keys

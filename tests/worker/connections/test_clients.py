@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         ("redis+cluster://a:1", "GLLE_CACHE_URL is not a Redis URL"),
         ("sentinel://a:26379/main/0", "GLLE_CACHE_URL is not a Redis URL"),
         ("redis://a:1?no_such=1", "no_such"),
-        ("redis://:p@a:1/abc", "'abc' is no number"),
+        ("redis://:p@a:1/abc", "'abc' is not a number"),
         ("redis://:1/abc@a:1/0", "its login has a character reserved"),
         ("redis://a?health_check_interval=often", "health_check_interval"),
         ("rediss://a:1?ssl_ca_certs=/nowhere/ca.pem", "ssl_ca_certs=/nowhere/ca.pem cannot be read"),

@@ -165,7 +165,7 @@ def test_an_answer_ends_its_requests(client: redis.Redis) -> None:
     assert {answer.outcome for answer in outcomes.values()} == {"drawn"}
     stream.finish(batch.select([key(1)]), "job")
     assert stream_state(client).length == 0
-    assert not list(stream.claim_abandoned(own=True))
+    assert not list(stream.claim_abandoned(of_predecessor=True))
     channel.close()
 
 
@@ -198,12 +198,12 @@ def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pyte
     send(requests_of(client), waited_name("a", key(1)))
     assert read(client, "one")
     for own in (False, True):
-        assert not list(DrawStream(client, "two").claim_abandoned(own=own)), "before the end of the lease"
+        assert not list(DrawStream(client, "two").claim_abandoned(of_predecessor=own)), "before the end of the lease"
     monkeypatch.setattr(draw_stream, "LEASE_SECONDS", 0)
-    (request,) = DrawStream(client, "two").claim_abandoned(own=False)
+    (request,) = DrawStream(client, "two").claim_abandoned(of_predecessor=False)
     assert request.key == key(1)
     monkeypatch.undo()
-    assert not list(DrawStream(client, "three").claim_abandoned(own=False))
+    assert not list(DrawStream(client, "three").claim_abandoned(of_predecessor=False))
 
 
 def test_lost_streams_are_made_again(client: redis.Redis) -> None:

@@ -377,7 +377,7 @@ def test_repair_stops_a_task_beyond_its_time(stores: Stores, monkeypatch: pytest
     """A task that does not handle the signal of its time limit is stopped, and its job fails."""
     stopped: list[str] = []
     monkeypatch.setattr(queue, "send_stop_job_command", lambda _client, id_, **_: stopped.append(id_))
-    monkeypatch.setattr(queue, "GRACE_SECONDS", -10_000.0)
+    monkeypatch.setattr(queue, "STOP_GRACE_SECONDS", -10_000.0)
     job = fit_job(stores)
     stores.queue.enqueue(job)
     run(stores, job)
@@ -388,7 +388,7 @@ def test_repair_stops_a_task_beyond_its_time(stores: Stores, monkeypatch: pytest
 
 def test_a_task_without_an_execution_does_not_run(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its status says, and since when: it is not beyond its time, but lost."""
-    monkeypatch.setattr(queue, "GRACE_SECONDS", -10_000.0)
+    monkeypatch.setattr(queue, "STOP_GRACE_SECONDS", -10_000.0)
     job = fit_job(stores)
     stores.queue.enqueue(job)
     run(stores, job)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def test_counts_of_processes_add_up(stores: Stores) -> None:
     """Two processes that count the same series give the sum; unflushed counts are not readable."""
     first, second = Counters(stores.client), Counters(stores.client)
-    first.add("draws", "lanes", by=8)
-    second.add("draws", "lanes", by=3)
+    first.add("draws", "lanes", increment=8)
+    second.add("draws", "lanes", increment=3)
     second.add("draws", "lu")
     assert first.read() == ({}, {})
     assert first.flush()

@@ -122,7 +122,7 @@ def test_another_process_sees_a_change_within_a_second(stores: Stores, monkeypat
     assert not reader.is_current(None), "nothing is read yet"
     assert not reader.is_guarded()
     assert reader.is_current(None)
-    now += api_keys.LOOK_SECONDS
+    now += api_keys.KEY_CHECK_SECONDS
     assert not reader.is_current(None)
     key, token = writer.create("alice", ("read",), "", None)
     assert reader.verify(token) == key
@@ -132,10 +132,10 @@ def test_another_process_sees_a_change_within_a_second(stores: Stores, monkeypat
     assert reader.verify(second) == rotated
     key = rotated
     writer.revoke(key.id)
-    now += api_keys.LOOK_SECONDS / 2
+    now += api_keys.KEY_CHECK_SECONDS / 2
     assert reader.verify(token) == key
     assert reader.is_current(second)
-    now += api_keys.LOOK_SECONDS / 2
+    now += api_keys.KEY_CHECK_SECONDS / 2
     assert not reader.is_current(second)
     assert refusal_code(reader, token) == "invalid-key"
 
@@ -144,7 +144,7 @@ def test_an_unreachable_server_authenticates_no_request(
     store: KeyStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The keys that were read last authenticate requests for the metrics alone (`last_read`)."""
-    monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(api_keys, "KEY_CHECK_SECONDS", 0.0)
     token, other = (store.create("alice", ("admin",), "", None)[1] for _ in range(2))
     assert store.is_guarded()
     key = store.verify(token)

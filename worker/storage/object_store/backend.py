@@ -112,7 +112,7 @@ class Bucket:
                 store.put(path, iter(parts), use_multipart=is_long, chunk_size=PIECE, max_concurrency=_PARALLEL)
 
         self._request("write", put)
-        self._count("store_bytes", "written", by=size)
+        self._count("store_bytes", "written", increment=size)
 
     def read(self, path: str, start: int, stop: int) -> bytes | None:
         """Return the existing bytes of a range of an object, or None for a missing object."""
@@ -126,7 +126,7 @@ class Bucket:
                 raise
 
         data = self._request("read", get)
-        self._count("store_bytes", "read", by=len(data or b""))
+        self._count("store_bytes", "read", increment=len(data or b""))
         return data
 
     def remove(self, path: str) -> None:
@@ -199,9 +199,9 @@ class Bucket:
             return refuse("storage-full", 507, "There is no space left in the object store.", remedy)
         return _unavailable(*(_explain_folder(error) if self.is_local else _explain(error)))
 
-    def _count(self, *series: str, by: int = 1) -> None:
-        if self._counts is not None and by:
-            self._counts.add(*series, by=by)
+    def _count(self, *series: str, increment: int = 1) -> None:
+        if self._counts is not None and increment:
+            self._counts.add(*series, increment=increment)
 
 
 def _write_file(file: Path, parts: Iterable[bytes | memoryview]) -> None:
@@ -235,7 +235,7 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
             client_options={
                 "timeout": seconds,
                 "allow_http": True,
-            },  # http is allowed only if the variable of the endpoint has it
+            },  # http is allowed only if the variable with the endpoint's URL names it
             retry_config={"max_retries": retries, "retry_timeout": seconds},
         )
     except (ValueError, BaseError) as error:

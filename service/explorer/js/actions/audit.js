@@ -11,7 +11,8 @@ import { clearResults, fold, runWork } from './state.js';
 const LABEL = 'Auditing the map';
 const EARLY = 1500; // milliseconds between two looks at the partial result of a running job
 const MAX_BLOCK_FEATURES = 200; // columns that are offered as the subject of a row
-export const MAX_AUDITED = 5000; // points of a map that is audited, and of a spread that is measured, without being asked
+// Points of a map that is audited, and of a spread that is measured, without being asked.
+export const MAX_AUDITED = 5000;
 
 /** Audit the shown embedding or posterior. */
 export const auditShown = () => runWork(audit);
@@ -19,7 +20,10 @@ export const auditShown = () => runWork(audit);
 /** Audit what is shown, within other work; the same audit is one job, which a link follows or reads. */
 export async function audit() {
   const { single, posterior, dataset, blocks } = state;
-  const ofSingle = () => (single.path ? { embedding: single.path.split('/')[3] } : { dataset: dataset.id, method: single.body.method, parameters: single.body.parameters });
+  const ofSingle = () =>
+    single.path
+      ? { embedding: single.path.split('/')[3] }
+      : { dataset: dataset.id, method: single.body.method, parameters: single.body.parameters };
   const body = single ? ofSingle() : { posterior: posterior.id };
   const job = await askJson('/v1/audits', { method: 'POST', body: { ...body, ...(blocks && { blocks }) } });
   set({ isAudited: true });
@@ -27,10 +31,19 @@ export async function audit() {
   await read(job);
 }
 
-/** Audit what is shown without being asked, once, unless its method needs labels or the map is given, whose audit shows it; a refusal is shown, and the map stays. */
+/**
+ * Audit what is shown without being asked, once, unless its method needs labels or the map is given, whose audit shows
+ * it; a refusal is shown, and the map stays.
+ */
 export async function auditFirst() {
   const { dataset, isAudited, single } = state;
-  if (dataset.n > MAX_AUDITED || isAudited || single?.isGiven || (single && methodNamed(single.body.method)?.needs_labels)) return;
+  if (
+    dataset.n > MAX_AUDITED ||
+    isAudited ||
+    single?.isGiven ||
+    (single && methodNamed(single.body.method)?.needs_labels)
+  )
+    return;
   try {
     await audit();
   } catch (error) {
@@ -39,12 +52,21 @@ export async function auditFirst() {
   }
 }
 
-/** Audit the coordinates of a data set beside the chosen one, and show them; first alone, which is quick. Runs within other work. */
+/**
+ * Audit the coordinates of a data set beside the chosen one, and show them; first alone, which is quick. Runs within
+ * other work.
+ */
 export async function auditCoordinates(coordinates, method, more = {}) {
   const isNew = state.single?.body.coordinates !== coordinates;
   const { dataset, blocks } = state;
   for (const made of isNew ? [null, ...(method ? [method] : [])] : [method]) {
-    const body = { dataset: dataset.id, coordinates, ...(made && { method: made }), ...(blocks && { blocks }), ...more };
+    const body = {
+      dataset: dataset.id,
+      coordinates,
+      ...(made && { method: made }),
+      ...(blocks && { blocks }),
+      ...more,
+    };
     await showAudited(await askJson('/v1/audits', { method: 'POST', body }));
   }
 }
@@ -53,17 +75,25 @@ export async function auditCoordinates(coordinates, method, more = {}) {
 export const auditAsMapOf = (method) => runWork(() => auditCoordinates(state.single.body.coordinates, method));
 
 /** Audit the shown coordinates again, with columns of one scale. */
-export const auditStandardized = () => runWork(() => auditCoordinates(state.single.body.coordinates, state.single.body.method, { standardize: 'zscore' }));
+export const auditStandardized = () =>
+  runWork(() => auditCoordinates(state.single.body.coordinates, state.single.body.method, { standardize: 'zscore' }));
 
-/** The columns that may name the subject of each row: of those with the data, others of this tab, and features; each with a value twice. */
+/**
+ * The columns that may name the subject of each row: of those with the data, others of this tab, and features; each
+ * with a value twice.
+ */
 export function blockColumns() {
   const { dataset, metadata, columns } = state;
   const { labels = [], colors = [], id = [] } = dataset.columns ?? {};
   const features = columns?.values ? (columns.names ?? []).slice(0, MAX_BLOCK_FEATURES) : [];
-  return [...new Set([...labels, ...colors, ...id, ...Object.keys(metadata ?? {}), ...features])].filter((name) => new Set(byName(name) ?? []).size < (3 * dataset.n) / 4);
+  return [...new Set([...labels, ...colors, ...id, ...Object.keys(metadata ?? {}), ...features])].filter(
+    (name) => new Set(byName(name) ?? []).size < (3 * dataset.n) / 4,
+  );
 }
 
-/** Audit again with the rows of one subject kept together. A column that only this page has is stored beside the data. */
+/**
+ * Audit again with the rows of one subject kept together. A column that only this page has is stored beside the data.
+ */
 export async function askBlocks(name) {
   await runWork(async () => {
     const { labels = [], colors = [], id = [] } = state.dataset.columns ?? {};
@@ -88,10 +118,17 @@ export async function showAudited(job) {
   const { dataset, coordinates, method, blocks } = job.request;
   const path = `/v1/datasets/${coordinates}/data`;
   const { data, shape } = await askArray(`${path}?dtype=float32`, 'Reading the map');
-  const audit = state.single?.body.coordinates === coordinates ? state.audit : null; // until more is known of the same map
+  // Until more is known of the same map.
+  const audit = state.single?.body.coordinates === coordinates ? state.audit : null;
   clearResults();
   const body = { dataset, coordinates, ...(method && { method }) };
-  set({ audit, blocks: blocks ?? null, single: { title: 'Your map', isGiven: true, path, body, data, p: shape[1], result: {} }, job: job.id, view: 'draws' });
+  set({
+    audit,
+    blocks: blocks ?? null,
+    single: { title: 'Your map', isGiven: true, path, body, data, p: shape[1], result: {} },
+    job: job.id,
+    view: 'draws',
+  });
   fold();
   writeLink();
   await read(job);
@@ -100,19 +137,29 @@ export async function showAudited(job) {
 /** Follow an audit of what is shown; show its statements as they come. */
 async function read(job) {
   const shown = [state.single, state.posterior];
-  const take = (found) => shown[0] === state.single && shown[1] === state.posterior && !(found.is_preliminary && state.audit?.is_preliminary === false && state.audit.method === found.method) && set({ audit: found });
+  const take = (found) =>
+    shown[0] === state.single &&
+    shown[1] === state.posterior &&
+    !(found.is_preliminary && state.audit?.is_preliminary === false && state.audit.method === found.method) &&
+    set({ audit: found });
   await followEarly(job, LABEL, (query) => auditOf(job, query).then(take));
   set({ announcement: state.audit.verdict });
 }
 
 /** The result of an audit's job, its arrays as floats. */
 export async function auditOf({ id }, query = '') {
-  return withFloats(await askJson(`/v1/jobs/${id}/result?dtype=float32${query}`)); // other maps may still be audited: their job stays in the bar
+  // Other maps may still be audited: their job stays in the bar.
+  return withFloats(await askJson(`/v1/jobs/${id}/result?dtype=float32${query}`));
 }
 
 /** An audit with arrays of floats in place of nested lists. */
 export function withFloats(found) {
-  return { ...found, arrays: Object.fromEntries(Object.entries(found.arrays).map(([name, { data }]) => [name, Float32Array.from(data.flat(2))])) };
+  return {
+    ...found,
+    arrays: Object.fromEntries(
+      Object.entries(found.arrays).map(([name, { data }]) => [name, Float32Array.from(data.flat(2))]),
+    ),
+  };
 }
 
 /** Follow a job, and read its result, partial ones as they come: `take` gets the query of each. */

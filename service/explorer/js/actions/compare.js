@@ -60,14 +60,27 @@ export function findTrusted() {
 export async function compare() {
   await runWork(async () => {
     const methods = state.compared?.map((name) => ({ method: name, parameters: parametersOf(name) }));
-    const dimensions = new Set(methods?.map(({ method, parameters }) => parameters.n_components ?? settingsOf(method).n_components?.default) ?? [2]);
+    const dimensions = new Set(
+      methods?.map(({ method, parameters }) => parameters.n_components ?? settingsOf(method).n_components?.default) ?? [
+        2,
+      ],
+    );
     const { blocks } = state;
-    const body = { dataset: state.dataset.id, ...(methods && { methods }), ...beside(), ...(blocks && { blocks }), ...(dimensions.size === 1 && { align: 'first' }) };
+    const body = {
+      dataset: state.dataset.id,
+      ...(methods && { methods }),
+      ...beside(),
+      ...(blocks && { blocks }),
+      ...(dimensions.size === 1 && { align: 'first' }),
+    };
     await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));
   });
 }
 
-/** Follow the job of a comparison, and show its maps as they finish, then their outlines; meanwhile the address has the job. */
+/**
+ * Follow the job of a comparison, and show its maps as they finish, then their outlines; meanwhile the address has the
+ * job.
+ */
 export async function showComparison(started) {
   const { request } = started;
   set({ comparison: null, comparisonJob: started.id });
@@ -79,7 +92,8 @@ export async function showComparison(started) {
     const places = await placesOf(found, path, query);
     if (state.comparisonJob !== started.id || found.rows.length < (state.comparison?.rows.length ?? 0)) return;
     const { rows, best, as_good: asGood } = found;
-    set({ comparison: { rows, places, request, best, asGood, isDone: !query, sentences: found.sentences ?? [], audits: state.comparison?.audits ?? {} } });
+    set({ comparison: { rows, places, request, best, asGood, isDone: !query, sentences: found.sentences ?? [],
+      audits: state.comparison?.audits ?? {} } });
   });
   set({ announcement: state.comparison?.sentences.join(' ') || 'The comparison is ready.' });
   writeLink();
@@ -90,17 +104,25 @@ export async function showComparison(started) {
 /** Read the audits of the maps, which the comparison has made, but for those that it did not finish. */
 async function readAudits(comparisonJob) {
   const { blocks, dataset, comparison } = state;
-  await Promise.all(comparison.rows.filter((row) => row.level && !row.is_preliminary).map(async ({ label, method, parameters, embedding }) => {
-    const body = { ...(embedding ? { embedding } : { dataset: dataset.id, method, parameters }), ...(blocks && { blocks }) };
-    try {
-      const job = await askJson('/v1/audits', { method: 'POST', body });
-      await follow(job, `Reading the audit of ${label}`);
-      const audit = await auditOf(job);
-      if (state.comparisonJob === comparisonJob) set({ comparison: { ...state.comparison, audits: { ...state.comparison.audits, [label]: audit } } });
-    } catch (error) {
-      if (!(error instanceof Refused) || error instanceof Cancelled) throw error; // another map may have outlines
-    }
-  }));
+  await Promise.all(
+    comparison.rows
+      .filter((row) => row.level && !row.is_preliminary)
+      .map(async ({ label, method, parameters, embedding }) => {
+        const body = {
+          ...(embedding ? { embedding } : { dataset: dataset.id, method, parameters }),
+          ...(blocks && { blocks }),
+        };
+        try {
+          const job = await askJson('/v1/audits', { method: 'POST', body });
+          await follow(job, `Reading the audit of ${label}`);
+          const audit = await auditOf(job);
+          if (state.comparisonJob === comparisonJob)
+            set({ comparison: { ...state.comparison, audits: { ...state.comparison.audits, [label]: audit } } });
+        } catch (error) {
+          if (!(error instanceof Refused) || error instanceof Cancelled) throw error; // another map may have outlines
+        }
+      }),
+  );
 }
 
 /** Show the embedding of one row of the comparison on the large stage. */
@@ -109,8 +131,10 @@ export function openRow(row) {
   const { data, p } = places[row.label];
   const body = { dataset: state.dataset.id, method: row.method, parameters: row.parameters };
   const result = { ...row, seconds: row.seconds ?? {} };
-  const single = { title: row.title ?? titleOfMethod(row.method), label: row.label, path: row.links.coordinates ?? null, data, p, result, body };
-  set({ single, job: null, audit: audits[row.label] ?? null, isAudited: false, view: 'draws', playing: false, axes: [0, 1], shape: 'none' });
+  const single = { title: row.title ?? titleOfMethod(row.method), label: row.label,
+    path: row.links.coordinates ?? null, data, p, result, body };
+  set({ single, job: null, audit: audits[row.label] ?? null, isAudited: false, view: 'draws', playing: false,
+    axes: [0, 1], shape: 'none' });
   writeLink();
 }
 
@@ -118,8 +142,11 @@ export function openRow(row) {
 async function placesOf(comparison, path, query) {
   if (comparison.aligned_to) {
     const arrays = readNpz(await (await askMade(`${path}?dtype=float32${query}`, NPZ, 'Comparing')).arrayBuffer());
-    return Object.fromEntries(Object.entries(arrays).map(([label, { data, shape }]) => [label, { data: asFloats(data), p: shape[1] }]));
+    return Object.fromEntries(
+      Object.entries(arrays).map(([label, { data, shape }]) => [label, { data: asFloats(data), p: shape[1] }]),
+    );
   }
+  /** @type {Record<string, import('../store.js').Places>} */
   const places = {};
   for (const { label, links } of comparison.rows) {
     if (!links.coordinates) continue;

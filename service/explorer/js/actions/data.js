@@ -23,7 +23,10 @@ export const isTable = (name) => ENDINGS.test(name);
 /** Load the list of data sets. */
 export const listDatasets = async () => set({ recent: (await askJson('/v1/datasets?limit=20')).items });
 
-/** The whole lines at the head of a large text in one byte a sign or UTF-8; null for another file, which is sent as a whole. */
+/**
+ * The whole lines at the head of a large text in one byte a sign or UTF-8; null for another file, which is sent as a
+ * whole.
+ */
 export async function headOf(file) {
   if (file.size <= LARGE || !isText(file)) return null;
   const bytes = new Uint8Array(await file.slice(0, HEAD).arrayBuffer());
@@ -32,13 +35,17 @@ export async function headOf(file) {
 }
 
 /** A pending file that was not read; `first` has the roles as the service decided them, `roles` the chosen ones. */
-const UNREAD = { columns: [], first: new Map(), roles: new Map(), cells: new Map(), whole: new Map(), shown: null, guessed: null };
+const UNREAD = { columns: [], first: new Map(), roles: new Map(), cells: new Map(), whole: new Map(), shown: null,
+  guessed: null };
 
 /** Preview a chosen file; it is uploaded once its columns are checked. */
 export async function takeFile(file) {
-  if (!file.size) return set({ problem: { type: 'empty-body', title: 'This file is empty', detail: `${file.name} has no bytes.`, remedy: 'Save the table again with one row per point, or choose another file.', details: {} } });
+  if (!file.size) return set({ problem: { type: 'empty-body', title: 'This file is empty',
+    detail: `${file.name} has no bytes.`,
+    remedy: 'Save the table again with one row per point, or choose another file.', details: {} } });
   clearResults();
-  set({ problem: null, dataset: null, preview: null, columns: null, metadata: null, comparison: null, comparisonJob: null, view: 'draws', isSetUp: true });
+  set({ problem: null, dataset: null, preview: null, columns: null, metadata: null, comparison: null,
+    comparisonJob: null, view: 'draws', isSetUp: true });
   set({ pending: { ...UNREAD, file, head: await headOf(file), delimiter: '', sheet: '', missing: '' } });
   return previewPending();
 }
@@ -57,7 +64,8 @@ function rolesToSend(pending, isShown = false) {
   const { columns, roles } = pending;
   const isFixed = isListed(pending) && (isShown || roles.size > 0);
   const sent = isFixed ? columns : columns.filter(({ name }) => roles.has(name));
-  const given = columns.length ? sent.map((column) => [column.name, roleOf(column, pending)]) : [...roles]; // members of npz are no columns
+  // Members of npz are no columns.
+  const given = columns.length ? sent.map((column) => [column.name, roleOf(column, pending)]) : [...roles];
   return { given, isFixed };
 }
 
@@ -66,18 +74,24 @@ function send(path, file, { delimiter, sheet, missing }, { given, isFixed }) {
   const form = new FormData();
   for (const [name, value] of Object.entries({ delimiter, sheet, missing })) if (value) form.append(name, value);
   const names = {};
-  for (const [name, role] of given) if (role && role !== 'feature') (names[MAP.includes(role) ? 'ignore' : role] ??= []).push(name);
-  for (const [role, found] of Object.entries(names)) for (const text of fieldsOf(found.filter((name) => name.trim() === name))) form.append(role, text);
+  for (const [name, role] of given)
+    if (role && role !== 'feature') (names[MAP.includes(role) ? 'ignore' : role] ??= []).push(name);
+  for (const [role, found] of Object.entries(names))
+    for (const text of fieldsOf(found.filter((name) => name.trim() === name))) form.append(role, text);
   if (isFixed) form.append('features', '*');
   form.append('file', file, file.name);
-  const blank = Object.entries(names).flatMap(([role, found]) => found.filter((name) => name.trim() !== name).map((name) => [role, name]));
-  const query = blank.length ? `${path.includes('?') ? '&' : '?'}${new URLSearchParams(blank)}` : ''; // a form's fields lose the blanks around them
+  const blank = Object.entries(names).flatMap(([role, found]) =>
+    found.filter((name) => name.trim() !== name).map((name) => [role, name]),
+  );
+  // A form's fields lose the blanks around them.
+  const query = blank.length ? `${path.includes('?') ? '&' : '?'}${new URLSearchParams(blank)}` : '';
   return askJson(`${path}${query}`, { method: 'POST', body: form, onSent: file.size > LARGE ? showSent : undefined });
 }
 
 /** Show how much of a file was sent; once it is there, the service reads it for an unknown time. */
 function showSent(share) {
-  if (state.work) set({ work: { ...state.work, done: Math.floor(100 * share), total: share < 1 ? 100 : 0, unit: '%' } });
+  if (state.work)
+    set({ work: { ...state.work, done: Math.floor(100 * share), total: share < 1 ? 100 : 0, unit: '%' } });
 }
 
 /** Names in as few fields as possible, with commas; a name with a comma has its own field. */
@@ -95,8 +109,11 @@ function fieldsOf(names) {
 export async function giveRole(names, role) {
   const { pending } = state;
   const roles = new Map([...pending.roles, ...names.map((name) => [name, role])]);
-  const former = SINGLE.includes(role) ? pending.columns.filter((column) => roleOf(column, pending) === role && !names.includes(column.name)) : [];
-  for (const { name } of former) roles.set(name, ['feature', 'id'].includes(pending.first.get(name)) ? pending.first.get(name) : 'ignore');
+  const former = SINGLE.includes(role)
+    ? pending.columns.filter((column) => roleOf(column, pending) === role && !names.includes(column.name))
+    : [];
+  for (const { name } of former)
+    roles.set(name, ['feature', 'id'].includes(pending.first.get(name)) ? pending.first.get(name) : 'ignore');
   const said = former.map(({ name }) => ` ${name}: ${ROLES[roles.get(name)][0]}.`).join('');
   set({ announcement: `${names.length > 1 ? `${names.length} columns` : names[0]}: ${ROLES[role][0]}.${said}` });
   await previewPending({ roles });
@@ -111,7 +128,8 @@ export const chooseMissing = (missing) => previewPending({ missing, cells: new M
 let previews = 0; // only the last one counts
 let reading = null; // of the columns that are no features
 
-const askPreview = (file, pending, roles, rows) => send(`/v1/datasets/preview${rows ? `?rows=${rows}` : ''}`, file, pending, roles);
+const askPreview = (file, pending, roles, rows) =>
+  send(`/v1/datasets/preview${rows ? `?rows=${rows}` : ''}`, file, pending, roles);
 
 /** Ask the service what it would fit of the pending file. Nothing is stored. */
 async function previewPending(changes = {}) {
@@ -128,10 +146,20 @@ async function previewPending(changes = {}) {
       return previewPending({ head: null }); // the head may end within a quoted line break
     }
     const columns = mergeColumns(pending.columns, shown);
-    const first = new Map([...columns.map(({ name, role }) => [name, role]), ...pending.first]);
+    const first = new Map([...new Map(columns.map(({ name, role }) => [name, role])), ...pending.first]);
     const guessed = !pending.roles.size && !pending.guessed && guessMap(columns);
-    if (guessed) return previewPending({ columns, first, guessed, roles: new Map(guessed.names.map((name, i) => [name, MAP[i]])) });
-    set({ work: null, problem: shown.problem, pending: { ...pending, shown, columns, first, cells: new Map([...cellsOf(shown), ...pending.cells]) } });
+    if (guessed)
+      return previewPending({
+        columns,
+        first,
+        guessed,
+        roles: new Map(guessed.names.map((name, i) => [name, MAP[i]])),
+      });
+    set({
+      work: null,
+      problem: shown.problem,
+      pending: { ...pending, shown, columns, first, cells: new Map([...cellsOf(shown), ...pending.cells]) },
+    });
   } catch (error) {
     if (!isLast()) return leave();
     set({ work: null });
@@ -156,8 +184,9 @@ async function readOthers(sent, isLast) {
 }
 
 /**
- * The cells of refused columns and of those that are no features, as they are in the file: the columns are read as ids. A
- * refusal that lists no columns gets them so, too. Of a file that is no text, the page keeps them whole: left-out ones color the points.
+ * The cells of refused columns and of those that are no features, as they are in the file: the columns are read as ids.
+ * A refusal that lists no columns gets them so, too. Of a file that is no text, the page keeps them whole: left-out
+ * ones color the points.
  */
 async function readApart(pending, sent) {
   const { columns, cells, shown, whole } = pending;
@@ -168,8 +197,12 @@ async function readApart(pending, sent) {
   if (!names.length) return null;
   const isFixed = isListed(pending);
   const others = isFixed ? columns.filter(({ name }) => !names.includes(name)) : [];
-  const kept = isWhole && !pending.missing && others.find((column) => roleOf(column, pending) === 'feature'); // one is enough
-  const given = [...others.map((column) => [column.name, kept && column !== kept ? 'ignore' : roleOf(column, pending)]), ...names.map((name) => [name, 'id'])];
+  // One is enough.
+  const kept = isWhole && !pending.missing && others.find((column) => roleOf(column, pending) === 'feature');
+  const given = [
+    ...others.map((column) => [column.name, kept && column !== kept ? 'ignore' : roleOf(column, pending)]),
+    ...names.map((name) => [name, 'id']),
+  ];
   const missing = pending.missing || (shown.problem ? 'median' : '');
   const answer = await askPreview(sent, { ...pending, missing }, { given, isFixed }, isWhole ? shown.n : undefined);
   if (answer.problem) return null;
@@ -178,7 +211,10 @@ async function readApart(pending, sent) {
   const isComplete = isWhole && answer.rows.length === shown.n; // an answer has at most 4 MiB
   const found = { cells: new Map([...firsts, ...cells]), whole: isComplete ? new Map([...whole, ...read]) : whole };
   if (isFixed) return found;
-  const listed = mergeColumns([], answer).map(({ name, role }) => ({ name, role: names.includes(name) ? 'feature' : role }));
+  const listed = mergeColumns([], answer).map(({ name, role }) => ({
+    name,
+    role: names.includes(name) ? 'feature' : role,
+  }));
   return { ...found, columns: listed, first: new Map(listed.map(({ name, role }) => [name, role])) };
 }
 
@@ -192,7 +228,12 @@ export async function uploadPending() {
     await keepLeftOut(pending.file, dataset, state.pending?.whole);
     return nameDataset(dataset, pending.file.name);
   }, `Sending ${pending.file.name}`);
-  if (isMade && map) await auditMap(pending.file, map, map.join() === pending.guessed?.names.join() ? pending.guessed.method : undefined);
+  if (isMade && map)
+    await auditMap(
+      pending.file,
+      map,
+      map.join() === pending.guessed?.names.join() ? pending.guessed.method : undefined,
+    );
 }
 
 /** The two columns of the map in a pending file, or null. */
@@ -223,8 +264,10 @@ export async function synthesise(values) {
 /** Choose an existing data set. */
 export async function choose(dataset) {
   clearResults();
-  set({ blocks: null, dataset, pending: null, columns: null, preview: null, problem: null, metadata: keptColumns(dataset) });
-  set({ color: 'auto', selection: null, comparison: null, comparisonJob: null, isSetUp: true, view: state.view === 'compare' ? 'compare' : 'draws' });
+  set({ blocks: null, dataset, pending: null, columns: null, preview: null, problem: null,
+    metadata: keptColumns(dataset) });
+  set({ color: 'auto', selection: null, comparison: null, comparisonJob: null, isSetUp: true,
+    view: state.view === 'compare' ? 'compare' : 'draws' });
   try {
     await Promise.all([loadPreview(dataset), loadColumns(dataset)]);
   } catch (error) {
@@ -289,7 +332,10 @@ async function loadColumns(dataset) {
   });
 }
 
-/** The ids of the rows as texts; ids of several columns are joined by commas. */
+/**
+ * The ids of the rows as texts; ids of several columns are joined by commas.
+ * @param {import('../store.js').NpyArray} ids
+ */
 function idsOf({ shape: [n, columns = 1], data }) {
   const texts = Array.from(data, String);
   return Array.from({ length: n }, (_, row) => texts.slice(row * columns, (row + 1) * columns).join(', '));

@@ -35,8 +35,11 @@ async function pngOf() {
   const { plot, xy, look } = onStage;
   const { width, height, top } = placesOfPicture();
   const factor = Math.max(1, SIDE / Math.max(width, height));
-  const [picture, dots] = [1, 2].map(() => Object.assign(document.createElement('canvas'), { width: width * factor, height: height * factor }));
-  const screen = Object.fromEntries(Object.entries(plot.screen()).map(([name, value]) => [name, value * factor]));
+  const [picture, dots] = [1, 2].map(() =>
+    Object.assign(document.createElement('canvas'), { width: width * factor, height: height * factor }),
+  );
+  const { x, y, sx, sy } = plot.screen();
+  const screen = { x: x * factor, y: y * factor, sx: sx * factor, sy: sy * factor };
   const { size, opacity } = sizeOf(xy.length / 2);
   paint(dots.getContext('2d'), xy, screen, look, { radius: (size / 2) * factor, mask: state.selection?.mask, opacity });
   const context = picture.getContext('2d');
@@ -59,7 +62,12 @@ export async function saveSvg() {
   const context = new SvgContext(width, height, colors().surface);
   context.translate(0, top);
   const { size, opacity } = sizeOf(xy.length / 2);
-  paintShapes(context, xy, plot.screen(), look, { radius: size / 2, mask: state.selection?.mask, opacity, Path: SvgPath });
+  paintShapes(context, xy, plot.screen(), look, {
+    radius: size / 2,
+    mask: state.selection?.mask,
+    opacity,
+    Path: SvgPath,
+  });
   drawAbove(context);
   return save(new Blob([context.text()], { type: 'image/svg+xml' }), `${fileName()}.svg`);
 }
@@ -67,7 +75,8 @@ export async function saveSvg() {
 /** Data, method and frame of the picture. */
 function titleHere() {
   const { dataset, single, posterior, frame } = state;
-  return `${nameOf(dataset)}: ${single ? single.title : `${titleOfMethod(posterior.spec.method)}, ${posterior.spec.n_neighbors} neighbors. ${titleOf(frame)}`}`;
+  return `${nameOf(dataset)}: ${single ? single.title
+    : `${titleOfMethod(posterior.spec.method)}, ${posterior.spec.n_neighbors} neighbors. ${titleOf(frame)}`}`;
 }
 
 /** The verdict of the picture, or what is known in its place; then what its marks and small points mean. */
@@ -104,33 +113,58 @@ function drawAbove(context) {
 /** Save a page that needs no service: the picture, the verdict, and the table of the selected rows or of all. */
 export async function saveHtml() {
   if (!onStage.xy) return 'Show a draw first';
-  const [title, verdict, marks, { columns, total }] = [escapeHtml(titleHere()), escapeHtml(verdictHere()), marksHere(), tableHere()]; // a playing picture changes
+  const [title, verdict, marks, { columns, total }] = [
+    escapeHtml(titleHere()),
+    escapeHtml(verdictHere()),
+    marksHere(),
+    tableHere(),
+  ]; // a playing picture changes
   const reader = new FileReader();
   const read = new Promise((resolve) => (reader.onload = resolve));
   reader.readAsDataURL(await pngOf());
   await read;
   const rows = Array.from(state.selection?.list ?? Array(total).keys());
   const cells = (tag, texts) => `<tr>${texts.map((text) => `<${tag}>${escapeHtml(text)}</${tag}>`).join('')}</tr>`;
-  const text = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${title}</title>
-<style>body{font:15px system-ui,sans-serif;margin:2em;color-scheme:light dark}img{max-width:100%}div{overflow:auto;max-height:80vh}table{border-collapse:collapse}td,th{padding:3px 9px;border-bottom:1px solid #8884;text-align:left}</style>
-<h1>${title}</h1><p style="white-space:pre-line"><strong>${verdict}</strong></p>${marks && `<p>${marks}</p>`}<img alt="${title}" src="${reader.result}">
-<p>${rows.length > MAX_ROWS ? `The first ${MAX_ROWS} of ` : ''}${rows.length} rows${state.selection ? ` that were selected of ${total}` : ''}.</p>
+  const text =
+    `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" ` +
+      `content="width=device-width"><title>${title}</title>
+<style>
+  body { font: 15px system-ui, sans-serif; margin: 2em; color-scheme: light dark }
+  img { max-width: 100% }
+  div { overflow: auto; max-height: 80vh }
+  table { border-collapse: collapse }
+  td, th { padding: 3px 9px; border-bottom: 1px solid #8884; text-align: left }
+</style>
+<h1>${title}</h1><p style="white-space:pre-line"><strong>${verdict}</strong></p>${marks &&
+  `<p>${marks}</p>`}<img alt="${title}" src="${reader.result}">
+<p>${rows.length > MAX_ROWS ? `The first ${MAX_ROWS} of ` : ''}${rows.length} rows${state.selection
+  ? ` that were selected of ${total}` : ''}.</p>
 <div><table><thead>${cells('th', columns.map(({ name }) => name))}</thead><tbody>
-${rows.slice(0, MAX_ROWS).map((row) => cells('td', columns.map(({ at }) => at(row)))).join('\n')}</tbody></table></div></html>`;
+${rows.slice(0, MAX_ROWS).map((row) => cells('td', columns.map(({ at }) => at(row))))
+  .join('\n')}</tbody></table></div></html>`;
   return save(new Blob([text], { type: 'text/html' }), `${fileName()}.html`);
 }
 
 /** Save rows with all columns as CSV; without a list all rows. */
 export function saveCsv(list = null) {
   const { columns, total } = tableHere();
-  const lines = [columns.map(({ name }) => quote(name)), ...Array.from(list ?? Array(total).keys(), (row) => columns.map(({ at }) => quote(at(row))))];
-  return save(new Blob([`${lines.map((line) => line.join(',')).join('\n')}\n`], { type: 'text/csv' }), `${list ? 'selection' : fileName()}.csv`);
+  const lines = [
+    columns.map(({ name }) => quote(name)),
+    ...Array.from(list ?? Array(total).keys(), (row) => columns.map(({ at }) => quote(at(row)))),
+  ];
+  return save(
+    new Blob([`${lines.map((line) => line.join(',')).join('\n')}\n`], { type: 'text/csv' }),
+    `${list ? 'selection' : fileName()}.csv`,
+  );
 }
 
 /** Save the embedding as npy: in full precision, but the average of the draws as the page has it. */
 export async function saveNpy() {
-  if (isAverage() || (state.single && !state.single.path)) return save(new Blob([npyOf(embeddingOf(-1), dimension())]), `${fileName()}.npy`);
-  return saveWork(async () => save(await (await askMade(arrayPath(), 'application/x-npy', PREPARING)).blob(), `${fileName()}.npy`));
+  if (isAverage() || (state.single && !state.single.path))
+    return save(new Blob([npyOf(embeddingOf(-1), dimension())]), `${fileName()}.npy`);
+  return saveWork(async () =>
+    save(await (await askMade(arrayPath(), 'application/x-npy', PREPARING)).blob(), `${fileName()}.npy`),
+  );
 }
 
 const PREPARING = 'Preparing the file';
@@ -155,7 +189,8 @@ function arrayPath() {
   return `${here}/draws/0?scale=0`; // a draw at scale 0 is the reference
 }
 
-const fileName = () => (state.single ? state.single.title : titleOf(state.frame)).toLowerCase().replaceAll(/[^a-z0-9]+/g, '-');
+const fileName = () =>
+  (state.single ? state.single.title : titleOf(state.frame)).toLowerCase().replaceAll(/[^a-z0-9]+/g, '-');
 
 /** Download a file. */
 function save(blob, name) {

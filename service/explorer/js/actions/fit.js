@@ -19,7 +19,10 @@ export function defaultCount() {
   return Math.max(2, Math.min(24, Math.floor(MAX_FLOATS / floats)));
 }
 
-/** Values of the form of draws, with its defaults. */
+/**
+ * Values of the form of draws, with its defaults.
+ * @returns {{n_draws: number, seed: number, scale: number | 'auto'}}
+ */
 export function drawSettings() {
   return { n_draws: defaultCount(), seed: 0, scale: 1, ...state.forms.draws };
 }
@@ -60,14 +63,20 @@ export async function show(posterior) {
   if (state.posterior === posterior) set({ neighbors: { k: neighbors.shape[1], data: neighbors.data } });
 }
 
-/** Draw, request the summary of the draws, and audit their map; `onDrawn` is called once the draws are there. */
+/**
+ * Draw, request the summary of the draws, and audit their map; `onDrawn` is called once the draws are there.
+ * @param {{plays?: boolean, onDrawn?: () => void}} options
+ */
 export async function draw({ plays = false, onDrawn } = {}) {
   const { id } = state.posterior;
   const { n_draws: count, seed, scale } = drawSettings();
   set({ draws: null, summary: null, playing: false, frame: -1 });
   const made = await makeDraws(id, { n_draws: count, seed, scale }, `Drawing ${count} embeddings`);
   if (state.posterior?.id !== id) return;
-  set({ draws: { ...made, count, seed, first: 0, scale: made.scales[0], isAuto: scale === 'auto' }, announcement: `${count} draws are ready.` });
+  set({
+    draws: { ...made, count, seed, first: 0, scale: made.scales[0], isAuto: scale === 'auto' },
+    announcement: `${count} draws are ready.`,
+  });
   onDrawn?.();
   if (plays && !matchMedia('(prefers-reduced-motion: reduce)').matches) set({ playing: 'once' });
   writeLink();
@@ -88,7 +97,7 @@ async function makeDraws(id, body, label) {
 /** Fetch spread, stability and consensus of the shown draws. */
 async function summarise(id, scale) {
   const { n_draws: count, seed } = drawSettings();
-  const query = new URLSearchParams({ n_draws: count, seed, scale, dtype: 'float32', wait: 0 });
+  const query = `n_draws=${count}&seed=${seed}&scale=${scale}&dtype=float32&wait=0`;
   const path = `/v1/posteriors/${id}/summary?${query}`;
   const answer = await askMade(path, NPZ, 'Measuring the spread');
   const found = readNpz(await answer.arrayBuffer());

@@ -4,14 +4,20 @@ import { set, state } from '../store.js';
 import { changedFrom } from '../methods.js';
 
 const VIEWS = new Set(['draws', 'grid', 'compare']);
-const PLACE = ['dataset', 'example', 'job', 'posterior', 'comparison', 'method', 'view']; // a change of these is an entry of the browser's history
+// A change of these is an entry of the browser's history.
+const PLACE = ['dataset', 'example', 'job', 'posterior', 'comparison', 'method', 'view'];
 const MAX_ROWS = 1000; // of a selection in a link
 const SHAPES = new Set(['none', 'ellipse', 'density']);
 
 /** Read the link of the address, or null. */
 export function readLink() {
   const query = new URLSearchParams(location.hash.slice(1));
-  const found = Object.fromEntries(['dataset', 'example', 'coordinates', 'made', 'job', 'posterior', 'comparison', 'method', 'audit'].map((name) => [name, query.get(name)]));
+  const found = Object.fromEntries(
+    ['dataset', 'example', 'coordinates', 'made', 'job', 'posterior', 'comparison', 'method', 'audit'].map((name) => [
+      name,
+      query.get(name),
+    ]),
+  );
   if (!Object.values(found).some(Boolean)) return null;
   const scale = query.get('scale') ?? '1';
   return {
@@ -33,7 +39,8 @@ export function readLink() {
 export function linkHere() {
   const { dataset, job, posterior, draws, forms, comparisonJob, single, playing, selection } = state;
   const query = new URLSearchParams();
-  const put = (values) => Object.entries(values).forEach(([name, value]) => value !== undefined && query.set(name, value));
+  const put = (values) =>
+    Object.entries(values).forEach(([name, value]) => value !== undefined && query.set(name, value));
   if (dataset) put({ dataset: dataset.id });
   if (posterior) put({ posterior: posterior.id });
   else if (job) put({ job });
@@ -49,7 +56,8 @@ export function linkHere() {
   if (state.isAudited) put({ audit: 1 });
   if (state.axes.join('.') !== '0.1') put({ axes: state.axes.join('.') });
   if (selection && selection.list.length <= MAX_ROWS) put({ rows: selection.list.join('.') });
-  if (posterior || comparisonJob || job || single) put({ view: posterior || job || single ? state.view : 'compare', color: state.color, shape: state.shape });
+  if (posterior || comparisonJob || job || single)
+    put({ view: posterior || job || single ? state.view : 'compare', color: state.color, shape: state.shape });
   const text = String(query);
   return `${location.origin}${location.pathname}${location.search}${text && `#${text}`}`;
 }
@@ -58,7 +66,9 @@ export function linkHere() {
 function fitHere() {
   const { posterior, single, method, forms } = state;
   if (posterior) return { method: posterior.spec.method, ...changedFrom(posterior.spec.method, posterior.spec) };
-  return single ? { method: single.body.method, ...changedFrom(single.body.method, single.body.parameters) } : { method, ...forms[method] };
+  return single
+    ? { method: single.body.method, ...changedFrom(single.body.method, single.body.parameters) }
+    : { method, ...forms[method] };
 }
 
 function fitOf(text) {
@@ -72,8 +82,8 @@ function fitOf(text) {
 let isOpening = false; // a link is being opened: the address has its entry in the history
 
 /**
- * Write the view to the address; another place is an entry in the browser's history, unless it is the same with more. That of
- * a running fit is replaced by what it makes.
+ * Write the view to the address; another place is an entry in the browser's history, unless it is the same with more.
+ * That of a running fit is replaced by what it makes.
  */
 export function writeLink({ isRunning = false, isSame = false } = {}) {
   const here = linkHere();

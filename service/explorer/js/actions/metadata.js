@@ -1,4 +1,7 @@
-/** Further columns of a data set, from a table of text: they color the points, are searched, and are exported; nothing is fitted. */
+/**
+ * Further columns of a data set, from a table of text: they color the points, are searched, and are exported; nothing
+ * is fitted.
+ */
 
 import { readNpy } from '../lib/npy.js';
 import { set, state } from '../store.js';
@@ -50,22 +53,38 @@ function parseCsv(text) {
 /** Add the columns of a file to the data set; its rows are the rows of the data set, in their order. */
 export async function addColumns(file) {
   const { dataset } = state;
-  const [names = [], ...rows] = file.name.endsWith('.npy') ? columnsOf(readNpy(await file.arrayBuffer()), file.name.slice(0, -4)) : parseCsv(await file.text());
+  const [names = [], ...rows] = file.name.endsWith('.npy')
+    ? columnsOf(readNpy(await file.arrayBuffer()), file.name.slice(0, -4))
+    : parseCsv(await file.text());
   const ragged = rows.findIndex((row) => row.length !== names.length);
   if (!names.length || rows.length !== dataset.n || ragged >= 0) {
     const detail = ragged >= 0
       ? `Row ${ragged} of ${file.name} has ${rows[ragged].length} cells; its header has ${names.length}.`
       : `${file.name} has ${rows.length} rows below its header; the data set has ${dataset.n}.`;
-    set({ problem: { title: 'These columns do not fit', detail, remedy: 'Choose a CSV with a header or an npy array, with one row for each point in the order of the data set.', details: {} } });
+    set({ problem: { title: 'These columns do not fit', detail,
+      remedy: 'Choose a CSV with a header or an npy array, with one row for each point in the order of ' +
+      'the data set.', details: {} } });
     return;
   }
-  const columns = Object.fromEntries(names.slice(0, MAX_COLUMNS).map((name, i) => [name || `column ${i}`, rows.map((row) => row[i])]));
+  const columns = Object.fromEntries(
+    names.slice(0, MAX_COLUMNS).map((name, i) => [name || `column ${i}`, rows.map((row) => row[i])]),
+  );
   const metadata = { ...state.metadata, ...columns };
-  set({ metadata, hidden: null, problem: null, color: `further:${Object.keys(columns)[0]}`, announcement: `${Object.keys(columns).length} columns are added.` });
+  set({
+    metadata,
+    hidden: null,
+    problem: null,
+    color: `further:${Object.keys(columns)[0]}`,
+    announcement: `${Object.keys(columns).length} columns are added.`,
+  });
   keep(dataset.id, metadata);
 }
 
-/** An array as rows of texts below a header: labels, or several columns. */
+/**
+ * An array as rows of texts below a header: labels, or several columns.
+ * @param {import('../store.js').NpyArray} array
+ * @param {string} name
+ */
 function columnsOf({ shape: [n, count = 1], data }, name) {
   const texts = Array.from(data, String);
   const header = Array.from({ length: count }, (_, i) => (count > 1 ? `${name} ${i + 1}` : name));
@@ -87,11 +106,18 @@ export function keptColumns({ id, n }) {
   return metadata && Object.values(metadata).every((values) => values.length === n) ? metadata : null;
 }
 
-/** Store columns of an uploaded file that were left out; the service stores labels, colors and ids. Of a file that is no text they are in `whole`. */
+/**
+ * Store columns of an uploaded file that were left out; the service stores labels, colors and ids. Of a file that is no
+ * text they are in `whole`.
+ */
 export async function keepLeftOut(file, dataset, whole) {
   const left = (dataset.columns.ignore ?? []).slice(0, MAX_COLUMNS);
   if (!left.length || file.size > MAX_KEPT) return;
-  if (!isText(file)) return keep(dataset.id, Object.fromEntries(left.filter((name) => whole.has(name)).map((name) => [name, whole.get(name)])));
+  if (!isText(file))
+    return keep(
+      dataset.id,
+      Object.fromEntries(left.filter((name) => whole.has(name)).map((name) => [name, whole.get(name)])),
+    );
   const [names = [], ...rows] = parseCsv(await file.text());
   const found = left.filter((name) => names.includes(name)).slice(0, MAX_COLUMNS);
   if (!found.length || rows.length !== dataset.n) return;

@@ -23,7 +23,8 @@ export async function openLinked(link) {
     try {
       await openResults(link);
     } catch (error) {
-      if (error.problem?.status !== 404 || !link.dataset || link.dataset === error.problem.details?.dataset) throw error;
+      if (error.problem?.status !== 404 || !link.dataset ||
+        link.dataset === error.problem.details?.dataset) throw error;
       await choose(await askJson(`/v1/datasets/${link.dataset}`)); // its result was deleted, or its job is forgotten
       if (link.coordinates) return auditCoordinates(link.coordinates, link.made);
       const { method, ...parameters } = link.fit;
@@ -39,7 +40,8 @@ async function openResults(link) {
   if (link.posterior) await openPosterior(link.posterior, link);
   else if (link.job && link.job !== state.job) await openJobOf(link);
   else if (link.example && !link.comparison) await openExampleMap();
-  else if (link.dataset && link.dataset !== state.dataset?.id) await choose(await askJson(`/v1/datasets/${link.dataset}`));
+  else if (link.dataset && link.dataset !== state.dataset?.id)
+    await choose(await askJson(`/v1/datasets/${link.dataset}`));
   else if (!link.job) clearResults();
   if (!link.comparison) set({ comparison: null, comparisonJob: null });
   else if (link.comparison !== state.comparisonJob) await openComparison(await askJson(`/v1/jobs/${link.comparison}`));
@@ -53,7 +55,13 @@ async function openResults(link) {
 
 /** Show the frame of a link, its axes, colors and selected rows. */
 function showLook({ frame = -1, view, color, axes, rows }) {
-  set({ view, color, hidden: null, axes: axes.every((axis) => axis < dimension()) ? axes : [0, 1], frame: Math.min(frame, state.draws?.count ?? -1) });
+  set({
+    view,
+    color,
+    hidden: null,
+    axes: axes.every((axis) => axis < dimension()) ? axes : [0, 1],
+    frame: Math.min(frame, state.draws?.count ?? -1),
+  });
   choosePoints(rows.filter((row) => row < points()));
 }
 
@@ -91,8 +99,12 @@ async function openComparison(job) {
   if (state.dataset?.id !== job.dataset) await choose(await askJson(`/v1/datasets/${job.dataset}`));
   const { methods } = job.request;
   const names = methods.map(({ method }) => method);
-  const isChosen = new Set(names).size === names.length && names.every((name) => methodNamed(name)?.makes === 'embedding'); // not the usual ones, which have some methods twice
-  const forms = isChosen ? Object.fromEntries(methods.map(({ method, parameters }) => [method, changedFrom(method, parameters)])) : {};
+  const isChosen =
+    // Not the usual ones, which have some methods twice.
+    new Set(names).size === names.length && names.every((name) => methodNamed(name)?.makes === 'embedding');
+  const forms = isChosen
+    ? Object.fromEntries(methods.map(({ method, parameters }) => [method, changedFrom(method, parameters)]))
+    : {};
   set({ view: 'compare', compared: isChosen ? names : null, forms: { ...state.forms, ...forms } });
   await showComparison(job);
 }
@@ -115,6 +127,11 @@ async function openPosterior(id, link) {
 
 /** Fill the forms of a method and of its draws. */
 function settings(method, parameters, { n_draws, seed, scale }) {
-  const asked = Object.fromEntries(Object.entries({ n_draws, seed, scale }).filter(([, value]) => value !== undefined && value !== null));
-  set({ method, forms: { ...state.forms, [method]: changedFrom(method, parameters), draws: { ...state.forms.draws, ...asked } } });
+  const asked = Object.fromEntries(
+    Object.entries({ n_draws, seed, scale }).filter(([, value]) => value !== undefined && value !== null),
+  );
+  set({
+    method,
+    forms: { ...state.forms, [method]: changedFrom(method, parameters), draws: { ...state.forms.draws, ...asked } },
+  });
 }

@@ -14,7 +14,11 @@ export function choosePoints(rows) {
   set({ selection: { list: Int32Array.from(rows), mask }, announcement: `${rows.length} points are selected.` });
 }
 
-/** Hide the classes of these names; an empty set shows all. */
+/**
+ * Hide the classes of these names; an empty set shows all.
+ * @param {Set<string>} names
+ * @param {import('../store.js').Look} look
+ */
 export function hideClasses(names, { index, legend: { entries } }) {
   const mask = Uint8Array.from(index, (place) => Number(names.has(entries[place].name)));
   set({ hidden: names.size ? { names, mask } : null });

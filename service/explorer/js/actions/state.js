@@ -3,6 +3,7 @@
 import { Cancelled, Refused } from '../api.js';
 import { set, state } from '../store.js';
 
+/** @type {Partial<import('../store.js').State>} */
 const NO_RESULTS = {
   job: null,
   posterior: null,
@@ -26,7 +27,9 @@ const NO_RESULTS = {
 /** Clear the results, but not the data set. */
 export const clearResults = () => set(NO_RESULTS);
 
-/** Give the page to the picture: fold the set-up away, and scroll to the top, because who pressed Fit may be far down. */
+/**
+ * Give the page to the picture: fold the set-up away, and scroll to the top, because who pressed Fit may be far down.
+ */
 export function fold() {
   set({ isSetUp: false });
   scrollTo({ top: 0 });

@@ -21,7 +21,8 @@ export const SINGLE = ['labels', 'colors', ...MAP];
 const MAX_HEADS = 40; // columns that are shown one by one
 const MIN_RUN = 4; // alike columns that become one head
 
-const MAP_NAME = /^(?:x_)?(umap|densmap|pacmap|t-?sne|isomap|phate|map|embedding)[ _.-]?([12xy])$/i; // as scanpy, R and others call coordinates
+// As scanpy, R and others call coordinates.
+const MAP_NAME = /^(?:x_)?(umap|densmap|pacmap|t-?sne|isomap|phate|map|embedding)[ _.-]?([12xy])$/i;
 const MADE = { tsne: 't-sne', 't-sne': 't-sne', umap: 'umap', densmap: 'densmap', pacmap: 'pacmap', isomap: 'isomap' };
 
 /** The two columns whose names are those of a map's coordinates, and the method by their name; or null. */
@@ -29,9 +30,11 @@ export function guessMap(columns) {
   const found = new Map();
   for (const { name, role } of columns) {
     const [, stem, axis] = MAP_NAME.exec(name) ?? [];
-    if (stem && role === 'feature') found.set(stem.toLowerCase(), [...(found.get(stem.toLowerCase()) ?? []), [axis.toLowerCase(), name]]);
+    if (stem && role === 'feature')
+      found.set(stem.toLowerCase(), [...(found.get(stem.toLowerCase()) ?? []), [axis.toLowerCase(), name]]);
   }
-  const [stem, pair = []] = [...found].find(([, names]) => ['1,2', 'x,y'].includes(names.map(([axis]) => axis).join())) ?? [];
+  const [stem, pair = []] =
+    [...found].find(([, names]) => ['1,2', 'x,y'].includes(names.map(([axis]) => axis).join())) ?? [];
   return stem && columns.length > 3 ? { names: pair.map(([, name]) => name), method: MADE[stem] } : null;
 }
 
@@ -41,7 +44,11 @@ export const isWide = (columns) => columns.length > MAX_HEADS;
 /** The names of the columns that a problem refuses. */
 export function refusedColumns(problem) {
   const { options = {}, bad_columns = {}, name } = problem?.details ?? {};
-  return new Set([...Object.values(options).flat(), ...Object.keys(bad_columns), ...(typeof name === 'string' ? [name] : [])]);
+  return new Set([
+    ...Object.values(options).flat(),
+    ...Object.keys(bad_columns),
+    ...(typeof name === 'string' ? [name] : []),
+  ]);
 }
 
 const LISTED = 100; // columns that a preview lists from the first one; later ones only if they are no features
@@ -56,8 +63,11 @@ export function mergeColumns(known, { columns, names, n_features: count, problem
   const add = (column) => merged.has(column.name) || merged.set(column.name, column);
   columns.slice(0, LISTED).forEach(add);
   const encoded = columns.filter(({ role }) => role === 'one_hot').map(({ name }) => `${name}=`);
-  const features = names ?? numbersFrom(LISTED, columns.length ? count - columns.filter(({ role }) => role === 'feature').length : 0, listed);
-  if (merged.size) for (const name of features) if (!encoded.some((start) => name.startsWith(start))) add({ name, role: 'feature' });
+  const features =
+    names ??
+    numbersFrom(LISTED, columns.length ? count - columns.filter(({ role }) => role === 'feature').length : 0, listed);
+  if (merged.size)
+    for (const name of features) if (!encoded.some((start) => name.startsWith(start))) add({ name, role: 'feature' });
   columns.slice(LISTED).forEach(add);
   for (const name of refusedColumns(problem)) add({ name, role: '' });
   return [...merged.values()];
@@ -79,14 +89,22 @@ export function cellsOf({ columns, names, rows, labels, ids }) {
   (names ?? features).forEach((name, i) => cells.set(name, rows.map((row) => shorten(row[place?.get(name) ?? i]))));
   const apart = (role) => columns.filter((column) => column.role === role).map(({ name }) => name);
   if (labels) for (const name of apart('labels')) cells.set(name, labels.map(shorten));
-  if (ids) apart('id').forEach((name, i) => cells.set(name, ids.map((id) => shorten(Array.isArray(id) ? (id[i] ?? '') : id))));
+  if (ids)
+    apart('id').forEach((name, i) =>
+      cells.set(
+        name,
+        ids.map((id) => shorten(Array.isArray(id) ? (id[i] ?? '') : id)),
+      ),
+    );
   return cells;
 }
 
-const shorten = (value) => String(typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(5)) : value);
+const shorten = (value) =>
+  String(typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(5)) : value);
 
 /**
- * The columns of each head: one, or a run of alike columns of a wide table. Names of alike columns differ in their numbers,
+ * The columns of each head: one, or a run of alike columns of a wide table. Names of alike columns differ in their
+ * numbers,
  * unless too many heads are left.
  * @param {object[]} columns - with name, role, isGuessed, isRefused
  * @param {string} text - part of the names of the wanted columns
@@ -107,7 +125,10 @@ function runsOf(columns, isByName) {
   const runs = [];
   for (const column of columns) {
     const first = runs.at(-1)?.[0];
-    const isAlike = first && members.every((member) => first[member] === column[member]) && (!isByName || stem(first) === stem(column));
+    const isAlike =
+      first &&
+      members.every((member) => first[member] === column[member]) &&
+      (!isByName || stem(first) === stem(column));
     if (isAlike) runs.at(-1).push(column);
     else runs.push([column]);
   }
@@ -115,4 +136,5 @@ function runsOf(columns, isByName) {
 }
 
 /** The columns whose name contains a text. */
-export const matching = (columns, text) => columns.filter(({ name }) => name.toLowerCase().includes(text.trim().toLowerCase()));
+export const matching = (columns, text) =>
+  columns.filter(({ name }) => name.toLowerCase().includes(text.trim().toLowerCase()));

@@ -7,9 +7,11 @@ const OUTSIDE = 0.004; // share of points at each end that may lie outside the f
 export const FAR = 0.1; // share of regions at each end that may
 const LOOKED_AT = 50000;
 
-export const HALF = Math.sqrt(-2 * Math.log(1 - 0.5)); // radius, in standard deviations, that holds half of a normal distribution in a plane
+// Radius, in standard deviations, that holds half of a normal distribution in a plane.
+export const HALF = Math.sqrt(-2 * Math.log(1 - 0.5));
 
-let averaged = { data: null, mean: null };
+/** @type {{data: Float32Array, mean: Float32Array, ends: Float32Array[]}} */
+let averaged = { data: null, mean: null, ends: [] };
 
 /**
  * The average of the draws, point by point, as they are shown: each rotated to the reference.
@@ -33,6 +35,7 @@ export function averageOf({ data, count }) {
 /**
  * What the view of the shown frame holds: the first as a whole, but not the outermost places of the others. The average
  * has the regions of the outlined rows as a whole, and those of most other points.
+ * @param {ArrayLike<number>} rows
  */
 export function outlineHere(rows) {
   const { reference, draws, single, frame } = state;
@@ -41,7 +44,9 @@ export function outlineHere(rows) {
   if (frame !== -1) return [reference, draws.data];
   const [low, high] = averageOf(draws).ends;
   const p = dimension();
-  const ends = [low, high].flatMap((side) => Array.from(rows, (row) => Array.from(side.subarray(row * p, (row + 1) * p)))).flat();
+  const ends = [low, high]
+    .flatMap((side) => Array.from(rows, (row) => Array.from(side.subarray(row * p, (row + 1) * p))))
+    .flat();
   const places = embeddingOf(frame);
   const first = new Float32Array(places.length + ends.length);
   first.set(places);
@@ -65,18 +70,24 @@ export function titleOf(frame) {
   return frame <= 0 ? 'Reference' : `Draw ${state.draws.first + frame - 1}`;
 }
 
-/** Dimension of the shown embedding. */
+/**
+ * Dimension of the shown embedding.
+ * @returns {number}
+ */
 export const dimension = () => state.single?.p ?? state.posterior?.spec.n_components ?? 2;
 
 /** Number of shown points. */
 export const points = () => state.dataset?.n ?? 0;
 
 /**
- * Box around embeddings of n points: center and half of its longer side. It holds the whole first embedding, but not the
- * outermost points of the others, because a few far draws would make all else small.
+ * Box around embeddings of n points: center and half of its longer side. It holds the whole first embedding, but not
+ * the outermost points of the others, because a few far draws would make all else small.
  * @param {Float32Array[]} embeddings
- * @param {{room: number[], middle: number}} place - width and height of the free part of the picture, and its middle
- *   across, in halves of the picture's shorter side
+ * @param {number} n
+ * @param {number} p
+ * @param {number[]} axes
+ * @param {{room: number[], middle: number, cut?: number}} place - width and height of the free part of the picture, and
+ *   its middle across, in halves of the picture's shorter side
  */
 export function boxOf([first, ...others], n, p, axes, { room, middle, cut = OUTSIDE } = SQUARE) {
   const sides = [0, 1].map((side) => {
@@ -110,6 +121,8 @@ function range(embedding, axis, p) {
 
 /**
  * Box around three dimensions that holds the first embedding from every side: its middle, and its radius.
+ * @param {Float32Array[]} embeddings
+ * @param {number} n
  * @returns {{middle: number[], half: number[], center: number[]}} center is filled by `boxAlong`
  */
 export function ballOf([first, ...others], n) {
@@ -152,7 +165,10 @@ export function placeOf(embedding, row, p, [u, v], box) {
 function inner(embedding, axis, p, share) {
   const count = embedding.length / p;
   const step = Math.max(1, Math.ceil(count / LOOKED_AT));
-  const values = Float32Array.from({ length: Math.floor((count - 1) / step) + 1 }, (_, i) => embedding[i * step * p + axis]);
+  const values = Float32Array.from(
+    { length: Math.floor((count - 1) / step) + 1 },
+    (_, i) => embedding[i * step * p + axis],
+  );
   values.sort();
   const cut = Math.floor(values.length * share);
   return [values[cut], values[values.length - 1 - cut]];
@@ -164,6 +180,7 @@ const AWAY = [1e4, 1e4]; // the place of hidden points, outside of every view
 export function placeInBox(embedding, n, p, axes, box, into = new Float32Array(2 * n), turn = null) {
   const directions = directionsOf(p, axes, turn);
   const hidden = state.hidden?.mask;
-  for (let row = 0; row < n; row++) into.set(hidden?.[row] ? AWAY : placeOf(embedding, row, p, directions, box), 2 * row);
+  for (let row = 0; row < n; row++)
+    into.set(hidden?.[row] ? AWAY : placeOf(embedding, row, p, directions, box), 2 * row);
   return into;
 }

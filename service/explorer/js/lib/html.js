@@ -16,7 +16,7 @@ export const percent = (share) => (Number.isNaN(share) ? '–' : `${Math.round(s
 
 /** Format bytes. */
 export function bytes(count) {
-  for (const [unit, size] of [['GB', 1e9], ['MB', 1e6], ['kB', 1e3]]) {
+  for (const [unit, size] of Object.entries({ GB: 1e9, MB: 1e6, kB: 1e3 })) {
     if (count >= size) return `${number(count / size, 2)} ${unit}`;
   }
   return `${count} bytes`;

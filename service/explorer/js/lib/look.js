@@ -4,7 +4,7 @@ import { classes, CLASSES, gradient, OTHER, PLAIN, shapeOf, STEPS } from './pale
 import { SIZES } from './paint.js';
 import { theme } from './theme.js';
 
-/** Members of the state that decide the colors. */
+/** @type {(keyof import('../store.js').State)[]} Members of the state that decide the colors. */
 export const LOOK = ['color', 'columns', 'metadata', 'summary', 'audit', 'theme'];
 
 const NO_ISLAND = 'in no island';
@@ -28,7 +28,8 @@ export function choices({ dataset, columns, metadata, summary, audit }) {
   if (audit?.arrays.stability) found.push(['audited', 'Stability: neighbors in another sample']);
   if (audit?.arrays.p_value) found.push(['p_value', 'Chance: p-value of its neighbors']);
   if (columns?.values) {
-    for (let j = 0; j < Math.min(dataset.n_features, 200); j++) found.push([`column:${j}`, columns.names?.[j] ?? `Column ${j + 1}`]);
+    for (let j = 0; j < Math.min(dataset.n_features, 200); j++)
+      found.push([`column:${j}`, columns.names?.[j] ?? `Column ${j + 1}`]);
   }
   found.push(['row', 'Row number'], ['plain', 'One color']);
   return found;
@@ -60,15 +61,17 @@ export function leastCertain(state, most) {
   if (ranked.by !== by) {
     const { shares } = certaintyOf(state) ?? { shares: [] };
     const spread = state.single ? null : state.summary?.spread; // the wider of equal ones first
-    ranked = { by, rows: Array.from(shares.keys()).sort((a, b) => shares[a] - shares[b] || (spread ? spread[b] - spread[a] : 0)) };
+    ranked = {
+      by,
+      rows: Array.from(shares.keys()).sort((a, b) => shares[a] - shares[b] || (spread ? spread[b] - spread[a] : 0)),
+    };
   }
   return ranked.rows.slice(0, most);
 }
 
 /**
  * Color the points; those whose neighbors change are small, so that each keeps the color of its class.
- * @returns {{name: string, index: Uint16Array, palette: string[], level: Uint8Array | undefined, legend: object}} index of the
- *   palette, and level of `SIZES`
+ * @returns {import('../store.js').Look}
  */
 export function lookOf(state, n) {
   const look = colorsOf(state, n);
@@ -76,12 +79,17 @@ export function lookOf(state, n) {
   if (certainty?.shares.length !== n || ['audited', 'p_value', 'stability'].includes(look.name)) return look;
   const { shares, where } = certainty;
   const most = SIZES.length - 1;
-  const level = Uint8Array.from(shares, (share) => Math.max(0, Math.min(most, Math.floor(Math.sqrt(share) * SIZES.length))));
+  const level = Uint8Array.from(shares, (share) =>
+    Math.max(0, Math.min(most, Math.floor(Math.sqrt(share) * SIZES.length))),
+  );
   const small = where ? `Small: few neighbors stay ${where}` : 'Small: neighbors as by chance';
   return { ...look, level, legend: { ...look.legend, small } };
 }
 
-/** The colors alone. */
+/**
+ * The colors alone.
+ * @returns {import('../store.js').Look}
+ */
 export function colorsOf(state, n) {
   const name = resolveColor(state);
   const [, word, title = word] = choices(state).find(([choice]) => choice === name) ?? [name, ''];
@@ -136,7 +144,8 @@ function byValue(values, name, title, palette) {
 function byClass(labels, title, called = 'labels', order = null) {
   const counts = new Map();
   for (const label of labels) counts.set(label, (counts.get(label) ?? 0) + 1);
-  const natural = (a, b) => (order ? order.indexOf(a) - order.indexOf(b) : a.localeCompare(b, undefined, { numeric: true }));
+  const natural = (a, b) =>
+    order ? order.indexOf(a) - order.indexOf(b) : a.localeCompare(b, undefined, { numeric: true });
   const outside = counts.get(NO_ISLAND) ?? 0;
   if (order) counts.delete(NO_ISLAND);
   const frequent = [...counts.keys()].sort((a, b) => counts.get(b) - counts.get(a));
@@ -145,12 +154,27 @@ function byClass(labels, title, called = 'labels', order = null) {
   const names = frequent.slice(0, most).sort(natural);
   const place = new Map(names.map((name, i) => [name, i]));
   const index = Uint16Array.from(labels, (label) => place.get(label) ?? most);
+  /** @type {import('../store.js').Legend['entries']} */
   const entries = names.map((name, i) => ({ name, count: counts.get(name), color: palette[i], index: i }));
   const rest = frequent.slice(most);
   const count = rest.reduce((sum, name) => sum + counts.get(name), 0);
-  if (rest.length) entries.push({ name: `${rest.length} others`, count, color: palette[most], index: most, isRest: true });
-  if (!order || !outside) return { name: called, index, palette, shapes: palette.map((_, i) => shapeOf(i)), legend: { kind: 'classes', title, entries } };
+  if (rest.length)
+    entries.push({ name: `${rest.length} others`, count, color: palette[most], index: most, isRest: true });
+  if (!order || !outside)
+    return {
+      name: called,
+      index,
+      palette,
+      shapes: palette.map((_, i) => shapeOf(i)),
+      legend: { kind: 'classes', title, entries },
+    };
   labels.forEach((label, row) => label === NO_ISLAND && (index[row] = palette.length)); // gray, and last
   entries.push({ name: NO_ISLAND, count: outside, color: OTHER, index: palette.length, isRest: true });
-  return { name: called, index, palette: [...palette, OTHER], shapes: [...palette.map((_, i) => shapeOf(i)), shapeOf(0)], legend: { kind: 'classes', title, entries } };
+  return {
+    name: called,
+    index,
+    palette: [...palette, OTHER],
+    shapes: [...palette.map((_, i) => shapeOf(i)), shapeOf(0)],
+    legend: { kind: 'classes', title, entries },
+  };
 }

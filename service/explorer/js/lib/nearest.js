@@ -5,7 +5,10 @@ import { dimension, embeddingOf, points } from './frames.js';
 
 const MAX_VALUES = 8e6; // of the data; more would be searched too slowly under the pointer
 
-/** The k nearest rows of a row among points of d coordinates, each divided by its scale; the nearest first, equal ones by row. */
+/**
+ * The k nearest rows of a row among points of d coordinates, each divided by its scale; the nearest first, equal ones
+ * by row.
+ */
 export function nearestRows(values, d, row, k, scales = null) {
   const n = values.length / d;
   const best = []; // [squared distance, row], the nearest first
@@ -13,7 +16,8 @@ export function nearestRows(values, d, row, k, scales = null) {
     if (other === row) continue;
     const limit = best.length < k ? Infinity : best[k - 1][0];
     let sum = 0;
-    for (let j = 0; j < d && sum < limit; j++) sum += ((values[other * d + j] - values[row * d + j]) * (scales ? scales[j] : 1)) ** 2;
+    for (let j = 0; j < d && sum < limit; j++)
+      sum += ((values[other * d + j] - values[row * d + j]) * (scales ? scales[j] : 1)) ** 2;
     if (!(sum < limit)) continue;
     let at = best.length;
     while (at > 0 && best[at - 1][0] > sum) at--;
@@ -39,7 +43,9 @@ function scalesOf(values, d) {
   return scales;
 }
 
-/** Whether the shown map is one of standardized columns; null for another scale, of which the page knows no distances. */
+/**
+ * Whether the shown map is one of standardized columns; null for another scale, of which the page knows no distances.
+ */
 function isStandardized() {
   const { single, posterior } = state;
   const spec = single ? (single.result?.parameters ?? single.body.parameters ?? {}) : (posterior?.spec ?? {});
@@ -49,7 +55,8 @@ function isStandardized() {
 
 /**
  * The k nearest rows of a row in the data, at the scale of the shown map, and on that map.
- * @returns {{inData: number[], onMap: number[]} | null} null if the page has no data to compare, or does not know their distances
+ * @returns {{inData: number[], onMap: number[]} | null} null if the page has no data to compare, or does not know their
+ * distances
  */
 export function nearestOf(row, k) {
   const { columns, dataset } = state;
@@ -58,5 +65,8 @@ export function nearestOf(row, k) {
   const isScaled = isStandardized();
   if (isScaled === null) return null;
   const d = dataset.n_features;
-  return { inData: nearestRows(columns.values, d, row, k, isScaled ? scalesOf(columns.values, d) : null), onMap: nearestRows(map, dimension(), row, k) };
+  return {
+    inData: nearestRows(columns.values, d, row, k, isScaled ? scalesOf(columns.values, d) : null),
+    onMap: nearestRows(map, dimension(), row, k),
+  };
 }

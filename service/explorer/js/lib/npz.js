@@ -25,6 +25,7 @@ export function readNpz(buffer) {
     count = Number(view.getBigUint64(wide + 32, true));
     place = Number(view.getBigUint64(wide + 48, true));
   }
+  /** @type {Record<string, import('../store.js').NpyArray>} */
   const found = {};
   for (let i = 0; i < count; i++) {
     const entry = entryAt(view, place);

@@ -12,7 +12,8 @@ const CORNERS = [
   [[0, -1.2], [1.1, 0.8], [-1.1, 0.8]],
   [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]],
   [[0, 1.2], [-1.1, -0.8], [1.1, -0.8]],
-  [[-0.4, -1.2], [0.4, -1.2], [0.4, -0.4], [1.2, -0.4], [1.2, 0.4], [0.4, 0.4], [0.4, 1.2], [-0.4, 1.2], [-0.4, 0.4], [-1.2, 0.4], [-1.2, -0.4], [-0.4, -0.4]],
+  [[-0.4, -1.2], [0.4, -1.2], [0.4, -0.4], [1.2, -0.4], [1.2, 0.4], [0.4, 0.4], [0.4, 1.2], [-0.4, 1.2],
+    [-0.4, 0.4], [-1.2, 0.4], [-1.2, -0.4], [-0.4, -0.4]],
 ];
 
 /** Add the shape of a class to a path, or to a context. */
@@ -28,7 +29,7 @@ export function trace(path, shape, x, y, radius) {
  * @param {CanvasRenderingContext2D} context
  * @param {Float32Array} xy - in [-1, 1], two a point
  * @param {{x: number, y: number, sx: number, sy: number}} screen - pixel of 0, and pixels a unit
- * @param {{index: Uint16Array, palette: string[], level?: Uint8Array, shapes?: number[]}} look
+ * @param {import('../store.js').Look} look
  * @param {{radius: number, mask?: Uint8Array | null, opacity?: number}} options
  */
 export function paint(context, xy, screen, look, { radius, mask = null, opacity = 0.85 }) {
@@ -37,8 +38,14 @@ export function paint(context, xy, screen, look, { radius, mask = null, opacity 
   else paintShapes(context, xy, screen, look, { radius, mask, opacity });
 }
 
-/** Paint shapes, grouped by size and color, each group as one `Path`. */
-export function paintShapes(context, xy, { x, y, sx, sy }, { index, palette, level, shapes: kinds }, { radius, mask = null, opacity, Path = Path2D }) {
+/**
+ * Paint shapes, grouped by size and color, each group as one `Path`.
+ * @param {{radius: number, mask?: Uint8Array | null, opacity: number, Path?: new () => any}} options
+ */
+export function paintShapes(context, xy, screen, look, options) {
+  const { x, y, sx, sy } = screen;
+  const { index, palette, level, shapes: kinds } = look;
+  const { radius, mask = null, opacity, Path = Path2D } = options;
   const n = xy.length / 2;
   for (const chosen of mask ? [0, 1] : [1]) {
     context.globalAlpha = chosen ? opacity : 0.25;
@@ -71,7 +78,8 @@ function emptyImage(width, height) {
 }
 
 /** Paint squares into the pixels of an empty canvas. */
-function pixels(context, xy, { x, y, sx, sy }, { index, palette, level }, radius, mask) {
+function pixels(context, xy, { x, y, sx, sy }, look, radius, mask) {
+  const { index, palette, level } = look;
   const { width, height } = context.canvas;
   const { image, words } = emptyImage(width, height);
   const colors = Uint32Array.from(palette, (color) => pack(rgb(color), 255));
@@ -96,6 +104,7 @@ function pixels(context, xy, { x, y, sx, sy }, { index, palette, level }, radius
   context.putImageData(image, 0, 0);
 }
 
+/** @type {(color: number[], alpha: number) => number} */
 const pack = ([red, green, blue], alpha) => ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 
 /** Fit a canvas to its size on the page; return its cleared context. */

@@ -10,7 +10,9 @@ const CIVIDIS = [
   '#00224e', '#002e6a', '#1a386f', '#32436d', '#434e6c', '#535a6d', '#61656f', '#6f7073', '#7d7c78',
   '#8c8878', '#9b9476', '#aba072', '#bcae6c', '#cdbb63', '#dec958', '#f0d846', '#fee838',
 ];
-/** Ten colors of classes, the least difference of which is as large as a search found, also without red or green cones. */
+/**
+ * Ten colors of classes, the least difference of which is as large as a search found, also without red or green cones.
+ */
 const TEN = [
   '#3c75ff', '#ebba04', '#a5089b', '#15d5d9', '#cc6114', '#92cc78', '#6d562e', '#db6189', '#58b1fc', '#3c2ffe',
 ];

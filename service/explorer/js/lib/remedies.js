@@ -28,7 +28,8 @@ export function stepsOf(problem, spec = {}) {
   }
   if (code === 'over-the-limit' && details.allowed) {
     const name = Object.keys(WORDS).find((one) => problem.detail.startsWith(`${one}=`));
-    if (name) steps.push({ label: `Use ${number(details.allowed)} ${WORDS[name]}`, values: { [name]: details.allowed } });
+    if (name)
+      steps.push({ label: `Use ${number(details.allowed)} ${WORDS[name]}`, values: { [name]: details.allowed } });
   }
   return steps.filter(({ values }) => Object.entries(values).some(([name, value]) => spec[name] !== value));
 }
@@ -47,30 +48,51 @@ const WAYS = {
   ignore: role('ignore'),
   one_hot: role('one_hot'),
   missing: (value) => `“${MISSING[value]}”`,
-  header: (value) => (value === 'present' ? 'a file with words alone in the first row' : 'a file with a row of names above it'),
+  header: (value) =>
+    value === 'present' ? 'a file with words alone in the first row' : 'a file with a row of names above it',
   delimiter: (value) => `the separator “${value}”`,
   decimal: (value) => `a decimal ${value}`,
   charset: (value) => `the encoding ${value} over HTTP`,
   sheet: (name) => `the sheet “${name}”`,
   force: () => 'a request over HTTP',
+  feature: (at) => `column ${at + 1}`,
   upload: () => '“Choose a file”',
   fit: () => '“Fit and draw”',
   embed: () => '“Embed”',
   'delete-results': () => 'over HTTP',
 };
-const setting = (name, value) => `“${name.charAt(0).toUpperCase()}${name.slice(1).replaceAll('_', ' ')}${value === null ? '' : `: ${value}`}”`; // as in the form of the method
+
+/** A setting as the form of the method calls it. */
+const setting = (name, value) =>
+  `“${name.charAt(0).toUpperCase()}${name.slice(1).replaceAll('_', ' ')}${value === null ? '' : `: ${value}`}”`;
 
 /** A text of the service in the words of the page: `parts` are texts, and options and calls as {name, value}. */
-export const inWords = (parts) => parts.map((part) => (typeof part === 'string' ? part : WAYS[part.name]?.(part.value) ?? setting(part.name, part.value))).join('');
+export const inWords = (parts) =>
+  parts
+    .map((part) =>
+      typeof part === 'string' ? part : (WAYS[part.name]?.(part.value) ?? setting(part.name, part.value)),
+    )
+    .join('');
 
 /** A sentence of the service with its settings as the form calls them; options of data are none of its text. */
 function spoken(text) {
   const counted = (_, name, value) => `${value} ${WORDS[name]}`;
-  return (text ?? '').replaceAll(/,? or raise GLLE_\w+(?: and [^.;]*)?/g, '').replaceAll(/(\w+)='([\w-]+)'/g, (_, name, value) => setting(name, value)).replaceAll(/\b(n_neighbors|n_components)=(\d+)/g, counted).replaceAll('`', '');
+  return (text ?? '')
+    .replaceAll(/,? or raise GLLE_\w+(?: and [^.;]*)?/g, '')
+    .replaceAll(/(\w+)='([\w-]+)'/g, (_, name, value) => setting(name, value))
+    .replaceAll(/\b(n_neighbors|n_components)=(\d+)/g, counted)
+    .replaceAll('`', '');
 }
 
 /** Signs of a text for programmers: addresses, options of queries, names of settings and of Python. */
-const CODE = /\/v\d\/|\/docs\b|\b(?:GET|POST|PATCH|PUT|DELETE)\b|\?\w*=|\b(?:pyarrow|pandas|numpy|np)\b|GLLE_\w+|Content-\w+|\w\(\)|\w\.\w+\(|\.as\w+\(|\b\w+=\S/;
+const CODE = new RegExp(
+  [
+    /\/v\d\/|\/docs\b|\b(?:GET|POST|PATCH|PUT|DELETE)\b|\?\w*=|GLLE_\w+|Content-\w+/,
+    /\b(?:pyarrow|pandas|numpy|np)\b|\w\(\)|\w\.\w+\(|\.as\w+\(|\b\w+=\S/,
+  ]
+    .map(({ source }) => source)
+    .join('|'),
+);
 
 /** What to do by the code of a problem, if the service's words are for programmers. */
 const OWN = {
@@ -84,12 +106,20 @@ const OWN = {
 /** A remedy for someone at this page: the service's sentences that name a control or plain steps. */
 export function plainRemedy(parts, code = '') {
   const sentences = spoken(inWords(parts)).split(/(?<=[.;]) /);
-  const plain = sentences.filter((sentence) => !CODE.test(sentence)).join(' ').replace(/;$/, '.');
-  return plain || OWN[code] || (parts.join('') ? 'Choose another file or other settings, or ask the administrator.' : '');
+  const plain = sentences
+    .filter((sentence) => !CODE.test(sentence))
+    .join(' ')
+    .replace(/;$/, '.');
+  return (
+    plain || OWN[code] || (parts.join('') ? 'Choose another file or other settings, or ask the administrator.' : '')
+  );
 }
 
+/** The values of an option that a text names. */
+export const valuesOf = (option, parts = []) => parts.filter(({ name }) => name === option).map(({ value }) => value);
+
 /** The ways out of missing values that a problem names. */
-export const waysOf = ({ remedy_parts: parts = [] }) => Object.entries(MISSING).filter(([way]) => parts.some(({ name, value }) => name === 'missing' && value === way));
+export const waysOf = ({ remedy_parts: parts = [] }) => valuesOf('missing', parts).map((way) => [way, MISSING[way]]);
 
 const useNeighbors = (k) => ({ label: `Use ${k} neighbors`, values: { n_neighbors: k } });
 const useDimensions = (p) => ({ label: `Use ${p} dimensions`, values: { n_components: p } });
@@ -97,28 +127,101 @@ const useConstrained = () => ({ label: 'Use the constrained variant', values: { 
 
 /** Notes of the fit in plain words, if a step helps; other notes keep the service's sentence. */
 const PLAIN = {
-  'small-gap': ({ p }) => ['The last dimension may change from draw to draw', 'One more dimension is nearly as strong as the last one of the map, so that the map may show either. With one more dimension both are kept.', useDimensions(p + 1)],
-  'closed-classes': ({ k }) => ['The data fall into groups that are no neighbors of each other', 'Some dimensions of the map only tell these groups apart. More neighbors join them.', useNeighbors(k + 4)],
-  'flat-neighborhoods': ({ k }) => ['Some neighborhoods are flat', 'The nearest points of some rows lie on a line, or are copies of each other. More neighbors span more directions.', useNeighbors(k + 4)],
-  'more-components-than-neighbors': ({ p }) => ['Too few neighbors for so many dimensions', 'A neighborhood cannot show more dimensions than it has points.', useNeighbors(p + 4)],
-  'negative-variances': () => ['The published equations give impossible values here', 'Some variances come out below zero, and their absolute values are used. The constrained variant avoids this.', useConstrained()],
-  'not-converged': ({ iterations: [name, count] }) => ['The fit stopped before it converged', 'More iterations may change the map.', name && { label: `Allow ${number(2 * count)} iterations`, values: { [name]: 2 * count } }],
-  'unequal-feature-scales': () => ['One column outweighs the others', 'Columns with large numbers alone decide which points are near. Bring the columns to one scale unless they share a unit.', { label: 'Standardize the columns', values: { standardize: 'zscore' } }],
-  'more-components-than-features': ({ p }) => ['More dimensions than columns', 'The further dimensions are functions of the first ones, and show nothing new.', useDimensions(p - 1)],
-  bridged: ({ k }) => ['Separate pieces were joined by bridges', 'The distance between those pieces on the map means little. More neighbors may join them without bridges.', useNeighbors(k + 4)],
+  'small-gap': ({ p }) => [
+    'The last dimension may change from draw to draw',
+    'One more dimension is nearly as strong as the last one of the map, so that the map may show either. With one ' +
+      'more dimension both are kept.',
+    useDimensions(p + 1),
+  ],
+  'closed-classes': ({ k }) => [
+    'The data fall into groups that are no neighbors of each other',
+    'Some dimensions of the map only tell these groups apart. More neighbors join them.',
+    useNeighbors(k + 4),
+  ],
+  'flat-neighborhoods': ({ k }) => [
+    'Some neighborhoods are flat',
+    'The nearest points of some rows lie on a line, or are copies of each other. More neighbors span more directions.',
+    useNeighbors(k + 4),
+  ],
+  'more-components-than-neighbors': ({ p }) => [
+    'Too few neighbors for so many dimensions',
+    'A neighborhood cannot show more dimensions than it has points.',
+    useNeighbors(p + 4),
+  ],
+  'negative-variances': () => [
+    'The published equations give impossible values here',
+    'Some variances come out below zero, and their absolute values are used. The constrained variant avoids this.',
+    useConstrained(),
+  ],
+  'not-converged': ({ iterations: [name, count] }) => [
+    'The fit stopped before it converged',
+    'More iterations may change the map.',
+    name && { label: `Allow ${number(2 * count)} iterations`, values: { [name]: 2 * count } },
+  ],
+  'unequal-feature-scales': () => [
+    'One column outweighs the others',
+    'Columns with large numbers alone decide which points are near. Bring the columns to one scale unless they ' +
+      'share a unit.',
+    { label: 'Standardize the columns', values: { standardize: 'zscore' } },
+  ],
+  'more-components-than-features': ({ p }) => [
+    'More dimensions than columns',
+    'The further dimensions are functions of the first ones, and show nothing new.',
+    useDimensions(p - 1),
+  ],
+  bridged: ({ k }) => [
+    'Separate pieces were joined by bridges',
+    'The distance between those pieces on the map means little. More neighbors may join them without bridges.',
+    useNeighbors(k + 4),
+  ],
   landmarks: () => [
     'The map was fitted to some of the rows',
-    'The other rows are placed beside their nearest fitted ones. With all rows each draw would take more than a second. Compare spreads within this picture only.',
+    'The other rows are placed beside their nearest fitted ones. With all rows each draw would take more than a ' +
+      'second. Compare spreads within this picture only.',
     { label: 'Fit all rows', values: { landmarks: 'all' } },
   ],
-  'zero-covariance': () => ['Every draw may be the same', 'With so many columns the published equations leave nothing open, so there is no spread to see.', useConstrained()],
-  'linear-projection': () => ['This map is a linear projection of the table', 'With so few columns the published equations only rotate the data, and do not unfold them.', useConstrained()],
-  'scale-saturated': ({ k }) => ['The scale of the draws is a guess', 'The spread of the draws hardly depends on the scale, so none can be identified. Compare spreads within this map only. More neighbors, or fewer dimensions, can help.', useNeighbors(k + 4)],
-  'scale-not-matched': ({ k }) => ['The scale of the draws does not match the data', 'No scale that was tried makes draws spread as halves of the data do. Compare spreads within this map only.', useNeighbors(k + 4)],
-  'disconnected-graph': ({ k }) => ['The data fall into separate pieces', 'No chain of neighbors leads from one piece to the next, so the distances between them mean nothing. More neighbors may join them.', useNeighbors(k + 4)],
-  'near-copies': () => ['Rows are copies of each other', 'Many rows have a near-copy. Halves of the data share these, so that the map looks more certain than it is. If they are replicates, keep one row for each sample.'],
-  'order-of-rows': () => ['Each row is near the row before it', 'The rows may be a series, or sorted by subject. Halves of the data then share the neighbors of a row, so that the map looks more certain than it is.'],
-  'published-not-invariant': () => ['The unit of the data matters here', 'The published equations give another map when the data are shifted or rescaled.', useConstrained()],
+  'zero-covariance': () => [
+    'Every draw may be the same',
+    'With so many columns the published equations leave nothing open, so there is no spread to see.',
+    useConstrained(),
+  ],
+  'linear-projection': () => [
+    'This map is a linear projection of the table',
+    'With so few columns the published equations only rotate the data, and do not unfold them.',
+    useConstrained(),
+  ],
+  'scale-saturated': ({ k }) => [
+    'The scale of the draws is a guess',
+    'The spread of the draws hardly depends on the scale, so none can be identified. Compare spreads within this ' +
+      'map only. More neighbors, or fewer dimensions, can help.',
+    useNeighbors(k + 4),
+  ],
+  'scale-not-matched': ({ k }) => [
+    'The scale of the draws does not match the data',
+    'No scale that was tried makes draws spread as halves of the data do. Compare spreads within this map only.',
+    useNeighbors(k + 4),
+  ],
+  'disconnected-graph': ({ k }) => [
+    'The data fall into separate pieces',
+    'No chain of neighbors leads from one piece to the next, so the distances between them mean nothing. More ' +
+      'neighbors may join them.',
+    useNeighbors(k + 4),
+  ],
+  'near-copies': () => [
+    'Rows are copies of each other',
+    'Many rows have a near-copy. Halves of the data share these, so that the map looks more certain than it is. If ' +
+      'they are replicates, keep one row for each sample.',
+  ],
+  'order-of-rows': () => [
+    'Each row is near the row before it',
+    'The rows may be a series, or sorted by subject. Halves of the data then share the neighbors of a row, so that ' +
+      'the map looks more certain than it is.',
+  ],
+  'published-not-invariant': () => [
+    'The unit of the data matters here',
+    'The published equations give another map when the data are shifted or rescaled.',
+    useConstrained(),
+  ],
 };
 
 /** Refusals in plain words, if the service's sentence uses technical terms. */
@@ -127,11 +230,16 @@ const REFUSED = {
     `The data fall into ${components} separate pieces`,
     `With ${k} neighbors a point no chain of neighbors leads from one piece to the next` +
       `${sizes ? ` (they have ${sizes.slice(0, 5).join(', ')}${sizes.length > 5 ? ', …' : ''} points)` : ''}.`,
-    enough ? `With ${enough} neighbors or more they are connected.` : 'No reasonable number of neighbors joins them: bridge them, or fit each alone.',
+    enough
+      ? `With ${enough} neighbors or more they are connected.`
+      : 'No reasonable number of neighbors joins them: bridge them, or fit each alone.',
   ],
 };
 
-/** A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs. */
+/**
+ * A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs.
+ * @param {import('../store.js').Problem} problem
+ */
 export function plainProblem({ type, title, detail, remedy, remedy_parts: parts = [remedy ?? ''], details }) {
   const code = (type ?? '').split(':').pop();
   const plain = REFUSED[code];
@@ -144,7 +252,8 @@ export function plainProblem({ type, title, detail, remedy, remedy_parts: parts 
 }
 
 /** A note in plain words: title, sentence, and the step that helps, if the method has its settings. */
-export function plainNote({ code, message }, spec = {}, settings = {}) {
+export function plainNote({ code, message_parts: parts }, spec = {}, settings = {}) {
+  const message = inWords(parts);
   const iterations = Object.entries(spec).find(([name]) => name === 'max_iter') ?? [];
   const [title, text, step] = PLAIN[code]?.({ p: spec.n_components, k: spec.n_neighbors, iterations }) ?? [
     code.charAt(0).toUpperCase() + code.slice(1).replaceAll('-', ' '),

@@ -4,14 +4,16 @@ import { state } from '../store.js';
 import { dimension, embeddingOf } from './frames.js';
 import { isTrusted } from './islands.js';
 
-const AUDITED = ['neighborhood', 'stretch', 'squeeze', 'is_torn', 'is_glued', 'seam', 'p_value', 'stability']; // as `frame()` of an audit
+const AUDITED = ['neighborhood', 'stretch', 'squeeze', 'is_torn', 'is_glued', 'seam', 'p_value', 'stability'];
+  // as `frame()` of an audit
 
 /** A value as it is written; a number of 32 bits has eight digits. */
 const digitsOf = (value) => (typeof value === 'number' ? Number(value.toPrecision(8)) : value);
 
 /**
  * The columns of the table.
- * @returns {{total: number, columns: {name: string, at: (row: number) => any, kind: string}[]}} kind: number or word of the data,
+ * @returns {{total: number, columns: {name: string, at: (row: number) => any, kind: string}[]}} kind: number or word of
+ * the data,
  *   or beside (known of the row or of its place)
  */
 export function tableHere() {
@@ -20,17 +22,26 @@ export function tableHere() {
   const p = dimension();
   const places = embeddingOf(state.frame);
   const found = [{ name: 'row', at: (row) => row, kind: 'beside' }];
-  const add = (kind, name, values, step = 1, from = 0) => values && found.push({ kind, name, at: (row) => digitsOf(values[row * step + from]) });
+  const add = (kind, name, values, step = 1, from = 0) =>
+    values && found.push({ kind, name, at: (row) => digitsOf(values[row * step + from]) });
   add('beside', 'id', columns?.ids);
   add('word', label, columns?.labels);
   add('number', color, columns?.colors);
-  for (const [name, values] of Object.entries(metadata ?? {})) add(values.every((text) => text.trim() !== '' && Number.isFinite(Number(text))) ? 'number' : 'word', name, values);
-  for (let j = 0; j < dataset.n_features; j++) add('number', columns?.names?.[j] ?? `x${j + 1}`, columns?.values, dataset.n_features, j);
+  for (const [name, values] of Object.entries(metadata ?? {}))
+    add(values.every((text) => text.trim() !== '' && Number.isFinite(Number(text))) ? 'number' : 'word', name, values);
+  for (let j = 0; j < dataset.n_features; j++)
+    add('number', columns?.names?.[j] ?? `x${j + 1}`, columns?.values, dataset.n_features, j);
   for (let j = 0; places && j < p; j++) add('beside', `y${j + 1}`, places, p, j);
   if (!single) for (const name of ['spread', 'stability']) add('beside', `draws_${name}`, summary?.[name]);
   if (audit) {
-    const { islands: { names }, arrays: { island } } = audit;
-    found.push({ kind: 'beside', name: 'island', at: (row) => (names.length > 1 && names[island[row]]) || '' }, { kind: 'beside', name: 'is_trusted', at: (row) => isTrusted(audit, island[row]) });
+    const {
+      islands: { names },
+      arrays: { island },
+    } = audit;
+    found.push(
+      { kind: 'beside', name: 'island', at: (row) => (names.length > 1 && names[island[row]]) || '' },
+      { kind: 'beside', name: 'is_trusted', at: (row) => isTrusted(audit, island[row]) },
+    );
     for (const name of AUDITED) add('beside', name, audit.arrays[name]);
   }
   return { total: dataset.n, columns: found };
@@ -45,7 +56,8 @@ export function byName(name) {
 }
 
 /**
- * The columns in which the selected rows differ most from the others, by the difference of the means in standard deviations of all
+ * The columns in which the selected rows differ most from the others, by the difference of the means in standard
+ * deviations of all
  * rows; of words it is that of the share of the word that differs most.
  * @returns {{name: string, word?: string, inside: number, outside: number, difference: number}[]}
  */

@@ -17,10 +17,12 @@ function singleLines({ single }, language) {
   const { dataset, method, parameters, coordinates } = single.body;
   if (single.isGiven && language === 'python') {
     const of = [dataset, coordinates].filter(Boolean).map((id) => `"${id}"`).join(', ');
-    return `from glle import Client\n\nclient = Client("${SERVICE()}")\nprint(client.audit(${of}${method ? `, method="${method}"` : ''}).verdict)`;
+    return `from glle import Client\n\nclient = Client("${SERVICE()}")\nprint(client.audit(${of}${method
+      ? `, method="${method}"` : ''}).verdict)`;
   }
   if (single.isGiven) {
-    return `curl '${SERVICE()}/v1/audits?wait=60' \\\n  -H 'Content-Type: application/json' -d '${JSON.stringify(single.body)}'`;
+    return `curl '${SERVICE()}/v1/audits?wait=60' \\\n  -H 'Content-Type: application/json' -d ` +
+      `'${JSON.stringify(single.body)}'`;
   }
   if (language === 'python') {
     const keywords = Object.entries(parameters).map(([name, value]) => `, ${name}=${literal(value)}`);
@@ -57,8 +59,10 @@ export function curlLines(state) {
     return [
       ...fitted,
       '# the draws whose average is shown, and the average',
-      `job=$(curl${key} '${origin}/v1/posteriors/${state.posterior.id}/draws?wait=60' -H 'Content-Type: application/json' \\`,
-      `  -d '${JSON.stringify({ n_draws: count, first, seed, scale })}' | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')`,
+      `job=$(curl${key} '${origin}/v1/posteriors/${state.posterior.id}/draws?wait=60' -H 'Content-Type: ` +
+        `application/json' \\`,
+      `  -d '${JSON.stringify({ n_draws: count, first, seed,
+        scale })}' | python3 -c 'import json, sys; print(json.load(sys.stdin)["id"])')`,
       `curl${key} "${origin}/v1/jobs/$job/result?wait=60" -H 'Accept: application/x-npy' -o draws.npy`,
       `python3 -c 'import numpy; numpy.save("average.npy", numpy.load("draws.npy").mean(axis=0))'`,
     ].join('\n');

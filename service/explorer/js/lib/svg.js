@@ -29,20 +29,30 @@ export class SvgPath {
   ellipse(x, y, long, short, angle) {
     const [dx, dy] = [long * Math.cos(angle), long * Math.sin(angle)];
     const half = `A${digits(long)} ${digits(short)} ${digits((angle * 180) / Math.PI)} 0 1`;
-    this.d += `M${digits(x + dx)} ${digits(y + dy)}${half}${digits(x - dx)} ${digits(y - dy)}${half}${digits(x + dx)} ${digits(y + dy)}Z`;
+    this.d += `M${digits(x + dx)} ${digits(y + dy)}${half}${digits(x - dx)} ${digits(y - dy)}${half}${digits(x +
+      dx)} ${digits(y + dy)}Z`;
   }
 }
 
 /** A context of this size; `text` returns the file. */
 export class SvgContext extends SvgPath {
+  globalAlpha = 1;
+  lineWidth = 1;
+  fillStyle = '#000';
+  strokeStyle = '#000';
+  font = '12px sans-serif';
+  textAlign = 'left';
+  textBaseline = 'alphabetic';
+  lineCap = 'butt';
+  lineJoin = 'miter';
   #parts = [];
   #offset = [0, 0];
   #dash = [];
 
   constructor(width, height, surface) {
     super();
-    Object.assign(this, { globalAlpha: 1, lineWidth: 1, fillStyle: '#000', strokeStyle: '#000', font: '12px sans-serif', textAlign: 'left', textBaseline: 'alphabetic', lineCap: 'butt', lineJoin: 'miter' });
-    this.#parts.push(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}"><rect width="100%" height="100%" fill="${surface}"/>`);
+    this.#parts.push(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" ` +
+      `height="${height}"><rect width="100%" height="100%" fill="${surface}"/>`);
   }
 
   translate(x, y) {
@@ -66,7 +76,11 @@ export class SvgContext extends SvgPath {
   }
 
   fillRect(x, y, width, height) {
-    this.#add('rect', `x="${digits(x)}" y="${digits(y)}" width="${digits(width)}" height="${digits(height)}"`, this.#fill());
+    this.#add(
+      'rect',
+      `x="${digits(x)}" y="${digits(y)}" width="${digits(width)}" height="${digits(height)}"`,
+      this.#fill(),
+    );
   }
 
   fillText(text, x, y) {
@@ -83,11 +97,23 @@ export class SvgContext extends SvgPath {
   }
 
   #fill = () => `fill="${this.fillStyle}" fill-opacity="${this.globalAlpha}"`;
-  #line = () => `stroke="${this.strokeStyle}" stroke-width="${this.lineWidth}" stroke-opacity="${this.globalAlpha}" stroke-linecap="${this.lineCap}" stroke-linejoin="${this.lineJoin}" stroke-dasharray="${this.#dash.join(' ') || 'none'}"`;
+  #line = () =>
+    `stroke="${this.strokeStyle}" stroke-width="${this.lineWidth}" stroke-opacity="${this.globalAlpha}" ` +
+      `stroke-linecap="${this.lineCap}" stroke-linejoin="${this.lineJoin}" stroke-dasharray="${this.#dash.join(' ') ||
+        'none'}"`;
 
   #write(text, x, y, style) {
-    const [anchor, baseline] = [{ center: 'middle', right: 'end' }[this.textAlign] ?? 'start', this.textBaseline === 'middle' ? 'central' : 'alphabetic'];
-    this.#add('text', `x="${digits(x)}" y="${digits(y)}" style="font:${this.font}" text-anchor="${anchor}" dominant-baseline="${baseline}"`, style, escapeHtml(String(text)));
+    const [anchor, baseline] = [
+      { center: 'middle', right: 'end' }[this.textAlign] ?? 'start',
+      this.textBaseline === 'middle' ? 'central' : 'alphabetic',
+    ];
+    this.#add(
+      'text',
+      `x="${digits(x)}" y="${digits(y)}" style="font:${this.font}" text-anchor="${anchor}" ` +
+        `dominant-baseline="${baseline}"`,
+      style,
+      escapeHtml(String(text)),
+    );
   }
 
   #add(tag, place, style, content = '') {

@@ -5,13 +5,26 @@ const system = matchMedia('(prefers-color-scheme: dark)');
 const listeners = new Set();
 
 /** The current theme. */
-export const theme = () => document.documentElement.dataset.theme ?? (system.matches ? 'dark' : 'light');
+export const theme = () =>
+  (document.documentElement.dataset.theme ?? (system.matches ? 'dark' : 'light')) === 'dark' ? 'dark' : 'light';
 
 /** Colors of the current theme for drawings. */
 export function colors() {
   const style = getComputedStyle(document.documentElement);
-  const read = (name) => `#${style.getPropertyValue(name).match(/\d+/g).slice(0, 3).map((part) => Number(part).toString(16).padStart(2, '0')).join('')}`;
-  return { ink: read('--ink'), muted: read('--muted'), surface: read('--stage'), accent: read('--select'), line: read('--line') };
+  const read = (name) =>
+    `#${style
+      .getPropertyValue(name)
+      .match(/\d+/g)
+      .slice(0, 3)
+      .map((part) => Number(part).toString(16).padStart(2, '0'))
+      .join('')}`;
+  return {
+    ink: read('--ink'),
+    muted: read('--muted'),
+    surface: read('--stage'),
+    accent: read('--select'),
+    line: read('--line'),
+  };
 }
 
 /** Switch to the other theme, and store it. */

@@ -6,12 +6,18 @@
  * @returns {{mark: string, text: string}[]}
  */
 export function linesOf(verdict) {
-  const lines = verdict.replace(/^Preliminary: /, '').split('\n').filter(Boolean);
-  if (lines.length > 1) return lines.map((line) => (MARK.test(line) ? { mark: line[0], text: line.slice(2) } : { mark: '', text: line }));
+  const lines = verdict
+    .replace(/^Preliminary: /, '')
+    .split('\n')
+    .filter(Boolean);
+  if (lines.length > 1)
+    return lines.map((line) => (MARK.test(line) ? { mark: line[0], text: line.slice(2) } : { mark: '', text: line }));
   const [line] = lines;
   const [first] = line.match(/^.*?\.(?= |$)/) ?? [line];
   const why = line.slice(first.length).trim();
-  const action = MARK.test(first) ? { mark: first[0], text: first.slice(2) } : { mark: first.startsWith('Read ') ? '✓' : '?', text: first };
+  const action = MARK.test(first)
+    ? { mark: first[0], text: first.slice(2) }
+    : { mark: first.startsWith('Read ') ? '✓' : '?', text: first };
   return [action, ...(why ? [{ mark: '', text: why }] : [])];
 }
 
@@ -24,7 +30,10 @@ export function askedBy(verdict) {
   return /^Before you rely on this map, (give|name)/.test(verdict) ? 'blocks' : null;
 }
 
-/** What the shares of an audit need to be trusted, for the line beside each; as in glle_engine/reliability/thresholds.py. */
+/**
+ * What the shares of an audit need to be trusted, for the line beside each; as in
+ * glle_engine/reliability/thresholds.py.
+ */
 export const SCALES = {
   remains: '60% needed',
   arrangement: '60% needed',
@@ -35,12 +44,20 @@ export const SCALES = {
 
 /** A share as people say it: about a third. */
 export function spokenShare(share) {
-  const words = [[0, 'almost nothing'], [0.1, 'about a tenth'], [0.2, 'about a fifth'], [0.25, 'about a quarter'], [1 / 3, 'about a third'], [0.4, 'about two fifths'], [0.5, 'about half'], [0.6, 'about three fifths'], [2 / 3, 'about two thirds'], [0.75, 'about three quarters'], [0.8, 'about four fifths'], [0.9, 'about nine tenths'], [1, 'almost all']];
+  /** @type {[number, string][]} */
+  const words = [[0, 'almost nothing'], [0.1, 'about a tenth'], [0.2, 'about a fifth'], [0.25, 'about a quarter'],
+    [1 / 3, 'about a third'], [0.4, 'about two fifths'], [0.5, 'about half'], [0.6, 'about three fifths'],
+    [2 / 3, 'about two thirds'], [0.75, 'about three quarters'], [0.8, 'about four fifths'],
+    [0.9, 'about nine tenths'], [1, 'almost all']];
   return words.reduce((best, one) => (Math.abs(one[0] - share) < Math.abs(best[0] - share) ? one : best))[1];
 }
 
 /** How a verdict was found, in one sentence. */
 export function methodOf({ pairs, method, level }) {
   if (!method) return 'Found by comparing the map with the data alone.';
-  return pairs ? `Found by making the map again from ${2 * pairs} random halves of the rows, and comparing what they share.` : level === 'no' ? 'Found by comparing the data with copies whose columns were shuffled.' : 'Found by comparing the map with the data, and with shuffled copies.';
+  return pairs
+    ? `Found by making the map again from ${2 * pairs} random halves of the rows, and comparing what they share.`
+    : level === 'no'
+      ? 'Found by comparing the data with copies whose columns were shuffled.'
+      : 'Found by comparing the map with the data, and with shuffled copies.';
 }

@@ -13,7 +13,8 @@ export async function take(file) {
     set({
       problem: {
         title: 'This file cannot be read',
-        detail: `${file.name} is neither CSV, TSV, xlsx, npy, npz, Parquet, Feather, Arrow nor JSON, nor one of these as .gz.`,
+        detail: `${file.name} is neither CSV, TSV, xlsx, npy, npz, Parquet, Feather, Arrow nor JSON, nor one of ` +
+          `these as .gz.`,
         remedy: 'Save the table as CSV with one row per point, and drop it here.',
         details: {},
       },
@@ -32,13 +33,15 @@ export function DataPanel() {
   if (dataset && !isOpen) {
     return html`<section class="panel" data-testid="data-panel">
       <div class="panel-head"><h2>1 · Data</h2>
-        <button type="button" class="link" data-testid="change-data" onClick=${() => setOpen(true)}>Change</button></div>
+        <button type="button" class="link" data-testid="change-data" onClick=${() => setOpen(true)}>Change</button>
+        </div>
       <${Chosen} />
     </section>`;
   }
   return html`<section class="panel" data-testid="data-panel">
     <div class="panel-head"><h2>1 · Data</h2>
-      ${dataset && html`<button type="button" class="link" onClick=${() => setOpen(false)}>Keep these data</button>`}</div>
+      ${dataset && html`<button type="button" class="link"
+        onClick=${() => setOpen(false)}>Keep these data</button>`}</div>
     <${Drop} /><${Synthetic} />
     ${recent.length > 0 && html`<${Recent} items=${recent} />`}
   </section>`;
@@ -52,7 +55,8 @@ function Drop() {
     if (file) take(file);
   };
   return html`<label class="drop" data-testid="drop">
-    <input type="file" data-testid="file" accept=".csv,.tsv,.txt,.xlsx,.npy,.npz,.parquet,.feather,.arrow,.arrows,.json,.gz" onChange=${heard} />
+    <input type="file" data-testid="file"
+      accept=".csv,.tsv,.txt,.xlsx,.npy,.npz,.parquet,.feather,.arrow,.arrows,.json,.gz" onChange=${heard} />
     <span class="drop-sign" aria-hidden="true">↥</span>
     <span><strong>Choose a file</strong> or drop it here</span>
     <span class="quiet">CSV, Excel, npy, Parquet · one row per point</span>
@@ -76,7 +80,8 @@ function Synthetic() {
     <form onSubmit=${make}>
       <div class="chips" role="group" aria-label="Shape">
         ${info.manifolds.map((one) => html`<button type="button" class="chip" aria-pressed=${one === name}
-          data-testid=${`synthetic-${one}`} onClick=${() => change({ ...values, name: one })}>${labelOf(one)}</button>`)}
+          data-testid=${`synthetic-${one}`} onClick=${() => change({ ...values, name: one })}>${labelOf(one)}
+          </button>`)}
       </div>
       <${SchemaForm} id="synthetic-form" schema=${schema} values=${values} without=${['name']} onChange=${change} />
       <button type="submit" data-testid="make-synthetic" disabled=${Boolean(work)}>Generate it</button>
@@ -112,7 +117,8 @@ function Chosen() {
       ${' '}<span class="quiet">${number(dataset.n)} rows, ${number(dataset.n_features)} columns</span></p>
     ${preview && html`<${Table} columns=${plainColumns({ ...preview, rows: preview.data }, dataset.columns)} />`}
     <${Notices} notices=${dataset.notices} />
-    <label class="add-columns below"><input type="file" class="unseen" data-testid="map-file" accept=".csv,.tsv,.txt,.npy,.parquet"
+    <label class="add-columns below">
+      <input type="file" class="unseen" data-testid="map-file" accept=".csv,.tsv,.txt,.npy,.parquet"
       onChange=${(event) => {
         const [file] = event.target.files;
         event.target.value = '';

@@ -28,16 +28,21 @@ export function ExportBar() {
   return html`<section class="export" aria-label="Take it with you" data-testid="export">
     <div class="export-row">
       <span class="quiet">Save</span>
-      ${BUTTONS.map(([name, title, act, hint]) => html`<button type="button" data-testid=${`export-${name}`} title=${hint}
+      ${BUTTONS.map(([name, title, act, hint]) =>
+        html`<button type="button" data-testid=${`export-${name}`} title=${hint}
         onClick=${() => done(name, act)}>${title}</button>`)}
       <span class="gap"></span>
       <button type="button" data-testid="copy-link" title="An address that shows this again"
         onClick=${() => done('link', () => copy(linkHere(), 'Link copied'))}>Copy link</button>
-      ${Object.keys(texts).map((name) => html`<button type="button" data-testid=${`show-${name}`} aria-expanded=${lines === name}
-        aria-controls="lines" onClick=${() => setLines(lines === name ? null : name)}>${name === 'curl' ? 'curl' : 'Python'}</button>`)}
+      ${Object.keys(texts).map((name) =>
+        html`<button type="button" data-testid=${`show-${name}`} aria-expanded=${lines === name}
+        aria-controls="lines" onClick=${() => setLines(lines === name ? null : name)}>
+          ${name === 'curl' ? 'curl' : 'Python'}</button>`)}
       <span class="said" role="status">${said}</span>
     </div>
-    ${lines && html`<div class="lines" id="lines"><pre tabindex="0" data-testid="lines"><code>${texts[lines](state)}</code></pre>
-      <button type="button" data-testid="copy-lines" onClick=${() => done('lines', () => copy(texts[lines](state), 'Copied'))}>Copy</button></div>`}
+    ${lines && html`<div class="lines" id="lines">
+      <pre tabindex="0" data-testid="lines"><code>${texts[lines](state)}</code></pre>
+      <button type="button" data-testid="copy-lines"
+        onClick=${() => done('lines', () => copy(texts[lines](state), 'Copied'))}>Copy</button></div>`}
   </section>`;
 }

@@ -16,6 +16,7 @@ import { Notes } from './notes.js';
 const NEIGHBORS = 12;
 const NEAREST = 10; // rows in the data and on the map
 const isTouch = matchMedia('(hover: none)').matches;
+/** @type {[import('../store.js').State['shape'], string][]} */
 const SHAPES = [['none', 'Points'], ['ellipse', 'Regions'], ['density', 'Density']];
 
 /** The panel. */
@@ -34,7 +35,8 @@ function Scores() {
   const scores = Object.entries(single.result.scores ?? {});
   const words = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll('_', ' ');
   return scores.length > 0 && html`<section class="panel" data-testid="single-scores"><h2>Scores</h2>
-    <dl class="facts">${scores.map(([name, value]) => html`<dt>${words(name)}</dt><dd>${number(value)}</dd>`)}</dl></section>`;
+    <dl class="facts">${scores.map(([name, value]) => html`<dt>${words(name)}</dt><dd>${number(value)}</dd>`)}</dl>
+    </section>`;
 }
 
 /** Color, shape of the spread, axes. */
@@ -53,8 +55,10 @@ function Appearance() {
   return html`<section class="panel">
     <h2>Look</h2>
     <div class="field wide"><label for="color">Color by</label>
-      <select id="color" data-testid="color" value=${resolveColor(state)} onChange=${(event) => pick(event.target.value)}>
-        ${choices(state).map(([name, title]) => html`<option value=${name} selected=${name === resolveColor(state)}>${title}</option>`)}
+      <select id="color" data-testid="color" value=${resolveColor(state)}
+        onChange=${(event) => pick(event.target.value)}>
+        ${choices(state).map(([name, title]) =>
+          html`<option value=${name} selected=${name === resolveColor(state)}>${title}</option>`)}
       </select></div>
     <label class="add-columns"><input type="file" class="unseen" data-testid="add-columns" accept=".csv,.tsv,.txt,.npy"
       onChange=${(event) => {
@@ -63,7 +67,8 @@ function Appearance() {
         if (file) addColumns(file);
       }} /><span>+ Add columns from a file</span></label>
     ${state.view !== 'draws' && html`<${Legend} />`}
-    ${state.view !== 'compare' && !single && state.posterior && html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
+    ${state.view !== 'compare' && !single && state.posterior &&
+      html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
       <div class="segmented" role="group" aria-labelledby="spread-label">
         ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`}
           aria-pressed=${state.shape === name} onClick=${() => {
@@ -71,20 +76,28 @@ function Appearance() {
             writeLink();
           }}>${title}</button>`)}
       </div></div>`}
-    ${shape === 'ellipse' && html`<p class="help">An outline is expected to hold half of the positions of its point.</p>`}
-    ${shape === 'density' && html`<p class="help">For each label: the smallest region that holds half of its positions in all draws.</p>`}
-    ${shape === 'ellipse' && !selection && html`<p class="help">Outlined are the ${SHOWN_REGIONS} least certain points. Point at others, or select them, to see theirs.</p>`}
-    ${shape === 'ellipse' && count > MAX_SHAPES && html`<p class="help">Regions are shown for ${MAX_SHAPES} evenly chosen points of the selection.</p>`}
-    ${p === 1 && html`<p class="help">The dimension runs from left to right. Vertically, the points are in the order of the rows.</p>`}
+    ${shape === 'ellipse' &&
+      html`<p class="help">An outline is expected to hold half of the positions of its point.</p>`}
+    ${shape === 'density' &&
+      html`<p class="help">For each label: the smallest region that holds half of its positions in all draws.</p>`}
+    ${shape === 'ellipse' && !selection &&
+      html`<p class="help">Outlined are the ${SHOWN_REGIONS} least certain points. Point at others, or select them,
+        to see theirs.</p>`}
+    ${shape === 'ellipse' && count > MAX_SHAPES &&
+      html`<p class="help">Regions are shown for ${MAX_SHAPES} evenly chosen points of the selection.</p>`}
+    ${p === 1 && html`<p class="help">The dimension runs from left to right. Vertically, the points are in the order
+      of the rows.</p>`}
     ${p > 2 && html`<div class="field wide"><span class="label">Axes</span><span class="axes">
       ${[0, 1].map((side) => html`<select aria-label=${side ? 'Upward' : 'To the right'} data-testid=${`axis-${side}`}
         value=${axes[side]} onChange=${(event) => {
           const changed = [...state.axes];
           changed[side] = Number(event.target.value);
           set({ axes: changed, turn: null });
-        }}>${Array.from({ length: p }, (_, i) => html`<option value=${i} selected=${i === axes[side]}>${i + 1}</option>`)}</select>`)}
+        }}>${Array.from({ length: p },
+          (_, i) => html`<option value=${i} selected=${i === axes[side]}>${i + 1}</option>`)}</select>`)}
     </span></div>`}
-    ${p === 3 && html`<p class="help">Drag the picture to turn it, or use Alt and the arrow keys.${state.turn && html` <button type="button" class="link" data-testid="straighten"
+    ${p === 3 && html`<p class="help">Drag the picture to turn it, or use Alt and the arrow
+      keys.${state.turn && html` <button type="button" class="link" data-testid="straighten"
       onClick=${() => set({ turn: null })}>Straighten</button>`}</p>`}
   </section>`;
 }
@@ -111,23 +124,35 @@ function Point() {
   };
   return html`<section class="panel point" data-testid="point">
     <div class="panel-head"><h2>${row >= 0 ? `Row ${number(row)}` : 'Point'}</h2>
-      <label class="find">Row <input type="number" min="0" max=${points() - 1} data-testid="find-row" aria-label="Select a row by its number, from 0"
+      <label class="find">Row <input type="number" min="0" max=${points() - 1} data-testid="find-row"
+        aria-label="Select a row by its number, from 0"
         ref=${rowField} onChange=${find} /></label></div>
-    ${(columns?.ids || columns?.labels || state.metadata) && html`<label class="find wide">Search <input type="text" data-testid="find-label"
+    ${(columns?.ids || columns?.labels || state.metadata) &&
+      html`<label class="find wide">Search <input type="text" data-testid="find-label"
       placeholder="id, label or text" ref=${textField} onChange=${search} /></label>`}
     ${missed && html`<p class="quiet" role="status" data-testid="not-found">No row has “${missed}”.</p>`}
-    ${row < 0 && selection && html`<p data-testid="selected"><strong>${number(selection.list.length)}</strong> points selected
-      ${summary ? html`, which keep <strong>${percent(mean(summary.stability, selection.list))}</strong> of their neighbors` : ''}.
+    ${row < 0 && selection &&
+      html`<p data-testid="selected"><strong>${number(selection.list.length)}</strong> points selected
+      ${summary ? html`, which keep <strong>${percent(mean(summary.stability, selection.list))}
+      </strong> of their neighbors` : ''}.
       <button type="button" class="link" onClick=${() => choosePoints([])}>Clear</button></p>`}
-    ${row < 0 && !selection && html`<p class="quiet">Point at a dot to see its row and its neighbors. ${isTouch ? 'Press ◌ and draw around several to select them.' : 'Hold Shift and drag to select several, in any view.'}</p>`}
+    ${row < 0 && !selection &&
+      html`<p class="quiet">Point at a dot to see its row and its
+        neighbors. ${isTouch ? 'Press ◌ and draw around several to select them.'
+          : 'Hold Shift and drag to select several, in any view.'}</p>`}
     ${row >= 0 && html`<dl class="facts">
       ${columns?.ids && html`<dt>Id</dt><dd data-testid="point-id">${columns.ids[row]}</dd>`}
       ${columns?.labels && html`<dt>Label</dt><dd data-testid="point-label">${columns.labels[row]}</dd>`}
       ${columns?.colors && html`<dt>Color</dt><dd>${number(columns.colors[row])}</dd>`}
-      ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbors stay</dd>
-        <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
-      ${audit?.arrays.p_value && html`<dt>Chance</dt><dd data-testid="point-p-value">p = ${number(audit.arrays.p_value[row])}</dd>`}
-      ${audit?.arrays.stability && html`<dt>Stays</dt><dd data-testid="point-stays">${percent(audit.arrays.stability[row])} of its neighbors in another sample</dd>`}
+      ${summary && html`<dt>Stability</dt>
+        <dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbors stay</dd>
+        <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}
+          <span class="quiet">${rank(summary.spread, row)}</span></dd>`}
+      ${audit?.arrays.p_value &&
+        html`<dt>Chance</dt><dd data-testid="point-p-value">p = ${number(audit.arrays.p_value[row])}</dd>`}
+      ${audit?.arrays.stability &&
+        html`<dt>Stays</dt><dd data-testid="point-stays">
+          ${percent(audit.arrays.stability[row])} of its neighbors in another sample</dd>`}
       <${Nearest} row=${row} />
       ${state.neighbors && html`<dt>Neighbors</dt><dd class="neighbors" data-testid="point-neighbors">
         <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
@@ -140,30 +165,48 @@ function LeastCertain() {
   const state = useStore('summary', 'audit', 'single', 'columns', 'selection', 'posterior');
   const certainty = certaintyOf(state);
   if (!certainty && (state.single || !state.posterior)) return null;
-  const { shares, where } = certainty ?? { where: 'from draw to draw' }; // the panel keeps its place before the draws are there
+  // The panel keeps its place before the draws are there.
+  const { shares, where } = certainty ?? { where: 'from draw to draw' };
   const rows = leastCertain(state, SHOWN_REGIONS);
   const chosen = state.selection?.list;
   return html`<section class="panel" data-testid="least-certain">
-    <div class="panel-head"><h2>Least certain</h2><button type="button" class="link" data-testid="select-least" onClick=${() => choosePoints(rows)}>Select all</button></div>
-    <p class="help">${where ? `The rows that keep the fewest neighbors ${where}.` : 'The rows whose neighbors are closest to random ones, with their p-value.'}</p>
-    <ul class="list">${rows.map((row) => html`<li key=${row}><button type="button" class="row" aria-current=${chosen?.length === 1 && chosen[0] === row}
-      onClick=${() => choosePoints([row])}><span>${namesOf(row).join(' · ')}</span><span class="quiet">${where ? percent(shares[row]) : number(1 - shares[row], 2)}</span></button></li>`)}</ul>
+    <div class="panel-head"><h2>Least certain</h2>
+      <button type="button" class="link" data-testid="select-least"
+        onClick=${() => choosePoints(rows)}>Select all</button></div>
+    <p class="help">${where ? `The rows that keep the fewest neighbors ${where}.`
+      : 'The rows whose neighbors are closest to random ones, with their p-value.'}</p>
+    <ul class="list">
+      ${rows.map((row) =>
+        html`<li key=${row}><button type="button" class="row" aria-current=${chosen?.length === 1 && chosen[0] === row}
+      onClick=${() => choosePoints([row])}><span>${namesOf(row).join(' · ')}</span>
+        <span class="quiet">${where ? percent(shares[row]) : number(1 - shares[row], 2)}</span></button></li>`)}</ul>
   </section>`;
 }
 
-/** The nearest rows in the data and on the map; rows in one list only are marked: the map has torn them off, or put them there. */
+/**
+ * The nearest rows in the data and on the map; rows in one list only are marked: the map has torn them off, or put them
+ * there.
+ */
 function Nearest({ row }) {
   const { hover } = useStore('frame', 'single', 'posterior', 'columns', 'hover');
   const found = useMemo(() => nearestOf(row, NEAREST), [row, state.frame, state.single, state.draws, state.columns]);
   if (!found) return null;
   const { inData, onMap } = found;
   const both = inData.filter((other) => onMap.includes(other)).length;
-  const list = (rows, others, name) => html`<dd class="neighbors" data-testid=${name}>${rows.map((other) => html`<button type="button" key=${other} class=${`chip small${others.includes(other) ? '' : ' only'}`}
-    title=${`${namesOf(other).join(' · ')}${others.includes(other) ? '' : name === 'nearest-data' ? ': not near on the map' : ': not near in the data'}`} onClick=${() => choosePoints([other])}>${state.columns?.ids?.[other] ?? other}</button>`)}</dd>`;
+  const list = (rows, others, name) =>
+    html`<dd class="neighbors" data-testid=${name}>
+      ${rows.map((other) =>
+        html`<button type="button" key=${other} class=${`chip small${others.includes(other) ? '' : ' only'}`}
+    title=${`${namesOf(other).join(' · ')}${others.includes(other) ? '' : name === 'nearest-data'
+      ? ': not near on the map' : ': not near in the data'}`} onClick=${() => choosePoints([other])}>
+      ${state.columns?.ids?.[other] ?? other}</button>`)}</dd>`;
   return html`<dt>Nearest in the data</dt>${list(inData, onMap, 'nearest-data')}
     <dt>Nearest on the map</dt>${list(onMap, inData, 'nearest-map')}
-    ${hover < 0 && html`<dt></dt><dd class="buttons"><button type="button" class="link" data-testid="select-nearest" onClick=${() => choosePoints([row, ...inData])}>Select the nearest in the data</button></dd>`}
-    <dt></dt><dd class="quiet" data-testid="nearest-both">${both} of ${inData.length} are in both; framed ones are in one only</dd>`;
+    ${hover < 0 && html`<dt></dt><dd class="buttons">
+      <button type="button" class="link" data-testid="select-nearest"
+        onClick=${() => choosePoints([row, ...inData])}>Select the nearest in the data</button></dd>`}
+    <dt></dt><dd class="quiet" data-testid="nearest-both">
+      ${both} of ${inData.length} are in both; framed ones are in one only</dd>`;
 }
 
 /** The nearest neighbors, each a link to its row. */

@@ -17,7 +17,8 @@ const WORDS = {
 export function MethodPanel() {
   const { methods, method, forms } = useStore('methods', 'method', 'forms', 'dataset');
   const chosen = methods.find((one) => one.name === method);
-  if (!chosen) return html`<section class="panel"><h2>2 · Method</h2><p class="quiet">Waiting for the service.</p></section>`;
+  if (!chosen) return html`<section class="panel"><h2>2 · Method</h2><p class="quiet">Waiting for the service.</p>
+  </section>`;
   const values = forms[method] ?? {};
   const isEmbedding = chosen.makes === 'embedding';
   const schema = isEmbedding ? chosen.parameters.properties.parameters : chosen.parameters;
@@ -28,8 +29,11 @@ export function MethodPanel() {
     <h2>2 · Method</h2>
     <div class="field wide">
       <select id="method" aria-label="Method" data-testid="method" value=${method} onChange=${pick}>
-        ${families(methods).map(([family, members]) => html`<optgroup label=${family}>${members.map((one) => html`<option
-          value=${one.name} selected=${one.name === method} disabled=${Boolean(hindrance(one))}>${one.makes === 'posterior' ? titleOfMethod(one.name) : one.title}${hindrance(one) && ` (${hindrance(one)})`}</option>`)}</optgroup>`)}
+        ${families(methods).map(([family, members]) =>
+          html`<optgroup label=${family}>${members.map((one) => html`<option
+          value=${one.name} selected=${one.name === method} disabled=${Boolean(hindrance(one))}>
+            ${one.makes === 'posterior' ? titleOfMethod(one.name) : one.title}${hindrance(one) &&
+              ` (${hindrance(one)})`}</option>`)}</optgroup>`)}
       </select>
       <p class="help">${WORDS[method] ?? chosen.description}</p>
     </div>
@@ -69,8 +73,10 @@ export function FitPanel() {
         onChange=${change} />`}
       ${isEmbedding ? !dataset && html`<p class="hint">Choose data first.</p>` : html`<${Size} />`}
       <div class="buttons">
-        <button type="submit" class="primary wide" id="fit" data-testid="fit" disabled=${!ready}>${isEmbedding ? 'Make the map' : `Make ${number(drawSettings().n_draws)} plausible maps`}</button>
-        ${posterior && !isEmbedding && html`<button type="button" data-testid="draw-again" disabled=${!ready} onClick=${drawAgain}
+        <button type="submit" class="primary wide" id="fit" data-testid="fit" disabled=${!ready}>
+          ${isEmbedding ? 'Make the map' : `Make ${number(drawSettings().n_draws)} plausible maps`}</button>
+        ${posterior && !isEmbedding &&
+          html`<button type="button" data-testid="draw-again" disabled=${!ready} onClick=${drawAgain}
           title="From the current fit">Draw again</button>`}
       </div>
     </form>
@@ -83,5 +89,6 @@ function Size() {
   if (!dataset) return null;
   const { n_draws: count } = drawSettings();
   const size = count * dataset.n * (forms[method]?.n_components ?? 2) * 8;
-  return html`<p class="hint" data-testid="size">${number(count)} draws of ${number(dataset.n)} points: ${bytes(size)}.</p>`;
+  return html`<p class="hint" data-testid="size">
+    ${number(count)} draws of ${number(dataset.n)} points: ${bytes(size)}.</p>`;
 }

@@ -6,7 +6,10 @@ import { plainNote } from '../lib/remedies.js';
 import { state, useStore } from '../store.js';
 import { tryWith } from './problem.js';
 
-/** The method and the settings of the shown map, as a form has them; null for a map from a file. */
+/**
+ * The method and the settings of the shown map, as a form has them; null for a map from a file.
+ * @returns {{method?: string, parameters?: Record<string, any>} | null}
+ */
 export function fittedHere() {
   const { single, posterior, forms } = state;
   if (single) return single.isGiven ? null : single.body;
@@ -17,7 +20,7 @@ export function fittedHere() {
 export function Notes() {
   const { posterior, single, draws } = useStore('posterior', 'single', 'draws');
   if (single ? single.isGiven : !posterior) return null;
-  const ofScale = (draws?.notes ?? []).map((code) => ({ code, message: '' }));
+  const ofScale = (draws?.notes ?? []).map((code) => ({ code, message_parts: [] }));
   const notes = single ? single.result.notes : [...ofScale, ...posterior.diagnostics.notes];
   const spec = single ? single.result.parameters : posterior.spec;
   const fitted = fittedHere();
@@ -29,7 +32,8 @@ export function Notes() {
       const { title, text, step, message } = plainNote(note, spec, settingsOf(fitted.method));
       return html`<div class="note" data-testid=${`note-${note.code}`}>
         <strong>${title}</strong><p>${text}</p>
-        ${message && text !== message && html`<details class="more"><summary>Technical details</summary><p class="quiet">${message}</p></details>`}
+        ${message && text !== message &&
+          html`<details class="more"><summary>Technical details</summary><p class="quiet">${message}</p></details>`}
         ${step && html`<button type="button" onClick=${() => tryWith(step.values, fitted)}>${step.label}</button>`}
       </div>`;
     })}

@@ -27,11 +27,15 @@ export function Progress() {
   const { label, stage, done, total, cancelling, job, status, unit } = work;
   const known = total > 1 && status !== 'queued' && !/^calibrating/.test(stage);
   const what = cancelling ? 'Stopping' : status === 'queued' ? `${label}: waiting for a worker` : label;
-  const where = /^calibrating/.test(stage) ? 'calibrating the scale' : STAGES[stage] ?? (UNSAID.includes(stage) ? '' : stage);
+  const where = /^calibrating/.test(stage)
+    ? 'calibrating the scale'
+    : (STAGES[stage] ?? (UNSAID.includes(stage) ? '' : stage));
   return html`<div class="progress" data-testid="progress" role="group" aria-label="Progress">
     <div class="progress-text"><strong data-testid="progress-label">${what}</strong>
-      <span class="quiet"><span data-testid="progress-stage">${where}</span>${known ? (unit ? ` ${done} ${unit}` : ` · ${done} of ${total}`) : ''}</span></div>
-    <progress key=${known} aria-label=${what} max=${known ? total : undefined} value=${known ? done : undefined}></progress>
+      <span class="quiet"><span data-testid="progress-stage">${where}</span>
+        ${known ? (unit ? ` ${done} ${unit}` : ` · ${done} of ${total}`) : ''}</span></div>
+    <progress key=${known} aria-label=${what} max=${known ? total : undefined} value=${known ? done : undefined}>
+    </progress>
     ${job && html`<button type="button" data-testid="cancel" disabled=${cancelling} onClick=${cancel}>Cancel</button>`}
   </div>`;
 }

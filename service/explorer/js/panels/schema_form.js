@@ -6,19 +6,33 @@ const FIRST = ['variant', 'n_neighbors', 'n_components', 'perplexity'];
 const FEW = 4; // fields shown without “More”
 
 const PLAIN = {
-  n: 'Rows', n_neighbors: 'Neighbors', n_components: 'Dimensions', reg: 'Regularization', max_iter: 'Iterations, at most',
-  tol: 'Tolerance', disconnected: 'Separate pieces', standardize: 'Scale of columns', metric: 'Distance', n_draws: 'Maps to draw', variance: 'Noise variance',
+  n: 'Rows',
+  n_neighbors: 'Neighbors',
+  n_components: 'Dimensions',
+  reg: 'Regularization',
+  max_iter: 'Iterations, at most',
+  tol: 'Tolerance',
+  disconnected: 'Separate pieces',
+  standardize: 'Scale of columns',
+  metric: 'Distance',
+  n_draws: 'Maps to draw',
+  variance: 'Noise variance',
 };
 
 /** Plain words for the settings that everyone sees; the others have the service's descriptions. */
 const HELP = {
-  n_neighbors: 'How many nearest rows are the neighborhood of a row. Few show detail, many are steadier; auto goes by the number of rows.',
+  n_neighbors:
+    'How many nearest rows are the neighborhood of a row. Few show detail, many are steadier; auto goes by the ' +
+      'number of rows.',
   n_components: 'Of the picture: 2 for a flat map, 3 for one that you can turn.',
   variant: 'Constrained is the dependable one; published has the equations as they were printed.',
-  standardize: 'Bring columns in different units to one scale: zscore by mean and deviation, robust by median and quartiles.',
+  standardize:
+    'Bring columns in different units to one scale: zscore by mean and deviation, robust by median and quartiles.',
   disconnected: 'Join pieces of the data that no neighbors connect by bridges, or stop with an error.',
   n_draws: 'How many maps. More show the uncertainty better and take longer.',
-  landmarks: 'Rows that the map is fitted to; the others are placed beside them. Auto takes all rows while draws stay quick, all takes them always.',
+  landmarks:
+    'Rows that the map is fitted to; the others are placed beside them. Auto takes all rows while draws stay quick, ' +
+      'all takes them always.',
   seed: 'Another number gives other draws of the same kind.',
   scale: 'How much uncertainty is shown. 1 is what the model says; auto is what random halves of the data say.',
 };
@@ -61,7 +75,7 @@ export function fieldsOf(schema, without) {
 /**
  * The form.
  * @param {{id: string, schema: object, values: object, without?: string[], onChange: (values: object) => void,
- *   defaults?: object, notes?: object}} props - a value that is not in `values` is the schema's default
+ *   defaults?: object, notes?: object, more?: boolean}} props - a value that is not in `values` is the schema's default
  */
 export function SchemaForm({ id, schema, values, without = [], defaults = {}, notes = {}, more = true, onChange }) {
   const { first, more: rest } = fieldsOf(schema, without);
@@ -71,7 +85,8 @@ export function SchemaForm({ id, schema, values, without = [], defaults = {}, no
     onChange(changed);
   };
   const row = ([name, field]) => html`<${Field} key=${name} id=${`${id}-${name}`} name=${name} note=${notes[name]}
-    control=${kindOf(field, schema)} value=${values[name] ?? defaults[name]} onChange=${(value) => change(name, value)} />`;
+    control=${kindOf(field, schema)} value=${values[name] ?? defaults[name]}
+      onChange=${(value) => change(name, value)} />`;
   const changed = rest.filter(([name]) => values[name] !== undefined).length;
   return html`
     <div class="form" data-testid=${id}>
@@ -107,13 +122,15 @@ function input(id, help, { kind, field, words, isNull }, shown, onChange) {
       onChange=${(event) => onChange(event.target.checked)} />`;
   }
   if (kind === 'choice') {
-    return html`<select ...${common} value=${shown ?? ''} onChange=${(event) => onChange(event.target.value || undefined)}>
+    return html`<select ...${common} value=${shown ?? ''}
+      onChange=${(event) => onChange(event.target.value || undefined)}>
       ${isNull && html`<option value="">automatic</option>`}
       ${words.map((word) => html`<option value=${word} selected=${word === shown}>${word}</option>`)}
     </select>`;
   }
   if (kind === 'text') {
-    return html`<input type="text" ...${common} value=${shown} onInput=${(event) => onChange(event.target.value || undefined)} />`;
+    return html`<input type="text" ...${common} value=${shown}
+      onInput=${(event) => onChange(event.target.value || undefined)} />`;
   }
   const isWord = words.includes(shown);
   const limits = {

@@ -12,8 +12,20 @@ const MOST = 6; // columns that distinguish the selection
 
 /** The panel below the picture; empty without a selection. */
 export function Selection() {
-  const { selection, columns, metadata, view } = useStore('selection', 'columns', 'metadata', 'view', 'summary', 'audit', 'single', 'frame');
-  const found = useMemo(() => (selection && columns ? distinguishing(selection, MOST) : []), [selection, columns, metadata]);
+  const { selection, columns, metadata, view } = useStore(
+    'selection',
+    'columns',
+    'metadata',
+    'view',
+    'summary',
+    'audit',
+    'single',
+    'frame',
+  );
+  const found = useMemo(
+    () => (selection && columns ? distinguishing(selection, MOST) : []),
+    [selection, columns, metadata],
+  );
   if (!selection || !columns || view === 'compare') return null;
   const shown = tableHere().columns.slice(0, MAX_COLUMNS);
   const cell = (value) => (typeof value === 'number' ? number(value) : (value ?? ''));
@@ -21,13 +33,23 @@ export function Selection() {
   const count = selection.list.length;
   return html`<section class="panel selection" data-testid="selection" aria-label="Selected rows">
     <div class="panel-head"><h2>${number(count)} selected ${count === 1 ? 'row' : 'rows'}</h2>
-      <button type="button" data-testid="export-selection" title="These rows with all columns" onClick=${() => saveCsv(selection.list)}>CSV</button></div>
-    ${found.length > 0 && html`<h3>What distinguishes ${count === 1 ? 'it' : 'them'}</h3><dl class="facts" title="SD: standard deviations of the column" data-testid="distinguishes">${found.map(({ name, word, inside, outside, difference }) => html`
-      <dt>${name}${word !== undefined && `: ${word}`}</dt><dd>${say(inside, word)} <span class="quiet">here, ${say(outside, word)} in the others (${difference > 0 ? '+' : '−'}${number(Math.abs(difference), 2)} SD)</span></dd>`)}</dl>`}
-    <div class="table" tabindex="0" role="region" aria-label="Table of the selected rows" data-testid="selected-rows"><table>
+      <button type="button" data-testid="export-selection" title="These rows with all columns"
+        onClick=${() => saveCsv(selection.list)}>CSV</button></div>
+    ${found.length > 0 &&
+      html`<h3>What distinguishes ${count === 1 ? 'it' : 'them'}</h3>
+        <dl class="facts" title="SD: standard deviations of the column" data-testid="distinguishes">
+          ${found.map(({ name, word, inside, outside, difference }) => html`
+      <dt>${name}${word !== undefined && `: ${word}`}</dt>
+        <dd>${say(inside, word)} <span
+          class="quiet">here, ${say(outside, word)} in the others
+          (${difference > 0 ? '+' : '−'}${number(Math.abs(difference), 2)} SD)</span></dd>`)}</dl>`}
+    <div class="table" tabindex="0" role="region" aria-label="Table of the selected rows"
+      data-testid="selected-rows"><table>
       <thead><tr>${shown.map(({ name }) => html`<th scope="col">${name}</th>`)}</tr></thead>
-      <tbody>${Array.from(selection.list.slice(0, MAX_ROWS), (row) => html`<tr key=${row}>${shown.map(({ name, at }) => html`<td>${name === 'row'
-        ? html`<button type="button" class="link" onClick=${() => choosePoints([row])}>${row}</button>` : cell(at(row))}</td>`)}</tr>`)}</tbody></table></div>
+      <tbody>${Array.from(selection.list.slice(0, MAX_ROWS),
+        (row) => html`<tr key=${row}>${shown.map(({ name, at }) => html`<td>${name === 'row'
+        ? html`<button type="button" class="link" onClick=${() => choosePoints([row])}>${row}</button>`
+          : cell(at(row))}</td>`)}</tr>`)}</tbody></table></div>
     ${count > MAX_ROWS && html`<p class="quiet">The first ${MAX_ROWS} rows. The CSV has all.</p>`}
   </section>`;
 }

@@ -1,4 +1,7 @@
-/** Density of positions in the box, and its contours: closed rings around the smallest region that holds a share of them. */
+/**
+ * Density of positions in the box, and its contours: closed rings around the smallest region that holds a share of
+ * them.
+ */
 
 import { blur2, contours } from '../../vendor/d3-contour-4.0.3.min.js';
 import { placeOf } from '../lib/frames.js';
@@ -11,14 +14,24 @@ const BANDWIDTHS = [0.02, 0.1]; // smallest and largest bandwidth in the box
 
 /**
  * The density of each class, or of all points if the colors are no classes.
- * @param {{draws: object, look: object, mask: Uint8Array | null, hidden: Uint8Array | undefined, directions: number[][], box: object}} given
+ * @param {{draws: object, look: object, mask: Uint8Array | null, hidden: Uint8Array | undefined, directions:
+ * number[][], box: object}} given
  * @returns {{index: number, rings: number[][][]}[]} rings of points [x, y] in the box
  */
 export function densitiesOf({ draws, look, mask, hidden, directions, box }) {
   const classes = look.legend.kind === 'classes' ? look.legend.entries.length : 1;
   const rows = Array.from({ length: classes }, () => []);
-  for (let row = 0; row < draws.n; row++) if ((!mask || mask[row]) && !hidden?.[row]) rows[classes > 1 ? look.index[row] : 0].push(row);
-  return rows.map((list, index) => list.length > 2 && { index: classes > 1 ? index : -1, rings: contourOf(positionsOf(list, draws, directions, box), { share: SHARE }).flat() }).filter(Boolean);
+  for (let row = 0; row < draws.n; row++)
+    if ((!mask || mask[row]) && !hidden?.[row]) rows[classes > 1 ? look.index[row] : 0].push(row);
+  return rows
+    .map(
+      (list, index) =>
+        list.length > 2 && {
+          index: classes > 1 ? index : -1,
+          rings: contourOf(positionsOf(list, draws, directions, box), { share: SHARE }).flat(),
+        },
+    )
+    .filter(Boolean);
 }
 
 /** The positions of some rows in all embeddings, in the box: [x, y] pairs. */
@@ -27,7 +40,8 @@ export function positionsOf(rows, { data, count, n, p }, directions, box) {
   const positions = [];
   for (let draw = 0; draw < count; draw++) {
     const embedding = data.subarray(draw * n * p, (draw + 1) * n * p);
-    for (let i = draw % step; i < rows.length; i += step) positions.push(placeOf(embedding, rows[i], p, directions, box));
+    for (let i = draw % step; i < rows.length; i += step)
+      positions.push(placeOf(embedding, rows[i], p, directions, box));
   }
   return positions;
 }
@@ -43,7 +57,9 @@ export function contourOf(positions, { share, bandwidth = scott(positions) }) {
   const longest = Math.max(x[1] - x[0], y[1] - y[0]) + 6 * bandwidth;
   const cell = Math.max(bandwidth / CELLS_PER_BANDWIDTH, longest / MAX_CELLS);
   const [left, low] = [x, y].map(([from]) => from - 3 * Math.max(bandwidth, cell));
-  const [columns, lines] = [x, y].map(([from, to]) => Math.ceil((to - from + 6 * Math.max(bandwidth, cell)) / cell) + 1);
+  const [columns, lines] = [x, y].map(
+    ([from, to]) => Math.ceil((to - from + 6 * Math.max(bandwidth, cell)) / cell) + 1,
+  );
   const counts = new Float32Array(columns * lines);
   for (const [u, v] of positions) counts[Math.floor((v - low) / cell) * columns + Math.floor((u - left) / cell)]++;
   const deviation = bandwidth / cell;
@@ -60,11 +76,18 @@ export function mainPiece(polygons) {
 
 /** The area within a ring. */
 function areaOf(ring) {
-  return Math.abs(ring.reduce((sum, [x, y], i) => sum + x * ring[(i + 1) % ring.length][1] - y * ring[(i + 1) % ring.length][0], 0)) / 2;
+  return (
+    Math.abs(
+      ring.reduce((sum, [x, y], i) => sum + x * ring[(i + 1) % ring.length][1] - y * ring[(i + 1) % ring.length][0], 0),
+    ) / 2
+  );
 }
 
 function extentOf(positions, side) {
-  return positions.reduce(([from, to], position) => [Math.min(from, position[side]), Math.max(to, position[side])], [Infinity, -Infinity]);
+  return positions.reduce(
+    ([from, to], position) => [Math.min(from, position[side]), Math.max(to, position[side])],
+    [Infinity, -Infinity],
+  );
 }
 
 /** Scott's bandwidth for two dimensions, within bounds. */

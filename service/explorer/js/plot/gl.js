@@ -63,7 +63,13 @@ export function createGlPlot(canvas, on) {
     if (wanted.look.palette !== palette) {
       palette = wanted.look.palette;
       const { size, opacity } = sizeOf(wanted.xy.length / 2);
-      plot.set({ pointColor: palette, colorBy: 'valueA', pointSize: SIZES.map((share) => share * size), sizeBy: 'valueB', opacity });
+      plot.set({
+        pointColor: palette,
+        colorBy: 'valueA',
+        pointSize: SIZES.map((share) => share * size),
+        sizeBy: 'valueB',
+        opacity,
+      });
     }
     const sameCount = rows.length === wanted.xy.length / 2;
     const index = sameCount && wanted.quick ? plot.get('spatialIndex') : undefined;

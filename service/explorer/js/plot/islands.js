@@ -18,7 +18,11 @@ export function outlinesOf(audit, at, hidden) {
   if (names.length < 2) return [];
   const rows = names.map(() => []);
   of.forEach((island, row) => island >= 0 && !hidden?.[row] && rows[island].push(row));
-  return names.map((name, island) => ({ name, isSolid: isTrusted(audit, island), rings: rows[island].length > 2 ? outlineOf(rows[island].map(at)) : [] }));
+  return names.map((name, island) => ({
+    name,
+    isSolid: isTrusted(audit, island),
+    rings: rows[island].length > 2 ? outlineOf(rows[island].map(at)) : [],
+  }));
 }
 
 /** The outline of some places: the smoothest that they need to be one piece, or the main piece if they stay several. */
@@ -31,7 +35,9 @@ function outlineOf(places) {
   return mainPiece(tries.at(-1)());
 }
 
-/** Stroke the outlines: solid ones are to be trusted. `place` maps the box to the canvas, `unit` is a pixel of the page. */
+/**
+ * Stroke the outlines: solid ones are to be trusted. `place` maps the box to the canvas, `unit` is a pixel of the page.
+ */
 export function strokeOutlines(context, outlines, place, ink, unit = 1) {
   context.strokeStyle = ink;
   for (const { isSolid, rings } of outlines) {

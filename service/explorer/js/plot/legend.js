@@ -9,14 +9,27 @@ const NARROW = 6.7; // pixels a character of 12 pixels, about
 const WIDE = 7.8; // the same of bold ones
 const RAMP = 120;
 
-/** The lines of a legend, their width, and how many are below one another: classes flow into columns. */
+/**
+ * The lines of a legend, their width, and how many are below one another: classes flow into columns.
+ * @param {import('../store.js').Look} look
+ * @param {number} width
+ */
 function layOut({ legend: { kind, title, entries = [], palette, low, high }, shapes }, width) {
-  const lines = kind === 'plain' ? [] : [
-    { text: title, isBold: true },
-    ...entries.map(({ name, count, color, index }) => ({ text: `${name} (${number(count)})`, color, shape: shapes[index] })),
-    ...(kind === 'value' ? [{ ramp: palette }, { text: number(low), end: number(high) }] : []),
-  ];
-  const across = Math.max(RAMP, ...lines.map(({ text = '', color }) => text.length * NARROW + (color ? 17 : 0))) + 2 * PAD;
+  /** @type {{text?: string, color?: string, shape?: number, isBold?: boolean, ramp?: string[], end?: string}[]} */
+  const lines =
+    kind === 'plain'
+      ? []
+      : [
+          { text: title, isBold: true },
+          ...entries.map(({ name, count, color, index }) => ({
+            text: `${name} (${number(count)})`,
+            color,
+            shape: shapes[index],
+          })),
+          ...(kind === 'value' ? [{ ramp: palette }, { text: number(low), end: number(high) }] : []),
+        ];
+  const across =
+    Math.max(RAMP, ...lines.map(({ text = '', color }) => text.length * NARROW + (color ? 17 : 0))) + 2 * PAD;
   const columns = kind === 'classes' ? Math.max(1, Math.floor((width - 16) / across)) : 1;
   return { lines, across, down: Math.ceil(lines.length / columns) };
 }
@@ -50,7 +63,10 @@ export function drawLegend(context, look, width, height, { ink, surface }) {
   });
 }
 
-const partsOf = (text, width) => text.split('\n').flatMap((line) => line.match(new RegExp(`.{1,${Math.floor((width - 16 - 2 * PAD) / WIDE)}}( |$)`, 'g')) ?? []);
+const partsOf = (text, width) =>
+  text
+    .split('\n')
+    .flatMap((line) => line.match(new RegExp(`.{1,${Math.floor((width - 16 - 2 * PAD) / WIDE)}}( |$)`, 'g')) ?? []);
 
 /** Pixels that a sentence takes below a picture of this width. */
 export const sentenceHeight = (text, width) => 8 + 2 * PAD + partsOf(text, width).length * LINE;

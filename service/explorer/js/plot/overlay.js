@@ -1,6 +1,7 @@
 /** Overlay of the points: regions, density, neighbors, names of groups, and the point under the pointer. */
 
-import { ballOf, boxAlong, boxOf, dimension, directionsOf, embeddingOf, MARGIN, placeOf, points } from '../lib/frames.js';
+import { ballOf, boxAlong, boxOf, dimension, directionsOf, embeddingOf, MARGIN, placeOf,
+  points } from '../lib/frames.js';
 import { isTrusted, tearLines } from '../lib/islands.js';
 import { leastCertain } from '../lib/look.js';
 import { neighborsOf } from '../actions/selection.js';
@@ -11,12 +12,15 @@ import { outlinesOf, strokeOutlines, traceRings } from './islands.js';
 import { contourOf, momentsOf } from './spread.js';
 
 export const MAX_SHAPES = 50; // of a selection; more would cover each other
-export const SHOWN_REGIONS = 20; // rows whose regions are shown without a selection: those with the least certain places
+// Rows whose regions are shown without a selection: those with the least certain places.
+export const SHOWN_REGIONS = 20;
 const MAX_NAMES = 20; // groups with their names in the picture
 const SAMPLE = 500; // points of a group whose median is taken
 const TAU = 2 * Math.PI;
 
-/** The rows with a region: the only selected one; as regions an even sample of the selection, or the least certain ones. */
+/**
+ * The rows with a region: the only selected one; as regions an even sample of the selection, or the least certain ones.
+ */
 export function outlinedRows() {
   const { selection, shape, hidden } = state;
   if (shape !== 'ellipse') return selection?.list.length === 1 ? selection.list : [];
@@ -132,7 +136,11 @@ export function densitiesHere({ look, directions }) {
   if (key.length !== measured.key.length || key.some((value, i) => value !== measured.key[i])) {
     const all = [reference, draws.data];
     const box = draws.p === 3 ? boxAlong(ballOf(all, draws.n), directions) : boxOf(all, draws.n, draws.p, axes);
-    measured = { key, box, densities: densitiesOf({ draws, look, mask: selection?.mask ?? null, hidden: hidden?.mask, directions, box }) };
+    measured = {
+      key,
+      box,
+      densities: densitiesOf({ draws, look, mask: selection?.mask ?? null, hidden: hidden?.mask, directions, box }),
+    };
   }
   return measured;
 }
@@ -151,7 +159,10 @@ export function islandsHere({ p, box, directions }) {
   return outlined.islands;
 }
 
-/** What the audit says, in the picture: islands to trust have solid outlines, others dashed ones; lines join the torn points to their neighbors. */
+/**
+ * What the audit says, in the picture: islands to trust have solid outlines, others dashed ones; lines join the torn
+ * points to their neighbors.
+ */
 function drawAudit(context, at, view) {
   const { screen, colors } = view;
   const place = ([x, y]) => [screen.x + screen.sx * x, screen.y + screen.sy * y];
@@ -173,7 +184,8 @@ function drawAudit(context, at, view) {
 }
 
 /** Whether the picture shows what the audit says. */
-const showsAudit = () => Boolean(state.audit) && state.shape === 'none' && (Boolean(state.single) || state.frame === -1);
+const showsAudit = () =>
+  Boolean(state.audit) && state.shape === 'none' && (Boolean(state.single) || state.frame === -1);
 
 /** What the outlines and lines of the picture mean, of those that it has; for saved pictures. */
 export function marksHere() {
@@ -190,7 +202,8 @@ export function marksHere() {
 
 /** Write a name over the picture. */
 function writeName(context, name, x, y, { surface, ink }) {
-  Object.assign(context, { font: '600 13px system-ui, sans-serif', textAlign: 'center', textBaseline: 'middle', lineJoin: 'round', lineWidth: 4, strokeStyle: surface, fillStyle: ink });
+  Object.assign(context, { font: '600 13px system-ui, sans-serif', textAlign: 'center', textBaseline: 'middle',
+    lineJoin: 'round', lineWidth: 4, strokeStyle: surface, fillStyle: ink });
   context.strokeText(name, x, y);
   context.fillText(name, x, y);
   context.strokeStyle = ink;
@@ -234,11 +247,11 @@ function drawNeighbors(context, at, row, { look, colors }, opacity) {
 }
 
 /** A ring around a point. */
-function drawRing(context, [x, y], { ink }) {
+function drawRing(context, place, { ink }) {
   context.strokeStyle = ink;
   context.lineWidth = 1.5;
   context.beginPath();
-  context.arc(x, y, 7, 0, TAU);
+  context.arc(place[0], place[1], 7, 0, TAU);
   context.stroke();
 }
 

@@ -20,7 +20,10 @@ export function momentsOf(row, { data, count, n, p }, directions, box) {
   return { x, y, a: a / free, b: b / free, c: c / free };
 }
 
-/** An ellipse of these moments: half axes in the box, and the angle of the longer one; it holds half of a normal distribution. */
+/**
+ * An ellipse of these moments: half axes in the box, and the angle of the longer one; it holds half of a normal
+ * distribution.
+ */
 export function contourOf({ x, y, a, b, c }) {
   const middle = (a + c) / 2;
   const apart = Math.hypot((a - c) / 2, b);

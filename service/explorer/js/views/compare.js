@@ -16,13 +16,18 @@ const QUESTIONS = { neighbors: 'who is near whom', layout: 'distances across the
 
 /** The view. */
 export function Compare() {
-  const { dataset, comparison, work, compared: names } = useStore('dataset', 'comparison', 'work', 'compared', 'methods');
+  const { dataset, comparison, work, compared: names } = useStore('dataset', 'comparison', 'work', 'compared',
+    'methods');
   if (!dataset) return html`<${Empty} />`;
   return html`<div class="compare" data-testid="compare">
-    ${comparison ? html`<${Answers} />` : html`<p>Several maps of these data are made, each is audited on the same halves of the rows, and you read which to show for which question.</p>`}
+    ${comparison ? html`<${Answers} />`
+      : html`<p>Several maps of these data are made, each is audited on the same halves of the rows, and you read
+        which to show for which question.</p>`}
     <${Choice} names=${names} />
-    <div class="buttons first"><button type="button" class=${comparison ? '' : 'primary'} data-testid="compare-go" disabled=${Boolean(work) || names?.length === 0}
-      onClick=${compare}>${names ? `Compare ${names.length} ${names.length === 1 ? 'map' : 'maps'}` : 'Compare the usual maps'}</button></div>
+    <div class="buttons first"><button type="button" class=${comparison ? '' : 'primary'} data-testid="compare-go"
+      disabled=${Boolean(work) || names?.length === 0}
+      onClick=${compare}>${names ? `Compare ${names.length} ${names.length === 1 ? 'map' : 'maps'}`
+        : 'Compare the usual maps'}</button></div>
     ${comparison && html`<${Cards} /><${Scores} />`}
   </div>`;
 }
@@ -32,7 +37,9 @@ function Answers() {
   const { comparison: { sentences, isDone, rows, request }, work } = useStore('comparison', 'work');
   return html`<div class="headline answers" data-testid="answers" aria-live="polite">
     ${sentences.map((sentence) => html`<p class="sentence" key=${sentence}>${sentence}</p>`)}
-    ${!isDone && work && html`<p class="quiet" data-testid="answers-so-far">So far, of ${number(rows.length)} of ${number(request.methods.length)} maps.</p>`}
+    ${!isDone && work &&
+      html`<p class="quiet" data-testid="answers-so-far">So far,
+        of ${number(rows.length)} of ${number(request.methods.length)} maps.</p>`}
   </div>`;
 }
 
@@ -52,8 +59,10 @@ function Choice({ names }) {
           aria-pressed=${Boolean(names?.includes(method.name))} title=${why || `${method.title}. ${method.description}`}
           onClick=${() => toggle(method.name)}>${titleOfMethod(method.name)}</button>`;
       })}</span></div>`)}
-    <p class="help">Without a choice these are PCA, Isomap, GLLE, and t-SNE, UMAP and PaCMAP with several numbers of neighbors. A chosen method has the settings of its form in the set-up.
-      ${names && html` <button type="button" class="link" data-testid="compare-usual" onClick=${() => set({ compared: null })}>The usual maps again</button>`}</p>
+    <p class="help">Without a choice these are PCA, Isomap, GLLE, and t-SNE, UMAP and PaCMAP with several numbers of
+      neighbors. A chosen method has the settings of its form in the set-up.
+      ${names && html` <button type="button" class="link" data-testid="compare-usual"
+        onClick=${() => set({ compared: null })}>The usual maps again</button>`}</p>
   </details>`;
 }
 
@@ -68,16 +77,24 @@ function Cards() {
     const axes = [0, Math.min(1, p - 1)];
     return [label, placeInBox(data, n, p, axes, boxOf([data], n, p, p === 1 ? [0, 1] : axes))];
   })), [found, state.hidden]);
-  const outlines = useMemo(() => Object.fromEntries(Object.entries(audits).filter(([label]) => places[label]).map(([label, audit]) => [
+  const outlines = useMemo(() =>
+    Object.fromEntries(Object.entries(audits).filter(([label]) => places[label]).map(([label, audit]) => [
     label, outlinesOf(audit, (row) => [places[label][2 * row], places[label][2 * row + 1]], state.hidden?.mask),
   ])), [places, audits]);
-  const answersOf = ({ label }) => Object.keys(QUESTIONS).filter((question) => best?.[question] === label).map((question) => QUESTIONS[question]);
+  const answersOf = ({ label }) => Object.keys(QUESTIONS).filter((question) => best?.[question] === label)
+    .map((question) => QUESTIONS[question]);
   const labels = new Set(rows.map(({ label }) => label));
   return html`<div class="grid" data-testid="comparison">
     ${rows.map((row) => (row.problem || !places[row.label] ? html`<${Failed} key=${row.label} row=${row} />` : html`
-      <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} selection=${selection} title=${titleOf(row)} said=${row} answers=${answersOf(row)}
-        outlines=${outlines[row.label]} note=${row.is_preliminary && comparison.isDone ? 'clearly behind' : seconds(row.seconds?.audit ?? null)} onOpen=${() => openRow(row)} />`))}
-    ${request.methods.filter(({ label }) => !labels.has(label)).map((row) => html`<div key=${row.label} class="thumb failed" data-testid="comparison-waiting"><strong>${titleOf(row)}</strong><p class="quiet">In progress</p></div>`)}
+      <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} selection=${selection} title=${titleOf(row)}
+        said=${row} answers=${answersOf(row)}
+        outlines=${outlines[row.label]}
+          note=${row.is_preliminary && comparison.isDone ? 'clearly behind' : seconds(row.seconds?.audit ?? null)}
+          onOpen=${() => openRow(row)} />`))}
+    ${request.methods.filter(({ label }) => !labels.has(label))
+      .map((row) =>
+        html`<div key=${row.label} class="thumb failed" data-testid="comparison-waiting">
+          <strong>${titleOf(row)}</strong><p class="quiet">In progress</p></div>`)}
   </div>`;
 }
 
@@ -99,7 +116,9 @@ function Failed({ row }) {
 }
 
 /** What the audits say, in the first row; it is no reason to choose a map, since a folded map is the stablest. */
-const REMAINS = { name: 'remains', title: 'Remains in another sample', about: 'The share of the map (R²) that we expect a new sample of half as many points to reproduce. A map that is folded in every sample alike has a high share, too.' };
+const REMAINS = { name: 'remains', title: 'Remains in another sample',
+  about: 'The share of the map (R²) that we expect a new sample of half as many points to reproduce. A map that is ' +
+  'folded in every sample alike has a high share, too.' };
 
 /** One row for what remains, and one for each score, with the best value marked. */
 function Scores() {
@@ -108,14 +127,18 @@ function Scores() {
   const valueOf = (row, name) => (name === REMAINS.name ? row.remains : row.scores[name]) ?? null;
   const shown = [REMAINS, ...(scoreList ?? [])].filter(({ name }) => rows.some((row) => valueOf(row, name) !== null));
   if (!shown.length) return null;
-  return html`<details class="more"><summary>Scores</summary><div class="table scores" tabindex="0" role="region" aria-label="Scores" data-testid="scores"><table>
+  return html`<details class="more"><summary>Scores</summary>
+    <div class="table scores" tabindex="0" role="region" aria-label="Scores" data-testid="scores"><table>
     <thead><tr><th scope="col">Score</th>${rows.map((row) => html`<th scope="col">${titleOf(row)}</th>`)}</tr></thead>
     <tbody>${shown.map(({ name, title, about, better }) => {
       const values = rows.map((row) => valueOf(row, name));
       const known = values.filter((value) => value !== null);
       const best = known.length < 2 || !better ? null : better === 'higher' ? Math.max(...known) : Math.min(...known);
-      return html`<tr><th scope="row" title=${about}>${title} <span class="quiet">${better ? (better === 'higher' ? '↑' : '↓') : ''}</span></th>
-        ${values.map((value) => html`<td class=${value !== null && value === best ? 'best' : ''}>${name === REMAINS.name ? percent(value ?? NaN) : number(value)}
+      return html`<tr><th scope="row" title=${about}>
+        ${title} <span class="quiet">${better ? (better === 'higher' ? '↑' : '↓') : ''}</span></th>
+        ${values.map((value) =>
+          html`<td class=${value !== null && value === best ? 'best' : ''}>
+            ${name === REMAINS.name ? percent(value ?? NaN) : number(value)}
           ${value !== null && value === best && html`<span class="unseen"> (best)</span>`}</td>`)}</tr>`;
     })}</tbody></table></div></details>`;
 }

@@ -3,7 +3,8 @@
 import { createPlot } from '../plot/make.js';
 import { drawOverlay, outlinedRows } from '../plot/overlay.js';
 import { followTurns } from '../plot/turning.js';
-import { FAR, ballOf, boxAlong, boxOf, dimension, directionsOf, embeddingOf, outlineHere, placeInBox, points, titleOf } from '../lib/frames.js';
+import { FAR, ballOf, boxAlong, boxOf, dimension, directionsOf, embeddingOf, outlineHere, placeInBox, points,
+  titleOf } from '../lib/frames.js';
 import { html, number, useEffect, useRef } from '../lib/html.js';
 import { nearest } from '../lib/lasso.js';
 import { LOOK, lookOf } from '../lib/look.js';
@@ -34,7 +35,9 @@ export function Stage() {
       <div class="plot-host" ref=${host}></div>
       <canvas class="overlay" ref=${overlay} aria-hidden="true"></canvas>
       <div class="stage-name" data-testid="frame-name">${posterior || single ? name : ''}
-        ${frame > 0 && draws && !single && html`<span class="quiet">seed ${draws.seed}, scale ${number(draws.scale)}${draws.notes?.length ? ' (doubtful)' : ''}</span>`}</div>
+        ${frame > 0 && draws && !single &&
+          html`<span class="quiet">seed ${draws.seed},
+            scale ${number(draws.scale)}${draws.notes?.length ? ' (doubtful)' : ''}</span>`}</div>
       <${Tip} />
     </div>
     <${Tools} />
@@ -56,7 +59,8 @@ function Tools() {
       ${tool('lasso', 'Select by drawing around points (L, or Shift and drag)', '◌', Boolean(lassoing), () => {
         set({ lassoing: !lassoing });
       })}
-      ${dimension() === 3 && tool('turn', 'Drag to turn (R); else drag to move', '↻', Boolean(isTurning), () => set({ isTurning: !isTurning }))}
+      ${dimension() === 3 && tool('turn', 'Drag to turn (R); else drag to move', '↻', Boolean(isTurning),
+        () => set({ isTurning: !isTurning }))}
       ${selection && tool('clear-selection', 'Clear the selection (Esc)', '×', undefined, () => choosePoints([]))}
     </div>
   `;
@@ -91,14 +95,20 @@ function direct(host, overlay) {
   const redraw = () => {
     wanted = 0;
     if (!plot || !onStage.box) return;
-    drawOverlay(overlay, size, onStage.moving ? onTheWay() : onStage.xy, plot.screen(), onStage.box, onStage.look, colors(), onStage.moving);
+    drawOverlay(overlay, size, onStage.moving ? onTheWay() : onStage.xy, plot.screen(), onStage.box, onStage.look,
+      colors(), onStage.moving);
     if (onStage.moving) soon();
   };
 
   /** Positions of the points while they play, if the overlay has more than their names; or null. */
   function onTheWay() {
     const { xy } = onStage;
-    if (!state.playing || way.from?.length !== xy.length || (state.shape === 'none' && state.selection?.list.length !== 1)) return null;
+    if (
+      !state.playing ||
+      way.from?.length !== xy.length ||
+      (state.shape === 'none' && state.selection?.list.length !== 1)
+    )
+      return null;
     const share = Math.min(1, (performance.now() - way.started) / STEP);
     return xy.map((value, i) => way.from[i] + (value - way.from[i]) * share);
   }
@@ -108,7 +118,10 @@ function direct(host, overlay) {
   function measure() {
     const all = outlineHere(state.shape === 'ellipse' ? outlinedRows() : []);
     ball = all.length && dimension() === 3 ? ballOf(all, points()) : null;
-    if (!ball) onStage.box = all.length ? boxOf(all, points(), dimension(), state.axes, { ...freePlace(), cut: all.length === 3 ? FAR : undefined }) : null;
+    if (!ball)
+      onStage.box = all.length
+        ? boxOf(all, points(), dimension(), state.axes, { ...freePlace(), cut: all.length === 3 ? FAR : undefined })
+        : null;
     aim();
     onStage.look = all.length ? lookOf(state, points()) : null;
   }
@@ -121,9 +134,13 @@ function direct(host, overlay) {
   /** The part of the stage beside legend and tools, which are below it on a narrow page. */
   function freePlace() {
     const { width, height } = size;
-    const [left, right] = getComputedStyle(legend).position === 'static' ? [0, 0] : [legend.offsetWidth && legend.offsetWidth + 10, TOOLS];
+    const [left, right] =
+      getComputedStyle(legend).position === 'static' ? [0, 0] : [legend.offsetWidth && legend.offsetWidth + 10, TOOLS];
     const shorter = Math.max(1, Math.min(width, height));
-    return { room: [Math.max(shorter / 2, width - left - right) / shorter, height / shorter], middle: (left - right) / shorter };
+    return {
+      room: [Math.max(shorter / 2, width - left - right) / shorter, height / shorter],
+      middle: (left - right) / shorter,
+    };
   }
 
   /** Show the frame of the state. */

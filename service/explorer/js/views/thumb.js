@@ -12,7 +12,9 @@ const CLICK = 5;
 
 /**
  * The picture.
- * @param {{xy: Float32Array, look: object, selection: object, title: string, note?: string, said?: {level: string, verdict: string}, answers?: string[], outlines?: object[], onOpen?: () => void}} props
+ * @param {{xy: Float32Array, look: import('../store.js').Look, selection: import('../store.js').State['selection'],
+ *   title: string, note?: string, current?: boolean, said?: {level?: string, verdict?: string}, answers?: string[],
+ *   outlines?: object[], onOpen?: () => void}} props
  */
 export function Thumb({ xy, look, selection, title, note, current, said, answers = [], outlines, onOpen }) {
   const canvas = useRef(null);
@@ -46,7 +48,10 @@ export function Thumb({ xy, look, selection, title, note, current, said, answers
         onKeyDown=${open}></canvas>
       <figcaption title=${title}><span>${title}</span>${note && html`<span class="quiet">${note}</span>`}</figcaption>
       ${answers.length > 0 && html`<p class="answers" data-testid="best">Show it for ${answers.join(' and ')}.</p>`}
-      ${said?.verdict && html`<div class=${`level ${said.level}`} data-testid="thumb-verdict" title=${said.verdict}>${linesOf(said.verdict).filter(({ mark }) => mark).map(({ mark, text }) => html`<p>${mark} ${text}</p>`)}</div>`}
+      ${said?.verdict &&
+        html`<div class=${`level ${said.level}`} data-testid="thumb-verdict" title=${said.verdict}>
+          ${linesOf(said.verdict).filter(({ mark }) => mark).map(({ mark, text }) => html`<p>${mark} ${text}</p>`)}
+      </div>`}
     </figure>
   `;
 }
@@ -60,9 +65,19 @@ function drawThumb(canvas, { xy, look, selection, outlines = [] }, line) {
   const ratio = canvas.width / width;
   const n = xy.length / 2;
   const radius = (n <= 300 ? 2.2 : n <= 3000 ? 1.4 : 0.7) * ratio;
-  paint(context, xy, centeredScreen(canvas.width, canvas.height), look, { radius, mask: selection?.mask, opacity: 0.8 });
+  paint(context, xy, centeredScreen(canvas.width, canvas.height), look, {
+    radius,
+    mask: selection?.mask,
+    opacity: 0.8,
+  });
   const screen = centeredScreen(canvas.width, canvas.height);
-  strokeOutlines(context, outlines, ([x, y]) => [screen.x + screen.sx * x, screen.y + screen.sy * y], colors().ink, 0.8 * ratio);
+  strokeOutlines(
+    context,
+    outlines,
+    ([x, y]) => [screen.x + screen.sx * x, screen.y + screen.sy * y],
+    colors().ink,
+    0.8 * ratio,
+  );
   if (line.length < 2) return;
   context.strokeStyle = colors().ink;
   context.lineWidth = ratio;

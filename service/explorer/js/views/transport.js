@@ -48,7 +48,8 @@ export function Transport() {
         <button type="button" data-testid="show-consensus" disabled=${off} aria-pressed=${draws && frame === -1}
           title="The average of the shown draws, point by point" onClick=${() => goTo(-1)}>Average</button>
         <button type="button" data-testid="show-reference" disabled=${off} aria-pressed=${frame === 0}
-          title="The embedding of the most likely weights, without uncertainty" onClick=${() => goTo(0)}>Reference</button>
+          title="The embedding of the most likely weights, without uncertainty"
+            onClick=${() => goTo(0)}>Reference</button>
       </div>
     </div>
   `;

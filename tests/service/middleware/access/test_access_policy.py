@@ -105,7 +105,7 @@ def test_nothing_is_uploaded_beside_lost_files(stores: Stores, auth: str) -> Non
 
 def test_a_keyless_service_refuses_when_its_records_vanish(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also the running process, which has found before that no key exists."""
-    monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(api_keys, "KEY_CHECK_SECONDS", 0.0)
     with serve_stores(stores) as client:
         assert client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).status_code == 201
         stores.mark.renew()
@@ -159,7 +159,7 @@ def test_without_keys_only_loopback_names_are_accepted(client: httpx.Client, sto
 def test_unreadable_keys_refuse_guarded_requests(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that does not answer is 503, and a damaged key is no access; open paths stay open."""
     headers = bearer(stores, "alice")
-    monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(api_keys, "KEY_CHECK_SECONDS", 0.0)
     with serve_stores(stores) as client:
         assert client.get("/v1/usage", headers=headers).json()["tenant"] == "alice"
 

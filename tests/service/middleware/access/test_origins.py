@@ -91,7 +91,7 @@ def test_named_origins_are_admitted(stores: Stores) -> None:
 
 def test_a_key_proves_the_client(stores: Stores, guarded_client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page cannot add a key that it does not have; without keys by GLLE_AUTH=off the origin counts."""
-    monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(api_keys, "KEY_CHECK_SECONDS", 0.0)
     with serve_stores(stores, auth="off") as client:
         assert upload(client, FOREIGN["cross-site"]).status_code == 403
         assert upload(client, {"host": "glle.example.org"}).status_code == 201

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from glle_engine.base.texts import Note
 from tests.conftest import in_turn
 from tests.service.conftest import check_problem
 from tests.service.routes.posteriors.conftest import NPY, NPZ, SHEET, N, fit_posterior, npz, result_of
+from worker.base.problems import notes_in_http
 from worker.records.job import BATCH
 
 if TYPE_CHECKING:
@@ -158,7 +160,7 @@ def test_many_draws_at_auto(client: httpx.Client, stores: Stores, posterior: str
 
 def test_draws_at_a_doubtful_scale_say_so(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """The codes are in a header of every representation and of a 304, JSON has the notes, and the values stay equal."""
-    notes = [{"code": "scale-saturated", "message": "One."}, {"code": "scale-poorly-correlated", "message": "Two."}]
+    notes = notes_in_http([Note("scale-saturated", "One."), Note("scale-poorly-correlated", "Two.")])
     codes = "scale-saturated, scale-poorly-correlated"
     stores.posteriors.calibrate(posterior.rpartition("/")[2], {"scale": 0.5, "notes": notes})
     path = posterior + "/draws/2?seed=1&wait=0&scale="  # nothing waits for a sampler
