@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from worker.records.draws import DrawAddress
     from worker.stores import Stores
 
-# Fixtures whose tests run in one process, because each start of a service takes seconds.
-SERVICES = ("up", "limited_up")
 # Libraries that compile themselves in each process, for half a minute; tests are named after them.
 COMPILED = ("umap", "densmap", "pacmap")
 WAIT_SECONDS = 60.0
@@ -98,12 +96,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests of a service, of libraries that compile, and of each other file, for `--dist loadgroup`."""
+    """Group the tests of the service, whose start takes seconds, of libraries that compile, and of each other file.
+
+    Those of the service, the largest group, come first: groups begin in this order, and no process waits for it alone.
+    """
+    items.sort(key=lambda item: "up" not in getattr(item, "fixturenames", ()))
     for item in items:
         file, fixtures = item.nodeid.partition("::")[0], getattr(item, "fixturenames", ())
         of_file = "compiled" if any(name in item.name for name in COMPILED) else file
-        group = next((name for name in SERVICES if name in fixtures), of_file)
-        item.add_marker(pytest.mark.xdist_group(group))
+        item.add_marker(pytest.mark.xdist_group("up" if "up" in fixtures else of_file))
 
 
 @pytest.fixture(scope="session")
@@ -112,15 +113,6 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     from tests.system.conftest import running  # noqa: PLC0415 # engine tests need no server
 
     with running(tmp_path_factory.mktemp("up")) as started:
-        yield started
-
-
-@pytest.fixture(scope="session")
-def limited_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Run a service with few open jobs, little memory for a reader and rare heartbeats, which sends traces."""
-    from tests.system.conftest import limited_service  # noqa: PLC0415 # engine tests need no server
-
-    with limited_service(tmp_path_factory.mktemp("limited_up")) as started:
         yield started
 
 

@@ -25,7 +25,7 @@ from glle_engine.audit.groups import groups_of_labels, labels_and_classes
 from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.statement import Facts
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
-from glle_engine.base.texts import Note
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.base.validation import require_neighbors
 from glle_engine.reliability.thresholds import STRUCTURE_LEVEL
 
@@ -208,11 +208,14 @@ def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
     if copies:
         yield Note(
             "repeated-rows",
-            f"{copies} of {n} rows repeat others. Halves of the data share them, so that `remains`, the spread and the "
-            "p-values are on the hopeful side. Audit the map of distinct rows.",
+            f"{copies} of {n} rows repeat others. Halves of the data share them, so that what remains, the spread and "
+            "the p-values are on the hopeful side. Audit the map of distinct rows.",
         )
     if (limit := neighbors_of_block(n, k)) < k != AUDIT_NEIGHBORS:
-        yield Note("fewer-neighbors", f"Kept neighbors and p-values are of {limit} neighbors, not of n_neighbors={k}.")
+        yield Note(
+            "fewer-neighbors",
+            Text(f"Kept neighbors and p-values are of {limit} neighbors, not of ", Way("n_neighbors", k), "."),
+        )
 
 
 def _notes_on_tests(n: int, reason: str | None, *, has_structure: bool | None) -> Iterator[Note]:

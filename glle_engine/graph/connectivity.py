@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from glle_engine.base.errors import DisconnectedGraphError
+from glle_engine.base.texts import Text, Way
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to, nearest_outside
 from glle_engine.graph.relations import Distances
 from glle_engine.linalg.distances import ranks_of
@@ -146,11 +147,11 @@ def require_connected(
     enough = smallest_connecting_k(X, k, search)
     shown = ", ".join(str(size) for size in sizes[:5]) + (", ..." if len(sizes) > 5 else "")
     raise DisconnectedGraphError(
-        f"With n_neighbors={k} the graph falls into {len(sizes)} components, of {shown} points.",
+        Text("With ", Way("n_neighbors", k), f" the graph falls into {len(sizes)} components, of {shown} points."),
         remedy=(
-            f"The smallest n_neighbors that connects it is {enough}. "
+            Text("The smallest ", Way("n_neighbors"), f" that connects it is {enough}. ")
             if enough
-            else "No n_neighbors of reasonable size connects it. "
+            else Text("No ", Way("n_neighbors"), " of reasonable size connects it. ")
         )
         + instead
         + (" Duplicated points may be the cause." if sizes[-1] <= k + 1 else ""),

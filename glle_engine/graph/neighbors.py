@@ -92,7 +92,7 @@ def kneighbors(
     if not 1 <= n_neighbors < len(X):  # compiled code would write beyond its arrays
         raise TooFewPointsError(
             f"{len(X)} points do not have {n_neighbors} neighbors each.",
-            remedy=f"Use n_neighbors from 1 to {len(X) - 1}." if len(X) > 1 else "Give more points.",
+            remedy=Text("Use ", Way("n_neighbors"), f" from 1 to {len(X) - 1}.") if len(X) > 1 else "Give more points.",
             details={"n_points": len(X), "n_neighbors": n_neighbors},
         )
     if isinstance(X, Distances):
@@ -175,10 +175,13 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
         return [
             Note(
                 "large-exact-search",
-                f"The exact search may compare all pairs of {n:,} points in {d:,} features, which takes up to "
-                f"{exact:,.0f} s on one core, and much less if the data have few dimensions. search='approximate' (pip "
-                f"install 'glle[ann]') takes some {approximate:,.0f} s, finds {EXPECTED_RECALL}, and measures the "
-                "share.",
+                Text(
+                    f"The exact search may compare all pairs of {n:,} points in {d:,} features, which takes up to ",
+                    f"{exact:,.0f} s on one core, and much less if the data have few dimensions. ",
+                    Way("search", "approximate"),
+                    f" (pip install 'glle[ann]') takes some {approximate:,.0f} s, finds {EXPECTED_RECALL}, and ",
+                    "measures the share.",
+                ),
             )
         ]
     measured = f"recall {_share(recall)} (measured on {figures['neighbor_recall_points']} points)"
@@ -187,9 +190,12 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
     return [
         Note(
             "low-neighbor-recall",
-            f"Neighbors are approximate, and too many were missed: {measured}. The graph and its embedding may "
-            "differ from the nearest neighbors' distances: use search='exact', or fewer dimensions (the data by their "
-            "principal components), which are easier to search.",
+            Text(
+                f"Neighbors are approximate, and too many were missed: {measured}. The graph and its embedding ",
+                "may differ from the nearest neighbors' distances: use ",
+                Way("search", "exact"),
+                ", or fewer dimensions (the data by their principal components), which are easier to search.",
+            ),
         )
     ]
 
@@ -205,7 +211,7 @@ def required_faiss() -> Any:
         import faiss  # noqa: PLC0415 # an extra, and a third of a second
     except ImportError as error:
         raise MissingLibraryError(
-            "search='approximate' needs faiss, which is not installed.",
+            Text(Way("search", "approximate"), " needs faiss, which is not installed."),
             remedy=Text(
                 "Install it with pip install 'glle[ann]' (for the service: on the workers), or use ",
                 Way("search", "exact"),

@@ -227,7 +227,7 @@ class SparsePoints:
         if count >= min(n, d):
             raise InvalidParameterError(
                 f"{n} sparse points of {d} features have fewer than {count} principal components by a Lanczos method.",
-                remedy="Give fewer components, another init, or X.toarray().",
+                remedy="Give fewer components, another init, or a dense array.",
             )
         mean = self.rows.mean(axis=0)
         shifts = self.shifts - self.shifts.mean()

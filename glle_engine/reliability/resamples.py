@@ -204,7 +204,7 @@ def resample(
     seed = check_integer("seed", seed, 0, counter=True)
     if first + count > _RESAMPLES:
         raise InvalidParameterError(
-            f"first={first} and count={count} go beyond the {_RESAMPLES} resamples of a stream.",
+            f"Resamples {first} to {first + count - 1} go beyond the {_RESAMPLES} of a stream.",
             remedy="Give another seed.",
         )
     embed.require_possible(stream)
@@ -449,7 +449,7 @@ def resampling_obstacle(
     """Return why resamples cannot measure the spread of a posterior of n points, or None."""
     if source != "posterior":
         return InvalidParameterError(
-            "scale='auto' is calibrated for the posterior, not for the prior.",
+            Text(Way("scale", "auto"), " is calibrated for the posterior, not for the prior."),
             remedy=Text("Use ", Way("source", "posterior"), ", or give the scale as a number."),
         )
     if given_neighbors:
@@ -465,8 +465,8 @@ def resampling_obstacle(
     sampled, unit = (n, "points") if isinstance(spec.landmarks, str) else (min(n, spec.landmarks), "landmarks")
     if sampled // 2 <= max(spec.n_neighbors, spec.n_components + 2):
         return InvalidParameterError(
-            f"Half of {sampled} {unit} is too few for n_neighbors={spec.n_neighbors}.",
-            remedy=f"Give n_neighbors below {sampled // 2 - 1}, or more {unit}.",
+            Text(f"Half of {sampled} {unit} is too few for ", Way("n_neighbors", spec.n_neighbors), "."),
+            remedy=Text("Give ", Way("n_neighbors"), f" below {sampled // 2 - 1}, or more {unit}."),
         )
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import glle
 
-pytest.importorskip("jscatter", reason="it has no wheel for Python 3.14")
+pytestmark = pytest.mark.skipif(find_spec("jscatter") is None, reason="it has no wheel for Python 3.14")
 SHEET = glle.datasets.make("s_curve", 80, seed=1)
 CLASSES = np.where(SHEET.coordinates[:, 0] > 0, "high", "low")
 

@@ -1,6 +1,5 @@
 """The scikit-learn estimator."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from glle_engine import GlleError
 from glle_engine.estimator import GLLE, Embedding
@@ -21,11 +19,26 @@ from glle_engine.methods.registry import METHODS
 from glle_engine.reliability.calibration import calibrate
 
 
-@pytest.mark.filterwarnings("ignore:The neighbor graph falls into:UserWarning")  # its data are blobs
-@parametrize_with_checks([GLLE()])  # type: ignore[untyped-decorator]
-def test_check_estimator(estimator: GLLE, check: Callable[[GLLE], None]) -> None:
-    """scikit-learn's checks of estimators."""
-    check(estimator)
+def run_checks(estimator: GLLE | Embedding) -> None:
+    """Run scikit-learn's checks of an estimator, which are loaded for half a second."""
+    from sklearn.utils.estimator_checks import check_estimator  # noqa: PLC0415 # by the process that runs them
+
+    check_estimator(estimator, on_skip=None)
+
+
+@pytest.mark.filterwarnings("ignore:The (neighbor graph falls into|graph of n_neighbors):UserWarning")  # of blobs
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        GLLE(),
+        *(Embedding("isomap"), Embedding("isomap", radius=1e6)),
+        *(Embedding("kernel-pca"), Embedding("supervised-lle")),
+    ],
+    ids=repr,
+)
+def test_check_estimator(estimator: GLLE | Embedding) -> None:
+    """scikit-learn's checks: of a posterior, of maps by neighbors, by a radius and by a kernel, and with classes."""
+    run_checks(estimator)
 
 
 def test_embedding_draws_and_new_points(sheet: NDArray[np.float64]) -> None:
@@ -121,15 +134,6 @@ def test_random_state_is_the_stream_of_draws(sheet: NDArray[np.float64]) -> None
     assert GLLE(random_state=generator).fit(sheet).seed_ != GLLE(random_state=generator).fit(sheet).seed_
 
 
-@pytest.mark.filterwarnings("ignore:The graph of n_neighbors:UserWarning")  # their data are blobs
-@parametrize_with_checks(
-    [Embedding("isomap"), Embedding("isomap", radius=1e6), Embedding("kernel-pca"), Embedding("supervised-lle")]
-)  # type: ignore[untyped-decorator]
-def test_check_estimator_of_methods(estimator: Embedding, check: Callable[[Embedding], None]) -> None:
-    """scikit-learn's checks of estimators: with maps by neighbors, by a radius and by a kernel, and with classes."""
-    check(estimator)
-
-
 _SETTINGS: tuple[dict[str, Any], ...] = (
     {"method": "direct"},
     {"method": "direct", "mean": "derived"},
@@ -156,12 +160,10 @@ _SETTINGS: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")  # graphs of blobs are bridged, or get more neighbors
-@parametrize_with_checks([*map(Embedding, METHODS), *(GLLE(**setting) for setting in _SETTINGS)])  # type: ignore[untyped-decorator]
-def test_check_estimator_of_every_method_and_setting(
-    estimator: GLLE | Embedding, check: Callable[[GLLE | Embedding], None]
-) -> None:
+@pytest.mark.parametrize("estimator", [*map(Embedding, METHODS), *(GLLE(**setting) for setting in _SETTINGS)], ids=repr)
+def test_check_estimator_of_every_method_and_setting(estimator: GLLE | Embedding) -> None:
     """scikit-learn's checks of estimators."""
-    check(estimator)
+    run_checks(estimator)
 
 
 @pytest.mark.filterwarnings("ignore:The neighbor graph falls into:UserWarning")  # of three neighbors

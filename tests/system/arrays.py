@@ -1,4 +1,4 @@
-"""Arrays in requests and answers, and the problems of refused uploads."""
+"""Arrays in requests and answers."""
 
 from __future__ import annotations
 
@@ -34,18 +34,3 @@ def get_array(client: httpx.Client, path: str, **query: Any) -> Array:
     answer = client.get(path, headers=NPY, params=query or None)
     assert answer.status_code == 200, answer.text
     return from_npy(answer.content)
-
-
-def upload(client: httpx.Client, body: bytes, kind: str = "application/x-npy") -> httpx.Response:
-    """Upload a body."""
-    return client.post("/v1/datasets", content=body, headers={"content-type": kind})
-
-
-def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """Assert that a response is this problem, and return it."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    problem: dict[str, Any] = answer.json()
-    assert problem["type"] == "urn:glle:problem:" + code
-    assert len(problem["remedy"]) > 10
-    return problem

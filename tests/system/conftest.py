@@ -34,14 +34,6 @@ GLLE = (sys.executable, "-m", "service.cli")
 ANNOUNCEMENTS = {"up": "is ready at", "serve": "glle API at"}
 START_SECONDS = 300.0  # time limit on a busy machine; includes the compilation of the loops in a new environment
 ONE_EACH = {"GLLE_API_PROCESSES": "1", "GLLE_WORKERS": "1"}  # starts in half the time
-MAX_JOBS = 20
-# Heartbeats and maintenance are rare, so that few commands belong to no operation.
-LIMITED = {
-    "GLLE_LOG_FORMAT": "json",
-    "GLLE_API_PROCESSES": "1",
-    "GLLE_HEARTBEAT": "60",
-    "GLLE_QUOTAS": f"*=jobs:{MAX_JOBS}",
-}
 
 
 @dataclass
@@ -139,11 +131,6 @@ def running(folder: Path, program: Sequence[str] = GLLE, **settings: str) -> Abs
     """Run `glle up` on a data folder, by default on a free port; kill it at the end."""
     options = ["--port", settings.get("GLLE_PORT", "0"), "--data-dir", str(folder / "data")]
     return run_glle(folder / "up.log", "up", *options, program=program, **settings)
-
-
-def limited_service(folder: Path) -> AbstractContextManager[Up]:
-    """Run a service with small limits, which logs JSON."""
-    return running(folder, **LIMITED)
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import TYPE_CHECKING
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]  # the first test builds the image
 
 SERVICES = ("api", "worker", "queue", "cache")
-REDONE_SECONDS = 60  # time limit for a job whose worker was killed, s
 LONG = 60_000  # points of a fit of about five seconds
 
 BUSY = """
@@ -186,32 +182,6 @@ def test_nothing_is_compiled_in_a_container(stack: Engine, service: str, run: st
     numbers = stack.compose("exec", "-T", service, "bash", "-c", f"{run}; {delivered}; {compiled}").split()
     assert int(numbers[0]) > 20
     assert int(numbers[1]) == 0
-
-
-def test_job_survives_its_worker_container(stack: Engine, client: httpx.Client) -> None:
-    """After `docker kill` of its worker in the middle of a fit, another worker finishes within a minute."""
-    job, host = running_fit(client, stack, seed=11)
-    stack.docker("kill", host)
-    killed = time.monotonic()
-    assert status(client, job) == "running"
-    assert wait_for_end(client, job)["status"] == "succeeded"
-    assert time.monotonic() - killed < REDONE_SECONDS
-    assert len(stack.containers("worker")) == 1
-    up(stack)
-    assert len(stack.containers("worker")) == 2
-
-
-def test_crashed_worker_restarts(stack: Engine) -> None:
-    """A container restarts after its process dies."""
-    name = stack.containers("worker")[0]
-    before = stack.inspect(name)
-    os.kill(before["State"]["Pid"], signal.SIGKILL)  # the engine runs in this process's namespace
-
-    def back() -> bool:
-        now = stack.inspect(name)
-        return bool(now["State"]["Running"] and now["RestartCount"] == before["RestartCount"] + 1)
-
-    until(back, 30)
 
 
 def test_stopping_worker_finishes_its_job(stack: Engine, client: httpx.Client) -> None:

@@ -83,26 +83,6 @@ each_format = pytest.mark.parametrize("media", FORMATS)
 
 
 @each_format
-def test_values_decide_the_roles_of_texts_and_dates(media: str) -> None:
-    """Few words are the labels, distinct texts ids, dates the colors; further ones are set apart; all are noticed."""
-    table = read(FORMATS[media](COLUMNS), media)
-    midnights = [dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp() for day in DAYS]
-    assert texts(table) == (["x", "y"], COLUMNS["kind"], midnights, COLUMNS["sample"])
-    assert table.values.shape == (N, 2)
-    assert table.source["columns"] == {
-        "labels": ["kind"],
-        "colors": ["day"],
-        "id": ["sample"],
-        "ignore": ["site", "end"],
-    }
-    notices = messages(table)
-    assert len(notices) == 5
-    assert "3 distinct words. It has the labels" in notices[0]
-    assert "set apart, because 'kind' has the labels; as labels use ?labels=site" in notices[1]
-    assert "seconds since 1970" in notices[3]
-
-
-@each_format
 def test_given_roles_come_first(media: str) -> None:
     """Given labels, colors or a list of features replace the guesses."""
     body = FORMATS[media](COLUMNS)
@@ -115,26 +95,6 @@ def test_given_roles_come_first(media: str) -> None:
     }
     assert read(body, media, features=["x", "y"]).labels is None
     assert (read(body, media, one_hot=["kind"]).names or [])[2:] == ["kind=u", "kind=v", "kind=w"]
-
-
-@each_format
-def test_words_that_are_neither_few_nor_distinct_need_a_role(media: str) -> None:
-    """So do the texts of a table with few rows, and of one that would be left without a feature."""
-    words = [f"w{at % 14}" for at in range(N)]
-    assert refusal(FORMATS[media]({"x": COLUMNS["x"], "note": words}), media).details["options"]["labels"] == ["note"]
-    assert "'kind'" in refusal(FORMATS[media]({"x": [1.0, 2.0], "kind": ["u", "v"]}), media).detail
-    assert "'kind'" in refusal(FORMATS[media]({"kind": COLUMNS["kind"], "sample": COLUMNS["sample"]}), media).detail
-
-
-@each_format
-@pytest.mark.parametrize("text", ["{} %", "${}.5", "1'{:03}.5", "1.{:03} €"])
-def test_numbers_with_marks_are_refused(media: str, text: str) -> None:
-    """They are neither ids nor labels, unless a role says so; the first one is in the problem."""
-    body = FORMATS[media]({"x": COLUMNS["x"], "price": [text.format(at) for at in range(N)]})
-    problem = refusal(body, media)
-    assert "'price' has numbers as texts, such as" in problem.detail
-    assert "convert it to plain numbers" in problem.remedy
-    assert read(body, media, id=["price"]).ids is not None
 
 
 def test_categories_of_digits_are_the_label() -> None:

@@ -1,8 +1,7 @@
-"""The Python client on a running service, blocking and asynchronous."""
+"""The Python client on a running service."""
 
 from __future__ import annotations
 
-import asyncio
 import tracemalloc
 import warnings
 from typing import TYPE_CHECKING
@@ -10,10 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.neighbors import kneighbors_graph
 
 import glle_engine
-from glle import AsyncClient, Client, InvalidRequestError, frame
+from glle import Client, InvalidRequestError, frame
 from glle_engine import manifolds
 from glle_engine.reliability.calibration import calibrate
 
@@ -31,31 +29,6 @@ def glle(up: Up) -> Iterator[Client]:
     """Return a client of the service."""
     with Client(up.url) as client:
         yield client
-
-
-def test_main_job_in_python(glle: Client, tmp_path: Path) -> None:
-    """Fit an array and draw; single draws, batches and files have the same bits.
-
-    Those of its neighbors, if they are given, are the same, under another id.
-    """
-    X = manifolds.make("swiss_roll", N, seed=12).X
-    roll = glle.dataset(X)
-    posterior = glle.fit(roll, n_neighbors=9)
-    assert (posterior.n, posterior.spec["n_neighbors"], roll.d) == (N, 9, 3)
-    np.testing.assert_array_equal(roll.data(), X)
-    draw = posterior.draw(7, seed=3)
-    many = posterior.draws(4, first=5, seed=3)
-    assert (draw.shape, many.shape) == ((N, 2), (4, N, 2))
-    assert draw.tobytes() == many[2].tobytes()
-    filed = posterior.draws(4, first=5, seed=3, scales=[0.5, 1.0], out=tmp_path / "draws.npy")
-    assert filed[1].tobytes() == many.tobytes()
-    assert glle.fit(X, n_neighbors=9) == posterior
-    near = kneighbors_graph(X, 9).indices.reshape(N, 9)
-    given = glle.fit(X, neighbors=near)
-    assert (given.spec["neighbors"], given == posterior) == (glle.dataset(near).id, False)
-    assert given.draw(7, seed=3).tobytes() == draw.tobytes()
-    with pytest.raises(InvalidRequestError, match="given neighbors"):
-        given.calibration()
 
 
 def test_every_analysis_of_a_posterior(glle: Client) -> None:
@@ -121,24 +94,6 @@ def test_jobs_are_listed_followed_and_cancelled(glle: Client) -> None:
     assert fit.result() == posterior
     long = glle.fit(glle.synthetic("s_curve", 2000, seed=3)).start_draws(5000, seed=41)
     assert long.cancel().status in {"cancelling", "cancelled"}
-
-
-def test_awaited_fits_run_side_by_side(up: Up) -> None:
-    """Two concurrent fits with draws give the bits of the blocking client."""
-    X = manifolds.make("swiss_roll", N, seed=15).X
-
-    async def main() -> list[bytes]:
-        async with AsyncClient(up.url) as glle:
-            roll = await glle.dataset(X)
-            fits = [glle.fit(roll, n_neighbors=k) for k in (8, 10)]
-            posteriors = await asyncio.gather(*fits)
-            assert {posterior.id for posterior in posteriors} <= {listed.id async for listed in glle.posteriors()}
-            batches = await asyncio.gather(*[posterior.draws(2) for posterior in posteriors])
-            return [draws.tobytes() for draws in batches]
-
-    awaited = asyncio.run(main())
-    with Client(up.url) as glle:
-        assert awaited == [glle.fit(X, n_neighbors=k).draws(2).tobytes() for k in (8, 10)]
 
 
 def test_large_bodies_do_not_pile_up_in_memory(glle: Client, tmp_path: Path) -> None:

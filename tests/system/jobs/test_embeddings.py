@@ -11,7 +11,6 @@ import pytest
 import glle
 from glle import Client, InvalidRequestError
 from glle_engine import manifolds
-from glle_engine.methods import METHODS
 from service.cli import main
 from tests.conftest import until
 from tests.system.conftest import synthetic
@@ -104,31 +103,3 @@ def test_a_comparison_is_cancelled_within_a_method(client: httpx.Client) -> None
     assert client.get(path).json()["progress"]["done"] == 1
     assert client.delete(path).json()["status"] == "cancelling"
     assert client.get(path + "?wait=30").json()["status"] == "cancelled"
-
-
-def test_client_embeds_and_compares(up: Up, tmp_path: Path) -> None:
-    """The client takes arrays and class names, and returns arrays and tables."""
-    with Client(up.url, progress=False) as glle:
-        embedding = glle.embed(SHEET.X, "lle", truth=SHEET.coordinates, scores=["procrustes"], n_neighbors=12)
-        method = METHODS["lle"]
-        np.testing.assert_allclose(embedding.embedding, method.embed(SHEET.X, method.spec(n_neighbors=12)).Y, atol=1e-8)
-        kinds = np.where(SHEET.coordinates[:, 0] > 0, "right", "left")
-        options = {"labels": kinds, "scores": ["neighborhood_hit"]}
-        lle = [
-            {"method": "lle", "parameters": {"n_neighbors": k}, "label": label}
-            for k, label in ((12, "twelve"), (N, "all"))
-        ]
-        table = glle.compare(SHEET.X, ["pca", *lle], align="first", audit=False, **options)  # type: ignore[arg-type] # of mixed types
-        assert [row["label"] for row in table.rows] == ["pca", "twelve", "all"]
-        assert table.rows.pop()["problem"]["type"] == "urn:glle:problem:too-few-points"
-        assert table.rows[1]["embedding"] == embedding.id
-        assert table.twelve.shape == (N, 2)
-        stored = glle.dataset(SHEET.X, labels=list(kinds), colors=SHEET.coordinates[:, 0])
-        assert stored.arrays()["labels"].tolist() == kinds.tolist()
-        for data in (stored, stored.id):
-            scores = glle.embed(data, "pca", scores=["neighborhood_hit"]).scores
-            assert scores == {"neighborhood_hit": table.rows[0]["scores"]["neighborhood_hit"]}
-        assert (
-            glle.compare(stored, ["pca", "lle"], scores=["neighborhood_hit"], audit=False).rows[0]["scores"] == scores
-        )
-        assert all(0.5 < row["scores"]["neighborhood_hit"] <= 1 for row in table.rows)

@@ -1,4 +1,4 @@
-"""Progress, priority and cancellation of jobs on real workers, and a burst of posts."""
+"""Priority and cancellation of jobs on real workers."""
 
 from __future__ import annotations
 
@@ -8,33 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from qa.load import burst
 from tests.conftest import until
 from tests.system.arrays import UPLOAD, to_npy
-from tests.system.conftest import MAX_JOBS, fit_posterior, synthetic, wait_for_end
-from worker.execution import process_guard
+from tests.system.conftest import fit_posterior, synthetic, wait_for_end
 
 if TYPE_CHECKING:
     import httpx
-
-    from tests.system.conftest import Up
 
 
 @pytest.fixture(scope="module")
 def posterior(client: httpx.Client) -> str:
     """Return the path of a posterior whose draws take milliseconds each."""
     return fit_posterior(client, synthetic(client, 2000, seed=20))
-
-
-def test_the_progress_of_draws_grows_to_the_end(client: httpx.Client, posterior: str) -> None:
-    """It never decreases, and an eta precedes the end."""
-    states = [client.post(posterior + "/draws", json={"n_draws": 5000, "seed": 20}).json()]
-    while states[-1]["status"] in {"queued", "running"}:
-        states.append(client.get(states[0]["links"]["self"] + "?wait=0.1").json())
-    assert states[-1]["status"] == "succeeded"
-    counts = [state["progress"]["done"] for state in states]
-    assert counts == sorted(counts)
-    assert any(state["progress"]["eta"] for state in states)
 
 
 def test_a_draw_does_not_wait_for_a_batch(client: httpx.Client, posterior: str) -> None:
@@ -59,14 +44,3 @@ def test_cancel_ends_a_fit_inside_one_long_call(client: httpx.Client) -> None:
     time.sleep(0.5)
     assert client.delete(path).json()["status"] in {"cancelling", "cancelled"}, "it may wait as a batch"
     assert client.get(path + "?wait=30").json()["status"] == "cancelled"
-
-
-@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
-def test_a_burst_is_refused_with_retry_after_and_loses_nothing(limited_up: Up) -> None:
-    """Posts are refused, accepted jobs succeed, memory grows with them alone, and /livez answers throughout."""
-    outcome = burst.run(limited_up, posts=60, clients=40)
-    assert outcome.faults == []
-    assert outcome.answers[429, "quota-exceeded"] > 0
-    assert outcome.answers[202, ""] + outcome.answers[201, ""] >= MAX_JOBS
-    assert outcome.alive.answered
-    until(lambda: not burst.count_unfinished(limited_up, outcome))

@@ -31,10 +31,10 @@ from worker.analyses.registry import analysis_of
 from worker.analyses.resamples import PART, StoredResamples, posterior_resamples
 from worker.execution import process_guard, tasks
 from worker.execution.worker import TaskJob
-from worker.jobs.queue import SERIALIZER, STALE_SECONDS
+from worker.jobs.queue import SERIALIZER
 from worker.records.cache_entry import Entry
 from worker.records.ids import text
-from worker.records.job import BATCH, QUEUES
+from worker.records.job import QUEUES
 from worker.records.sharding import PartsSharding
 from worker.storage.results import result_id
 
@@ -96,11 +96,6 @@ def run_all(stores: Stores, job: Job, most: int | None = None) -> list[str]:
     here = HereWorker(stores)
     here.work(burst=True, max_jobs=most)
     return [name.removeprefix(job.id) for name in here.tasks]
-
-
-def lose(stores: Stores, id_: str) -> None:
-    """Remove a waiting task, like a worker that took it and was killed before RQ registered it."""
-    stores.client.lrem(f"rq:queue:{BATCH}", 0, id_)
 
 
 def result(stores: Stores, job: Job) -> Entry:
@@ -243,36 +238,6 @@ def test_a_killed_task_loses_no_part(
     check_bits(result(stores, job), *expected())
 
 
-def silent(stores: Stores, job: Job) -> Job:
-    """Repair a job as one that has been silent for long."""
-    now = stores.jobs.fetch(job.id)
-    return stores.queue.repair(replace(now, touched=now.touched - int(1000 * STALE_SECONDS) - 1))
-
-
-def test_lost_tasks_are_enqueued_again(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:
-    """A lost shard, and the lost last task, come back; no task is enqueued twice."""
-    job = shared_job(stores, SUMMARY, posterior_id)
-    lose(stores, f"{job.id}-s0")
-    for _ in range(2):
-        silent(stores, job)
-        assert in_turn(stores) == [f"{job.id}-s0"]
-    run_all(stores, job, 1)
-    waiting = in_turn(stores)
-    lose(stores, waiting[0])
-    silent(stores, job)
-    assert sorted(in_turn(stores)) == sorted(waiting)
-    run_all(stores, job, len(BLOCKS) - 1)
-    assert in_turn(stores) == [job.id]
-    lose(stores, job.id)
-    for _ in range(2):
-        silent(stores, job)
-        assert in_turn(stores) == [job.id]
-    tasks.draw(job.id, 3)  # repeated late: it neither makes a part nor ends the job
-    run_all(stores, job)
-    assert stores.jobs.fetch(job.id).status == "succeeded"
-    assert len(blocks) == len(set(blocks))
-
-
 def test_a_cancelled_job_stops_its_parts(
     stores: Stores, posterior_id: str, blocks: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,27 +336,3 @@ def test_a_comparison_in_parts_is_that_of_one_task(stores: Stores, blocks: list[
     tasks.analyse(one_task.id)
     assert result(stores, one_task).meta == shared.meta
     assert len(blocks) == made
-
-
-def test_a_killed_candidate_repeats_its_part_alone(
-    stores: Stores, blocks: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Halves that were stored before the end of the process are not made again."""
-
-    class KilledError(BaseException):
-        """The end of the process."""
-
-    def kill(*_: Any, **__: Any) -> Any:
-        raise KilledError
-
-    job = shared_job(stores, compared(stores), None, "candidates", per_shard=2)
-    with monkeypatch.context() as patched:
-        patched.setattr("worker.analyses.candidates.Judge.facts_of", kill)
-        with pytest.raises(KilledError):
-            tasks.draw(job.id, 0)
-    before = list(blocks)
-    assert before
-    run_all(stores, job)
-    assert blocks[: len(before)] == before
-    assert stores.jobs.fetch(job.id).status == "succeeded"
-    assert sum(first == 0 for _, first in blocks) == 2, "each candidate's first halves are made once"

@@ -6,7 +6,6 @@ import logging
 import sys
 import time
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -299,30 +298,6 @@ class KilledError(BaseException):
     """End of a process in the middle of a task."""
 
 
-def test_a_killed_task_is_repeated_completely(
-    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The job ends with every draw."""
-    job, spec = draws_job(stores, posterior_id, n_draws=42, shard_seconds=9.0)
-    assert spec.shards == 1
-    numbers = count()
-
-    def make(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
-        if next(numbers) == 5:
-            raise KilledError
-        return draws.make_draws(posterior, keys)
-
-    monkeypatch.setattr(tasks, "make_draws", make)
-    with pytest.raises(KilledError):
-        tasks.draw(job.id, 0)
-    assert stores.jobs.fetch(job.id).status == "running"
-    tasks.draw(job.id, 0)
-    ended = stores.jobs.fetch(job.id)
-    assert (ended.status, ended.done) == ("succeeded", 42)
-    entry = stores.results.fetch_entry(spec.result_key(posterior_id, 0))
-    assert [draw["index"] for draw in entry.meta["draws"]] == [key.index for key in spec.draws()]
-
-
 @pytest.mark.parametrize("progress_seconds", [0.0, 60.0])
 def test_a_shard_is_stored_before_it_is_counted(
     stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch, progress_seconds: float
@@ -395,7 +370,7 @@ def test_a_damaged_posterior_is_a_problem_and_not_fitted_again(
         tasks.draw(job.id, 0)
         error = error_of(stores, job.id)
         assert (error.code, error.status) == ("posterior-damaged", 500)
-        assert f"DELETE /v1/posteriors/{posterior_id}" in error.remedy
+        assert f"DELETE /v1/posteriors/{posterior_id}" in error.to_dict()["remedy"]
         tasks.fit(fit_job(stores).id)
     stores.posteriors.delete(posterior_id)
     assert len(stored_files(stores)) == 1

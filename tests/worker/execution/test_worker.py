@@ -37,12 +37,33 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 
 
+LONG = 200  # points of a fit that does not end by itself
+HANGS = "test:hangs"  # list of the pids of the work-horses in such a fit, in the queue's Redis
+HANGING = f"""
+import os, time, redis
+from worker.execution import tasks
+real = tasks.fit_values
+def fit_values(stores, values, *arguments):
+    if len(values) == {LONG}:
+        redis.Redis.from_url(os.environ["GLLE_REDIS_URL"]).rpush("{HANGS}", os.getpid())
+        time.sleep(600)
+    return real(stores, values, *arguments)
+tasks.fit_values = fit_values
+"""
+
+
+def hanging_horse(stores: Stores, starts: int = 1) -> int:
+    """Wait until such a fit has started so often; return the pid of its work-horse."""
+    until(lambda: stores.client.llen(HANGS) == starts)
+    last: Any = stores.client.lindex(HANGS, -1)
+    return int(last)
+
+
 def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settings: Settings) -> None:
     """After kill -9 no orphan process stays; another worker notices by heartbeats, finishes the job and counts it."""
-    job = enqueued_fit(stores, 10_000)
-    with worker(settings, "first") as first:
-        until(lambda: horses(first.pid) and stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
-        (horse,) = horses(first.pid)
+    job = enqueued_fit(stores, LONG)
+    with worker(settings, "first", HANGING) as first:
+        horse = hanging_horse(stores)
         os.kill(first.pid, signal.SIGKILL)
         until(lambda: not command_line(horse))
     assert stores.jobs.fetch(job.id).status == "running"
@@ -60,9 +81,9 @@ def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settin
 
 def test_a_second_signal_leaves_the_task_to_another_worker(stores: Stores, settings: Settings) -> None:
     """A first SIGTERM waits for the task; a second kills it and ends the worker, and the task has lost no retry."""
-    job = enqueued_fit(stores, 60_000)
-    with worker(settings, "stopping") as process:
-        until(lambda: stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
+    job = enqueued_fit(stores, LONG)
+    with worker(settings, "stopping", HANGING) as process:
+        hanging_horse(stores)
         process.send_signal(signal.SIGTERM)
         time.sleep(1.2)  # RQ ignores a second signal within a second
         assert process.poll() is None
@@ -187,18 +208,15 @@ def test_a_task_that_is_killed_or_cancelled_leaves_its_worker_to_others(stores: 
 
     An interactive task does not wait for it. A cancelled one that handles nothing is killed, and the next task begins.
     """
-    job = enqueued_fit(stores, 60_000)
-    with worker(settings, "one") as process:
-        until(lambda: stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
-        (killed,) = horses(process.pid)
+    job = enqueued_fit(stores, LONG)
+    with worker(settings, "one", HANGING):
+        killed = hanging_horse(stores)
         short = enqueued_fit(stores, 100, short=True)
         until(lambda: stores.jobs.fetch(short.id).status == "succeeded")
         assert stores.jobs.fetch(job.id).status == "running"
         os.kill(killed, signal.SIGKILL)
         until(lambda: stores.counts.read()[0].get(("tasks_killed", BATCH)) == 1)
-        until(lambda: stores.jobs.fetch(job.id).stage == "neighbors")
-        (horse,) = horses(process.pid)
-        os.kill(horse, signal.SIGSTOP)
+        os.kill(hanging_horse(stores, starts=2), signal.SIGSTOP)
         assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status in {"cancelling", "cancelled"}  # a quick worker
         until(lambda: stores.jobs.fetch(job.id).status == "cancelled")
         after = enqueued_fit(stores, 100)

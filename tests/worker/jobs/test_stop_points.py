@@ -208,13 +208,18 @@ def submit(stores: Stores, make: Callable[[Stores], Job]) -> None:
     stores.queue.enqueue(make(stores))
 
 
-def submit_and_work(stores: Stores, make: Callable[[Stores], Job]) -> None:
+# A scenario prepares what it begins with, yields, and then does what the process may die in. How jobs are accepted and
+# begun is tried by the first scenarios, and is preparation in the others.
+
+
+def submit_and_work(stores: Stores, make: Callable[[Stores], Job]) -> Iterator[None]:
     """Accept a job and run its tasks."""
+    yield
     submit(stores, make)
     work(stores)
 
 
-def stop_overdue(stores: Stores, *, parts: PartsSharding | None, is_cancelled: bool = False) -> None:
+def stop_overdue(stores: Stores, *, parts: PartsSharding | None, is_cancelled: bool = False) -> Iterator[None]:
     """Stop an interactive task after its time, as the worker does that has run it."""
     kind = "fit" if parts is None else "summary"
     job = create(stores, "overdue", short=True, kind=kind, total=12 if parts else 1)
@@ -223,55 +228,62 @@ def stop_overdue(stores: Stores, *, parts: PartsSharding | None, is_cancelled: b
         stores.jobs.cancel(job.id)
     rq_worker = OneProcess([INTERACTIVE], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
     (execution,) = task.get_executions()
+    yield
     stores.queue.requeue(task, parts, lambda pipeline: rq_worker.cleanup_execution(task, pipeline, execution))
 
 
-def prolong(stores: Stores) -> None:
+def prolong(stores: Stores) -> Iterator[None]:
     """Let an interactive task go on as a batch, and end it."""
     job = create(stores, "prolonged", short=True)
     task = begin(stores, job)
+    yield
     assert stores.queue.prolong(task)
     stores.jobs.succeed(job.id)
     stores.queue.release(task)
 
 
-def kill_task(stores: Stores) -> None:
+def kill_task(stores: Stores) -> Iterator[None]:
     """Queue a task again whose process was killed, as its worker does."""
     task = begin(stores, create(stores, "killed"))
     rq_worker = OneProcess([BATCH], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
     (execution,) = task.get_executions()
+    yield
     rq_worker.handle_job_failure(task, open_queue(BATCH, stores.client), execution=execution)
 
 
-def wait_for_place(stores: Stores) -> None:
+def wait_for_place(stores: Stores) -> Iterator[None]:
     """Take a batch while the other RQ worker has the long place, so that it goes back to its queue."""
     submit(stores, lambda stores: create(stores, "long"))
+    yield
     work(stores, place=PlaceTakenOnce())
 
 
-def withdraw(stores: Stores, make: Callable[[Stores], Job]) -> None:
+def withdraw(stores: Stores, make: Callable[[Stores], Job]) -> Iterator[None]:
     """Cancel a job whose tasks wait, one of them in its place."""
     job = make(stores)
+    yield
     stores.queue.enqueue(job)
     if job.sharding:
         stores.queue.enqueue_others(job)
     stores.queue.withdraw(stores.jobs.cancel(job.id))
 
 
-def cancel_running(stores: Stores) -> None:
+def cancel_running(stores: Stores) -> Iterator[None]:
     """Cancel a job whose task runs, and which the worker's death keeps from an end of its own."""
     job = create(stores, "running")
     begin(stores, job)
+    yield
     stores.queue.withdraw(stores.jobs.cancel(job.id))
 
 
-def repair(stores: Stores, make: Callable[[Stores], Job], lose: Callable[[Stores, str], None]) -> None:
+def repair(stores: Stores, make: Callable[[Stores], Job], lose: Callable[[Stores, str], None]) -> Iterator[None]:
     """Compare a job with RQ, which has lost a task of it."""
     job = make(stores)
     stores.queue.enqueue(job)
     if job.sharding:
         stores.queue.enqueue_others(job)
     lose(stores, queue.task_ids(job)[0])
+    yield
     stores.queue.repair(replace(job, touched=job.touched - 10_000))
 
 
@@ -286,19 +298,20 @@ def lose_started(stores: Stores, id_: str) -> None:
     stores.client.hset(SafeJob.key_for(id_), "status", "started")
 
 
-def grow(stores: Stores) -> None:
+def grow(stores: Stores) -> Iterator[None]:
     """Sweep after another worker has started, so that shares change; and again, when the sweep of files is due."""
     for number in range(4):
         stores.queue.enqueue(create(stores, f"waits {number}"))
     announce(
         stores.client, stores.settings, WorkerState(name="second", host="", busy=0, engine="", numbers="", threads="")
     )
+    yield
     stores.queue.sweep()
     stores.client.set(queue.SWEEP_AT, 1.0)
     stores.queue.sweep()
 
 
-SCENARIOS: dict[str, Callable[[Stores], None]] = {
+SCENARIOS: dict[str, Callable[[Stores], Iterator[None]]] = {
     "a short job": partial(submit_and_work, make=lambda stores: create(stores, "short", short=True)),
     "draws in shards": partial(submit_and_work, make=draws),
     "an analysis in parts": partial(submit_and_work, make=analysis),
@@ -337,8 +350,11 @@ def test_a_death_between_two_writes_loses_no_job_and_no_place(
     while number <= len(names):
         stores.client.flushall()
         stores.keys.create(ALICE, ("write",), "test", None)
-        with closing(Stores.connect(stores.settings)) as victim, stopping(number) as stop:
-            scenario(victim)
+        with closing(Stores.connect(stores.settings)) as victim:
+            steps = scenario(victim)
+            next(steps)
+            with stopping(number) as stop:
+                next(steps, None)
         names, number = stop.names, number + 1
         where = f"{name}, before write {number} of {names}"
         before = accepted(stores)
@@ -348,4 +364,4 @@ def test_a_death_between_two_writes_loses_no_job_and_no_place(
         assert {job.status for job in ended.values()} <= {"succeeded", "cancelled"}, (where, ended)
         if not stop.is_dead:
             break
-    assert number > 2
+    assert number > 1, "it writes nothing"
