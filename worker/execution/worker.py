@@ -99,6 +99,7 @@ class TaskWorker(RqWorker):
     _oom_kills = 0  # processes that the kernel had killed for memory before the task
     _overdue = ""  # the task that was stopped to be queued as a batch
     _prolonged = ""  # the task that goes on in the long place
+    _renewed = float("-inf")  # monotonic time of the latest renewal of the worker's keys between tasks
 
     def __init__(self, *arguments: Any, place: LongPlace | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -166,16 +167,26 @@ class TaskWorker(RqWorker):
     def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
         """Renew the worker's keys in one round trip (RQ: three, each of which waits for the disk).
 
-        An idle worker also registers again, because RQ removes a worker that was cut off for longer than its keys live.
+        Twice in a heartbeat is enough, but RQ asks for a renewal before and after each wait for a task. An idle worker
+        also registers again, because RQ removes a worker that was cut off for longer than its keys live.
         """
         if pipeline is not None:
             super().heartbeat(timeout, pipeline)
+            return
+        now = time.monotonic()
+        if timeout is None and now - self._renewed < self.job_monitoring_interval / 2:
             return
         with self.connection.pipeline(transaction=False) as commands:
             super().heartbeat(timeout, commands)
             commands.hset(self.key, mapping=self.serialize())
             register(self, commands)
             commands.execute()
+        self._renewed = now
+
+    def set_state(self, state: str, pipeline: Pipeline | None = None) -> None:
+        """Write the state of the worker, if it is another one."""
+        if pipeline is not None or state != self.get_state():
+            super().set_state(state, pipeline)
 
     def cleanup_execution(self, job: RqJob, pipeline: Pipeline, execution: Execution | None = None) -> None:
         """End a task, and remove it from the list of dequeued tasks, where RQ leaves tasks of killed work-horses."""

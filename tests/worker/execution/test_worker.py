@@ -127,6 +127,21 @@ def test_a_worker_that_was_cut_off_registers_again(stores: Stores) -> None:
     assert stores.client.smembers(f"rq:workers:{BATCH}") == {worker_.key.encode()}
 
 
+def test_short_tasks_cost_no_heartbeat_each(stores: Stores) -> None:
+    """RQ renews before and after each task; within half a heartbeat of the last renewal nothing is sent."""
+    worker_ = TaskWorker([BATCH], connection=stores.client, job_class=TaskJob, queue_class=WorkerQueue)
+    worker_.register_birth()  # type: ignore[no-untyped-call] # of RQ
+    worker_.heartbeat()
+    worker_.set_state("idle")
+    stores.client.delete(worker_.key)
+    worker_.heartbeat()
+    worker_.set_state("idle")
+    assert not stores.client.exists(worker_.key)
+    worker_._renewed -= worker_.job_monitoring_interval / 2
+    worker_.heartbeat()
+    assert stores.client.exists(worker_.key)
+
+
 def test_a_task_leaves_the_list_of_taken_ones_at_its_end(stores: Stores) -> None:
     """Also with what the work-horse of its first start left, which was killed before it removed the task there."""
     job, intermediate = enqueued_fit(stores, 100), open_queue(BATCH, stores.client).intermediate_queue
