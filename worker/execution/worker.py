@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
