@@ -150,7 +150,7 @@ class Resamples:
 
     @property
     def embeddings(self) -> NDArray[np.float64]:
-        """The places (m, n, p) without failed ones."""
+        """The places (m, n, p) of the resamples that did not fail."""
         return np.asarray(self.places[np.isfinite(self.places).all(axis=(1, 2))])
 
     @property
@@ -364,7 +364,7 @@ class PosteriorEmbedder(Embedder):
 
 @dataclass(frozen=True, eq=False)
 class FunctionEmbedder(Embedder):
-    """A function from points (m, d) to an embedding (m, p); other points are placed by their LLE weights.
+    """Embeds parts of the data by a function, and places the other points by their LLE weights.
 
     Attributes
     ----------

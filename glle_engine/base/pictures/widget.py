@@ -21,7 +21,7 @@ _INTERVAL, _MOVE = 900, 600  # milliseconds from one draw to the next, and of th
 
 
 class PointWidget:
-    """Points of a result in a notebook: the last line of a cell shows it.
+    """Points of a result in a notebook. It is shown if it is the last line of a cell.
 
     Attributes
     ----------
