@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get
 
 from glle.table import table_text
 from glle.types import FitOptions, UploadOptions
-from glle_engine.base.texts import CALLS, FEATURE, joined, written
+from glle_engine.base.texts import FEATURE, joined, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -30,7 +30,15 @@ REFUSED, MISUSED, UNREACHABLE, LATE, INTERRUPTED, UNREAD = 1, 2, 3, 4, 130, 141
 _PROBLEM = ("type", "title", "status", "detail", "remedy", "details", "request_id")
 _COLUMNS_GROUP = ("columns of the file", "by names or patterns such as 'x*'")
 _PARAMETERS = ("parameters", "as in the API; the service has the defaults")
-_CALLS = {"upload": "`glle datasets upload`", "fit": "`glle fit`", "embed": "`glle embed`"}
+_CALLS = {
+    "upload": "`glle datasets upload`",
+    "fit": "`glle fit`",
+    "embed": "`glle embed`",
+    "delete-posterior": "over HTTP",
+    "delete-embedding": "over HTTP",
+    "cancel-job": "`glle jobs cancel {}`",
+    "delete-results": "over HTTP",
+}
 _SHORT = {"n_neighbors": "-k", "n_components": "-p"}
 
 
@@ -165,8 +173,8 @@ def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[An
 
 def in_command(way: Way) -> str:
     """Return an option of the command line, a command, or a feature."""
-    if way.name in CALLS:
-        return _CALLS.get(way.name, CALLS[way.name])
+    if way.name in _CALLS:
+        return _CALLS[way.name].format(way.value or "ID")
     if way.name == FEATURE:
         return f"feature {way.value} (from 0)"
     flag = f"--{way.name.replace('_', '-')}"

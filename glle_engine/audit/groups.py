@@ -104,8 +104,8 @@ def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
     if is_measured or 2 * int(sizes[sizes > 1].sum()) < n:
         raise InvalidParameterError(
             f"The labels have {len(names):,} different values for {n:,} points, so that they name no groups.",
-            remedy="Give groups: of numbers, for example, labels=pandas.qcut(values, 4). Numbers color the picture of "
-            "an audit without labels by glle.plot(audit, labels=values).",
+            remedy="Give groups, such as the quarters of the numbers; or audit without labels, and color the picture "
+            "by the numbers.",
         )
 
 

@@ -190,6 +190,7 @@ class Audit(PointResult):
         return {
             "verdict": self.verdict,
             "level": self.level,
+            "asks": self.statement.asks,
             "how": self.how,
             "is_preliminary": self.is_preliminary,
             "beyond_chance": self.beyond_chance,

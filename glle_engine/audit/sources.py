@@ -14,6 +14,7 @@ from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.pictures.points import coordinates, require_finite_places
 from glle_engine.base.space import Space
 from glle_engine.base.spec import FitSpec
+from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import checked_matrix, finite_data, finite_matrix, is_sparse
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import locate
@@ -99,7 +100,7 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
     method, parameters = options.method, options.parameters or {}
     if parameters and not isinstance(method, str):
         raise InvalidParameterError(
-            "Only a method by name has parameters.", remedy="Give its name as the method, or leave parameters away."
+            "Only a method by name has parameters.", remedy="Give its name as the method, or leave parameters out."
         )
     space = {
         name: value
@@ -233,7 +234,7 @@ def dense_rows(X: ArrayLike) -> ArrayLike:
         raise InvalidParameterError(
             f"An audit permutes the columns of the data, and sparse data of shape {rows.shape} have "
             f"{needed / 2**30:,.1f} GiB as dense ones; the most is {MAX_DENSE_BYTES / 2**30:g} GiB.",
-            remedy="Audit a random part of the rows, or 50 components by sklearn.decomposition.TruncatedSVD.",
+            remedy="Audit a random part of the rows, or 50 components by a truncated SVD.",
         )
     return np.ascontiguousarray(rows.toarray())
 
@@ -293,7 +294,12 @@ def _require_columns(spec: SpaceSpec) -> None:
     """Raise `InvalidParameterError` for data without columns to permute: a matrix of all pairs."""
     if name := spec.precomputed:
         raise InvalidParameterError(
-            f"An audit permutes the columns of the data, but a matrix of all pairs ({name}='precomputed') has none.",
-            remedy="Give coordinates with these distances: embed them by mds with dissimilarity='precomputed' and "
-            "n_components=10.",
+            Text(
+                "An audit permutes the columns of the data, but a matrix of all pairs (",
+                *(Way(name, "precomputed"), ") has none."),
+            ),
+            remedy=Text(
+                "Give coordinates with these distances: embed them by mds with ",
+                *(Way("dissimilarity", "precomputed"), " and ", Way("n_components", 10), "."),
+            ),
         )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
 
 Level = Literal["trust", "partly", "no", "unknown"]
+Asks = Literal["method", "standardize", "blocks"]
 MIN_ARRANGED = 3  # islands that an arrangement needs
 MAX_NAMED_ISLANDS = 5  # a sentence names at most this many islands
 MAX_REASONS = 3
@@ -53,6 +54,9 @@ class Statement:
         Up to three lines: what to read (✓), what not (✗), and why.
     trusted, distrusted : tuple of str
         Some of "islands", "arrangement", "shape", "layout" and "neighbors".
+    asks : {"method", "standardize", "blocks"} or None
+        What the audit needs to know, or the data need, before it can say more: the method of the map, features on one
+        scale, or the rows that belong together.
 
     """
 
@@ -60,6 +64,7 @@ class Statement:
     text: str
     trusted: tuple[str, ...] = ()
     distrusted: tuple[str, ...] = ()
+    asks: Asks | None = None
 
     __repr__ = brief
 
@@ -140,6 +145,7 @@ def state(facts: Facts) -> Statement:
             f"shares {with_map:.0%} of its neighbors with the maps of {facts.name}, and these share {of_maps:.0%} "
             "with each other."
             f"{_sentence(why)}",
+            asks="method",
         )
     if unseen is not None:
         level, action, because = unseen
@@ -151,12 +157,14 @@ def state(facts: Facts) -> Statement:
             "unknown",
             f"Standardize the features before you read this map, for example by their standard deviations: {name} has "
             f"{share:.0%} of the variance, and the map shows little else.{_sentence(_reasons(facts)[:1])}",
+            asks="standardize",
         )
     if facts.remains is None:
         return Statement(
             "unknown",
             "Give the method of this map to learn whether another sample would show it: coordinates alone cannot tell."
             f"{_sentence(_fidelity(facts))}",
+            asks="method",
         )
     if facts.dependent:
         return Statement(
@@ -164,6 +172,7 @@ def state(facts: Facts) -> Statement:
             "Before you rely on this map, name the subject or series of each row (blocks), or stretches of one series: "
             f"{facts.dependent}, so that halves of the rows are no independent samples. Were they independent, "
             f"{_expected(facts, 'we would expect')}.",
+            asks="blocks",
         )
     return _on_samples(facts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from glle_engine.audit.groups import groups_of_labels, labels_and_classes
 from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.statement import Facts
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
-from glle_engine.base.texts import Note
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.base.validation import require_neighbors
 from glle_engine.reliability.thresholds import STRUCTURE_LEVEL
 
@@ -88,9 +89,17 @@ class Subject:
 
     @classmethod
     def from_source(
-        cls, source: Source, embedding: NDArray[np.float64], options: AuditOptions, *, is_given: bool
+        cls,
+        source: Source,
+        embedding: NDArray[np.float64],
+        options: AuditOptions,
+        executor: Executor | None = None,
+        *,
+        is_given: bool,
     ) -> Subject:
         """Return what is known of an embedding (n, p): structure and fidelity, islands, dependent rows, and notes.
+
+        The executor finds the islands meanwhile.
 
         Raises `TooFewPointsError` or `InvalidParameterError` for a map with nothing to compare.
         """
@@ -99,6 +108,8 @@ class Subject:
         distinct = source.data[~copies]
         _require_picture(embedding, options.n_neighbors, len(distinct))
         points = source.place(source.data)
+        find = partial(islands_of_picture, embedding, points, is_linear=source.is_linear and not is_given)
+        found = None if executor is None else executor.submit(find)
         groups, notes_on_labels = groups_of_labels(options.labels, n)
         blocks = blocks_of_rows(options.blocks, n)
         relations = find_relations(distinct, seed, None if blocks is None else blocks[~copies])
@@ -113,7 +124,7 @@ class Subject:
             has_structure=has_structure,
             fidelity=measure_agreement(points, embedding, options.n_neighbors, seed),
             clustered=tuple(_column_name(options.names, column, source.data.shape[1]) for column in clustered),
-            islands=islands_of_picture(embedding, points, is_linear=source.is_linear and not is_given),
+            islands=find() if found is None else found.result(),
             p=embedding.shape[1],
             is_placed_by_chance=source.is_placed_by_chance,
             dominant=dominant and (_column_name(options.names, dominant[0], points.shape[1]), dominant[1]),
@@ -197,11 +208,14 @@ def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
     if copies:
         yield Note(
             "repeated-rows",
-            f"{copies} of {n} rows repeat others. Halves of the data share them, so that `remains`, the spread and the "
-            "p-values are on the hopeful side. Audit the map of distinct rows.",
+            f"{copies} of {n} rows repeat others. Halves of the data share them, so that what remains, the spread and "
+            "the p-values are on the hopeful side. Audit the map of distinct rows.",
         )
     if (limit := neighbors_of_block(n, k)) < k != AUDIT_NEIGHBORS:
-        yield Note("fewer-neighbors", f"Kept neighbors and p-values are of {limit} neighbors, not of n_neighbors={k}.")
+        yield Note(
+            "fewer-neighbors",
+            Text(f"Kept neighbors and p-values are of {limit} neighbors, not of ", Way("n_neighbors", k), "."),
+        )
 
 
 def _notes_on_tests(n: int, reason: str | None, *, has_structure: bool | None) -> Iterator[Note]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.texts import Text, Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -92,8 +93,9 @@ class Parameter:
             return value
         converted = self._convert(value)
         if converted is None or (self.kind in {"integer", "number"} and not self._is_within(converted)):
-            message = f"{name}={_shorten(value)} is not {self.domain()}."
-            raise InvalidParameterError(message, remedy="Give another value.")
+            raise InvalidParameterError(
+                Text(_given(name, value), f" is not {self.domain()}."), remedy="Give another value."
+            )
         return converted
 
     def domain(self) -> str:
@@ -240,8 +242,8 @@ class Specification:
         for name in names:
             if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
                 raise InvalidParameterError(
-                    f"{name}={_shorten(value)} has no meaning with {option}={getattr(self, option)!r}.",
-                    remedy=f"Leave {name} away, or change {option}.",
+                    Text(_given(name, value), " has no meaning with ", _given(option, getattr(self, option)), "."),
+                    remedy=Text("Leave ", Way(name), " out, or change ", Way(option), "."),
                 )
 
     @classmethod
@@ -328,7 +330,7 @@ def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(state, bool) or not isinstance(state, Integral) or not 0 <= int(state) <= LARGEST_COUNTER:
         raise InvalidParameterError(
             f"random_state={state!r:.60} is not an integer of at least 0.",
-            remedy="Give an integer, a numpy.random.Generator, or leave it away for the default seed.",
+            remedy="Give an integer, a numpy.random.Generator, or leave it out for the default seed.",
         )
     return {**renamed, "seed": int(state)}
 
@@ -359,6 +361,12 @@ def _integer(value: object) -> int | None:
         return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type] # raises TypeError
     except TypeError:
         return None
+
+
+def _given(name: str, value: object) -> str | Way:
+    """Return a value that was given as a part of a text; a long one, or one that JSON lacks, as Python shows it."""
+    text = _shorten(value)
+    return Way(name, value) if isinstance(value, str | int | float) and text == repr(value) else f"{name}={text}"
 
 
 def _shorten(value: object) -> str:

@@ -108,7 +108,8 @@ def require_restorable(metric: Metric) -> None:
         rest = ": the posterior is the same, and it generates rows of that kind."
         remedy = Text(f"{how}, and fit the result with ", Way("metric", "euclidean"), rest)
     raise InvalidParameterError(
-        f"Data that are generated with metric={metric!r} would not be in the units of your data.", remedy=remedy
+        Text("Data that are generated with ", Way("metric", metric), " would not be in the units of your data."),
+        remedy=remedy,
     )
 
 
@@ -130,8 +131,12 @@ def _center_and_scale(
     if len(flat):
         shown = ", ".join(map(str, flat[:_SHOWN])) + (", ..." if len(flat) > _SHOWN else "")
         raise InvalidParameterError(
-            f"{len(flat)} features have the same value in the middle half of the points (columns {shown}, counted from "
-            "0), so that standardize='robust' has no interquartile range to divide by.",
+            Text(
+                f"{len(flat)} features have the same value in the middle half of the points (columns {shown}, ",
+                "counted from 0), so that ",
+                Way("standardize", "robust"),
+                " has no interquartile range to divide by.",
+            ),
             remedy=Text("Use ", Way("standardize", "zscore"), ", or leave these columns out."),
             details={"columns": [int(j) for j in flat]},
         )
@@ -156,7 +161,7 @@ def flat_row(metric: Metric, is_flat: NDArray[np.bool_], d: int) -> DegenerateDa
     row = int(np.argmax(is_flat))
     flaw = "is constant and has no correlation" if metric == "correlation" else "is 0 and has no direction"
     return DegenerateDataError(
-        f"Row {row} {flaw}; {int(is_flat.sum())} of {len(is_flat)} rows are such, with n_features={d}.",
+        f"Row {row} {flaw}; {int(is_flat.sum())} of {len(is_flat)} rows of {d} features are such.",
         remedy=Text("Leave such rows out, or use ", Way("metric", "euclidean"), "."),
         details={"row": row, "rows": int(is_flat.sum())},
     )
@@ -168,7 +173,11 @@ def _levels(data: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
     if len(fractions):
         row, column = (int(i) for i in fractions[0])
         raise InvalidParameterError(
-            f"X[{row}, {column}] is {data[row, column]:g}: metric='hamming' compares integers, booleans or codes.",
+            Text(
+                f"X[{row}, {column}] is {data[row, column]:g}: ",
+                Way("metric", "hamming"),
+                " compares integers, booleans or codes.",
+            ),
             remedy=Text(
                 "Use ",
                 Way("metric", "euclidean"),
@@ -182,8 +191,11 @@ def _levels(data: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
     count = sum(map(len, levels))
     if count > MAX_LEVELS and max(map(len, levels)) > 2:
         raise InvalidParameterError(
-            f"The {len(levels):,} features have {count:,} distinct values. metric='hamming' needs a column for each of "
-            f"them, and allows {MAX_LEVELS:,}.",
+            Text(
+                f"The {len(levels):,} features have {count:,} distinct values. ",
+                Way("metric", "hamming"),
+                f" needs a column for each of them, and allows {MAX_LEVELS:,}.",
+            ),
             remedy=Text(
                 "Leave out the features that differ in every point, or give distances with ",
                 *(Way("metric", "precomputed"), "."),

@@ -208,8 +208,14 @@ class FitSpec(SpaceSpec):
         min_landmarks = max(self.n_components + 2, 4 if self.has_auto_neighbors else self.n_neighbors + 1)
         if not isinstance(self.landmarks, str) and self.landmarks < min_landmarks:
             raise InvalidParameterError(
-                f"landmarks={self.landmarks} is too few for n_neighbors={self.n_neighbors} and "
-                f"n_components={self.n_components}.",
+                Text(
+                    Way("landmarks", self.landmarks),
+                    " is too few for ",
+                    Way("n_neighbors", self.n_neighbors),
+                    " and ",
+                    Way("n_components", self.n_components),
+                    ".",
+                ),
                 remedy=f"Give landmarks of at least {min_landmarks}; some hundred show the shape of a sheet.",
             )
         idle = [] if is_published_em else ["max_iter", "tol"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
 
@@ -12,9 +13,12 @@ CALLS = {
     "upload": "`client.dataset`",
     "fit": "`client.fit`",
     "embed": "`client.embed`",
+    "delete-posterior": "`client.posterior({}).delete()`",
+    "delete-embedding": "`client.embedding({}).delete()`",
+    "cancel-job": "`client.job({}).cancel()`",
     "delete-results": "over HTTP",
 }
-"""Calls that texts name, as Python has them."""
+"""Calls that texts name, as Python has them; the value of such a `Way` is the id of the resource, or None."""
 UPLOAD_OPTIONS = (
     *("labels", "colors", "features", "id", "ignore", "one_hot", "missing"),
     *("header", "delimiter", "decimal", "charset", "sheet"),
@@ -34,8 +38,8 @@ class Way(NamedTuple):
     name
         Name of the option, one of `CALLS`, or `FEATURE`.
     value
-        Value of the option: a text, a number, true, or a list of columns; number of a feature; None for a call, or an
-        option without one.
+        Value of the option: a text, a number, true, or a list of columns; number of a feature; id of the resource of a
+        call. None if there is none.
 
     """
 
@@ -60,7 +64,7 @@ class Text(str):
                 if pieces and isinstance(pieces[-1], str) and isinstance(each, str):
                     pieces[-1] += each
                 elif each:
-                    pieces.append(each)
+                    pieces.append(each if isinstance(each, str) else each._replace(value=_plain(each.value)))
         text = super().__new__(cls, "".join(part if isinstance(part, str) else in_python(part) for part in pieces))
         text.parts = tuple(pieces)
         return text
@@ -123,6 +127,12 @@ def to_json(text: str) -> list[Any]:
     return [part._asdict() if isinstance(part, Way) else part for part in parts_of(text)]
 
 
+def _plain(value: Any) -> Any:
+    """Return a number of numpy as that of Python, and a number that JSON lacks as its text."""
+    value = value.item() if hasattr(value, "item") else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def parts_of(text: str | Way) -> tuple[str | Way, ...]:
     """Return the parts of a text."""
     return text.parts if isinstance(text, Text) else (text,)
@@ -144,5 +154,5 @@ def in_python(way: Way) -> str:
     if way.name == FEATURE:
         return f"X[:, {way.value}]"
     if way.name in CALLS:
-        return CALLS[way.name]
+        return CALLS[way.name].format("id" if way.value is None else repr(way.value))
     return way.name if way.value is None else f"{way.name}={way.value!r}"

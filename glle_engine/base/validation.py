@@ -37,7 +37,7 @@ _HASHED = 1 << 20  # entries at a time
 _LISTED = 10  # columns in a message
 Missing = Literal["drop", "median"]
 """Remedy of missing values: drop their rows, or take the median of their column."""
-DENSE = "Give X.toarray(), or 50 components by sklearn.decomposition.TruncatedSVD if that is too large."
+DENSE = "Give a dense array, or 50 components by a truncated SVD if that is too large."
 """Remedy for sparse data."""
 
 
@@ -188,7 +188,7 @@ def rows_of_sparse(X: Any) -> Any:
     except ValueError as error:
         raise InvalidShapeError(
             f"The sparse matrix is broken: {str(error).rstrip('.')}.",
-            remedy="Make it again from rows, columns and values, as by scipy.sparse.coo_array.",
+            remedy="Make it again from rows, columns and values.",
         ) from error
     return X.tocsr()
 
@@ -388,8 +388,8 @@ def require_neighbors(n_neighbors: int, n: int) -> None:
     """Raise `InvalidParameterError` unless there is another point besides each of n points and its neighbors."""
     if n_neighbors > n - 2:
         raise InvalidParameterError(
-            f"n_neighbors={n_neighbors} is too many for {n:,} points.",
-            remedy=f"Use n_neighbors <= {n - 2}.",
+            Text(Way("n_neighbors", n_neighbors), f" is too many for {n:,} points."),
+            remedy=Text("Use ", Way("n_neighbors"), f" <= {n - 2}."),
             details={"n_points": n, "n_neighbors": n_neighbors},
         )
 
@@ -398,13 +398,15 @@ def require_enough_points(n: int, spec: OfNeighbors) -> None:
     """Raise `TooFewPointsError` unless n > k and n >= p + 2."""
     if spec.n_neighbors >= n:
         raise TooFewPointsError(
-            f"n_neighbors={spec.n_neighbors} needs more than {n} points.",
-            remedy=f"Give {f'n_neighbors of at most {n - 1}, or ' if n > 2 else ''}more points.",
+            Text(Way("n_neighbors", spec.n_neighbors), f" needs more than {n} points."),
+            remedy=Text("Give ", Way("n_neighbors"), f" of at most {n - 1}, or more points.")
+            if n > 2
+            else "Give more points.",
             details={"n_points": n, "n_neighbors": spec.n_neighbors},
         )
     if spec.n_components > n - 2:
         raise TooFewPointsError(
-            f"n_components={spec.n_components} needs at least {spec.n_components + 2} points, not {n}.",
-            remedy=f"Give n_components of at most {n - 2}, or more points.",
+            Text(Way("n_components", spec.n_components), f" needs at least {spec.n_components + 2} points, not {n}."),
+            remedy=Text("Give ", Way("n_components"), f" of at most {n - 2}, or more points."),
             details={"n_points": n, "n_components": spec.n_components},
         )

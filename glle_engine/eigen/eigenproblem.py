@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.base.texts import Text, Way
 from glle_engine.eigen.batched.solver import LaneSolver
 from glle_engine.eigen.eigenpairs import GOOD_PIN, LU_STEPS, MAX_STEPS, pin_refusal, refusal
 from glle_engine.eigen.lu import factor, factor_mean, factor_refined, few_points, shift_invert
@@ -201,14 +202,16 @@ class Eigenproblem:
             return pairs
         raise ConvergenceError(
             f"No solver found the embedding: {'; '.join(tried)}.",
-            remedy="Raise reg or n_neighbors, or lower the scale; duplicated points make this likelier.",
+            remedy=Text(
+                "Raise reg or ", Way("n_neighbors"), ", or lower the scale; duplicated points make this likelier."
+            ),
             details={"tried": tried},
         )
 
     def lane_solver(self, embedding: NDArray[np.float64]) -> LaneSolver | None:
         """Return the solver of several problems at once, whose solutions are near an embedding (n, p), or None.
 
-        There is none for few points, and for several closed classes, whose null vectors the lanes do not compute.
+        There is no such solver for few points, nor for several closed classes, whose null vectors it could not compute.
         """
         if len(self.pattern.neighbors) <= DENSE_BELOW or len(self.pins) > 1:
             return None
@@ -235,8 +238,10 @@ def require_pairs(n: int, n_components: int) -> None:
     """Raise `InvalidParameterError` for more components than Lanczos has steps; for few points there is no limit."""
     if n > DENSE_BELOW and n_components >= MAX_STEPS:
         raise InvalidParameterError(
-            f"n_components={n_components} is too large: one computation finds {MAX_STEPS - 1} eigenvectors.",
-            remedy=f"Give n_components of at most {MAX_STEPS - 1}.",
+            Text(
+                Way("n_components", n_components), f" is too large: one computation finds {MAX_STEPS - 1} eigenvectors."
+            ),
+            remedy=Text("Give ", Way("n_components"), f" of at most {MAX_STEPS - 1}."),
             details={"n_components": n_components, "most": MAX_STEPS - 1},
         )
 

@@ -92,7 +92,7 @@ def kneighbors(
     if not 1 <= n_neighbors < len(X):  # compiled code would write beyond its arrays
         raise TooFewPointsError(
             f"{len(X)} points do not have {n_neighbors} neighbors each.",
-            remedy=f"Use n_neighbors from 1 to {len(X) - 1}." if len(X) > 1 else "Give more points.",
+            remedy=Text("Use ", Way("n_neighbors"), f" from 1 to {len(X) - 1}.") if len(X) > 1 else "Give more points.",
             details={"n_points": len(X), "n_neighbors": n_neighbors},
         )
     if isinstance(X, Distances):
@@ -125,6 +125,20 @@ def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[n
         assert isinstance(points, SparsePoints)
         return data.nearest(points, np.full(len(points), -1), n_neighbors)
     return nearest_rows(data, points, np.full(len(points), -1), n_neighbors)
+
+
+def nearest_outside(
+    X: NDArray[np.float64] | SparsePoints, points: NDArray[np.intp], groups: NDArray[np.intp]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return the nearest point outside the group of each of some points (m,), as `kneighbors` does: two arrays (m,).
+
+    `groups` (n,) has at least two different values.
+    """
+    if isinstance(X, SparsePoints):
+        nearest, distances = X.nearest(X[points], groups[points], 1, groups=groups)
+    else:
+        nearest, distances = nearest_rows(X, X[points], groups[points], 1, groups=groups)
+    return nearest[:, 0], distances[:, 0]
 
 
 def intrinsic_dimension(distances: NDArray[np.float64]) -> float:
@@ -161,10 +175,13 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
         return [
             Note(
                 "large-exact-search",
-                f"The exact search may compare all pairs of {n:,} points in {d:,} features, which takes up to "
-                f"{exact:,.0f} s on one core, and much less if the data have few dimensions. search='approximate' (pip "
-                f"install 'glle[ann]') takes some {approximate:,.0f} s, finds {EXPECTED_RECALL}, and measures the "
-                "share.",
+                Text(
+                    f"The exact search may compare all pairs of {n:,} points in {d:,} features, which takes up to ",
+                    f"{exact:,.0f} s on one core, and much less if the data have few dimensions. ",
+                    Way("search", "approximate"),
+                    f" (pip install 'glle[ann]') takes some {approximate:,.0f} s, finds {EXPECTED_RECALL}, and ",
+                    "measures the share.",
+                ),
             )
         ]
     measured = f"recall {_share(recall)} (measured on {figures['neighbor_recall_points']} points)"
@@ -173,9 +190,12 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
     return [
         Note(
             "low-neighbor-recall",
-            f"Neighbors are approximate, and too many were missed: {measured}. The graph and its embedding may "
-            "differ from the nearest neighbors' distances: use search='exact', or fewer dimensions (the data by their "
-            "principal components), which are easier to search.",
+            Text(
+                f"Neighbors are approximate, and too many were missed: {measured}. The graph and its embedding ",
+                "may differ from the nearest neighbors' distances: use ",
+                Way("search", "exact"),
+                ", or fewer dimensions (the data by their principal components), which are easier to search.",
+            ),
         )
     ]
 
@@ -191,7 +211,7 @@ def required_faiss() -> Any:
         import faiss  # noqa: PLC0415 # an extra, and a third of a second
     except ImportError as error:
         raise MissingLibraryError(
-            "search='approximate' needs faiss, which is not installed.",
+            Text(Way("search", "approximate"), " needs faiss, which is not installed."),
             remedy=Text(
                 "Install it with pip install 'glle[ann]' (for the service: on the workers), or use ",
                 Way("search", "exact"),

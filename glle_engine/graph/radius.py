@@ -135,8 +135,8 @@ def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> Neighbo
     while k < n - 1 and (distances[:, -1] <= radius).any():
         if 2 * k * n > MAX_CANDIDATES:
             raise InvalidParameterError(
-                f"More than {k} of {n:,} points are within radius={radius!r} of a point: too many.",
-                remedy="Give a smaller radius, or n_neighbors.",
+                Text(f"More than {k} of {n:,} points are within ", Way("radius", radius), " of a point: too many."),
+                remedy=Text("Give a smaller radius, or ", Way("n_neighbors"), "."),
                 details={"radius": radius, "n_points": n},
             )
         k = min(2 * k, n - 1)
@@ -167,7 +167,7 @@ def neighbors_of_others(
     away = float(distances[:, 0].max())
     if away > radius:
         raise InvalidParameterError(
-            f"A new point is {away:.4g} from the nearest point of the data, beyond radius={radius!r}.",
+            Text(f"A new point is {away:.4g} from the nearest point of the data, beyond ", Way("radius", radius), "."),
             remedy=f"Leave it out, or embed the data with a radius of at least {away!r}.",
             details={"radius": radius, "distance": away},
         )
@@ -197,10 +197,15 @@ def _require_one_component(X: Data, graph: NeighborGraph, radius: float) -> None
     sizes = np.sort(np.bincount(label))[::-1]
     lonely = int((~graph.kept.any(axis=1)).sum())
     enough = smallest_connecting_radius(X, silent)
-    alone = f"{lonely} points have no neighbor within radius={radius!r}, and the" if lonely else "The"
+    alone = Text(f"{lonely} points have no neighbor within ", Way("radius", radius), ", and the") if lonely else "The"
     raise DisconnectedGraphError(
-        f"{alone} graph of radius={radius!r} falls into {count} components, of "
-        f"{', '.join(str(size) for size in sizes[:5])}{', ...' if count > 5 else ''} points.",
+        Text(
+            alone,
+            " graph of ",
+            Way("radius", radius),
+            f" falls into {count} components, of ",
+            f"{', '.join(str(size) for size in sizes[:5])}{', ...' if count > 5 else ''} points.",
+        ),
         remedy=Text(f"The smallest radius that connects it is {enough!r}. Or ", _BRIDGE, "."),
         details={
             "radius": radius,

@@ -21,7 +21,7 @@ from glle_engine.base.parameters import check_positive, with_seed
 from glle_engine.base.progress import OnProgress, StageClock, silent
 from glle_engine.base.results import PointResult, brief, dimension_notes
 from glle_engine.base.space import Space
-from glle_engine.base.texts import Note
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.base.validation import (
     DENSE,
     checked_matrix,
@@ -251,7 +251,7 @@ class Method(Generic[S]):
         """Return options with a `random_state` as the `seed`; raise `InvalidParameterError` without randomness."""
         if not self.random and (seeds := [name for name in ("seed", "random_state") if options.get(name) is not None]):
             raise InvalidParameterError(
-                f"{self.title} has no {seeds[0]}: it is not random.", remedy=f"Leave {seeds[0]} away."
+                f"{self.title} has no {seeds[0]}: it is not random.", remedy=f"Leave {seeds[0]} out."
             )
         return with_seed(options)
 
@@ -269,7 +269,7 @@ class Method(Generic[S]):
         if labels and not self.labels:
             raise InvalidParameterError(
                 f"{self.title} takes no labels: they would change nothing.",
-                remedy="Leave labels away, or choose a supervised method.",
+                remedy="Leave labels out, or choose a supervised method.",
             )
         if spec.space[1] == "precomputed" and not (self.by_distances or self.any_space):
             raise InvalidParameterError(
@@ -374,11 +374,11 @@ class Method(Generic[S]):
         if parameter not in spec.parameters():
             raise InvalidParameterError(
                 f"{self.title} has no start: init would change nothing.",
-                remedy="Leave init away, or take a neighbor embedding such as t-sne or umap.",
+                remedy="Leave init out, or take a neighbor embedding such as t-sne or umap.",
             )
         if (word := getattr(spec, parameter)) != getattr(self.spec(), parameter):
             raise InvalidParameterError(
-                f"Both init={word!r} and initial coordinates are given.", remedy="Give one of them."
+                Text("Both ", Way("init", word), " and initial coordinates are given."), remedy="Give one of them."
             )
         raw = array_of(init, "init")
         if raw.shape != (n, spec.n_components) or raw.dtype.kind not in "fiub":
@@ -392,7 +392,7 @@ class Method(Generic[S]):
         Y = Y - Y.mean(axis=0)
         width = float(Y.std(axis=0).max())
         if width <= 0:
-            raise DegenerateDataError("All points of init are equal.", remedy="Give distinct places, or leave it away.")
+            raise DegenerateDataError("All points of init are equal.", remedy="Give distinct places, or leave it out.")
         return np.asarray(Y / width)
 
     def _check_data(self, X: ArrayLike, spec: S) -> NDArray[np.float64] | csr_array:
@@ -472,7 +472,10 @@ def concentration_notes(Y: NDArray[np.float64]) -> Iterator[Note]:
     if shared < CONCENTRATED * n:
         yield Note(
             "collapsed",
-            f"Few points hold most of the embedding's extent: the participation ratio of the squared distances from "
-            f"the mean is {shared:.3g} of {n} points. The others lie close together. Change n_neighbors or the "
-            "method, or look for outliers in the data.",
+            Text(
+                "Few points hold most of the embedding's extent: the participation ratio of the squared ",
+                f"distances from the mean is {shared:.3g} of {n} points. The others lie close together. Change ",
+                Way("n_neighbors"),
+                " or the method, or look for outliers in the data.",
+            ),
         )

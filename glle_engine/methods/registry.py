@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.texts import Text, Way
 from glle_engine.methods import glle
 from glle_engine.methods.entropy import alle, drill, meu, mvu
 from glle_engine.methods.linear import npe, pca, scaling
@@ -116,7 +117,7 @@ def method(name: str) -> Method[Any]:
     known = METHODS.get(canonical(name := str(name)))
     if known is None:
         raise InvalidParameterError(
-            f"method={name[:_MAX_NAME_LETTERS]!r} is not known.",
+            Text(Way("method", name[:_MAX_NAME_LETTERS]), " is not known."),
             remedy=f"{suggestion(name)}Choose one of {', '.join(METHODS)}.",
         )
     return known

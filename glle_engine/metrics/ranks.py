@@ -18,6 +18,7 @@ from scipy.spatial import cKDTree
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import require_same_length
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import FEW_FEATURES, kneighbors, kneighbors_of
@@ -115,7 +116,8 @@ def local_trustworthiness(
     k = check_integer("n_neighbors", n_neighbors, 1)
     if k >= n / 2:
         raise InvalidParameterError(
-            f"n_neighbors={k} is not below half of the {n} points.", remedy=f"Give at most {(n - 1) // 2}."
+            Text(Way("n_neighbors", k), f" is not below half of the {n} points."),
+            remedy=f"Give at most {(n - 1) // 2}.",
         )
     rows = np.arange(n) if points is None else np.asarray(points)
     excess = _excess_ranks(X, _neighbors_of(Y, k, rows), rows, k)

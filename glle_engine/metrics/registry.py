@@ -11,6 +11,7 @@ from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import checked_matrix
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics.gplvm import MAX_LIKELIHOOD_POINTS, fit_likelihood
@@ -180,7 +181,7 @@ def _possible(name: str, n: int, inputs: Given) -> Score:
     """Return the score of a name, or raise `InvalidParameterError` if it cannot be computed."""
     item = SCORES.get(name)
     if item is None:
-        raise InvalidParameterError(f"score={name!r} does not exist.", remedy=f"Choose from {', '.join(SCORES)}.")
+        raise InvalidParameterError(f"There is no score {name!r}.", remedy=f"Choose from {', '.join(SCORES)}.")
     if item.needs != "nothing" and getattr(inputs, item.needs) is None:
         needed = {"labels": "the class of each point", "truth": "where each point truly lies"}[item.needs]
         raise InvalidParameterError(
@@ -197,7 +198,7 @@ def _possible(name: str, n: int, inputs: Given) -> Score:
         check_integer("n_neighbors", inputs.n_neighbors, 1)
         if inputs.n_neighbors > largest:
             raise InvalidParameterError(
-                f"{item.title} of {n} points cannot have n_neighbors={inputs.n_neighbors}.",
+                Text(f"{item.title} of {n} points cannot have ", Way("n_neighbors", inputs.n_neighbors), "."),
                 remedy=f"Give at most {largest}." if largest > 0 else "Give more points.",
                 details={"score": name, "n_points": n, "most": largest},
             )

@@ -119,16 +119,24 @@ def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
     """Return the note for a posterior on landmarks; `is_auto` says whether their number was chosen automatically."""
     n, m = figures["n_points"], figures["landmarks"]
     reason = (
-        f"A draw of all {n:,} points is expected to take more than a second, so the posterior was fitted to "
-        f"{m:,} landmarks. landmarks='all' fits all points, which takes longer, and more memory. "
+        Text(
+            f"A draw of all {n:,} points is expected to take more than a second, so the posterior was fitted ",
+            f"to {m:,} landmarks. ",
+            Way("landmarks", "all"),
+            " fits all points, which takes longer, and more memory. ",
+        )
         if is_auto
         else f"The posterior was fitted to {m:,} landmarks. "
     )
     return Note(
         "landmarks",
-        f"{reason}The other {n - m:,} points are placed by drawn weights on their nearest landmarks. Graph, spectrum "
-        "and figures describe the landmarks. Detail that is finer than their distances is lost, and the spread "
-        "differs from that with all points, often by a factor of 3: compare it within one posterior.",
+        Text(
+            reason,
+            f"The other {n - m:,} points are placed by drawn weights on their nearest landmarks. Graph, ",
+            "spectrum and figures describe the landmarks. Detail that is finer than their distances is lost, ",
+            "and the spread differs from that with all points, often by a factor of 3: compare it within one ",
+            "posterior.",
+        ),
     )
 
 
@@ -197,7 +205,7 @@ def far_text(rows: list[int]) -> str:
 
 
 def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[Note]:
-    """Yield notes on points far from all others, and on few of d features that determine the distances.
+    """Yield a note on points far from all others, and a note if few of d features determine the distances.
 
     `figures` come from `scale_figures`.
     """
@@ -251,9 +259,14 @@ def bridge_notes(count: int) -> Iterator[Note]:
         )
         yield Note(
             "bridged",
-            f"The neighbor graph falls into {count + 1:,} parts; {count:,} {added} added between them (the figure "
-            "bridges). The distance between those parts in the embedding means little. Raise n_neighbors to join them "
-            "by neighbors, fit each part as a separate data set, or use disconnected='error' to refuse such data.",
+            Text(
+                f"The neighbor graph falls into {count + 1:,} parts; {count:,} {added} added between them (the ",
+                "figure bridges). The distance between those parts in the embedding means little. Raise ",
+                Way("n_neighbors"),
+                " to join them by neighbors, fit each part as a separate data set, or use ",
+                Way("disconnected", "error"),
+                " to refuse such data.",
+            ),
         )
 
 
@@ -299,15 +312,25 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     if flat := figures["flat_neighborhoods"]:
         yield Note(
             "flat-neighborhoods",
-            f"{flat} neighborhoods span fewer than {min(spec.n_components, figures['n_features'])} dimensions "
-            "(collinear or duplicated points): they say nothing about the other directions. Raise n_neighbors.",
+            Text(
+                f"{flat} neighborhoods span fewer than {min(spec.n_components, figures['n_features'])} dimensions ",
+                "(collinear or duplicated points): they say nothing about the other directions. Raise ",
+                Way("n_neighbors"),
+                ".",
+            ),
         )
     yield from dimension_notes(figures["n_features"], spec.n_components, spec.metric)
     if spec.n_components >= spec.n_neighbors:
         yield Note(
             "more-components-than-neighbors",
-            f"n_components={spec.n_components} is not below n_neighbors={spec.n_neighbors}: neighborhoods cannot span "
-            "the embedding. Raise n_neighbors.",
+            Text(
+                Way("n_components", spec.n_components),
+                " is not below ",
+                Way("n_neighbors", spec.n_neighbors),
+                ": neighborhoods cannot span the embedding. Raise ",
+                Way("n_neighbors"),
+                ".",
+            ),
         )
 
 
@@ -323,15 +346,23 @@ def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
     if len(classes) > 1:
         yield Note(
             "closed-classes",
-            f"The directed graph has {len(classes)} closed classes, of {', '.join(map(str, classes[:5]))} points: "
-            f"{min(len(classes) - 1, p)} of the {p} coordinates only separate the classes, with eigenvalue 0. "
-            "Raise n_neighbors until one class is left, or leave disconnected at 'bridge'.",
+            Text(
+                f"The directed graph has {len(classes)} closed classes, of {', '.join(map(str, classes[:5]))} ",
+                f"points: {min(len(classes) - 1, p)} of the {p} coordinates only separate the classes, with ",
+                "eigenvalue 0. Raise ",
+                Way("n_neighbors"),
+                " until one class is left, or leave disconnected at 'bridge'.",
+            ),
         )
     if figures["relative_gap"] < SMALL_GAP:
         yield Note(
             "small-gap",
-            f"Eigenvalues {p} and {p + 1} differ by {figures['relative_gap']:.2g} of the latter: the last coordinate "
-            "can change places with the next one between draws. Look at n_components one higher.",
+            Text(
+                f"Eigenvalues {p} and {p + 1} differ by {figures['relative_gap']:.2g} of the latter: the last ",
+                "coordinate can change places with the next one between draws. Look at ",
+                Way("n_components"),
+                " one higher.",
+            ),
         )
     if figures["solver"] == "shift-invert":
         yield Note(
@@ -355,18 +386,21 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
             "mean). Draws use the absolute value.",
         )
     if figures.get("converged") is False and spec.tol > 0:  # tol=0 means exactly max_iter iterations
-        yield Note("not-converged", f"em stopped at max_iter={spec.max_iter} before reaching tol={spec.tol:g}.")
+        yield Note(
+            "not-converged",
+            Text("em stopped at ", Way("max_iter", spec.max_iter), " before reaching ", Way("tol", spec.tol), "."),
+        )
     if exact := figures.get("exact_reconstructions"):
         yield Note(
             "linear-projection",
-            f"d={d} is below k={k}: draws reconstruct {exact} of {n} centred points exactly, so that the bottom "
-            "eigenvectors are linear projections of the data.",
+            f"The {d} features are fewer than the {k} neighbors: draws reconstruct {exact} of {n} centred points "
+            "exactly, so that the bottom eigenvectors are linear projections of the data.",
         )
     if full := figures.get("full_rank_neighborhoods"):
         yield Note(
             "zero-covariance",
-            f"{full} of {n} neighborhoods have full column rank (d={d}, k={k}): their posterior covariance is "
-            "exactly 0" + (", and every draw is the same embedding." if full == n else "."),
+            f"{full} of {n} neighborhoods have full column rank ({d} features, {k} neighbors): their posterior "
+            "covariance is exactly 0" + (", and every draw is the same embedding." if full == n else "."),
         )
     if singular := figures.get("singular_precisions"):
         yield Note(
@@ -415,8 +449,10 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
     noise: Noise = "tangent" if kept["tangent"] > kept["isotropic"] else "isotropic"
     note = Note(
         "noise-chosen",
-        f"noise='{noise}' was chosen, because {NOISE_DRAWS} draws at scale 1 keep neighbors better: trustworthiness "
-        f"{kept['isotropic']:.3f} isotropic, {kept['tangent']:.3f} tangent.",
+        Text(
+            *(Way("noise", noise), f" was chosen, because {NOISE_DRAWS} draws at scale 1 keep neighbors better: "),
+            f"trustworthiness {kept['isotropic']:.3f} isotropic, {kept['tangent']:.3f} tangent.",
+        ),
     )
     known = posteriors[noise].diagnostics
     diagnostics = Diagnostics({**known.figures, "noise": {"model": noise, **kept}}, (*known.notes, note))

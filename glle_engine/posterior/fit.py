@@ -284,7 +284,7 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
     ):
         if is_wrong:
             raise InvalidParameterError(
-                f"{option} contradicts given neighbors.", remedy=Text("Use ", needed, " or leave neighbors away.")
+                f"{option} contradicts given neighbors.", remedy=Text("Use ", needed, " or leave neighbors out.")
             )
     return replace(merged, landmarks="all")
 
@@ -419,7 +419,7 @@ def reference_embedding(
     """
     if spec.noise == "auto":
         raise InvalidParameterError(
-            "noise='auto' leaves the noise model to a fit, and names none.",
+            Text(Way("noise", "auto"), " leaves the noise model to a fit, and names none."),
             remedy="Give the specification of the posterior.",
         )
     flatness: NDArray[np.float64] | None = None
@@ -455,7 +455,8 @@ def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
     """Return a specification with some parameters replaced; unknown names raise `InvalidParameterError`."""
     if not isinstance(spec, FitSpec | None):
         raise InvalidParameterError(
-            f"spec={spec!r:.60} is not a FitSpec.", remedy="Give parameters by name, such as n_neighbors=10."
+            f"spec={spec!r:.60} is not a FitSpec.",
+            remedy=Text("Give parameters by name, such as ", Way("n_neighbors", 10), "."),
         )
     require_known_names(parameters, FitSpec.parameters())
     values: dict[str, Any] = {**parameters}  # may contain "auto"

@@ -75,7 +75,7 @@ class DrawKey:
         object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
         if isinstance(self.scale, str) and self.scale == "auto":
             raise InvalidParameterError(
-                "scale='auto' needs the data, which a posterior does not have.",
+                Text(Way("scale", "auto"), " needs the data, which a posterior does not have."),
                 remedy="Calibrate once with the data X and give the number: "
                 "scale=glle_engine.reliability.calibration.calibrate(posterior, X).scale. Posteriors of glle.fit know "
                 "their data and take 'auto'.",

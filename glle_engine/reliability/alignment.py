@@ -155,7 +155,7 @@ class Regions:
         """
         if level not in self.levels:
             raise InvalidParameterError(
-                f"level={level} has no regions.", remedy=f"Choose one of {', '.join(map(str, self.levels))}."
+                f"The level {level} has no regions.", remedy=f"Choose one of {', '.join(map(str, self.levels))}."
             )
         return self.radii[self.levels.index(level)]
 

@@ -106,7 +106,7 @@ class Embedder(ABC):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows of which samples are drawn: all points, unless there are landmarks."""
+        """Rows from which samples are drawn: all points, unless there are landmarks."""
         return np.arange(self.shape[0])
 
     @property
@@ -150,7 +150,7 @@ class Resamples:
 
     @property
     def embeddings(self) -> NDArray[np.float64]:
-        """The places (m, n, p) without failed ones."""
+        """The places (m, n, p) of the resamples that did not fail."""
         return np.asarray(self.places[np.isfinite(self.places).all(axis=(1, 2))])
 
     @property
@@ -204,7 +204,7 @@ def resample(
     seed = check_integer("seed", seed, 0, counter=True)
     if first + count > _RESAMPLES:
         raise InvalidParameterError(
-            f"first={first} and count={count} go beyond the {_RESAMPLES} resamples of a stream.",
+            f"Resamples {first} to {first + count - 1} go beyond the {_RESAMPLES} of a stream.",
             remedy="Give another seed.",
         )
     embed.require_possible(stream)
@@ -308,7 +308,7 @@ class PosteriorEmbedder(Embedder):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows of which samples are drawn."""
+        """Rows from which samples are drawn."""
         return super().rows if self.landmarks is None else self.landmarks.astype(np.intp)
 
     def require_possible(self, stream: Stream) -> None:  # noqa: ARG002 # half-samples are the smallest
@@ -364,7 +364,7 @@ class PosteriorEmbedder(Embedder):
 
 @dataclass(frozen=True, eq=False)
 class FunctionEmbedder(Embedder):
-    """A function from points (m, d) to an embedding (m, p); other points are placed by their LLE weights.
+    """Embeds parts of the data by a function, and places the other points by their LLE weights.
 
     Attributes
     ----------
@@ -422,7 +422,7 @@ class BlockEmbedder(Embedder):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows of which samples are drawn."""
+        """Rows from which samples are drawn."""
         return self.inner.rows
 
     @property
@@ -449,7 +449,7 @@ def resampling_obstacle(
     """Return why resamples cannot measure the spread of a posterior of n points, or None."""
     if source != "posterior":
         return InvalidParameterError(
-            "scale='auto' is calibrated for the posterior, not for the prior.",
+            Text(Way("scale", "auto"), " is calibrated for the posterior, not for the prior."),
             remedy=Text("Use ", Way("source", "posterior"), ", or give the scale as a number."),
         )
     if given_neighbors:
@@ -465,8 +465,8 @@ def resampling_obstacle(
     sampled, unit = (n, "points") if isinstance(spec.landmarks, str) else (min(n, spec.landmarks), "landmarks")
     if sampled // 2 <= max(spec.n_neighbors, spec.n_components + 2):
         return InvalidParameterError(
-            f"Half of {sampled} {unit} is too few for n_neighbors={spec.n_neighbors}.",
-            remedy=f"Give n_neighbors below {sampled // 2 - 1}, or more {unit}.",
+            Text(f"Half of {sampled} {unit} is too few for ", Way("n_neighbors", spec.n_neighbors), "."),
+            remedy=Text("Give ", Way("n_neighbors"), f" below {sampled // 2 - 1}, or more {unit}."),
         )
     return None
 

@@ -20,11 +20,11 @@ class ForeignFile:
 
 _SAVE = "Save the table as CSV UTF-8 or as .xlsx without a password."
 _UNPACK = "Unpack it first; of compressed files only gzip (.gz) is read."
-_READ = "Read it in Python, as by {}, and give the array or the frame."
+_READ = "Save it as CSV in the program that made it. Or read it in Python, as by {}, and give the array or the frame."
 _HDF5 = ForeignFile(
     "an HDF5 file", _READ.format("anndata.read_h5ad (.h5ad), pandas.read_hdf (.h5) or h5py.File (.mat of MATLAB 7.3)")
 )
-_PICKLE = ForeignFile("a pickle", "Pickles are never read: save the array by numpy.save, or the frame by to_parquet.")
+_PICKLE = ForeignFile("a pickle", "Pickles are never read: save the array as .npy, or the frame as Parquet.")
 _MAGIC: dict[bytes, ForeignFile] = {
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ForeignFile(
         "an Excel workbook of the format before 2007 (.xls), or one with a password", _SAVE
@@ -40,7 +40,7 @@ _MAGIC: dict[bytes, ForeignFile] = {
     b"RDX": ForeignFile("a file of R (.RData)", "Write the table in R by write.csv(table, file)."),
     b"RDA": ForeignFile("a file of R (.RData)", "Write the table in R by write.csv(table, file)."),
     b"X\n\0\0\0": ForeignFile("a file of R (.rds)", "Write the table in R by write.csv(table, file)."),
-    b"\x1f\x8b": ForeignFile("a file compressed by gzip", "Name it .gz, or send it with Content-Encoding: gzip."),
+    b"\x1f\x8b": ForeignFile("a file compressed by gzip", "Give it the ending .gz."),
     b"BZh": ForeignFile("a file compressed by bzip2 (.bz2)", _UNPACK),
     b"\xfd7zXZ\0": ForeignFile("a file compressed by xz", _UNPACK),
     b"\x28\xb5\x2f\xfd": ForeignFile("a file compressed by zstd", _UNPACK),
@@ -51,7 +51,7 @@ _MAGIC: dict[bytes, ForeignFile] = {
     b"SQLite format 3\0": ForeignFile("an SQLite database", _READ.format("pandas.read_sql")),
     b"ORC": ForeignFile("an ORC file", _READ.format("pandas.read_orc")),
     b"Obj\1": ForeignFile("an Avro file", _READ.format("polars.read_avro")),
-    b"FEA1": ForeignFile("a Feather file of version 1", "Write it again by pandas' to_feather."),
+    b"FEA1": ForeignFile("a Feather file of version 1", "Save it again as Feather of version 2."),
     b"CDF": ForeignFile("a netCDF file (.nc)", _READ.format("xarray.open_dataset")),
     b"SIMPLE  =": ForeignFile("a FITS file", _READ.format("astropy.table.Table.read")),
     **{b"\x80" + bytes([protocol]): _PICKLE for protocol in (2, 3, 4, 5)},
@@ -64,7 +64,7 @@ _MAGIC: dict[bytes, ForeignFile] = {
     b"MM\0*": ForeignFile("a picture (TIFF)", _READ.format("matplotlib.pyplot.imread")),
 }
 _TAR = ForeignFile("an archive of tar", _UNPACK)
-WORKBOOK = ForeignFile("an Excel workbook (.xlsx)", "Name it .xlsx, or send it with the Content-Type of a workbook.")
+WORKBOOK = ForeignFile("an Excel workbook (.xlsx)", "Give it the ending .xlsx.")
 _ODS = ForeignFile("an OpenDocument spreadsheet (.ods)", _SAVE)
 _DOCUMENT = ForeignFile("an Office document", _SAVE)
 _MODEL = ForeignFile("a zip archive with a pickle, such as a model of PyTorch", _PICKLE.remedy)
@@ -72,7 +72,7 @@ _PAGE = ForeignFile("a page of HTML, such as a login or an error", "Download the
 _TEXTS = {b"<!doctype html": _PAGE, b"<html": _PAGE, b"<?xml": ForeignFile("an XML file", _SAVE)}
 _RECORDS = ForeignFile(
     "JSON with a list of objects (records)",
-    "Send CSV, as by pandas.read_json(path).to_csv(index=False), or the members data and names of arrays.",
+    "Save it as CSV, or as JSON with the members data and names of arrays.",
 )
 
 

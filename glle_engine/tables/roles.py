@@ -422,14 +422,16 @@ def column_option(name: str, value: Any) -> Any:
         isinstance(item, (bool, float)) or not isinstance(item, (str, Integral)) for item in items
     ):
         raise InvalidParameterError(
-            f"{name}={value!r:.100} names no columns.",
+            Text(Way(name, value), " names no columns."),
             remedy=f"Give names, as {name}='x'" + ("." if name in SINGLE else f" or {name}=list(frame.columns[2:])."),
         )
     columns = tuple(map(str, items))
     if name not in SINGLE:
         return columns
     if len(columns) > 1:
-        raise InvalidParameterError(f"{name}={list(columns)} has {len(columns)} columns.", remedy=f"Name one {name}.")
+        raise InvalidParameterError(
+            Text(Way(name, list(columns)), f" has {len(columns)} columns."), remedy=f"Name one {name}."
+        )
     return (columns[0] or None) if columns else None
 
 

@@ -196,8 +196,14 @@ def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
         return dense.inverse_factor(precision)
     except np.linalg.LinAlgError as error:
         raise InvalidParameterError(
-            "reg is so small that rounding loses it: the neighbors of a point span fewer than n_neighbors directions.",
-            remedy="Give a larger reg, such as 1e-3, or n_neighbors of at most the number of features.",
+            Text(
+                "reg is so small that rounding loses it: the neighbors of a point span fewer than ",
+                Way("n_neighbors"),
+                " directions.",
+            ),
+            remedy=Text(
+                "Give a larger reg, such as 1e-3, or ", Way("n_neighbors"), " of at most the number of features."
+            ),
         ) from error
 
 
@@ -232,9 +238,15 @@ def tangent_frames(
     pooled = pooled_neighbors(len(X), n_neighbors)
     if min(n_components, X.shape[1]) > pooled:
         raise InvalidParameterError(
-            f"n_components={n_components} tangent directions need as many neighbors; n_neighbors={n_neighbors} gives "
-            f"{pooled}.",
-            remedy=Text(f"Use n_components <= {pooled}, more neighbors, or ", Way("noise", "isotropic"), "."),
+            Text(
+                Way("n_components", n_components),
+                " tangent directions need as many neighbors; ",
+                Way("n_neighbors", n_neighbors),
+                f" gives {pooled}.",
+            ),
+            remedy=Text(
+                Text("Use ", Way("n_components"), f" <= {pooled}, more neighbors, or "), Way("noise", "isotropic"), "."
+            ),
         )
     nearest, _ = kneighbors(X, pooled, search=search)
     return frames_at(X, X, nearest, n_components, on_progress)

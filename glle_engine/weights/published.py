@@ -176,14 +176,18 @@ def full_distribution(
             change, size = (np.linalg.norm(matrices, axis=(1, 2)) for matrices in (omega - before, omega))
         if not np.isfinite(size).all():
             raise OutOfRangeError(
-                f"The published em with covariance={spec.covariance!r} diverges on these data: after {iterations} "
-                "iterations a covariance is beyond the range of float64.",
+                Text(
+                    "The published em with ",
+                    Way("covariance", spec.covariance),
+                    f" diverges on these data: after {iterations} iterations a covariance is beyond the range of ",
+                    "float64.",
+                ),
                 remedy=Text(
                     "Use ",
                     Way("covariance", "full-corrected"),
                     " or ",
                     Way("covariance", "spherical"),
-                    ", or fewer iterations (max_iter).",
+                    ", or fewer iterations.",
                 ),
                 details={"iterations": iterations},
             )

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Response
 from glle_engine.audit.candidates import Candidate, candidates_of, default_candidates
 from glle_engine.audit.options import AUDIT_NEIGHBORS as AUDITED_NEIGHBORS
 from glle_engine.base.errors import GlleError, InvalidParameterError
+from glle_engine.base.texts import Text, Way
 from service.routes.params import ON_DATASET, TenantStores, Wait, creates_job
 from service.schemas.analyses import ComparisonIn
 from service.submission.jobs import analysis_job, job_response, shards_of
@@ -104,8 +105,13 @@ def _require_alignable(stores: Stores, body: ComparisonIn, plans: list[Plan], tr
         dimensions.add(2 if dataset.has_coordinates else dataset.d)
     if len(dimensions) > 1:
         raise InvalidParameterError(
-            f"align={body.align!r} needs one dimension; these are {', '.join(map(str, sorted(dimensions)))}.",
-            remedy="Use the same n_components in every row, for align='truth' the truth's; or leave align out.",
+            Text(
+                Way("align", body.align), f" needs one dimension; these are {', '.join(map(str, sorted(dimensions)))}."
+            ),
+            remedy=Text(
+                *("Use the same ", Way("n_components"), " in every row, for ", Way("align", "truth"), " the truth's; "),
+                *("or leave ", Way("align"), " out."),
+            ),
         )
 
 

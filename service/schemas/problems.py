@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from glle_engine import GlleError
+from glle_engine.base.texts import Text, Way
 from worker.base.disk import DISK_REMEDY
 from worker.base.problems import Problem, ProblemError
 from worker.connections.failures import redis_problem
@@ -38,7 +39,10 @@ _PLAIN = {
     400: ("malformed-request", "Send a complete, well-formed request."),
     405: ("method-not-allowed", "See /docs for the methods of this route, or the Allow header."),
     408: ("request-timeout", "Send it over a faster line, compressed, or in smaller parts."),
-    413: ("body-too-large", "Send a smaller body; upload data to POST /v1/datasets, and name them by their id."),
+    413: (
+        "body-too-large",
+        Text("Send a smaller body; upload data with ", Way("upload"), ", and name them by their id."),
+    ),
     414: ("query-too-long", "Use a slice `a:b` in place of a list, or fewer positions at a time."),
     415: ("unsupported-media-type", "Send application/json."),
     CLIENT_GONE: ("client-closed-request", "Send the whole body."),
@@ -226,7 +230,7 @@ def validation_problem(error: RequestValidationError, members: Sequence[str] = (
         code="invalid-request",
         status=422,
         detail=f"{first['at']}: {first['message']}{f' (and {count} more)' if count else ''}.",
-        remedy=hint + "Correct the fields in `details.errors`; /docs has the fields and their ranges.",
+        remedy=hint + "Correct these fields; the reference of the API has their ranges.",
         details={"errors": list(errors.values())},
     )
 

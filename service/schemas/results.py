@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, RootModel
 from glle_engine.audit.answers import Answer
 from glle_engine.audit.groups import Groups
 from glle_engine.audit.result import Audit
+from glle_engine.audit.statement import Asks
 from glle_engine.base.spec import Align, Metric, Source, Standardize
 from glle_engine.reliability.alignment import Regions
 from glle_engine.reliability.calibration import Calibration
@@ -306,6 +307,7 @@ class AuditOut(BaseModel):
     n_neighbors: int = Field(description="Neighbors that were compared.")
     seed: Index = Field(description="Of permutations and halves.")
     how: str = Field(description="How the verdict was found; empty for coordinates alone.")
+    asks: Asks | None = Field(description="What the verdict asks for: the method, features on one scale, or blocks.")
     islands: IslandsOut = Field(description="Islands of the map, and whether the data have them.")
     arrangement: AnswerOut | None = Field(description="Places of the islands; null for fewer than three, and alone.")
     neighborhoods: AnswerOut | None = Field(description="Near points; null for coordinates alone.")

@@ -90,9 +90,9 @@ class Plan:
         if needed <= allowed:
             return
         max_points = largest(1, n, lambda m: method.least_bytes(m, spec) <= allowed)
-        remedy = "Raise GLLE_METHOD_BYTES."
+        remedy = "Ask the administrator to raise GLLE_METHOD_BYTES."
         if max_points:
-            remedy = f"Embed at most {max_points:,} points, or raise GLLE_METHOD_BYTES."
+            remedy = f"Embed at most {max_points:,} points, or ask the administrator to raise GLLE_METHOD_BYTES."
         raise refuse(
             "too-much-memory",
             422,
@@ -166,9 +166,7 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
             _require_score(name, inputs, dataset.n)
     used = uses | {SCORES[name].needs for name in names}
     if "truth" in inputs - used:
-        raise InvalidParameterError(
-            "No score uses truth.", remedy="Leave truth out, or choose a score that needs it: GET /v1/scores."
-        )
+        raise InvalidParameterError("No score uses truth.", remedy="Leave truth out, or choose a score that needs it.")
     return ScoreSpec(
         scores=tuple(name for name in SCORES if name in names),
         score_neighbors=_neighbors(parameter, getattr(body, parameter), dataset.n) if names else SCORE_NEIGHBORS,
@@ -200,7 +198,7 @@ def classes_for_audit(stores: Stores, dataset: Dataset, labels: str | None) -> s
     if labels is None:
         return None
     raise InvalidParameterError(
-        f"labels={source.id} has {count:,} classes; at most {MAX_GROUPS} are compared.",
+        f"The labels {source.id} have {count:,} classes; at most {MAX_GROUPS} are compared.",
         remedy="Use labels of fewer classes, or leave labels out.",
         details={"classes": count, "most": MAX_GROUPS},
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.texts import Text, Way
 from glle_engine.reliability.resamples import resampling_obstacle
 from glle_engine.tables.roles import column_order
 from service.schemas.resources import MAX_COUNTER
@@ -48,7 +49,7 @@ def require_partial(job: Job) -> None:
             "no-partial-result",
             422,
             f"Job {job.id} is of kind {job.kind}: it has no partial result, only a complete one at its end.",
-            "Leave `partial` out, and wait with ?wait=; only audits and comparisons have a partial result.",
+            "Wait until it has ended; only audits and comparisons have a partial result.",
             kind=job.kind,
         )
 
@@ -106,8 +107,11 @@ def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:
 def require_within(name: str, value: int) -> None:
     """Raise a problem if `n_neighbors`, `n_components` or `max_components` exceeds its limit."""
     if value > (allowed := MAX_NEIGHBORS if name == "n_neighbors" else MAX_COMPONENTS):
-        remedy = f"Use {name} <= {allowed}."
-        raise refuse("over-the-limit", 422, f"{name}={value}; {allowed} are allowed.", remedy, allowed=allowed)
+        detail, remedy = (
+            Text(Way(name, value), f"; {allowed} are allowed."),
+            Text("Use ", Way(name, allowed), " at most."),
+        )
+        raise refuse("over-the-limit", 422, detail, remedy, allowed=allowed)
 
 
 def obstacle_to_resampling(record: PosteriorRecord, source: Source) -> InvalidParameterError | None:
@@ -126,14 +130,23 @@ def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: 
     """Raise a problem if there are too many draws, an index is too large, or a prior is requested but missing."""
     if total > MAX_DRAWS:
         detail = f"{total:,} draws in one job; {MAX_DRAWS:,} are allowed."
-        raise refuse("over-the-limit", 422, detail, "Create several jobs with different `first`.", allowed=MAX_DRAWS)
+        raise refuse(
+            "over-the-limit",
+            422,
+            detail,
+            Text("Create several jobs with different ", Way("first"), "."),
+            allowed=MAX_DRAWS,
+        )
     if last > MAX_COUNTER:
-        remedy = "Lower `first` or `n_draws`."
+        remedy = Text("Lower ", Way("first"), " or ", Way("n_draws"), ".")
         raise refuse("over-the-limit", 422, f"The last index, {last}, is beyond 2^64 - 1.", remedy, allowed=MAX_COUNTER)
     if source == "prior" and "prior_factor" not in record.arrays:
         raise InvalidParameterError(
             f"Posterior {record.id} has no prior to draw from: it is of the published direct method.",
-            remedy="Use source='posterior', or fit with method='em' or variant='constrained'.",
+            remedy=Text(
+                *("Use ", Way("source", "posterior"), ", or fit with "),
+                *(Way("method", "em"), " or ", Way("variant", "constrained"), "."),
+            ),
         )
 
 
@@ -167,7 +180,7 @@ def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
     """Raise ``quota-exceeded`` or ``storage-full`` if there is no room even for the covariance factors (n, k, k)."""
     k = spec.n_neighbors
     try:
-        require_storage(stores, 8 * n * k * k, f"The posterior of {n:,} points with n_neighbors={k}")
+        require_storage(stores, 8 * n * k * k, f"The posterior of {n:,} points with {k} neighbors")
     except ProblemError as error:
         remedy = "Fit fewer points, or use fewer neighbors; or: " + error.problem.remedy
         raise ProblemError(replace(error.problem, remedy=remedy)) from error
@@ -181,7 +194,9 @@ def require_quick(spec: DrawsSpec, seconds: float) -> None:
             "not-interactive",
             422,
             f"{spec.total:,} draws of {spec.n:,} points cannot be interactive: {reason}.",
-            f"Leave `priority` out, or use less than {seconds:g} s of draws at scales that are numbers.",
+            Text(
+                "Leave ", Way("priority"), f" out, or use less than {seconds:g} s of draws at scales that are numbers."
+            ),
             seconds=round(spec.seconds, 3),
             allowed=seconds,
         )
@@ -200,6 +215,6 @@ def require_posterior(stores: Stores, id_: str) -> PosteriorRecord:
         "posterior-not-ready",
         409,
         f"Job {job.id} is fitting posterior {id_}.",
-        f"Wait for it with GET /v1/jobs/{job.id}?wait=30, or cancel it with DELETE /v1/jobs/{job.id}.",
+        Text("Wait until it has ended, or cancel it (", Way("cancel-job", job.id), ")."),
         job=job.id,
     )

@@ -60,5 +60,5 @@ def check_inflated(noun: str, size: int, allowed: int) -> None:
     """Raise a problem if unpacked content has more bytes than are allowed."""
     if size > allowed:
         detail = f"{noun} takes at least {size:,} bytes unpacked; {allowed:,} are allowed."
-        remedy = "Send fewer rows or columns, or raise GLLE_MAX_BODY."
+        remedy = "Send fewer rows or columns, or ask the administrator to raise GLLE_MAX_BODY."
         raise refuse("inflated-too-large", 413, detail, remedy, bytes=size, allowed=allowed)

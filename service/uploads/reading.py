@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from worker.storage.datasets import DatasetStore
 
 _BUFFER = 2**20
-_REMEDY = "Send npy instead of CSV or JSON, fewer rows or float32; or raise GLLE_MAX_BODY."
+_REMEDY = "Send npy instead of CSV or JSON, fewer rows or float32; or ask the administrator to raise GLLE_MAX_BODY."
 MULTIPART = "multipart/form-data"
 MAX_LAYERS = 3
 DIALECT_FIELDS = ("header", "delimiter", "decimal", "charset", "sheet")
@@ -140,7 +140,7 @@ async def receive_body(request: Request, folder: Path, cap: int, incoming: Incom
                     buffer.clear()
             await run_in_threadpool(file.write, bytes(buffer))
             if size == 0:
-                remedy = "Send the data as the body, for example with curl --data-binary @data.npy."
+                remedy = "Send the data as the body."
                 raise refuse("empty-body", 422, "The request has no body.", remedy)
             await run_in_threadpool(file.seek, 0)
             yield file
@@ -357,7 +357,7 @@ def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Message, dict
                 fields[name] = value
     if len(files) != 1:
         detail = f"The form has {len(files)} files."
-        raise refuse("invalid-form", 422, detail, "Send one file in a field named file, as by curl -F file=@data.csv.")
+        raise refuse("invalid-form", 422, detail, "Send one file in a field named file.")
     return *files[0], fields
 
 
@@ -425,5 +425,5 @@ def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, .
 
 
 def _malformed_form(reason: str) -> ProblemError:
-    remedy = "Send it as multipart/form-data with one file, as by curl -F file=@data.csv."
+    remedy = "Send a form with one file."
     return refuse("malformed-multipart", 422, f"The body is not a form: {reason}.", remedy)

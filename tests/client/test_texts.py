@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,13 +14,33 @@ import glle_engine
 from glle.cli.connection import in_command
 from glle.transport.calls import Reply
 from glle.transport.errors import reply_error
+from glle_engine.base import errors
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.texts import CALLS, UPLOAD_OPTIONS, Text, Way, in_python
 from glle_engine.methods.registry import METHODS
+from service.schemas.analyses import ComparisonIn
+from service.schemas.resources import DrawsIn
 from worker.base.problems import MAX_TEXT, Problem, as_request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(glle_engine.__file__).parents[1]
 PAGE = ROOT / "service" / "explorer" / "js" / "lib" / "remedies.js"
+OF_PYTHON = (  # texts about objects of Python, which no other interface takes
+    *("glle/", "glle_engine/estimator.py", "glle_engine/base/arrays.py", "glle_engine/base/pictures/"),
+    *("glle_engine/tables/frames.py", "glle_engine/tables/anndata.py", "glle_engine/tables/given.py"),
+    *("glle_engine/audit/candidates.py", "glle_engine/audit/sources.py", "glle_engine/linalg/threads.py"),
+    *("glle_engine/posterior/posterior.py", "glle_engine/posterior/sampler.py", "glle_engine/base/parameters.py"),
+    *("glle_engine/posterior/fit.py", "glle_engine/manifolds.py"),
+)
+OF_REQUESTS = (  # texts about requests that only someone who writes requests by hand can send, and about their keys
+    *("service/middleware/", "service/server/", "service/schemas/problems.py", "service/submission/pagination.py"),
+    "service/routes/system.py",
+)
+REQUEST = re.compile(r"/v\d|/docs\b|\b(GET|POST|PUT|PATCH|DELETE)\b|\?\w*=|Retry-After|multipart/")
+OPTION = re.compile(r"\b[a-z]\w*=(?!\w*:)|--[a-z]|\b[a-z]+_[a-z_]+\b")
+PROGRAM = re.compile(r"\w\(\)|\w\.\w+\(|\b(numpy|pandas|pyarrow|scipy|sklearn|curl)\b|application/|Content-\w+")
 NAMES = {*UPLOAD_OPTIONS, "force", "feature", *CALLS}
 
 
@@ -42,6 +63,13 @@ NAMES = {*UPLOAD_OPTIONS, "force", "feature", *CALLS}
         (Way("feature", 3), "feature 3 (from 0)", "X[:, 3]", "feature 3 (from 0)"),
         (Way("upload"), "POST /v1/datasets", "`client.dataset`", "`glle datasets upload`"),
         (Way("fit"), "POST /v1/posteriors", "`client.fit`", "`glle fit`"),
+        (
+            Way("cancel-job", "job_1"),
+            "DELETE /v1/jobs/job_1",
+            "`client.job('job_1').cancel()`",
+            "`glle jobs cancel job_1`",
+        ),
+        (Way("delete-posterior"), "DELETE /v1/posteriors/{id}", "`client.posterior(id).delete()`", "over HTTP"),
         (Way("delete-results", "job_1"), "DELETE /v1/jobs/job_1?record=true", "over HTTP", "over HTTP"),
     ],
 )
@@ -60,6 +88,7 @@ def test_every_name_in_a_text_is_known() -> None:
     """It is in the tables of the interfaces, or a parameter of a method, which each interface writes by one rule."""
     parameters = {name for method in METHODS.values() for name in method.spec.__dataclass_fields__}
     parameters |= set(FitSpec.__dataclass_fields__)
+    parameters |= {"method", "blocks", *DrawsIn.model_fields, *ComparisonIn.model_fields}
     for folder in ("glle_engine", "glle", "service", "worker"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -89,3 +118,92 @@ def test_a_long_list_of_columns_is_cut_between_names() -> None:
     assert way.value == names[: len(way.value)]
     assert MAX_TEXT * 0.95 < len(remedy) < MAX_TEXT + 50
     assert remedy.endswith(" more characters)")
+
+
+def _children(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of an expression that are part of its text."""
+    match node:
+        case ast.IfExp():
+            yield from (node.body, node.orelse)
+        case ast.Call(func=ast.Name(id="Text" | "joined")) | ast.Tuple() | ast.List():
+            yield from node.args if isinstance(node, ast.Call) else node.elts
+        case ast.JoinedStr() | ast.BoolOp():
+            yield from node.values
+        case ast.FormattedValue(value=ast.JoinedStr() | ast.IfExp() | ast.Name()) | ast.Starred():
+            yield node.value
+        case ast.BinOp():
+            yield from (node.left, node.right)
+
+
+def _literals(node: ast.AST, assigned: dict[str, list[ast.expr]]) -> Iterator[str]:
+    """Yield the literal pieces of a text, also those of the names in it that a function assigns; not the values."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    if isinstance(node, ast.Name):
+        for value in assigned.pop(node.id, ()):
+            yield from _literals(value, assigned)
+    for child in _children(node):
+        yield from _literals(child, assigned)
+
+
+def _assigned(function: ast.AST) -> dict[str, list[ast.expr]]:
+    """Return the values of the names that a function assigns."""
+    values: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign):
+            (target,) = node.targets[:1]
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=True))
+            for name, value in pairs:
+                if isinstance(name, ast.Name):
+                    values.setdefault(name.id, []).append(value)
+    return values
+
+
+def _texts() -> Iterator[tuple[str, str, str]]:
+    """Yield the file, the code and each literal piece of all problems and notes, from the sources."""
+    codes = {name: kind.code for name, kind in vars(errors).items() if hasattr(kind, "code")}
+    for folder in ("glle_engine", "glle", "service", "worker"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+            constants = {name: value for name, value in _assigned(tree).items() if name.isupper()}
+            for function in functions:
+                for call in ast.walk(function):
+                    name = call.func.id if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) else ""
+                    if name not in {"Note", "refuse", "Problem", *codes}:
+                        continue
+                    assert isinstance(call, ast.Call)
+                    values = {**constants, **_assigned(function)}
+                    named = {keyword.arg: keyword.value for keyword in call.keywords}
+                    args = [*call.args, *(named[each] for each in ("detail", "remedy", "message") if each in named)]
+                    kinds: list[str] = [codes.get(name, "")]
+                    if name in {"Note", "refuse", "TableError", "Problem"}:
+                        first = named.get("code") or args.pop(0)
+                        kinds = [each for each in _literals(first, dict(values)) if each] or [ast.unparse(first)]
+                    pieces = [piece for arg in args for piece in _literals(arg, dict(values))]
+                    yield from (
+                        (str(path.relative_to(ROOT)), kind, piece) for kind in kinds for piece in pieces or [""]
+                    )
+
+
+def test_no_text_has_words_of_another_interface() -> None:
+    """Each code of a problem or note has a text; options, calls and features in it are values, not words.
+
+    So each interface writes them. Remedies that are for programs have words of their own on the page, by the code.
+    """
+    page = PAGE.read_text(encoding="utf-8")
+    (table,) = re.findall(r"^const REMEDIES = \{\n(.*?)^\};", page, re.DOTALL | re.MULTILINE)
+    of_page = set(re.findall(r"^  '?([\w-]+)'?:", table, re.MULTILINE))
+    texts = list(_texts())
+    codes = {code for _, code, _ in texts}
+    assert len(codes) > 150
+    assert of_page <= codes, "each remedy of the page belongs to a problem"
+    for path, code, literal in texts:
+        text = re.sub(r"`glle [^`]*`", "", literal)  # a command of the shell, for whoever runs the service
+        if not path.startswith(OF_REQUESTS):
+            assert not REQUEST.search(text), (path, code, text)
+            if not path.startswith(OF_PYTHON):
+                assert not OPTION.search(text), (path, code, text)
+                assert code in of_page or not PROGRAM.search(text), (path, code, text)

@@ -119,8 +119,11 @@ class EmbeddingStore(RecordStore[EmbeddingRecord]):
                 "embedding-damaged",
                 500,
                 f"The stored file of embedding {id_} {'is missing' if is_missing else 'has changed'}.",
-                "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the "
-                f"embedding (DELETE /v1/embeddings/{id_}) and request it again; or restore a backup. Check the disk.",
+                Text(
+                    "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the ",
+                    *("embedding (", Way("delete-embedding", id_), ") and request it again; "),
+                    "or restore a backup. Check the disk.",
+                ),
                 embedding=id_,
             ) from error
 

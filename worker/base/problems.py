@@ -151,7 +151,8 @@ def timed_out(seconds: int) -> Problem:
         code="job-timeout",
         status=422,
         detail=f"A task of the job took more than {seconds} s and was stopped.",
-        remedy="Use fewer points or neighbors, or raise GLLE_JOB_TIMEOUT. Finished draws are kept.",
+        remedy="Use fewer points or neighbors, or ask the administrator to raise GLLE_JOB_TIMEOUT. Finished draws are "
+        "kept.",
         details={"seconds": seconds},
     )
 
@@ -178,7 +179,8 @@ def too_much_memory(allowed: int, error: Exception) -> Problem:
         code="too-much-memory",
         status=422,
         detail=detail.strip(),
-        remedy="Use fewer points, landmarks or neighbors; or raise GLLE_METHOD_BYTES and the memory of the workers.",
+        remedy="Use fewer points, landmarks or neighbors; or ask the administrator to raise GLLE_METHOD_BYTES and the "
+        "memory of the workers.",
         details={"allowed_bytes": allowed} if allowed else {},
     )
 
@@ -199,8 +201,8 @@ def out_of_memory(allowed: int, machine: int) -> Problem:
         status=422,
         detail=f"The process of a task ended because there was no memory left. A task may take {allowed:,} bytes of "
         f"working memory; the machine or container of its worker has {machine:,} for all of its processes.",
-        remedy="Use fewer points or neighbors. If smaller tasks fail so, too, give the workers more memory, or lower "
-        "GLLE_METHOD_BYTES or GLLE_WORKERS.",
+        remedy="Use fewer points or neighbors. If smaller tasks fail so, too, ask the administrator to give the "
+        "workers more memory, or to lower GLLE_METHOD_BYTES or GLLE_WORKERS.",
         details={"allowed_bytes": allowed, "machine_bytes": machine},
     )
 
@@ -212,8 +214,8 @@ def task_crashed(signal: str, allowed: int) -> Problem:
         status=422,
         detail=f"The process of a task ended by {signal}. Libraries end so when they get no memory: a task may take "
         f"{allowed:,} bytes of working memory.",
-        remedy="Use fewer points or neighbors, or raise GLLE_METHOD_BYTES and the memory of the workers. If smaller "
-        "tasks fail so, too, install the versions of requirements/server.lock.",
+        remedy="Use fewer points or neighbors, or ask the administrator to raise GLLE_METHOD_BYTES and the memory of "
+        "the workers. If smaller tasks fail so, too, the versions of requirements/server.lock may be missing there.",
         details={"signal": signal, "allowed_bytes": allowed},
     )
 
@@ -263,7 +265,15 @@ def notes_in_http(notes: Iterable[Note]) -> list[dict[str, Any]]:
     return [{"code": note.code, **in_http("message", note.message)} for note in notes]
 
 
-_REQUESTS = {"upload": "POST /v1/datasets", "fit": "POST /v1/posteriors", "embed": "POST /v1/embeddings"}
+_REQUESTS = {
+    "upload": "POST /v1/datasets",
+    "fit": "POST /v1/posteriors",
+    "embed": "POST /v1/embeddings",
+    "delete-posterior": "DELETE /v1/posteriors/{}",
+    "delete-embedding": "DELETE /v1/embeddings/{}",
+    "cancel-job": "DELETE /v1/jobs/{}",
+    "delete-results": "DELETE /v1/jobs/{}?record=true",
+}
 
 
 def as_request(way: Way) -> str:
@@ -271,10 +281,8 @@ def as_request(way: Way) -> str:
     name, value = way
     if name == FEATURE:
         return f"feature {value} (from 0)"
-    if name == "delete-results":
-        return f"DELETE /v1/jobs/{value or '{id}'}?record=true"
     if name in _REQUESTS:
-        return _REQUESTS[name]
+        return _REQUESTS[name].format(value or "{id}")
     if name not in {*UPLOAD_OPTIONS, "force"}:
         return f"`{name}`" if value is None else f"{json.dumps(name)}: {json.dumps(value)}"
     values = value if isinstance(value, list) else [json.dumps(value) if value is True else value or ""]

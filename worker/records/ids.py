@@ -77,7 +77,7 @@ def other_kind(id_: str, collection: str) -> str:
     """Return a remedy if an id, by its beginning, is of another kind of resource than this collection; else ''."""
     for start, (noun, its_collection) in _KINDS_BY_PREFIX.items():
         if id_.startswith(start) and its_collection != collection:
-            return f"{id_} is the id of {noun}: GET /v1/{its_collection}/{id_} has its links."
+            return f"{id_} is the id of {noun}."
     return ""
 
 

@@ -128,7 +128,7 @@ def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -
 
 def too_many_jobs(tenant: str | None, limit: int) -> ProblemError:
     """Return the error for a job beyond a tenant's quota or share."""
-    remedy = "Wait until one has ended, or cancel one: GET /v1/jobs lists them."
+    remedy = "Wait until one has ended, or cancel one."
     return _share_exceeded("jobs", tenant, "open jobs", limit, MAX_JOBS, remedy, _pause())
 
 
@@ -138,7 +138,7 @@ def too_many_jobs_overall(allowed: int) -> ProblemError:
         "too-many-jobs",
         503,
         f"{allowed:,} jobs wait or run; the service accepts no more.",
-        "Send the request again after Retry-After; more workers end jobs faster.",
+        "Try again later; more workers end jobs faster.",
         allowed=allowed,
         retry_after=_pause(),
     )
@@ -146,14 +146,14 @@ def too_many_jobs_overall(allowed: int) -> ProblemError:
 
 def too_many_draws(tenant: str, limit: int) -> ProblemError:
     """Return the error for a single draw beyond a tenant's quota or share, or beyond the limit for all tenants."""
-    remedy = "Send the request again after Retry-After, or request many draws as one job: POST .../draws."
+    remedy = "Try again later, or request many draws as one job."
     return _share_exceeded("draws", tenant, "waiting requests for draws", limit, MAX_DRAWS, remedy, _pause())
 
 
 def too_many_requests(tenant: str, limit: int, total: int) -> ProblemError:
     """Return the error for a request beyond a tenant's quota or share of the requests in progress."""
     noun = "requests in progress in this API process"
-    remedy = "Send the request again after Retry-After, and fewer at the same time."
+    remedy = "Try again later, with fewer requests at the same time."
     return _share_exceeded("requests", tenant, noun, limit, total, remedy, SHARE_SECONDS)
 
 
@@ -183,19 +183,20 @@ def _pause() -> int:
 def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
     """Return the error for a new posterior when the tenant has as many posteriors as its quota allows."""
     detail = f"Tenant {tenant} has {allowed:,} posteriors; no more are allowed."
-    remedy = (
-        "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise `posteriors` in GLLE_QUOTAS."
-    )
+    remedy = _delete_posteriors("raise posteriors in GLLE_QUOTAS.")
     return _quota_exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed)
+
+
+def _delete_posteriors(alternative: str) -> Text:
+    """Return the remedy of too many posteriors."""
+    ways = (Way("delete-posterior"), "), or ask the administrator to ")
+    return Text("Delete posteriors that are no longer needed (", *ways, alternative)
 
 
 def too_many_record_bytes(tenant: str | None, nbytes: int, allowed: int) -> ProblemError:
     """Return the error for a new posterior when the records of the tenant's posteriors exceed their bytes."""
     detail = f"The records of the posteriors of tenant {tenant} have {nbytes:,} bytes; {allowed:,} are allowed."
-    remedy = (
-        "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise posteriors in GLLE_QUOTAS, "
-        f"each of which allows {RECORD_BYTES:,} bytes."
-    )
+    remedy = _delete_posteriors(f"raise posteriors in GLLE_QUOTAS, each of which allows {RECORD_BYTES:,} bytes.")
     return _quota_exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed, used=nbytes)
 
 

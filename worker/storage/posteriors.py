@@ -248,8 +248,11 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
                 "posterior-damaged",
                 500,
                 f"The stored file of posterior {record.id} {'is missing' if is_missing else 'has changed'}.",
-                "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the "
-                f"posterior (DELETE /v1/posteriors/{record.id}) and fit it again; or restore a backup. Check the disk.",
+                Text(
+                    "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the ",
+                    *("posterior (", Way("delete-posterior", record.id), ") and fit it again; "),
+                    "or restore a backup. Check the disk.",
+                ),
                 posterior=record.id,
             ) from error
 

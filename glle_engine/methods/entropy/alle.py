@@ -28,6 +28,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import blocks
+from glle_engine.base.texts import Text, Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.linalg.distances import ranks_of, smallest_of_rows
@@ -69,9 +70,13 @@ class AlleSpec(NeighborSpec):
         # Weights of sum one have k - 1 degrees of freedom, at most n - 2 because the last point has no neighbors.
         if self.reg == 0 and d < min(self.n_neighbors, n - 1):
             raise InvalidParameterError(
-                f"With reg=0, {self.n_neighbors} neighbors reconstruct a point of {d} features without error: the "
-                "likelihood has no bound.",
-                remedy=f"Give reg above 0, or n_neighbors of at most {d}.",
+                Text(
+                    "With ",
+                    Way("reg", 0),
+                    f", {self.n_neighbors} neighbors reconstruct a point of {d} features without error: the ",
+                    "likelihood has no bound.",
+                ),
+                remedy=Text("Give reg above 0, or ", Way("n_neighbors"), f" of at most {d}."),
             )
 
 
@@ -181,7 +186,7 @@ def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], ND
     joins_equal=True,
 )
 def alle(X: NDArray[np.float64], spec: AlleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the principal coordinates of the exact covariance."""
+    """Embed by acyclic LLE: the principal coordinates of the exact covariance of its model."""
     n, d = X.shape
     order = ordering(X, spec)
     M, variances = acyclic(X, spec, order, on_progress)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg.lapack import dposv, dpotrf
 
-from glle_engine.base.texts import Note
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
@@ -261,6 +261,9 @@ def _candidates(nearest: NDArray[np.int32]) -> list[NDArray[np.intp]]:
 def _not_converged(spec: DrillSpec, iterations: int) -> Note:
     return Note(
         "not-converged",
-        f"After {iterations} rounds the duality gap is still above {spec.tol:g} a point. Raise max_iter, "
-        "or l1: small penalties are the slow ones.",
+        Text(
+            f"After {iterations} rounds the duality gap is still above {spec.tol:g} a point. Raise ",
+            Way("max_iter"),
+            ", or l1: small penalties are the slow ones.",
+        ),
     )

@@ -252,8 +252,8 @@ class IsolleSpec(LleSpec):
         super().require_possible(n, d)
         if isinstance(self.n_graph, int) and self.n_graph >= n:
             raise TooFewPointsError(
-                f"n_graph={self.n_graph} needs more than {n} points.",
-                remedy=f"Give n_graph of at most {n - 1}, or more points.",
+                Text(Way("n_graph", self.n_graph), f" needs more than {n} points."),
+                remedy=Text("Give ", Way("n_graph"), f" of at most {n - 1}, or more points."),
                 details={"n_points": n, "n_graph": self.n_graph},
             )
 

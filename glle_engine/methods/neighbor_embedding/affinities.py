@@ -20,7 +20,7 @@ from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import blocks, silent
-from glle_engine.base.texts import Note
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.graph.relations import Distances
@@ -64,7 +64,7 @@ def require_perplexity(n: int, perplexity: float) -> None:
         )
     shown = math.floor(max_perplexity * 100) / 100
     raise InvalidParameterError(
-        f"perplexity={perplexity:g} is more than a third of the other {n - 1} points.",
+        Text(Way("perplexity", perplexity), f" is more than a third of the other {n - 1} points."),
         remedy=f"Give perplexity of at most {shown:g}, or more points.",
         details={"perplexity": perplexity, "most": shown, "n_points": n},
     )
@@ -274,8 +274,13 @@ def embedding_of(descent: Descent, figures: dict[str, Any], is_met: NDArray[np.b
         notes.append(
             Note(
                 "not-converged",
-                f"The descent did not converge in {descent.iterations} iterations (max_iter={spec.max_iter}): "
-                "the coordinates are not final. Give a larger max_iter, or a larger tol.",
+                Text(
+                    f"The descent did not converge in {descent.iterations} iterations (",
+                    Way("max_iter", spec.max_iter),
+                    "): the coordinates are not final. Give a larger ",
+                    Way("max_iter"),
+                    ", or a larger tol.",
+                ),
             )
         )
     counts = {"iterations": descent.iterations, "evaluations": descent.evaluations, "converged": descent.converged}

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
+from glle_engine.base.texts import Text, Way
 from glle_engine.linalg.threads import numba_loops
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.neighbor_embedding.affinities import noisy, older_seed
@@ -61,8 +62,13 @@ class PacmapSpec(DistanceSpec):
         """Refuse a ratio so small that a point has no further pair."""
         if round(self.n_neighbors * self.further_ratio) < 1:
             raise InvalidParameterError(
-                f"further_ratio={self.further_ratio:g} of n_neighbors={self.n_neighbors} gives no further pair.",
-                remedy=f"Give further_ratio of at least {1 / self.n_neighbors:g}.",
+                Text(
+                    Way("further_ratio", self.further_ratio),
+                    " of ",
+                    Way("n_neighbors", self.n_neighbors),
+                    " gives no further pair.",
+                ),
+                remedy=Text("Give ", Way("further_ratio"), f" of at least {1 / self.n_neighbors:g}."),
             )
 
     @property
@@ -88,11 +94,15 @@ class PacmapSpec(DistanceSpec):
         """Refuse too few points for the pairs of a point, and more components than the start can have."""
         if n < self.least_points:
             smaller_spec = replace(self, n_neighbors=self.most_neighbors(n))
-            fewer = f"n_neighbors of at most {smaller_spec.n_neighbors}, or " if smaller_spec.least_points <= n else ""
+            fewer = (
+                Text(Way("n_neighbors"), f" of at most {smaller_spec.n_neighbors}, or ")
+                if smaller_spec.least_points <= n
+                else ""
+            )
             raise TooFewPointsError(
                 f"PaCMAP with {self.pairs} pairs of each point, {self.n_neighbors} of them near, needs at least "
                 f"{self.least_points} points, not {n}.",
-                remedy=f"Give {fewer}more points.",
+                remedy=Text("Give ", fewer, "more points."),
                 details={"n_points": n, "least": self.least_points},
             )
         self.require_rank(n, d)

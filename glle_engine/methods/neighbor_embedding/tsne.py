@@ -78,8 +78,15 @@ class TsneSpec(PerplexitySpec):
         limit = _MAX_BY_TREE if algorithm == "bh" else _MAX_BY_INTERPOLATION
         if self.n_components > limit:
             raise InvalidParameterError(
-                f"n_components={self.n_components} is more than the {limit} of negative_gradient_method={algorithm!r}.",
-                remedy=f"Give n_components of at most {limit}, or take symmetric-sne or elastic-embedding.",
+                Text(
+                    Way("n_components", self.n_components),
+                    f" is more than the {limit} of ",
+                    Way("negative_gradient_method", algorithm),
+                    ".",
+                ),
+                remedy=Text(
+                    "Give ", Way("n_components"), f" of at most {limit}, or take symmetric-sne or elastic-embedding."
+                ),
                 details={"n_components": self.n_components, "most": limit},
             )
 
@@ -204,11 +211,13 @@ def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneS
 def _not_settled(decrease: float | None) -> Note:
     """Return the note for a divergence that still changes, or that had too few iterations to tell."""
     reason = (
-        f"max_iter is below {3 * _EVERY}, too few to judge whether the divergence has settled"
+        Text(Way("max_iter"), f" is below {3 * _EVERY}, too few to judge whether the divergence has settled")
         if decrease is None
         else f"the divergence still changed by {abs(decrease):.1%} in the last {2 * _EVERY} iterations"
     )
-    return Note("not-converged", f"The coordinates may not be final: {reason}. Give a larger max_iter.")
+    return Note(
+        "not-converged", Text("The coordinates may not be final: ", reason, ". Give a larger ", Way("max_iter"), ".")
+    )
 
 
 def _start(X: Data, spec: TsneSpec, P: Any) -> NDArray[np.float64]:

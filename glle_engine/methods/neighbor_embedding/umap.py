@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.texts import Note
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.linalg.threads import numba_loops
@@ -75,8 +75,8 @@ class UmapSpec(DistanceSpec):
         """Refuse a least distance above the scale, for which umap-learn cannot fit the curve of the similarities."""
         if self.min_dist > self.spread:
             raise InvalidParameterError(
-                f"min_dist={self.min_dist:g} is more than spread={self.spread:g}.",
-                remedy=f"Give min_dist of at most {self.spread:g}, or a larger spread.",
+                Text(Way("min_dist", self.min_dist), " is more than ", Way("spread", self.spread), "."),
+                remedy=Text("Give ", Way("min_dist"), f" of at most {self.spread:g}, or a larger spread."),
             )
 
     def epochs(self, n: int) -> int:

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array, diags_array, identity
 from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
-from glle_engine.base.texts import Note
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.neighbors import kneighbors
@@ -107,7 +107,11 @@ class DiffusionMapsSpec(RadiusSpec):
         if k is None and n > 2 * DENSE_MOST:
             raise InvalidParameterError(
                 f"The whole kernel of {n:,} points is too large.",
-                remedy=f"Cut it: give n_neighbors, such as {_TRUNCATED}; or at most {2 * DENSE_MOST:,} points.",
+                remedy=Text(
+                    "Cut it: give ",
+                    Way("n_neighbors"),
+                    f", such as {_TRUNCATED}; or at most {2 * DENSE_MOST:,} points.",
+                ),
                 details={"n_points": n, "most": 2 * DENSE_MOST},
             )
         if k is not None and self.radius is None:
@@ -281,6 +285,11 @@ def _notes(dimension: int, count: int, n: int, spec: DiffusionMapsSpec) -> Itera
         number = f"At least {dimension}" if dimension == count < n - 2 else f"{dimension}"
         yield Note(
             "coordinates-left-out",
-            f"{number} coordinates count to the accuracy delta={spec.delta:g}, {spec.n_components} are shown. With a "
-            'greater t fewer count; t="auto" takes the first for which these are enough.',
+            Text(
+                f"{number} coordinates count to the accuracy ",
+                Way("delta", spec.delta),
+                f", {spec.n_components} are shown. With a greater t fewer count; ",
+                Way("t", "auto"),
+                " takes the first for which these are enough.",
+            ),
         )

@@ -18,7 +18,8 @@ let version = 0; // number of changes
  * @typedef {{name: string, index: Uint16Array, palette: string[], level?: Uint8Array, shapes?: number[],
  *   legend: Legend}} Look - colors: an index of the palette, and a level of `SIZES`, for each row
  * @typedef {{title: string, detail: string, remedy: string, details: Record<string, any>, type?: string,
- *   status?: number, remedy_parts?: Schemas['ProblemOut']['remedy_parts']}} Problem
+ *   status?: number, detail_parts?: Parts, remedy_parts?: Parts}} Problem
+ * @typedef {Schemas['ProblemOut']['detail_parts']} Parts - of a text: texts, options and calls
  * @typedef {{label: string, stage: string, done: number, total: number, unit?: string, job?: string, status?: string,
  *   cancelling?: boolean}} Work - in progress
  * @typedef {{file: File, head: File | null, delimiter: string, sheet: string, missing: string,

@@ -44,7 +44,7 @@ def read_arrow(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
 
     """
     mark = os.pread(file.fileno(), len(_FILE_MARK), 0)
-    remedy = "Write it with pyarrow.ipc.new_stream, or with pandas' to_feather (Feather of version 2)."
+    remedy = "Save the table again as an Arrow stream or as Feather of version 2, or as CSV."
     with _malformed_as("malformed-arrow", "an Arrow stream", remedy):
         mapped = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         if mark.startswith(_FILE_MARK):

@@ -184,7 +184,7 @@ class _TextColumns(CellColumns):
             remedy = Text(
                 "Save it as UTF-8, or declare the encoding of older versions of Excel with ",
                 *(Way("charset", "windows-1252"), " (on a Mac ", Way("charset", "macintosh"), ")."),
-                " Send an npy file as application/x-npy.",
+                " Give an npy file the ending .npy.",
             )
             raise refuse("malformed-csv", 422, f"The body is not {noun} text: {reason}.", remedy) from None
         except csv.Error as error:

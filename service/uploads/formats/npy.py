@@ -79,7 +79,7 @@ def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], received: int) ->
     if received != announced:
         code = "truncated-npy" if received < announced else "malformed-npy"
         detail = f"The header announces {announced:,} bytes of values (shape {shape}, {dtype}); {received:,} arrived."
-        remedy = "Send the whole file and nothing else, for example with curl --data-binary."
+        remedy = "Send the whole file and nothing else."
         raise refuse(code, 422, detail, remedy, announced=announced, came=received)
 
 
@@ -102,7 +102,7 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def _malformed_array(reason: str) -> ProblemError:
-    remedy = "Write it with numpy.save and send it as application/x-npy; send text as text/csv."
+    remedy = "Save the array again as .npy, or the table as .csv."
     return refuse("malformed-npy", 422, f"The body is not an npy file: {reason[:200]}.", remedy)
 
 
@@ -130,7 +130,7 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of the disk; EINVAL: an offset before the body
             raise
         reason = "a member is not within it" if isinstance(error, OSError) else str(error)[:200]
-        remedy = "Write it with numpy.savez or numpy.savez_compressed, and send it as application/zip."
+        remedy = "Save the arrays again as .npz, with or without compression."
         raise refuse("malformed-npz", 422, f"The body is not an npz file of data: {reason}.", remedy) from None
 
 
@@ -221,7 +221,7 @@ def _data_member(archive: zipfile.ZipFile, members: Members) -> str:
     if len(matrices) == 1:
         return matrices[0]
     detail = f"Of the members {', '.join(members) or '(none)'}, {len(matrices)} are matrices."
-    remedy = 'Save the points under the name data: numpy.savez("data.npz", data=X).'
+    remedy = "Save the points under the name data."
     raise refuse("no-data-member", 422, detail, remedy, members=list(members)[:20])
 
 
@@ -252,7 +252,7 @@ def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], li
         raise ValueError(f"its sparse matrix is inconsistent: {error}") from None
     if matrix.format not in {"csr", "csc"}:
         detail = f"The sparse matrix is in the format {matrix.format}."
-        raise refuse("invalid-member", 422, detail, "Save X.tocsr().", member="format.npy")
+        raise refuse("invalid-member", 422, detail, "Save the matrix by rows (CSR).", member="format.npy")
     matrix.check_format(full_check=True)
     require_lossless(matrix, "the sparse matrix")
     out.truncate(math.prod(shape) * dtype.itemsize)
@@ -276,7 +276,7 @@ def _array(
         flat = np.frombuffer(stream.read(), dtype)
         if dtype.kind == "U" and (flat.view(dtype.byteorder + "u4") > sys.maxunicode).any():
             detail = f"The member {info.filename!r} has invalid characters."
-            raise refuse("invalid-label", 422, detail, "Write texts with numpy.str_.", member=info.filename)
+            raise refuse("invalid-label", 422, detail, "Save the labels again as texts.", member=info.filename)
     return flat.reshape(actual, order="F" if fortran else "C")
 
 

@@ -147,7 +147,9 @@ class ReaderProcesses:
         async with self._slots.turn(tenant, size) as has_turn:
             if not has_turn:
                 detail = f"All {self._budget.readers} readers were busy for {SECONDS:g} s."
-                remedy = "Try again later, or give the API more memory or processes (GLLE_API_PROCESSES)."
+                remedy = (
+                    "Try again later, or ask the administrator to raise GLLE_API_PROCESSES or the memory of the API."
+                )
                 raise refuse("readers-busy", 503, detail, remedy)
             yield
 

@@ -9,8 +9,10 @@ import pickle
 import re
 from pathlib import Path
 
+import numpy as np
+
 import glle_engine
-from glle_engine.base.texts import Text, Way, in_python, joined, parts_of, to_json, written
+from glle_engine.base.texts import Note, Text, Way, in_python, joined, parts_of, to_json, written
 
 TEXT = Text("Leave it out with ", Way("ignore", ["a", "b c"]), ", or use ", Way("missing", "median"), ".")
 _OF_HTTP = re.compile(r"\?[a-z_]+=|/v1/|\b(GET|POST|PUT|DELETE) /")
@@ -51,3 +53,20 @@ def test_the_engine_knows_no_http() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert not _OF_HTTP.search(node.value), (path, node.value)
+
+
+def test_values_are_json() -> None:
+    """Numbers of numpy become those of Python, and a number that JSON lacks its text."""
+    text = Text(Way("radius", np.float64(0.5)), " ", Way("n_neighbors", np.int64(3)), " ", Way("reg", np.inf))
+    assert text == "radius=0.5 n_neighbors=3 reg='inf'"
+    assert Text.from_json(json.loads(json.dumps(to_json(text), allow_nan=False))).parts == text.parts
+
+
+def test_a_note_has_the_names_of_features() -> None:
+    """Only features become names; options stay, and so does text that looks like a feature."""
+    note = Note("a-code", Text(Way("feature", 1), " and X[:, 0]: use ", Way("standardize", "zscore"), "."))
+    named = note.with_names(["a", "b"])
+    assert named.message == "b and X[:, 0]: use standardize='zscore'."
+    assert Note.from_dict(json.loads(json.dumps(named.to_dict()))) == named
+    assert note.message == "X[:, 1] and X[:, 0]: use standardize='zscore'."
+    assert note.with_names(None) is note

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from glle_engine import manifolds
 from glle_engine.audit.audit import audit, audits
+from glle_engine.base.texts import Text
 from tests.service.conftest import check_problem, upload
 from tests.service.routes.posteriors.conftest import NPZ, npz, result_of
 from worker.execution import tasks
@@ -92,7 +93,7 @@ def test_space_and_blocks_are_those_of_the_engine(client: httpx.Client, stores: 
         notes = [note.with_names(names).message for note in direct.notes]
         stated = ("verdict", "level", "pairs", "remains", "islands")
         assert {name: found[name] for name in stated} == {name: direct.to_dict()[name] for name in stated}, body
-        assert [note["message"] for note in found["notes"]] == notes, body
+        assert [Text.from_json(note["message_parts"]) for note in found["notes"]] == notes, body
         assert (found["method"], found["blocks"]) == (body.get("method"), body.get("blocks"))
     assert "column 'c'" in audit(X, method="pca", blocks=subjects, names=names, n_neighbors=8).verdict
     of_method = client.post("/v1/audits", json={"dataset": dataset, "method": "isomap", **zscore}).json()

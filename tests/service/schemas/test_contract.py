@@ -361,6 +361,7 @@ def test_other_spellings_are_recognized(client: httpx.Client, spelling: str) -> 
     ],
 )
 def test_an_id_of_another_kind_says_so(client: httpx.Client, path: str, id_: str, right: str) -> None:
-    """The remedy names the kind of the id, and the address that has the resource."""
+    """The remedy names the kind of the id."""
     remedy = check_problem(client.get(f"/v1/{path}/{id_}"), 404, f"{path.removesuffix('s')}-not-found")["remedy"]
-    assert (f"GET /v1/{right}/{id_} has its links." in remedy) == bool(right)
+    noun = {"datasets": "data set"}.get(right, right.removesuffix("s"))
+    assert (f"{id_} is the id of a" in remedy and f"{noun}." in remedy) == bool(right)

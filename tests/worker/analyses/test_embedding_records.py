@@ -137,7 +137,7 @@ def test_a_damaged_embedding_is_a_problem_and_not_computed_again(
     monkeypatch.setattr(Recipe, "compute", raiser(AssertionError("computed again")))
     problem = refusal(stores.embeddings.find_entry, spec.recipe.id)
     assert (problem.code, problem.status) == ("embedding-damaged", 500)
-    assert f"DELETE /v1/embeddings/{spec.recipe.id}" in problem.remedy
+    assert f"DELETE /v1/embeddings/{spec.recipe.id}" in problem.to_dict()["remedy"]
     job = analysis_job(stores, scored(spec), None)
     tasks.analyse(job.id)
     assert stores.jobs.fetch(job.id).error == problem

@@ -370,7 +370,7 @@ def test_a_damaged_posterior_is_a_problem_and_not_fitted_again(
         tasks.draw(job.id, 0)
         error = error_of(stores, job.id)
         assert (error.code, error.status) == ("posterior-damaged", 500)
-        assert f"DELETE /v1/posteriors/{posterior_id}" in error.remedy
+        assert f"DELETE /v1/posteriors/{posterior_id}" in error.to_dict()["remedy"]
         tasks.fit(fit_job(stores).id)
     stores.posteriors.delete(posterior_id)
     assert len(stored_files(stores)) == 1

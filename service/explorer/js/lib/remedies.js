@@ -2,6 +2,7 @@
 
 import { ROLES } from './columns.js';
 import { number } from './html.js';
+import { labelOf } from './titles.js';
 
 const WORDS = { n_neighbors: 'neighbors', n_components: 'dimensions' };
 
@@ -27,7 +28,7 @@ export function stepsOf(problem, spec = {}) {
     steps.push({ label: `Use ${k} neighbors`, values: { n_neighbors: k } });
   }
   if (code === 'over-the-limit' && details.allowed) {
-    const name = Object.keys(WORDS).find((one) => problem.detail.startsWith(`${one}=`));
+    const name = Object.keys(WORDS).find((one) => problem.detail_parts?.some((part) => part.name === one));
     if (name)
       steps.push({ label: `Use ${number(details.allowed)} ${WORDS[name]}`, values: { [name]: details.allowed } });
   }
@@ -59,12 +60,14 @@ const WAYS = {
   upload: () => '“Choose a file”',
   fit: () => '“Fit and draw”',
   embed: () => '“Embed”',
+  'delete-posterior': () => 'over HTTP',
+  'delete-embedding': () => 'over HTTP',
+  'cancel-job': () => '“Cancel”',
   'delete-results': () => 'over HTTP',
 };
 
 /** A setting as the form of the method calls it. */
-const setting = (name, value) =>
-  `“${name.charAt(0).toUpperCase()}${name.slice(1).replaceAll('_', ' ')}${value === null ? '' : `: ${value}`}”`;
+const setting = (name, value) => `“${labelOf(name)}${value === null ? '' : `: ${value}`}”`;
 
 /** A text of the service in the words of the page: `parts` are texts, and options and calls as {name, value}. */
 export const inWords = (parts) =>
@@ -73,47 +76,6 @@ export const inWords = (parts) =>
       typeof part === 'string' ? part : (WAYS[part.name]?.(part.value) ?? setting(part.name, part.value)),
     )
     .join('');
-
-/** A sentence of the service with its settings as the form calls them; options of data are none of its text. */
-function spoken(text) {
-  const counted = (_, name, value) => `${value} ${WORDS[name]}`;
-  return (text ?? '')
-    .replaceAll(/,? or raise GLLE_\w+(?: and [^.;]*)?/g, '')
-    .replaceAll(/(\w+)='([\w-]+)'/g, (_, name, value) => setting(name, value))
-    .replaceAll(/\b(n_neighbors|n_components)=(\d+)/g, counted)
-    .replaceAll('`', '');
-}
-
-/** Signs of a text for programmers: addresses, options of queries, names of settings and of Python. */
-const CODE = new RegExp(
-  [
-    /\/v\d\/|\/docs\b|\b(?:GET|POST|PATCH|PUT|DELETE)\b|\?\w*=|GLLE_\w+|Content-\w+/,
-    /\b(?:pyarrow|pandas|numpy|np)\b|\w\(\)|\w\.\w+\(|\.as\w+\(|\b\w+=\S/,
-  ]
-    .map(({ source }) => source)
-    .join('|'),
-);
-
-/** What to do by the code of a problem, if the service's words are for programmers. */
-const OWN = {
-  'unsupported-media-type': 'Save the table as CSV, Excel or Parquet, and choose that file.',
-  'invalid-arrow': 'Save the table again as Parquet or CSV, and choose that file.',
-  'invalid-parquet': 'Save the table again as Parquet or CSV, and choose that file.',
-  'quota-exceeded': 'Wait until other work has ended, or ask the administrator for more room.',
-  'body-too-large': 'Leave out rows or columns that you do not need, and choose the smaller file.',
-};
-
-/** A remedy for someone at this page: the service's sentences that name a control or plain steps. */
-export function plainRemedy(parts, code = '') {
-  const sentences = spoken(inWords(parts)).split(/(?<=[.;]) /);
-  const plain = sentences
-    .filter((sentence) => !CODE.test(sentence))
-    .join(' ')
-    .replace(/;$/, '.');
-  return (
-    plain || OWN[code] || (parts.join('') ? 'Choose another file or other settings, or ask the administrator.' : '')
-  );
-}
 
 /** The values of an option that a text names. */
 export const valuesOf = (option, parts = []) => parts.filter(({ name }) => name === option).map(({ value }) => value);
@@ -236,19 +198,21 @@ const REFUSED = {
   ],
 };
 
+/** What to do about a problem, if the remedy of the service is for programs that send requests. */
+const REMEDIES = {
+  'unsupported-media-type': 'Save the table as CSV, Excel or Parquet, and choose that file.',
+};
+
 /**
  * A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs.
  * @param {import('../store.js').Problem} problem
  */
-export function plainProblem({ type, title, detail, remedy, remedy_parts: parts = [remedy ?? ''], details }) {
+export function plainProblem({ type, title, detail, detail_parts: said, remedy, remedy_parts: advised, details }) {
   const code = (type ?? '').split(':').pop();
-  const plain = REFUSED[code];
-  if (!plain || !details) {
-    const [text, help] = [spoken(detail), plainRemedy(parts, code)];
-    return { title, text, remedy: help, own: CODE.test(inWords(parts)) ? `${detail} ${remedy}` : '' };
-  }
-  const [plainTitle, text, help] = plain(details);
-  return { title: plainTitle, text, remedy: help, own: `${title}. ${detail} ${remedy}` };
+  const [text, help] = [inWords(said ?? [detail]), inWords(advised ?? [remedy ?? ''])]; // the page's own have no parts
+  const refused = details && REFUSED[code]?.(details);
+  if (refused) return { title: refused[0], text: refused[1], remedy: refused[2], own: `${title}. ${text} ${help}` };
+  return { title, text, remedy: REMEDIES[code] ?? help, own: code in REMEDIES ? help : '' };
 }
 
 /** A note in plain words: title, sentence, and the step that helps, if the method has its settings. */

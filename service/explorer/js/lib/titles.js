@@ -1,4 +1,4 @@
-/** Short names of the methods, for captions and tables; the service's titles are whole names. */
+/** Short names of the methods, for captions and tables (the service has whole names), and labels of settings. */
 
 import { state } from '../store.js';
 
@@ -28,3 +28,23 @@ const SHORT = {
 /** Short name of a method. */
 export const titleOfMethod = (name) =>
   SHORT[name] ?? state.methods.find((method) => method.name === name)?.title ?? name;
+
+const LABELS = {
+  n: 'Rows',
+  n_neighbors: 'Neighbors',
+  n_components: 'Dimensions',
+  reg: 'Regularization',
+  max_iter: 'Iterations, at most',
+  tol: 'Tolerance',
+  disconnected: 'Separate pieces',
+  standardize: 'Scale of columns',
+  metric: 'Distance',
+  n_draws: 'Maps to draw',
+  variance: 'Noise variance',
+};
+
+/** Label of a field: `max_iter` is “Max iter”. */
+export const labelOf = (name) => {
+  const words = name.replace(/^n_/, '').replaceAll('_', ' ');
+  return LABELS[name] ?? words.charAt(0).toUpperCase() + words.slice(1);
+};

@@ -23,13 +23,6 @@ export function linesOf(verdict) {
 
 const MARK = /^[✓✗] /;
 
-/** What a verdict asks for before it can say more: "method", "standardize", "blocks", or null. */
-export function askedBy(verdict) {
-  if (/^(Give the method|Audit these coordinates)/.test(verdict)) return 'method';
-  if (verdict.startsWith('Standardize the features')) return 'standardize';
-  return /^Before you rely on this map, (give|name)/.test(verdict) ? 'blocks' : null;
-}
-
 /**
  * What the shares of an audit need to be trusted, for the line beside each; as in
  * glle_engine/reliability/thresholds.py.

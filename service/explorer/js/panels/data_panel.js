@@ -1,11 +1,12 @@
 /** Step one: the data. */
 
+import { labelOf } from '../lib/titles.js';
 import { auditMap, isTable, synthesise, takeFile } from '../actions/data.js';
 import { openDataset } from '../actions/open.js';
 import { html, number, useEffect, useState } from '../lib/html.js';
 import { set, state, useStore } from '../store.js';
 import { Notices, plainColumns, Table } from '../views/columns.js';
-import { labelOf, SchemaForm } from './schema_form.js';
+import { SchemaForm } from './schema_form.js';
 
 /** Preview a chosen or dropped file. */
 export async function take(file) {

@@ -1,23 +1,10 @@
 /** Form generated from the JSON Schema that the service publishes. */
 
 import { html } from '../lib/html.js';
+import { labelOf } from '../lib/titles.js';
 
 const FIRST = ['variant', 'n_neighbors', 'n_components', 'perplexity'];
 const FEW = 4; // fields shown without “More”
-
-const PLAIN = {
-  n: 'Rows',
-  n_neighbors: 'Neighbors',
-  n_components: 'Dimensions',
-  reg: 'Regularization',
-  max_iter: 'Iterations, at most',
-  tol: 'Tolerance',
-  disconnected: 'Separate pieces',
-  standardize: 'Scale of columns',
-  metric: 'Distance',
-  n_draws: 'Maps to draw',
-  variance: 'Noise variance',
-};
 
 /** Plain words for the settings that everyone sees; the others have the service's descriptions. */
 const HELP = {
@@ -35,12 +22,6 @@ const HELP = {
       'all takes them always.',
   seed: 'Another number gives other draws of the same kind.',
   scale: 'How much uncertainty is shown. 1 is what the model says; auto is what random halves of the data say.',
-};
-
-/** Label of a field: `max_iter` is “Max iter”. */
-export const labelOf = (name) => {
-  const words = name.replace(/^n_/, '').replaceAll('_', ' ');
-  return PLAIN[name] ?? words.charAt(0).toUpperCase() + words.slice(1);
 };
 
 /** Follow a reference into the schema's definitions. */

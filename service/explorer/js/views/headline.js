@@ -6,7 +6,7 @@ import { embedders, hindrance } from '../methods.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { nameOf } from '../panels/data_panel.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
-import { askedBy, linesOf, methodOf } from '../lib/verdict.js';
+import { linesOf, methodOf } from '../lib/verdict.js';
 import { state as now, useStore } from '../store.js';
 import { fittedHere } from '../panels/notes.js';
 import { tryWith } from '../panels/problem.js';
@@ -77,20 +77,20 @@ function Verdict({ audit }) {
 /** The control for what the verdict asks for, and the way to a better map. */
 function NextStep({ audit }) {
   const { single, methods } = useStore('single', 'methods', 'dataset', 'metadata', 'columns');
-  const asked = askedBy(audit.verdict);
+  const { asks } = audit;
   const fitted = fittedHere();
   const canStandardize =
-    asked === 'standardize' &&
+    asks === 'standardize' &&
     (single?.isGiven ? !single.isExample : fitted && methods.some(({ name }) => name === fitted.method));
   const isGiven = single?.isGiven && !single.isExample;
   return html`<div class="buttons next" data-testid="next-step">
-    ${isGiven && (!single.body.method || asked === 'method') && html`<${NeedsMethod} />`}
+    ${isGiven && (!single.body.method || asks === 'method') && html`<${NeedsMethod} />`}
     ${canStandardize &&
       html`<button type="button" data-testid="standardize"
         onClick=${() => (fitted ? tryWith({ standardize: 'zscore' }, fitted) : auditStandardized())}>Standardize the
         columns, and ${fitted ? 'make the map' : 'audit'} again</button>`}
-    ${asked === 'blocks' && html`<${Blocks} />`}
-    ${audit.level !== 'trust' && !['standardize', 'blocks'].includes(asked) && !single?.isExample &&
+    ${asks === 'blocks' && html`<${Blocks} />`}
+    ${audit.level !== 'trust' && !['standardize', 'blocks'].includes(asks) && !single?.isExample &&
       html`<button type="button" class=${isGiven ? '' : 'primary'} data-testid="find-trusted"
         onClick=${findTrusted}>Find a map that I can trust</button>`}
   </div>`;

@@ -120,7 +120,7 @@ def test_an_embedding_is_202_until_it_is_computed(client: httpx.Client, stores: 
     )
     check_problem(client.get(failing.json()["links"]["embedding"] + "?wait=0"), 422, "no-convergence")
     found = client.get("/v1/embeddings/job_0")
-    assert "job_0 is the id of a job: GET /v1/jobs/job_0" in check_problem(found, 404, "embedding-not-found")["remedy"]
+    assert "job_0 is the id of a job." in check_problem(found, 404, "embedding-not-found")["remedy"]
 
 
 def test_an_embedding_requested_during_the_deletion_goes_with_its_job(
@@ -148,7 +148,7 @@ def test_refusals_precede_the_queue(client: httpx.Client, sheet: str) -> None:
     """The problem names the mistake and the remedy, and no job is created."""
     cases: list[tuple[dict[str, Any], str, str]] = [
         ({"method": "izomap"}, "invalid-parameter", "Did you mean isomap?"),
-        ({"parameters": {"n_components": 0}}, "invalid-parameter", "n_components=0"),
+        ({"parameters": {"n_components": 0}}, "invalid-parameter", '"n_components": 0'),
         ({"parameters": {"n_components": "2"}}, "invalid-parameter", "n_components"),
         ({"parameters": {"n_components": 10**400}}, "invalid-parameter", "n_components"),
         ({"parameters": {"n_component": 2}}, "invalid-parameter", "n_component"),
@@ -216,10 +216,13 @@ def test_arrays_beyond_the_memory_of_a_task_are_refused(
         problem = check_problem(client.post(f"/v1/{path}", json={"dataset": sheet, **body}), 422, "too-much-memory")
         assert problem["details"] == {"least_bytes": 2**20 * N**2, "allowed_bytes": 2**31, "most_points": 45}
         assert f"{2**20 * N**2:,} bytes" in problem["detail"]
-        assert problem["remedy"] == "Embed at most 45 points, or raise GLLE_METHOD_BYTES."
+        assert problem["remedy"] == "Embed at most 45 points, or ask the administrator to raise GLLE_METHOD_BYTES."
     replace_method("huge", doubles=lambda _, n: 2**40 * n)
     problem = check_problem(embed(client, sheet, "huge"), 422, "too-much-memory")
-    assert (problem["remedy"], problem["details"]["most_points"]) == ("Raise GLLE_METHOD_BYTES.", None)
+    assert (problem["remedy"], problem["details"]["most_points"]) == (
+        "Ask the administrator to raise GLLE_METHOD_BYTES.",
+        None,
+    )
 
 
 def test_what_cannot_end_in_time_begins_as_a_batch(
@@ -291,7 +294,7 @@ def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sh
     check_problem(compare(client, sheet, *other, align="first"), 422, "invalid-parameter")
     lines = (other[1], {"method": "lle", "parameters": {"n_components": 1}})
     refused = check_problem(compare(client, sheet, *lines, align="truth", truth=sheet), 422, "invalid-parameter")
-    assert refused["detail"] == "align='truth' needs one dimension; these are 1, 2."
+    assert refused["detail"] == '"align": "truth" needs one dimension; these are 1, 2.'
     assert compare(client, sheet, *lines, align="first", truth=sheet).status_code in {200, 202}
     check_problem(compare(client, sheet, *methods, align="truth"), 422, "invalid-request")
 

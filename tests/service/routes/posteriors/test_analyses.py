@@ -164,7 +164,7 @@ def test_methods_without_a_prior_refuse_its_draws(client: httpx.Client, stores: 
         client.post(direct + "/reconstructions", json={"n_draws": 2, "source": "prior"}),
         client.post(direct + "/transform", json={"data": [[0, 0, 0]], "n_draws": 2, "source": "prior"}),
     ):
-        assert "source='posterior'" in check_problem(answer, 422, "invalid-parameter")["remedy"]
+        assert '"source": "posterior"' in check_problem(answer, 422, "invalid-parameter")["remedy"]
     assert len(in_turn(stores)) == waiting
     em = fit_posterior(client, variant="published")
     assert client.post(em + "/draws", json={"n_draws": 2, "source": "prior"}).status_code == 202
