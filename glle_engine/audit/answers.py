@@ -61,7 +61,7 @@ PLACING_ISLANDS = 5  # the points outside a half are placed by this many neighbo
 MIN_CENTERS = 3  # islands that an arrangement needs
 MIN_SHAPE = 5  # points that an island needs for a shape
 PERMUTATIONS = 8
-SHOWN_TEARS = 100  # pairs of points
+SHOWN_TEARS = 100  # pairs of torn neighbors that an audit keeps for drawing
 MAX_SEAMS = 9
 MIN_SIDE = 3  # points on each side of a seam, or half of `FEW_DISTURBED` of all points if that is more
 
@@ -374,16 +374,15 @@ def disturbed_by_samples(
     Y: NDArray[np.float64],
     neighbors: NDArray[Any],
     probability: csr_array,
-    pictures: NDArray[np.float64],
-    near: NDArray[Any],
+    squeezes: NDArray[np.float64],
     islands: NDArray[np.int64],
     is_far_in_data: NDArray[np.bool_],
 ) -> Disturbed:
     """Return the points that an embedding (n, p) tears off or glues, judged by embeddings of halves.
 
-    `neighbors` (n, k) are neighbors in the embedding, `pictures` (m, n, p) the embeddings of halves, `near` (m, n, k)
-    the neighbors in these, `probability` (n, n) the probabilities of being neighbors, and `is_far_in_data` (n, k) says
-    which of these `neighbors` are far in the data: embeddings of halves can have the same folds.
+    `neighbors` (n, k) are neighbors in the embedding, `probability` (n, n) the probabilities of being neighbors,
+    `squeezes` (m, n) the distances of the neighbors in the embeddings of halves (`squeeze_of`), and `is_far_in_data`
+    (n, k) says which of these `neighbors` are far in the data: embeddings of halves can have the same folds.
     """
     radii = np.linalg.norm(Y[:, None] - Y[neighbors], axis=2)
     reach, usual = radii.max(axis=1), float(np.median(radii.mean(axis=1)))
@@ -396,11 +395,7 @@ def disturbed_by_samples(
     is_far = is_likely & (apart > FAR * np.maximum(reach[rows], reach[columns]))
     torn, likely = (np.bincount(rows, weights * flags, len(Y)) for flags in (is_far, is_likely))
     is_torn = torn > DISTURBED * np.maximum(likely, 1e-12)
-    squeeze = np.zeros(len(Y))
-    for places, nearest in zip(pictures, near, strict=True):
-        distance = np.linalg.norm(places[:, None] - places[neighbors], axis=2)
-        inside = np.linalg.norm(places[:, None] - places[nearest], axis=2)
-        squeeze += distance.mean(axis=1) / (np.median(inside.mean(axis=1)) or 1.0) / len(pictures)
+    squeeze = squeezes.mean(axis=0)
     is_glued = is_far_in_data.mean(axis=1) > GLUED
     pairs, in_picture = np.stack([rows, columns], axis=1), _pairs(neighbors)
     tears = _seams("tear", pairs[is_far & is_torn[rows]], in_picture, islands, stretch)
@@ -409,6 +404,16 @@ def disturbed_by_samples(
     is_shown = is_far & (is_torn.mean() <= MANY_DISTURBED)
     shown = _some_tears(rows[is_shown], columns[is_shown], weights[is_shown])
     return Disturbed(stretch, squeeze, is_torn, is_glued, shown, tears + folds)
+
+
+def squeeze_of(
+    places: NDArray[np.float64], near: NDArray[np.int32], neighbors: NDArray[np.int32]
+) -> NDArray[np.float64]:
+    """Return each point's mean distance (n,) to `neighbors`; the usual distance to `near` is 1."""
+    distance, inside = (
+        np.linalg.norm(places[:, None] - places[each], axis=2).mean(axis=1) for each in (neighbors, near)
+    )
+    return np.asarray(distance / (np.median(inside) or 1.0))
 
 
 def disturbed_by_data(

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from glle_engine.audit.statement import Facts
 
 STAGES = (MIN_PAIRS, 4, 8, 12)  # pairs of separate halves after which the audit makes a statement
-FIRST_FINAL = STAGES[1]  # pairs after which the statement may be the last one
-USUAL_PAIRS = 8  # more only if islands are unclear
+FIRST_FINAL = STAGES[1]  # pairs after which the audit may end
+USUAL_PAIRS = 8  # an audit has more pairs only if it is unclear whether islands stay
 
 
 def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
@@ -87,12 +87,12 @@ def audits(X: ArrayLike, Y: Any = None, **options: Any) -> Iterator[Audit]:
     chosen = AuditOptions(**options)
     source, embedding = source_of(X, Y, chosen)
     is_given = chosen.method is not None and Y is not None and not chosen.is_own_map
-    subject = Subject.from_source(source, embedding, chosen, is_given=is_given)
-    if source.embedder is None:
-        yield conclude_from_data(subject)
-        return
-    halves = Halves(subject)
     with chosen.open_pool() as pool:
+        subject = Subject.from_source(source, embedding, chosen, pool, is_given=is_given)
+        if source.embedder is None:
+            yield conclude_from_data(subject)
+            return
+        halves = Halves(subject)
         makers = pool if source.is_threaded else chosen.executor
         for pairs in STAGES:
             halves.extend(pairs, makers, pool)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from glle_engine.audit.agreement import far_neighbors, nearest_among, shared, spaces_of
+from glle_engine.audit.agreement import shared
 from glle_engine.audit.answers import (
     arrangement,
     disturbed_by_data,
@@ -63,8 +63,8 @@ def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts
     halves could be embedded.
     """
     reading = halves.read()
-    embedding, rows, k = subject.embedding, subject.rows, subject.options.n_neighbors
-    neighbors = nearest_among(embedding, rows, k)[0]
+    embedding, rows = subject.embedding, subject.rows
+    neighbors = halves.neighbors
     if subject.is_given and (foreign := _foreign(neighbors[rows], reading.near[:, rows])):
         subject = replace(subject, facts=replace(subject.facts, foreign=foreign))
         return conclude_from_data(subject), subject.facts
@@ -74,7 +74,6 @@ def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts
     shares_with_map = np.array([1 - disparity(embedding[answered], Y) for Y in places])
     probability = _neighbor_probability(reading.near)
     of_neighbors, of_points = neighborhoods(reading.near, island, rows)
-    is_far = far_neighbors(spaces_of(subject.points), neighbors, rows, min(k, len(rows) // 5))
     groups = None
     if subject.groups is not None and reading.apart is not None:
         groups = compare_groups(*subject.groups, reading.near, reading.apart)
@@ -85,7 +84,7 @@ def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts
         arrangement=None if subject.source.is_placed_by_chance else arrangement(places, island[answered]),
         neighborhoods=of_neighbors,
         shape=shape(places, island[answered]),
-        disturbed=disturbed_by_samples(embedding, neighbors, probability, reading.places, reading.near, island, is_far),
+        disturbed=disturbed_by_samples(embedding, neighbors, probability, reading.squeeze, island, halves.is_far),
         groups="" if groups is None else groups.statement(),
     )
     assert facts.disturbed is not None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from glle_engine.audit.agreement import nearest_among
-from glle_engine.audit.answers import island_places, isolated_among
+from glle_engine.audit.agreement import far_neighbors, nearest_among, spaces_of
+from glle_engine.audit.answers import island_places, isolated_among, squeeze_of
 from glle_engine.audit.dependence import MIN_BLOCKS
 from glle_engine.audit.groups import groups_apart
 from glle_engine.audit.options import AuditOptions
@@ -52,6 +52,8 @@ class Reading:
         Islands that are isolated among the points outside the half, and among the half's own points.
     apart : (c, c) bool or None
         Labeled groups that are apart among the points outside the half.
+    squeeze : (n,) float64
+        Mean distance in this map to the point's neighbors in the audited map, over the usual distance of neighbors.
 
     """
 
@@ -60,6 +62,7 @@ class Reading:
     isolated: NDArray[np.bool_]
     isolated_inside: NDArray[np.bool_]
     apart: NDArray[np.bool_] | None
+    squeeze: NDArray[np.float64]
 
     @classmethod
     def stacked(cls, readings: list[Self]) -> Self:
@@ -70,6 +73,7 @@ class Reading:
             isolated=np.array([reading.isolated for reading in readings]),
             isolated_inside=np.array([reading.isolated_inside for reading in readings]),
             apart=None if readings[0].apart is None else np.array([reading.apart for reading in readings]),
+            squeeze=np.array([reading.squeeze for reading in readings]),
         )
 
 
@@ -105,6 +109,7 @@ class Halves:
         numbers = self.maps.complete_pairs[len(self.readings) :]
         samples = (draw_sample(self.embedder, SEPARATE, options.seed, number) for number in numbers)
         halves = [self.subject.rows[sample.chosen] for sample in samples]
+        _ = self.neighbors  # computed once, before several threads need it
         self.readings += (map if readers is None else readers.map)(self._read, self.maps.places[numbers], halves)
 
     def read(self) -> Reading:
@@ -114,11 +119,22 @@ class Halves:
             count, problems = len(self.maps.places), self.maps.problems
             raise InvalidParameterError(
                 f"{count - len(self.readings)} of {count} halves of the data could not be embedded.",
-                remedy=problems[0]  # it has its own remedy
+                remedy=problems[0]  # the message of a failure has its own remedy
                 if problems
                 else Text("Audit an embedding with other parameters, such as a larger ", Way("n_neighbors"), "."),
             )
         return Reading.stacked(self.readings)
+
+    @cached_property
+    def neighbors(self) -> NDArray[np.int32]:
+        """Neighbors (n, k) in the audited map, among the rows."""
+        return nearest_among(self.subject.embedding, self.subject.rows, self.subject.options.n_neighbors)[0]
+
+    @cached_property
+    def is_far(self) -> NDArray[np.bool_]:
+        """Which of the `neighbors` (n, k) are far in the data."""
+        rows, k = self.subject.rows, self.subject.options.n_neighbors
+        return far_neighbors(spaces_of(self.subject.points), self.neighbors, rows, min(k, len(rows) // 5))
 
     @cached_property
     def answered(self) -> NDArray[np.intp]:
@@ -140,9 +156,11 @@ class Halves:
         if not subject.source.is_linear and (has_several or classes is not None):
             placed_outside = island_places(subject.points, is_outside, half, places)
         nothing = np.zeros(1, bool)
+        near = nearest_among(places, subject.rows, subject.options.n_neighbors)[0]
         return Reading(
             places=places,
-            near=nearest_among(places, subject.rows, subject.options.n_neighbors)[0],
+            near=near,
+            squeeze=squeeze_of(places, near, self.neighbors),
             isolated=isolated_among(placed_outside, islands, is_outside) if has_several else nothing,
             isolated_inside=isolated_among(places, islands, is_inside) if has_several else nothing,
             apart=None if classes is None else groups_apart(placed_outside, classes, is_outside),

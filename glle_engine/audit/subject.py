@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,9 +89,17 @@ class Subject:
 
     @classmethod
     def from_source(
-        cls, source: Source, embedding: NDArray[np.float64], options: AuditOptions, *, is_given: bool
+        cls,
+        source: Source,
+        embedding: NDArray[np.float64],
+        options: AuditOptions,
+        executor: Executor | None = None,
+        *,
+        is_given: bool,
     ) -> Subject:
         """Return what is known of an embedding (n, p): structure and fidelity, islands, dependent rows, and notes.
+
+        The executor finds the islands meanwhile.
 
         Raises `TooFewPointsError` or `InvalidParameterError` for a map with nothing to compare.
         """
@@ -99,6 +108,8 @@ class Subject:
         distinct = source.data[~copies]
         _require_picture(embedding, options.n_neighbors, len(distinct))
         points = source.place(source.data)
+        find = partial(islands_of_picture, embedding, points, is_linear=source.is_linear and not is_given)
+        found = None if executor is None else executor.submit(find)
         groups, notes_on_labels = groups_of_labels(options.labels, n)
         blocks = blocks_of_rows(options.blocks, n)
         relations = find_relations(distinct, seed, None if blocks is None else blocks[~copies])
@@ -113,7 +124,7 @@ class Subject:
             has_structure=has_structure,
             fidelity=measure_agreement(points, embedding, options.n_neighbors, seed),
             clustered=tuple(_column_name(options.names, column, source.data.shape[1]) for column in clustered),
-            islands=islands_of_picture(embedding, points, is_linear=source.is_linear and not is_given),
+            islands=find() if found is None else found.result(),
             p=embedding.shape[1],
             is_placed_by_chance=source.is_placed_by_chance,
             dominant=dominant and (_column_name(options.names, dominant[0], points.shape[1]), dominant[1]),

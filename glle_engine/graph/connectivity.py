@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.base.texts import Text, Way
-from glle_engine.graph.neighbors import kneighbors, kneighbors_to
+from glle_engine.graph.neighbors import kneighbors, kneighbors_to, nearest_outside
 from glle_engine.graph.relations import Distances
 from glle_engine.linalg.distances import ranks_of
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 _SEARCH_ENTRIES = 100_000_000
 _EQUAL = 2.0**-46  # relative to the largest coordinate; smaller distances are rounding errors
-_SEARCHED = 64  # nearest points of each start; classes of fewer points are searched together, in one search
-_SEARCHED_ENTRIES = 1 << 22  # distances in memory at a time
 
 
 def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray[np.int32]:
@@ -272,41 +270,26 @@ def _chosen_edges(possible: list[_Edge], reached: NDArray[np.intp]) -> list[_Edg
 
 
 def _shortest_edges(X: Data, classes: list[NDArray[np.intp]], reached: NDArray[np.intp]) -> list[_Edge]:
-    """Return the shortest edge from each class to a point that leads to another class."""
-    only = np.where(reached[:, 0] == reached[:, 1], reached[:, 0], -1)
-    edges_of_classes = _edges_to_near_points(X, classes, only)
-    return [
-        edges_of_classes.get(number) or _closest_pair(X, members, np.flatnonzero(only != number))
-        for number, members in enumerate(classes)
-    ]
+    """Return the shortest edge from each class to a point that leads to another class.
 
-
-def _edges_to_near_points(X: Data, classes: list[NDArray[np.intp]], only: NDArray[np.intp]) -> dict[int, _Edge]:
-    """Return the shortest edge out of each small class, by number, if a search of the nearest points can prove it.
-
-    `only` (n,) is the class that a point leads to if it is the only one, else -1.
+    One search is for all classes, except for a class of most points, whose points are compared with the other ones.
     """
-    if isinstance(X, Distances):
-        return {}
-    width = min(_SEARCHED, len(X))
-    small = [members for members in classes if len(members) < width]
-    points = np.concatenate(small) if small else np.empty(0, np.intp)
-    shortest: dict[int, _Edge] = {}
-    unseen = ranks_of(np.full(len(classes), np.inf))  # edges of a class from this rank on may have been missed
-    size = _SEARCHED_ENTRIES // width
-    for first in range(0, len(points), size):
-        starts = points[first : first + size]
-        ends, lengths = kneighbors_to(X, X[starts], width)
+    only = np.where(reached[:, 0] == reached[:, 1], reached[:, 0], -1)  # the class that a point leads to, if only one
+    sizes = np.array([len(members) for members in classes])
+    is_apart = np.full(len(classes), fill_value=True) if isinstance(X, Distances) else sizes > len(X) // 2
+    edges_of = {
+        number: _closest_pair(X, classes[number], np.flatnonzero(only != number))
+        for number in np.flatnonzero(is_apart).tolist()
+    }
+    if not isinstance(X, Distances) and not is_apart.all():
+        starts = np.concatenate([members for members, apart in zip(classes, is_apart, strict=True) if not apart])
+        ends, lengths = nearest_outside(X, starts, only)
         ranks = ranks_of(lengths)
-        leads = only[ends] != only[starts][:, None]
-        is_found = leads.any(axis=1)
-        np.minimum.at(unseen, only[starts[~is_found]], ranks[~is_found, -1])
-        rows, column = np.flatnonzero(is_found), leads.argmax(axis=1)[is_found]
-        for rank, start, end in zip(ranks[rows, column], starts[rows], ends[rows, column], strict=True):
-            edge = _Edge(int(rank), int(start), int(end))
-            number = int(only[start])
-            shortest[number] = min(shortest.get(number, edge), edge)
-    return {number: edge for number, edge in shortest.items() if edge.rank < unseen[number]}
+        order = np.lexsort((starts, ranks))
+        numbers, first = np.unique(only[starts][order], return_index=True)
+        for number, row in zip(numbers.tolist(), order[first], strict=True):
+            edges_of[number] = _Edge(int(ranks[row]), int(starts[row]), int(ends[row]))
+    return [edges_of[number] for number in range(len(classes))]
 
 
 def _closest_pair(X: Data, a: NDArray[np.intp], b: NDArray[np.intp]) -> _Edge:

@@ -127,6 +127,20 @@ def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[n
     return nearest_rows(data, points, np.full(len(points), -1), n_neighbors)
 
 
+def nearest_outside(
+    X: NDArray[np.float64] | SparsePoints, points: NDArray[np.intp], groups: NDArray[np.intp]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return the nearest point outside the group of each of some points (m,), as `kneighbors` does: two arrays (m,).
+
+    `groups` (n,) has at least two different values.
+    """
+    if isinstance(X, SparsePoints):
+        nearest, distances = X.nearest(X[points], groups[points], 1, groups=groups)
+    else:
+        nearest, distances = nearest_rows(X, X[points], groups[points], 1, groups=groups)
+    return nearest[:, 0], distances[:, 0]
+
+
 def intrinsic_dimension(distances: NDArray[np.float64]) -> float:
     r"""Estimate the dimension of the data from sorted neighbor distances T_1 <= ... <= T_k (n, k).
 

@@ -109,25 +109,30 @@ class SparsePoints:
         return not (self.rows - first.rows).nnz and not (self.shifts - first.shifts).any()
 
     def nearest(
-        self, points: SparsePoints, excluded_rows: NDArray[np.integer[Any]], k: int, on_progress: OnProgress = silent
+        self,
+        points: SparsePoints,
+        excluded: NDArray[np.integer[Any]],
+        k: int,
+        on_progress: OnProgress = silent,
+        groups: NDArray[np.intp] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """Return which k of these n points are nearest to other points (m,), and their distances: two arrays (m, k).
 
         They have the smallest (rank of the distance, index): see `glle_engine.linalg.distances.ranks_of`. For point i
-        of the others, row excluded_rows[i] is left out; -1 leaves out none. `on_progress` is called with (points done,
-        m, "neighbors").
+        of the others, row excluded[i] is left out, or with `groups` (n,) all rows of group excluded[i]; -1 leaves out
+        none. `on_progress` is called with (points done, m, "neighbors").
         """
         indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
         width = max(int(np.diff(part.indptr).max(initial=0)) for part in (self.rows, points.rows))
         # Bound of the rounding error of a squared distance, for any order of the sums, relative to both `_sizes`.
         error = 8 * (width + 16) * _EPSILON
+        of_rows = np.arange(len(self)) if groups is None else groups
         for part in blocks(len(points), _rows_of_products(self.rows, points.rows), "neighbors", on_progress):
             some = points[part]
             about = some._sizes[:, None] + self._sizes  # noqa: SLF001 -- the same class
             off = error * about
             about -= 2 * self._products(some)
-            excluded = np.flatnonzero(excluded_rows[part] >= 0)
-            about[excluded, excluded_rows[part][excluded]] = np.inf
+            about[of_rows == excluded[part][:, None]] = np.inf
             reach = np.partition(about + off, k - 1, axis=1)[:, k - 1] * (1 + 8 * TIED)
             item, near = np.nonzero(about - off <= reach[:, None])
             apart = self._apart(some, item, near)

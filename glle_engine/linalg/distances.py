@@ -105,15 +105,17 @@ def nearest_rows(
     excluded: NDArray[np.intp],
     k: int,
     on_progress: OnProgress = silent,
+    groups: NDArray[np.intp] | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the indices and the distances of the k rows of data (n, d) nearest to points (m, d): two arrays (m, k).
 
     If distances agree to 34 bits, the smaller index comes first, so that rounding, which depends on the order and the
     unit of the features, does not decide.
 
-    For point i, row excluded[i] is left out; -1 leaves out none. Many points are searched in the leaves of a tree,
-    which leaves out only rows whose distance is proved to be greater. Few points are compared with all rows.
-    `on_progress` is called with (points done, m, "neighbors").
+    For point i, row excluded[i] is left out; -1 leaves out none. With `groups` (n,), all rows of group excluded[i] are
+    left out, and at least k rows must be outside each group. Many points are searched in the leaves of a tree, which
+    leaves out only rows whose distance is proved to be greater. Few points are compared with all rows. `on_progress` is
+    called with (points done, m, "neighbors").
 
     Raises
     ------
@@ -122,6 +124,7 @@ def nearest_rows(
 
     """
     max_neighbors = len(data) - int((excluded >= 0).any())
+    of_rows = np.arange(len(data)) if groups is None else groups
     if not 1 <= k <= max_neighbors:  # compiled code would write beyond its arrays, or leave indices undefined
         raise InvalidParameterError(
             Text(Way("n_neighbors", k), f" is not from 1 to {max_neighbors}, the number of other points."),
@@ -135,13 +138,12 @@ def nearest_rows(
     if len(points) < FEW_POINTS:
         for rows in blocks(len(points), max(1, _BLOCK_ENTRIES // len(data)), "neighbors", on_progress):
             apart = distances(points[rows], data, np.tile(np.arange(len(data)), (len(excluded[rows]), 1)))
-            excluded_points = np.flatnonzero(excluded[rows] >= 0)
-            apart[excluded_points, excluded[rows][excluded_points]] = np.inf
+            apart[of_rows == excluded[rows][:, None]] = np.inf
             indices[rows] = smallest_of_rows(apart, k)
             nearest[rows] = np.take_along_axis(apart, indices[rows], axis=1)
     else:
         done = 0
-        for some, neighbors, apart in Leaves(data).nearest(points, excluded, k):
+        for some, neighbors, apart in Leaves(data, groups).nearest(points, excluded, k):
             indices[some], nearest[some] = neighbors, apart
             done += len(some)
             on_progress(done, len(points), "neighbors")

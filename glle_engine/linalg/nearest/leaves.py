@@ -122,7 +122,8 @@ def node_boxes(leaves: NDArray[np.float64]) -> NDArray[np.float64]:
 class Leaves:
     """Rows of data (n, d) in the leaves of a k-d tree on principal axes; squared differences must be in range."""
 
-    def __init__(self, data: NDArray[np.float64]) -> None:
+    def __init__(self, data: NDArray[np.float64], groups: NDArray[np.intp] | None = None) -> None:
+        """Build the tree; `groups` (n,) are the groups of rows that a search leaves out, by default single rows."""
         n, d = data.shape
         self.size = _SIZE_OF_MANY if d >= _MANY else _SIZE
         self._data = data
@@ -140,8 +141,9 @@ class Leaves:
         boxes = leaf_boxes(self._places[self._order], self._tolerance[self._order], self.size)
         lowest = np.minimum.reduceat(self._order, starts)
         self._tree = Tree(
-            self.size, rows, self._order, node_boxes(boxes), boxes, lowest, centres, panels, halves, scale
-        )
+            self.size, rows, self._order, self._order if groups is None else groups[self._order], node_boxes(boxes),
+            boxes, lowest, centres, panels, halves, scale,
+        )  # fmt: skip
 
     def nearest(
         self,
@@ -152,8 +154,9 @@ class Leaves:
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float64]]]:
         """Yield some points (c,), and the indices and distances (c, k) of their nearest rows, until all are done.
 
-        For point i, row excluded_rows[i] is left out. The k rows are ordered by (rank of the distance, index).
-        `order` (m,) should put points near each other side by side; by default it is computed here.
+        For point i, row excluded_rows[i], or the rows of group excluded_rows[i], are left out. The k rows are ordered
+        by (rank of the distance, index). `order` (m,) should put points near each other side by side; by default it is
+        computed here.
         """
         order, queries = self._queries(points, excluded_rows, order)
         step = max(1, int(_MAX_PRODUCTS // (self.size * self._data.size)))

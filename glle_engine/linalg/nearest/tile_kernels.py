@@ -147,6 +147,7 @@ class Tree(NamedTuple):
     size: int
     data: NDArray[np.float64]  # (n, d)
     numbers: NDArray[np.int64]  # (n,): the original row number
+    groups: NDArray[np.int64]  # (n,): a search leaves out the rows of a point's own group
     nodes: NDArray[np.float64]  # (nodes, 2, axes): least and greatest coordinates on the axes
     boxes: NDArray[np.float64]  # (leaves, 2, axes): least and greatest coordinates of each leaf
     lowest: NDArray[np.int64]  # (leaves,): smallest number of a row
@@ -161,7 +162,7 @@ class Queries(NamedTuple):
 
     starts: NDArray[np.int64]
     points: NDArray[np.float64]  # (m, d)
-    own: NDArray[np.int64]  # (m,): number of the row to leave out, or -1
+    own: NDArray[np.int64]  # (m,): group of the rows to leave out, or -1
     places: NDArray[np.float64]  # (m, axes): coordinates on the axes
     tolerance: NDArray[np.float64]  # (groups,): bound on the errors of these coordinates
 
@@ -288,11 +289,11 @@ def nearest_in_leaves(
 ) -> None:
     """Find the k nearest rows for the points of groups first to last, and put them into (m, k) arrays.
 
-    The row that `queries.own` names for a point is left out. The rows are ordered by (rank of the distance, index). The
-    numbers of pairs in tiles and of computed distances are added to `work` (2,).
+    The rows of the group that `queries.own` names for a point are left out. The rows are ordered by (rank of the
+    distance, index). The numbers of pairs in tiles and of computed distances are added to `work` (2,).
     """
     data, numbers, lowest, size, scale = tree.data, tree.numbers, tree.lowest, tree.size, tree.scale
-    boxes, points, excluded_rows = tree.boxes, queries.points, queries.own
+    boxes, groups, points, excluded = tree.boxes, tree.groups, queries.points, queries.own
     n, d = data.shape
     axes, k = queries.places.shape[1], out_index.shape[1]
     leaves, wide = tree.centres.shape
@@ -378,7 +379,7 @@ def nearest_in_leaves(
                             while mask:
                                 j = column + lowest_bit(mask)
                                 mask &= mask - 1
-                                if j >= end or numbers[j] == excluded_rows[begin + r]:
+                                if j >= end or groups[j] == excluded[begin + r]:
                                     continue
                                 work[1] += 1
                                 apart = distance(points, begin + r, data, j)

@@ -20,7 +20,8 @@ from tests.processes import children, command_line
 from tests.worker.execution.workers import enqueued_fit, horses, worker
 from worker.execution import process_guard
 from worker.execution.worker import TaskJob, TaskWorker, WorkerQueue
-from worker.jobs.queue import RETRIES, SWEEP_AT, fetch_tasks, open_queue
+from worker.jobs.queue import RETRIES, SWEEP_AT
+from worker.jobs.rq_tasks import fetch_tasks, open_queue
 from worker.jobs.store import job_key
 from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.operations.embedded_redis import cache_server, queue_server
@@ -124,6 +125,21 @@ def test_a_worker_that_was_cut_off_registers_again(stores: Stores) -> None:
     (found,) = TaskWorker.all(stores.client)
     assert (found.key, found.queue_names()) == (worker_.key, [BATCH, INTERACTIVE])
     assert stores.client.smembers(f"rq:workers:{BATCH}") == {worker_.key.encode()}
+
+
+def test_short_tasks_cost_no_heartbeat_each(stores: Stores) -> None:
+    """RQ renews before and after each task; within half a heartbeat of the last renewal nothing is sent."""
+    worker_ = TaskWorker([BATCH], connection=stores.client, job_class=TaskJob, queue_class=WorkerQueue)
+    worker_.register_birth()  # type: ignore[no-untyped-call] # of RQ
+    worker_.heartbeat()
+    worker_.set_state("idle")
+    stores.client.delete(worker_.key)
+    worker_.heartbeat()
+    worker_.set_state("idle")
+    assert not stores.client.exists(worker_.key)
+    worker_._renewed -= worker_.job_monitoring_interval / 2
+    worker_.heartbeat()
+    assert stores.client.exists(worker_.key)
 
 
 def test_a_task_leaves_the_list_of_taken_ones_at_its_end(stores: Stores) -> None:
