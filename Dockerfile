@@ -45,7 +45,7 @@ FROM libraries AS build
 COPY --from=wheels / /dist
 RUN pip install --no-compile --no-deps --no-index /dist/*.whl && pip check && pip uninstall --yes setuptools pip
 # Bytecode of the modules that the programs and the most used libraries import.
-RUN python -c 'import service.app, service.uploads.sandbox.forkserver, worker.execution.worker' \
+RUN python -c 'import service.app, service.uploads.sandbox.forkserver, worker.execution.parent' \
     && python -c 'import sklearn.manifold, sklearn.decomposition, pyarrow.parquet, pyarrow.feather, umap'
 
 FROM ${PYTHON_IMAGE}

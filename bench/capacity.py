@@ -125,8 +125,10 @@ def operations_table(together: Cost, waiting: float, operations: Iterable[tuple[
     """Return the table of operations, with the costs of idle workers and of a waiting sampler."""
     rows = []
     for what, points, cost in operations:
-        most, full = ceiling(cost, together, waiting if what == "a single draw" else 0.0)
-        rows.append([what, f"{points:,}", *_cells(cost), _number(most), full, _number(math.ceil(most * cost.api))])
+        slowest, full = ceiling(cost, together, waiting if what == "a single draw" else 0.0)
+        rows.append(
+            [what, f"{points:,}", *_cells(cost), _number(slowest), full, _number(math.ceil(slowest * cost.api))]
+        )
     rows.append([f"a second of {WORKERS} idle workers", "-", *_cells(together), "-", "-", "-"])
     rows.append(["each sampler that waits, at a request", "-", "-", "-", "-", _number(1e6 * waiting), *["-"] * 5])
     return table(HEAD, rows)
@@ -186,7 +188,7 @@ def _measure_cost(service: Service, do: Callable[[], object]) -> Cost:
 
 def _reading(service: Service) -> Cost:
     """Return every meter since the start."""
-    found = Cost(
+    cost = Cost(
         api=sum(map(_processor_seconds, service.up.apis())),
         worker=sum(map(_processor_seconds, service.up.workers())),
     )
@@ -197,8 +199,8 @@ def _reading(service: Service) -> Cost:
         counted = {label.removeprefix("cmdstat_"): fields for label, fields in info.items() if label[:8] == "cmdstat_"}
         commands = [fields for label, fields in counted.items() if not label.startswith(SCRIPTS + OWN)]
         calls, microseconds = (sum(fields[name] for fields in commands) for name in ("calls", "usec"))
-        found = found.plus(Cost(**{server: thread}, commands=calls, command_seconds=microseconds / 1e6))
-    return found
+        cost = cost.plus(Cost(**{server: thread}, commands=calls, command_seconds=microseconds / 1e6))
+    return cost
 
 
 def _thread_seconds(client: redis.Redis) -> float:
@@ -222,8 +224,8 @@ def _idle_worker() -> Cost:
         with running_service(workers, 1, HEARTBEAT) as service:
             time.sleep(CALM_SECONDS)
             costs.append(_measure_cost(service, partial(time.sleep, IDLE_SECONDS)).per(IDLE_SECONDS + CALM_SECONDS))
-    found = costs[1].plus(costs[0], -1.0).per(MANY_WORKERS - FEW_WORKERS)
-    return Cost(**{name: max(0.0, value) for name, value in asdict(found).items()})
+    cost = costs[1].plus(costs[0], -1.0).per(MANY_WORKERS - FEW_WORKERS)
+    return Cost(**{name: max(0.0, value) for name, value in asdict(cost).items()})
 
 
 def _waiting_sampler() -> float:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _TABLE_CODES = frozenset(  # notes that are printed with a result
     {
         *("id-guessed", "labels-guessed", "colors-guessed", "column-apart", "id-as-feature", "counts-rows"),
-        *("categories-as-numbers", "ids-not-stored", "missing-label", "missing-id"),
+        *("categories-as-numbers", "date-colors", "ids-not-stored", "missing-label", "missing-id"),
     }
 )
 _OF_TABLE = ("labels", "colors", "ids")  # arrays of the table in a saved posterior

@@ -16,7 +16,7 @@ from rq.rate_limit import RateLimitRegistry
 
 from worker.base.problems import Problem, ProblemError
 from worker.base.settings import Settings
-from worker.jobs.queue import open_queue
+from worker.jobs.rq_tasks import open_queue
 from worker.records.job import QUEUES
 
 if TYPE_CHECKING:

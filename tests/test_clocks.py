@@ -17,7 +17,7 @@ CLOCK_PATCH = re.compile(r"""setattr\((["'][\w.]+\.)?(time|asyncio|anyio|datetim
         ('monkeypatch.setattr(time, "time", lambda: later)', True),
         ('monkeypatch.setattr("worker.storage.api_keys.time.monotonic", lambda: now)', True),
         ('monkeypatch.setattr("worker.storage.api_keys.time", SimpleNamespace(monotonic=lambda: now))', False),
-        ('monkeypatch.setattr("worker.execution.worker.RETRY_DELAY_SECONDS", 0)', False),
+        ('monkeypatch.setattr("worker.execution.parent.RETRY_DELAY_SECONDS", 0)', False),
     ],
 )
 def test_patched_clock_is_found(line: str, *, found: bool) -> None:

@@ -68,8 +68,8 @@ def _embed(X: NDArray[np.float64], method: str) -> NDArray[np.float64]:
     """Return the map as an audit makes it."""
     if method == "glle":
         return fit(X).embedding
-    found: Any = method_of(method).embed(X)
-    return np.asarray(found.Y)
+    embedding: Any = method_of(method).embed(X)
+    return np.asarray(embedding.Y)
 
 
 def _data(name: str, n: int) -> NDArray[np.float64]:

@@ -62,8 +62,8 @@ def rows(largest: int) -> Iterator[Row]:
         X = data_of("swiss_roll", n)
         pair = in_turn(always(lle, X), always(fit_tapkee, X), repeats)
         yield Row(work, "tapkee", pair.ratio, "x", goal, detail=pair.medians("s"))
-    name, n, most = WHOLE
+    name, n, max_points = WHOLE
     if n <= largest:
         X = data_of(name, n)
         work = f"fit of a posterior with its diagnostics, {name}, n = {n:,}"
-        yield at_most(work, seconds(partial(fit, X, n_neighbors=10, landmarks="all")), "s", most)
+        yield at_most(work, seconds(partial(fit, X, n_neighbors=10, landmarks="all")), "s", max_points)

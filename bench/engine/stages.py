@@ -28,13 +28,13 @@ SIZES = [
 
 def profile(largest: int) -> list[dict[str, Any]]:
     """Return seconds of a draw, and of a fit, by stage."""
-    found = []
+    profiles = []
     for name, n in [size for size in SIZES if size[1] <= largest]:
         clock = StageClock()
         fit(data_of(name, n), n_neighbors=neighbors_of(name), landmarks="all", on_progress=clock)
-        found.append({"data": name, "n": n, "what": "fit", "seconds": clock.stop()})
-        found.append({"data": name, "n": n, "what": "draw", "seconds": draw_stages(name, n)})
-    return found
+        profiles.append({"data": name, "n": n, "what": "fit", "seconds": clock.stop()})
+        profiles.append({"data": name, "n": n, "what": "draw", "seconds": draw_stages(name, n)})
+    return profiles
 
 
 def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
@@ -73,16 +73,16 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
         list(posterior.draws(lanes, first=batch * lanes))
         clock(1, 1, "whole")
         times.append(clock.seconds)
-    found = {stage: statistics.median(each[stage] for each in times[1:]) / lanes for stage in times[0]}
-    inner = sum(value for stage, value in found.items() if stage != "whole")
+    seconds_of_stages = {stage: statistics.median(each[stage] for each in times[1:]) / lanes for stage in times[0]}
+    inner = sum(value for stage, value in seconds_of_stages.items() if stage != "whole")
     # Scaling, alignment and diagnostics are the difference between a whole draw and its compiled stages.
-    return {**found, "finish": max(0.0, found["whole"] - inner), "symbolic, once": symbolic}
+    return {**seconds_of_stages, "finish": max(0.0, seconds_of_stages["whole"] - inner), "symbolic, once": symbolic}
 
 
-def print_profile(console: Console, found: list[dict[str, Any]]) -> None:
+def print_profile(console: Console, profiles: list[dict[str, Any]]) -> None:
     """Print the profile in milliseconds."""
     for what in ("draw", "fit"):
-        entries = [entry for entry in found if entry["what"] == what]
+        entries = [entry for entry in profiles if entry["what"] == what]
         if not entries:
             continue
         names = list(entries[0]["seconds"])

@@ -75,7 +75,7 @@ def rows(service: Service) -> Iterator[Row]:
         file.write_bytes(_warm(service, path))
         with running_bare(file) as bare:
             ours, theirs = load_in_turn(_asking(service.up.url, f"/v1{path}/draws/{{}}"), _asking(bare, "/"), ROUNDS)
-        assert {found.nbytes for found in ours + theirs} == {file.stat().st_size}
+        assert {measured.nbytes for measured in ours + theirs} == {file.stat().st_size}
     milliseconds = {"ours p50 ms": 1e3 * median(ours, "p50"), "theirs p99 ms": 1e3 * median(theirs, "p99")}
     yield _rate_row("requests/s", "a bare Starlette route", ours, theirs, GOAL, **milliseconds)
     yield at_most(_work("p99"), 1e3 * median(ours, "p99"), "ms", P99_GOAL_MS)
@@ -113,6 +113,6 @@ def _asking(url: str, path: str) -> Load:
 def _rate_row(
     what: str, against: str, ours: list[Measured], theirs: list[Measured], goal: float, **detail: float
 ) -> Row:
-    detail |= {f"{whose}, requests/s": median(found, "rate") for whose, found in (("ours", ours), ("theirs", theirs))}
+    detail |= {f"{whose}, requests/s": median(rates, "rate") for whose, rates in (("ours", ours), ("theirs", theirs))}
     detail["clients' share of a core"] = median(ours, "cpu")
     return Row(_work(what), against, ratio(ours, theirs), "x", goal, detail=detail)

@@ -56,8 +56,8 @@ def _asking(service: Service, paths: list[str]) -> Load:
 
 
 def _rate_row(pairs: list[tuple[Measured, float]], count: int, goal: float, workers: int, apis: int) -> Row:
-    ours = [found for found, _ in pairs]
-    ratio = statistics.median(found.rate / rate for found, rate in pairs)
+    ours = [rates for rates, _ in pairs]
+    ratio = statistics.median(rates.rate / rate for rates, rate in pairs)
     detail = {"HTTP draws/s": median(ours, "rate"), "engine draws/s": statistics.median(rate for _, rate in pairs)}
     detail |= {f"{name} ms": 1e3 * median(ours, name) for name in ("p50", "p99")}
     detail["clients' share of a core"] = median(ours, "cpu")

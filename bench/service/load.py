@@ -91,7 +91,7 @@ def load(what: Load) -> Measured:
 def load_in_turn(ours: Load, theirs: Load, rounds: int) -> tuple[list[Measured], list[Measured]]:
     """Run two loads in turn, after a round as a warm-up."""
     pairs = [(load(ours), load(theirs)) for _ in range(rounds + 1)]
-    return [found for found, _ in pairs[1:]], [other for _, other in pairs[1:]]
+    return [measured for measured, _ in pairs[1:]], [other for _, other in pairs[1:]]
 
 
 def ratio(ours: list[Measured], theirs: list[Measured]) -> float:
@@ -99,9 +99,9 @@ def ratio(ours: list[Measured], theirs: list[Measured]) -> float:
     return statistics.median(a.rate / b.rate for a, b in zip(ours, theirs, strict=True))
 
 
-def median(found: list[Measured], figure: str) -> float:
+def median(values: list[Measured], figure: str) -> float:
     """Return the median of a figure."""
-    return float(statistics.median(getattr(one, figure) for one in found))
+    return float(statistics.median(getattr(one, figure) for one in values))
 
 
 class _Client:

@@ -54,14 +54,14 @@ def run_job(http: Http, posterior: str, n: int, count: int, seed: int) -> None:
 
 def _job(service: Service, n: int, repeats: int, goal: float) -> Row:
     """Compare uncached draws over HTTP with the same draws by the engine alone."""
-    own = posterior_of("swiss_roll", n)
+    local = posterior_of("swiss_roll", n)
     posterior = service.fit_synthetic("swiss_roll", n)
 
     def ask(number: int) -> None:
         run_job(service.http, posterior, n, DRAWS, 1 + number)
 
     def alone(number: int) -> None:
-        drawn = np.stack([draw.embedding for draw in own.draws(DRAWS, seed=1 + number)])
+        drawn = np.stack([draw.embedding for draw in local.draws(DRAWS, seed=1 + number)])
         assert drawn.shape == (DRAWS, n, 2)
 
     alone(repeats)
@@ -97,15 +97,15 @@ def rows(service: Service, largest: int) -> Iterator[Row]:
 
 def _single(service: Service, name: str, n: int) -> Row:
     """Compare a draw over HTTP with one lane group of the engine, in turn."""
-    own = posterior_of(name, n)
+    local = posterior_of(name, n)
     posterior = service.posterior(service.upload(data_of(name, n)))
-    lanes = LANES if own.lane_solver else 1
+    lanes = LANES if local.lane_solver else 1
 
     def ask(_: int) -> None:
         assert from_npy(service.http.npy(f"{posterior}/draws/0?seed={next(seeds)}")).shape == (n, 2)
 
     def alone(number: int) -> None:
-        assert len(list(own.draws(lanes, seed=number))) == lanes
+        assert len(list(local.draws(lanes, seed=number))) == lanes
 
     for number in range(WARM_UPS):
         ask(number)

@@ -44,9 +44,9 @@ def audit_of_roll(X: Array) -> Audit:
 
 def torn(sheet: Array, Y: Array) -> NDArray[np.bool_]:
     """Return the points (n,) whose neighbors on a sheet (n, 2) are far from them in a map (n, 2)."""
-    near, own = kneighbors(np.ascontiguousarray(sheet), NEIGHBORS)[0], kneighbors(Y, NEIGHBORS)[1][:, -1]
+    near, reach = kneighbors(np.ascontiguousarray(sheet), NEIGHBORS)[0], kneighbors(Y, NEIGHBORS)[1][:, -1]
     apart = np.linalg.norm(Y[:, None] - Y[near], axis=2)
-    return np.asarray((apart > FAR * np.maximum(own[:, None], own[near])).mean(axis=1) > DISTURBED)
+    return np.asarray((apart > FAR * np.maximum(reach[:, None], reach[near])).mean(axis=1) > DISTURBED)
 
 
 def area_under_curve(score: Array, is_planted: NDArray[np.bool_]) -> float:
@@ -91,12 +91,14 @@ def _cut(points: Array) -> Any:
 def main() -> None:
     """Draw the cases, and print their verdicts."""
     panels = []
-    for name, found in cases():
-        print(f"{name}: {found.level}: {found.verdict}")
+    for name, audited in cases():
+        print(f"{name}: {audited.level}: {audited.verdict}")
         if name.startswith("Tear"):
-            is_torn = torn(roll().coordinates, found.embedding)
-            print(f"  {is_torn.sum()} torn points, area under the curve {area_under_curve(found.stretch, is_torn):.2f}")
-        panel = Panel.from_result(found)
+            is_torn = torn(roll().coordinates, audited.embedding)
+            print(
+                f"  {is_torn.sum()} torn points, area under the curve {area_under_curve(audited.stretch, is_torn):.2f}"
+            )
+        panel = Panel.from_result(audited)
         panels.append(replace(panel, below=f"{name}\n{panel.below}"))
     PICTURE.write_bytes(render(panels, columns=3, width=1500, inches=3.9))
 

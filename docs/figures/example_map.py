@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import glle
+from worker.base.problems import notes_in_http
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "service" / "explorer" / "examples"
 METHOD = "umap"
@@ -19,18 +20,18 @@ ARRAYS = ("embedding", "island", "is_torn", "is_glued", "seam", "p_value", "is_p
 def rounded(values: np.ndarray) -> list[Any]:
     """Return an array as lists, of which numbers have three decimals and flags are 0 or 1."""
     whole = np.issubdtype(values.dtype, np.integer) or values.dtype == bool
-    found: list[Any] = values.astype(int).tolist() if whole else values.round(3).tolist()
-    return found
+    numbers: list[Any] = values.astype(int).tolist() if whole else values.round(3).tolist()
+    return numbers
 
 
 def main() -> None:
     """Audit the map with the method's defaults, and write the result as the service does, for the page."""
     names = (EXAMPLES / "digits.csv").read_text().split("\n", 1)[0].split(",")[1:]
     table = np.loadtxt(EXAMPLES / "digits.csv", delimiter=",", skiprows=1)
-    found = glle.audit(table[:, 1:], method=METHOD, labels=table[:, 0].astype(int), names=names)
-    found = replace(found, notes=tuple(note.with_names(names) for note in found.notes))
-    arrays = {name: {"data": rounded(values)} for name, values in found.arrays().items() if name in ARRAYS}
-    body = {**found.to_dict(), "method": METHOD, "arrays": arrays}
+    audited = glle.audit(table[:, 1:], method=METHOD, labels=table[:, 0].astype(int), names=names)
+    audited = replace(audited, notes=tuple(note.with_names(names) for note in audited.notes))
+    arrays = {name: {"data": rounded(values)} for name, values in audited.arrays().items() if name in ARRAYS}
+    body = {**audited.to_dict(), "notes": notes_in_http(audited.notes), "method": METHOD, "arrays": arrays}
     (EXAMPLES / "digits-umap.json").write_text(json.dumps(body, separators=(",", ":"), allow_nan=False) + "\n")
 
 

@@ -31,14 +31,14 @@ def quality(name: str, n: int, p: int) -> None:
     for share in SHARES:
         marked = fit(X, kind, landmarks=n // share)
         assert marked.placement is not None
-        own, others = marked.summary(DRAWS).spread, marked.placement.others
+        landmark_spread, others = marked.summary(DRAWS).spread, marked.placement.others
         centred = marked.embedding - marked.embedding.mean(axis=0)
         figures = (
             trustworthiness(X, marked.embedding, k),
             disparity(centred, whole.embedding),
-            rank_correlation(own, spread),
-            np.median(own) / np.median(spread),
-            np.median(own[others]) / np.median(own[marked.placement.landmarks]),
+            rank_correlation(landmark_spread, spread),
+            np.median(landmark_spread) / np.median(spread),
+            np.median(landmark_spread[others]) / np.median(landmark_spread[marked.placement.landmarks]),
         )
         cells = " | ".join(f"{figure:.3f}" for figure in figures)
         print(f"| {name} | {n // share:,} (n / {share}) | {cells} |", flush=True)

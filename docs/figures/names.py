@@ -78,13 +78,13 @@ def of_function(function: Callable[..., Any], *others: type) -> dict[str, Any]:
     """Return the defaults of a function's parameters by name, and of `**options`: a dataclass or a type."""
     named = signature(function).parameters.values()
     kinds = {Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL}
-    found = {each.name: each.default for each in named if each.kind not in kinds}
+    defaults = {each.name: each.default for each in named if each.kind not in kinds}
     for other in others:
         if is_dataclass(other):
-            found |= {each.name: each.default for each in fields(other)}
+            defaults |= {each.name: each.default for each in fields(other)}
         else:
-            found |= dict.fromkeys(get_type_hints(other), FILLED)
-    return {name: REQUIRED if value is Parameter.empty else value for name, value in found.items()}
+            defaults |= dict.fromkeys(get_type_hints(other), FILLED)
+    return {name: REQUIRED if value is Parameter.empty else value for name, value in defaults.items()}
 
 
 def of_model(model: Any) -> dict[str, Any]:
@@ -98,11 +98,11 @@ def of_model(model: Any) -> dict[str, Any]:
 def of_command(name: str) -> dict[str, Any]:
     """Return the defaults of the options of a command."""
     _, commands = glle.cli.command_parser([])
-    found = {}
+    defaults = {}
     for action in commands.choices[name]._actions:  # noqa: SLF001 # argparse has no public list
         default = FILLED if action.default == argparse.SUPPRESS else action.default
-        found[action.dest] = REQUIRED if action.required else FILLED if default in (None, []) else default
-    return found
+        defaults[action.dest] = REQUIRED if action.required else FILLED if default in (None, []) else default
+    return defaults
 
 
 def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
@@ -156,7 +156,7 @@ def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
 
 def parameters(of: dict[str, dict[str, Any]]) -> list[str]:
     """Return the names of an operation's parameters in any surface, without parameters of one surface's use."""
-    names = dict.fromkeys(name for found in of.values() for name in found)
+    names = dict.fromkeys(name for defaults in of.values() for name in defaults)
     return [name for name in names if name not in OWN]
 
 
@@ -167,13 +167,13 @@ def is_one(values: Iterable[Any]) -> bool:
 
 def differences() -> list[tuple[str, str]]:
     """Return the parameters whose default differs between surfaces, or which a surface lacks."""
-    found = []
+    differing = []
     for operation, of in surfaces().items():
         for name in parameters(of):
-            given = [defaults.get(name) for defaults in of.values() if name in defaults]
-            if len(given) < len(of) or not is_one(given):
-                found.append((operation, name))
-    return found
+            values = [defaults.get(name) for defaults in of.values() if name in defaults]
+            if len(values) < len(of) or not is_one(values):
+                differing.append((operation, name))
+    return differing
 
 
 def listing() -> str:
@@ -182,12 +182,12 @@ def listing() -> str:
     for operation, of in surfaces().items():
         common = []
         for name in parameters(of):
-            found = {surface: defaults.get(name, "absent") for surface, defaults in of.items()}
+            by_surface = {surface: defaults.get(name, "absent") for surface, defaults in of.items()}
             if (operation, name) in DIFFERENT:
-                cells = [_text(found[surface]) if surface in found else "" for surface in SURFACES]
+                cells = [_text(by_surface[surface]) if surface in by_surface else "" for surface in SURFACES]
                 other.append([operation, f"`{name}`", *cells, DIFFERENT[operation, name]])
             else:
-                common.append(f"`{name}` {_text(next(value for value in found.values() if value is not FILLED))}")
+                common.append(f"`{name}` {_text(next(value for value in by_surface.values() if value is not FILLED))}")
         same.append([operation, ", ".join(common)])
     head = ["operation", "parameter", *SURFACES, "why it differs"]
     return f"{table(['operation', 'parameters and defaults'], same)}\n\n{table(head, other)}"

@@ -63,11 +63,11 @@ def measure(n: int, k: int, noise: float, features: int) -> dict[str, Any]:
             for model in NOISE_MODELS:
                 posterior = fit(X, n_neighbors=k, noise=model)
                 figures[model]["reference"].append(trustworthiness(X, posterior.embedding, points=probes))
-                for at, scale in enumerate(SCALES):
+                for index, scale in enumerate(SCALES):
                     drawn = [draw.embedding for draw in posterior.draws(DRAWS, scale=scale)]
                     trust = np.mean([trustworthiness(X, Y, points=probes) for Y in drawn])
                     apart = np.mean([disparity(a, b) for a, b in combinations(drawn, 2)])
-                    figures[model]["draws"][at] += (trust, apart)
+                    figures[model]["draws"][index] += (trust, apart)
     for model in NOISE_MODELS:
         figures[model]["reference"] = float(np.mean(figures[model]["reference"]))
         figures[model]["draws"] /= len(manifolds.NAMES) * SAMPLES

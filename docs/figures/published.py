@@ -129,7 +129,7 @@ def picture(path: Path) -> None:
     published, constrained = fit(sheet.X, variant="published"), fit(sheet.X)
     figure, axes = plt.subplots(1, 4, figsize=(12, 3.1), layout="constrained")
     steps = range(1, 16)
-    low, middle, high = np.transpose([np.quantile(sigma_after(sheet.X, at), [0.1, 0.5, 0.9]) for at in steps])
+    low, middle, high = np.transpose([np.quantile(sigma_after(sheet.X, step), [0.1, 0.5, 0.9]) for step in steps])
     axes[0].fill_between(steps, low, high, alpha=0.3, linewidth=0)
     axes[0].plot(steps, middle, marker=".")
     axes[0].axhline(0, color="black", linewidth=0.6)

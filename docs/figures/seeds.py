@@ -109,9 +109,9 @@ def _scatters() -> float:
 def _factors() -> float:
     data = np.random.default_rng(0).standard_normal((300, 2)) @ np.random.default_rng(1).standard_normal((2, 6))
     data += 0.3 * np.random.default_rng(2).standard_normal((300, 6))
-    found = METHODS["factor-analysis"].embed(data, METHODS["factor-analysis"].spec(tol=1e-14, max_iter=5000)).map
-    assert found is not None
-    W, noise = found.arrays["loadings"], found.arrays["noise_variances"]
+    factor_map = METHODS["factor-analysis"].embed(data, METHODS["factor-analysis"].spec(tol=1e-14, max_iter=5000)).map
+    assert factor_map is not None
+    W, noise = factor_map.arrays["loadings"], factor_map.arrays["noise_variances"]
     theirs = FactorAnalysis(2, tol=1e-12, max_iter=50_000, svd_method="lapack").fit(data).get_covariance()
     return _largest(W @ W.T + np.diag(noise) - theirs) / _largest(theirs)
 
@@ -133,8 +133,8 @@ def _lumping() -> float:
     group = np.repeat([0, 1], [4, 6])
     K = np.array([[5.0, 1], [1, 4]])[group][:, group]
     P = K / K.sum(axis=1, keepdims=True)
-    found = lump(P, group)
-    return float(np.abs(P @ found.vectors - found.vectors * found.eigenvalues).max())
+    lumping = lump(P, group)
+    return float(np.abs(P @ lumping.vectors - lumping.vectors * lumping.eigenvalues).max())
 
 
 def _ragged() -> float:
@@ -304,25 +304,25 @@ def over_http(http: str, client: Client) -> float:
         return _by_parameter(client, *http.split(": "))
     if http == "/v1/embeddings/{id}/arrays":
         sent: Any = client.embed(X, "factor-analysis", scores=()).map_arrays()
-        own = METHODS["factor-analysis"].embed(X).map
-        assert own is not None
-        return max(_largest(sent[name] - own.arrays[name]) for name in ("loadings", "noise_variances"))
+        local = METHODS["factor-analysis"].embed(X).map
+        assert local is not None
+        return max(_largest(sent[name] - local.arrays[name]) for name in ("loadings", "noise_variances"))
     if http == "/v1/posteriors":
         graph = radius_neighbors_graph(X, RADIUS)
         near = np.full((200, int(np.diff(graph.indptr).max())), -1)
         for i, row in enumerate(near):
             indices = graph.indices[graph.indptr[i] : graph.indptr[i + 1]]
             row[: len(indices)] = indices
-        found = client.fit(X, neighbors=near)
-        return _largest(found.draw(1) - glle_engine.fit(X, neighbors=near).draw(1).embedding)
-    found, fitted = client.fit(X, n_neighbors=K), _fit()
+        posterior = client.fit(X, neighbors=near)
+        return _largest(posterior.draw(1) - glle_engine.fit(X, neighbors=near).draw(1).embedding)
+    posterior, fitted = client.fit(X, n_neighbors=K), _fit()
     ways: dict[str, Callable[[], tuple[Any, Any]]] = {
-        "/draws/{index}/weights": lambda: (found.weights(3), fitted.weights(3)),
-        "/arrays": lambda: (found.arrays()["embedding"], fitted.embedding),
-        "/draws": lambda: (found.draws(4), np.array([draw.embedding for draw in fitted.draws(4)])),
-        "/draws/{index}": lambda: (found.draw(4), fitted.draw(4).embedding),
-        "/reconstructions": lambda: (found.reconstructions(1)[0], fitted.reconstruct(X, fitted.weights(0))),
-        "/transform": lambda: (found.transform(X[:9]).embedding, fitted.embedding[:9]),
+        "/draws/{index}/weights": lambda: (posterior.weights(3), fitted.weights(3)),
+        "/arrays": lambda: (posterior.arrays()["embedding"], fitted.embedding),
+        "/draws": lambda: (posterior.draws(4), np.array([draw.embedding for draw in fitted.draws(4)])),
+        "/draws/{index}": lambda: (posterior.draw(4), fitted.draw(4).embedding),
+        "/reconstructions": lambda: (posterior.reconstructions(1)[0], fitted.reconstruct(X, fitted.weights(0))),
+        "/transform": lambda: (posterior.transform(X[:9]).embedding, fitted.embedding[:9]),
     }
     one, other = ways[http.removeprefix(POSTERIOR)]()
     return _largest(one - other)
@@ -333,24 +333,26 @@ def _by_parameter(client: Client, name: str, parameter: str) -> float:
     spec = METHODS[name].spec
     default = next(each.default for each in fields(spec) if each.name == parameter)
     value = VALUES.get(parameter, default)
-    given: dict[str, Any] = {parameter: value, **(MORE.get(value, {}) if isinstance(value, str) else {})}
+    options: dict[str, Any] = {parameter: value, **(MORE.get(value, {}) if isinstance(value, str) else {})}
     if name == "glle":
-        own = _fit(**given).draw(3).embedding
-        return _largest(client.fit(X, n_neighbors=K, **given).draw(3) - own)
+        local = _fit(**options).draw(3).embedding
+        return _largest(client.fit(X, n_neighbors=K, **options).draw(3) - local)
     points = X[:80] if name in FEW else X
     labels = np.arange(len(points)) % 2 if METHODS[name].labels else None
-    sent = client.embed(points, name, labels=labels, scores=(), **given).embedding
-    return _largest(sent - METHODS[name].embed(points, spec(**given), labels=labels).Y)
+    sent = client.embed(points, name, labels=labels, scores=(), **options).embedding
+    return _largest(sent - METHODS[name].embed(points, spec(**options), labels=labels).Y)
 
 
 def table(client: Client) -> str:
     """Return the table of all items, run now."""
     lines = ["| document | item | figure | at most | library | HTTP |", "|---|---|---|---|---|---|"]
-    found = {http: over_http(http, client) for http in dict.fromkeys(item.http for item in ITEMS if item.http)}
+    errors = {http: over_http(http, client) for http in dict.fromkeys(item.http for item in ITEMS if item.http)}
     for item in ITEMS:
         figure = item.run()
         there = "yes" if figure <= item.bound else "**no**"
-        same = "-" if not item.http else f"`{item.http}`" if found[item.http] <= TOLERANCE else f"**no**: `{item.http}`"
+        same = (
+            "-" if not item.http else f"`{item.http}`" if errors[item.http] <= TOLERANCE else f"**no**: `{item.http}`"
+        )
         lines.append(f"| {item.source} | {item.name} | {figure:.2g} | {item.bound:g} | {there} | {same} |")
     return "\n".join(lines)
 

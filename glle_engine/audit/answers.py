@@ -61,7 +61,7 @@ PLACING_ISLANDS = 5  # the points outside a half are placed by this many neighbo
 MIN_CENTERS = 3  # islands that an arrangement needs
 MIN_SHAPE = 5  # points that an island needs for a shape
 PERMUTATIONS = 8
-SHOWN_TEARS = 100  # pairs of points
+SHOWN_TEARS = 100  # pairs of torn neighbors that an audit keeps for drawing
 MAX_SEAMS = 9
 MIN_SIDE = 3  # points on each side of a seam, or half of `FEW_DISTURBED` of all points if that is more
 

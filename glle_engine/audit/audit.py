@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from glle_engine.audit.statement import Facts
 
 STAGES = (MIN_PAIRS, 4, 8, 12)  # pairs of separate halves after which the audit makes a statement
-FIRST_FINAL = STAGES[1]  # pairs after which the statement may be the last one
-USUAL_PAIRS = 8  # more only if islands are unclear
+FIRST_FINAL = STAGES[1]  # pairs after which the audit may end
+USUAL_PAIRS = 8  # an audit has more pairs only if it is unclear whether islands stay
 
 
 def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:

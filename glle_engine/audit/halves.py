@@ -119,7 +119,7 @@ class Halves:
             count, problems = len(self.maps.places), self.maps.problems
             raise InvalidParameterError(
                 f"{count - len(self.readings)} of {count} halves of the data could not be embedded.",
-                remedy=problems[0]  # it has its own remedy
+                remedy=problems[0]  # the message of a failure has its own remedy
                 if problems
                 else Text("Audit an embedding with other parameters, such as a larger ", Way("n_neighbors"), "."),
             )

@@ -100,7 +100,7 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
     method, parameters = options.method, options.parameters or {}
     if parameters and not isinstance(method, str):
         raise InvalidParameterError(
-            "Only a method by name has parameters.", remedy="Give its name as the method, or leave parameters away."
+            "Only a method by name has parameters.", remedy="Give its name as the method, or leave parameters out."
         )
     space = {
         name: value

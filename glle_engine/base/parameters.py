@@ -243,7 +243,7 @@ class Specification:
             if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
                 raise InvalidParameterError(
                     Text(_given(name, value), " has no meaning with ", _given(option, getattr(self, option)), "."),
-                    remedy=Text("Leave ", Way(name), " away, or change ", Way(option), "."),
+                    remedy=Text("Leave ", Way(name), " out, or change ", Way(option), "."),
                 )
 
     @classmethod
@@ -330,7 +330,7 @@ def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(state, bool) or not isinstance(state, Integral) or not 0 <= int(state) <= LARGEST_COUNTER:
         raise InvalidParameterError(
             f"random_state={state!r:.60} is not an integer of at least 0.",
-            remedy="Give an integer, a numpy.random.Generator, or leave it away for the default seed.",
+            remedy="Give an integer, a numpy.random.Generator, or leave it out for the default seed.",
         )
     return {**renamed, "seed": int(state)}
 

@@ -211,7 +211,7 @@ class Eigenproblem:
     def lane_solver(self, embedding: NDArray[np.float64]) -> LaneSolver | None:
         """Return the solver of several problems at once, whose solutions are near an embedding (n, p), or None.
 
-        There is none for few points, and for several closed classes, whose null vectors the lanes do not compute.
+        There is no such solver for few points, nor for several closed classes, whose null vectors it could not compute.
         """
         if len(self.pattern.neighbors) <= DENSE_BELOW or len(self.pins) > 1:
             return None

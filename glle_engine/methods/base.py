@@ -251,7 +251,7 @@ class Method(Generic[S]):
         """Return options with a `random_state` as the `seed`; raise `InvalidParameterError` without randomness."""
         if not self.random and (seeds := [name for name in ("seed", "random_state") if options.get(name) is not None]):
             raise InvalidParameterError(
-                f"{self.title} has no {seeds[0]}: it is not random.", remedy=f"Leave {seeds[0]} away."
+                f"{self.title} has no {seeds[0]}: it is not random.", remedy=f"Leave {seeds[0]} out."
             )
         return with_seed(options)
 
@@ -269,7 +269,7 @@ class Method(Generic[S]):
         if labels and not self.labels:
             raise InvalidParameterError(
                 f"{self.title} takes no labels: they would change nothing.",
-                remedy="Leave labels away, or choose a supervised method.",
+                remedy="Leave labels out, or choose a supervised method.",
             )
         if spec.space[1] == "precomputed" and not (self.by_distances or self.any_space):
             raise InvalidParameterError(
@@ -374,7 +374,7 @@ class Method(Generic[S]):
         if parameter not in spec.parameters():
             raise InvalidParameterError(
                 f"{self.title} has no start: init would change nothing.",
-                remedy="Leave init away, or take a neighbor embedding such as t-sne or umap.",
+                remedy="Leave init out, or take a neighbor embedding such as t-sne or umap.",
             )
         if (word := getattr(spec, parameter)) != getattr(self.spec(), parameter):
             raise InvalidParameterError(
@@ -392,7 +392,7 @@ class Method(Generic[S]):
         Y = Y - Y.mean(axis=0)
         width = float(Y.std(axis=0).max())
         if width <= 0:
-            raise DegenerateDataError("All points of init are equal.", remedy="Give distinct places, or leave it away.")
+            raise DegenerateDataError("All points of init are equal.", remedy="Give distinct places, or leave it out.")
         return np.asarray(Y / width)
 
     def _check_data(self, X: ArrayLike, spec: S) -> NDArray[np.float64] | csr_array:

@@ -84,7 +84,7 @@ def draw_cost(posterior: Posterior) -> DrawCost:
     d = posterior.diagnostics.figures.get("n_features", 0)  # a forged posterior may lack it; 0 gives the highest cost
     alone, each = _draw_seconds(posterior.n_points, n, work, spec, d)
     nbytes = draw_bytes(n, work, spec) + placed_bytes(posterior.n_points, n, 0, spec)
-    if (classes := len(posterior.pins)) > 1:  # no lanes
+    if (classes := len(posterior.pins)) > 1:  # the batched solver cannot draw for several closed classes
         alone += pivoting_seconds(n, work) + null_seconds(n, work, classes)
         each = alone
         nbytes += null_bytes(n, classes)

@@ -205,7 +205,7 @@ def far_text(rows: list[int]) -> str:
 
 
 def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[Note]:
-    """Yield notes on points far from all others, and on few of d features that determine the distances.
+    """Yield a note on points far from all others, and a note if few of d features determine the distances.
 
     `figures` come from `scale_figures`.
     """

@@ -284,7 +284,7 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
     ):
         if is_wrong:
             raise InvalidParameterError(
-                f"{option} contradicts given neighbors.", remedy=Text("Use ", needed, " or leave neighbors away.")
+                f"{option} contradicts given neighbors.", remedy=Text("Use ", needed, " or leave neighbors out.")
             )
     return replace(merged, landmarks="all")
 

@@ -106,7 +106,7 @@ class Embedder(ABC):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows of which samples are drawn: all points, unless there are landmarks."""
+        """Rows from which samples are drawn: all points, unless there are landmarks."""
         return np.arange(self.shape[0])
 
     @property
@@ -150,7 +150,7 @@ class Resamples:
 
     @property
     def embeddings(self) -> NDArray[np.float64]:
-        """The places (m, n, p) without failed ones."""
+        """The places (m, n, p) of the resamples that did not fail."""
         return np.asarray(self.places[np.isfinite(self.places).all(axis=(1, 2))])
 
     @property
@@ -308,7 +308,7 @@ class PosteriorEmbedder(Embedder):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows of which samples are drawn."""
+        """Rows from which samples are drawn."""
         return super().rows if self.landmarks is None else self.landmarks.astype(np.intp)
 
     def require_possible(self, stream: Stream) -> None:  # noqa: ARG002 # half-samples are the smallest
@@ -364,7 +364,7 @@ class PosteriorEmbedder(Embedder):
 
 @dataclass(frozen=True, eq=False)
 class FunctionEmbedder(Embedder):
-    """A function from points (m, d) to an embedding (m, p); other points are placed by their LLE weights.
+    """Embeds parts of the data by a function, and places the other points by their LLE weights.
 
     Attributes
     ----------
@@ -422,7 +422,7 @@ class BlockEmbedder(Embedder):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows of which samples are drawn."""
+        """Rows from which samples are drawn."""
         return self.inner.rows
 
     @property

@@ -86,7 +86,7 @@ def rounds(pins: dict[Pin, Locked]) -> list[dict[Pin, Locked]]:
 
 def requirements(part: dict[Pin, Locked]) -> str:
     """Return a part as a requirements file without markers, because pip-audit skips packages for other platforms."""
-    lines = (f"{pin} {' '.join(f'--hash={one}' for one in sorted(at.hashes))}" for pin, at in part.items())
+    lines = (f"{pin} {' '.join(f'--hash={one}' for one in sorted(locked.hashes))}" for pin, locked in part.items())
     return "\n".join(lines) + "\n"
 
 

@@ -103,8 +103,10 @@ def blocks(language: str) -> list[str]:
 def require_client_only(python: Path, folder: Path) -> None:
     """Raise RuntimeError if an interpreter finds a package of the server, or no client."""
     program = f"from importlib.util import find_spec; print(*[n for n in {('glle', *SERVER)!r} if find_spec(n)])"
-    if (found := run(python, "-I", "-c", program, cwd=folder).split()) != ["glle"]:
-        raise RuntimeError(f"The environment of the client has {', '.join(found) or 'nothing'}; glle alone is right.")
+    if (packages := run(python, "-I", "-c", program, cwd=folder).split()) != ["glle"]:
+        raise RuntimeError(
+            f"The environment of the client has {', '.join(packages) or 'nothing'}; glle alone is right."
+        )
 
 
 def run(python: Path, *words: str, cwd: Path, **environment: str) -> str:

@@ -80,7 +80,7 @@ class Requester:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _attempt(self, operation: str, method: str, path: str, request: dict[str, Any]) -> httpx.Response | None:
-        at, started = time.time(), time.perf_counter()
+        sent_at, started = time.time(), time.perf_counter()
         answer: httpx.Response | None = None
         try:
             answer = self._client.request(method, self._urls[self._at] + path, **request)
@@ -90,7 +90,7 @@ class Requester:
             code = type(error).__name__
         status = NO_ANSWER if answer is None else answer.status_code
         may_retry = answer is not None and "retry-after" in answer.headers
-        self._ledger.record_attempt(Attempt(operation, status, at, time.perf_counter() - started, code, may_retry))
+        self._ledger.record_attempt(Attempt(operation, status, sent_at, time.perf_counter() - started, code, may_retry))
         return answer
 
     def close(self) -> None:

@@ -222,7 +222,7 @@ def _flood(tenant: Tenant, names: list[str], scale: float, counts: DictProxy[int
 @contextmanager
 def flooding(tenant: Tenant, names: list[str], scale: float) -> Iterator[Counter[int]]:
     """Flood from the first request until the context exits; then count the answers by status."""
-    context, found = multiprocessing.get_context("spawn"), Counter[int]()
+    context, answers = multiprocessing.get_context("spawn"), Counter[int]()
     with context.Manager() as manager:
         counts: Any = manager.dict()
         process = context.Process(target=_flood, args=(tenant, names, scale, counts))
@@ -230,11 +230,11 @@ def flooding(tenant: Tenant, names: list[str], scale: float) -> Iterator[Counter
         try:
             while not counts.get(SENT) and process.is_alive():
                 time.sleep(0.1)
-            yield found
+            yield answers
         finally:
             process.terminate()
             process.join()
-            found.update(dict(counts))
+            answers.update(dict(counts))
 
 
 def main() -> int:
@@ -282,9 +282,9 @@ def main() -> int:
 
 def _row(name: str, measured: Measured, answers: Counter[int]) -> tuple[str, ...]:
     names = {SENT: "sent", CLOSED: "closed"}
-    found = ", ".join(f"{names.get(status, status)}: {times}" for status, times in sorted(answers.items()))
+    statuses = ", ".join(f"{names.get(status, status)}: {times}" for status, times in sorted(answers.items()))
     seconds = (f"{measured.quantile(operation):.3f}" for operation in measured.seconds)
-    return (name, *seconds, str(len(measured.seconds["draw"])), found)
+    return (name, *seconds, str(len(measured.seconds["draw"])), statuses)
 
 
 if __name__ == "__main__":

@@ -221,17 +221,17 @@ class Ledger:
 
 def joined(ledgers: Iterable[Ledger]) -> Ledger:
     """Return a ledger with what several have, such as those of tenants, which share no job and no path."""
-    found = Ledger()
+    ledger_of_all = Ledger()
     for ledger in ledgers:
-        found.requests += ledger.requests
-        found.received += ledger.received
-        found.attempts.extend(ledger.attempts)
+        ledger_of_all.requests += ledger.requests
+        ledger_of_all.received += ledger.received
+        ledger_of_all.attempts.extend(ledger.attempts)
         for name in ("jobs", "stored", "deleted", "counts"):
-            getattr(found, name).update(getattr(ledger, name))
+            getattr(ledger_of_all, name).update(getattr(ledger, name))
         for key, digests in ledger.arrays.items():
-            found.arrays.setdefault(key, set()).update(digests)
-        found.faults += ledger.faults
-    return found
+            ledger_of_all.arrays.setdefault(key, set()).update(digests)
+        ledger_of_all.faults += ledger.faults
+    return ledger_of_all
 
 
 def digest_of(array: NDArray[Any]) -> str:
@@ -242,5 +242,5 @@ def digest_of(array: NDArray[Any]) -> str:
 
 def percentiles(values: Iterable[float], levels: tuple[float, ...] = (50, 95, 99, 100)) -> dict[str, float]:
     """Return percentiles by name, such as ``p95``; empty for no values."""
-    found = list(values)
-    return {f"p{level:g}": float(np.percentile(found, level)) for level in levels} if found else {}
+    numbers = list(values)
+    return {f"p{level:g}": float(np.percentile(numbers, level)) for level in levels} if numbers else {}

@@ -23,7 +23,8 @@ from qa.frame import align, say
 from worker.base.settings import Settings
 from worker.connections.clients import connect_queue
 from worker.execution.worker import TaskJob, TaskWorker, WorkerQueue
-from worker.jobs.queue import FIT, SERIALIZER
+from worker.jobs.queue import FIT
+from worker.jobs.rq_tasks import SERIALIZER
 from worker.operations.embedded_redis import queue_server
 from worker.records.job import INTERACTIVE
 from worker.stores import process_stores

@@ -94,13 +94,13 @@ def run(load: Load, urls: list[str], *, ledger: Ledger | None = None, stop: thre
     ledger = Ledger(load.keeps) if ledger is None else ledger
     stop = stop or threading.Event()
     pace = Pace(load.rate)
-    most = float("inf") if load.requests is None else load.requests
+    max_requests = float("inf") if load.requests is None else load.requests
     until = float("inf") if load.seconds is None else time.monotonic() + load.seconds
 
     def act(number: int) -> None:
         user = user_of(load, urls, ledger, number, stop)
         try:
-            while not stop.is_set() and time.monotonic() < until and ledger.requests < most:
+            while not stop.is_set() and time.monotonic() < until and ledger.requests < max_requests:
                 pace.wait(stop)
                 user.act()
         except BaseException:
@@ -131,9 +131,9 @@ def user_of(load: Load, urls: list[str], ledger: Ledger, number: int = -1, stop:
     """Return a client of a load by its number; number -1 has no separate data sets."""
     rng = random.Random(f"{load.seed} {number}")  # noqa: S311 # not for secrets
     turn = FRESH if load.keeps is None else OWN
-    own = [Content(10_000 * (number + 1) + i, is_synthetic=i % 4 == 0) for i in range(turn if number >= 0 else 0)]
+    contents = [Content(10_000 * (number + 1) + i, is_synthetic=i % 4 == 0) for i in range(turn if number >= 0 else 0)]
     large = range(turn, turn + LARGE_ONES) if number >= 0 and load.keeps is None else ()
-    own += [Content(10_000 * (number + 1) + i, is_synthetic=True, is_large=True) for i in large]
+    contents += [Content(10_000 * (number + 1) + i, is_synthetic=True, is_large=True) for i in large]
     client = httpx.Client(timeout=60, headers=dict(load.headers))
     requester = Requester(urls, ledger, rng, load.patience, stop or threading.Event(), client)
-    return User(requester, ledger, rng, own, SHARED, only=load.only)
+    return User(requester, ledger, rng, contents, SHARED, only=load.only)

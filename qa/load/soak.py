@@ -180,11 +180,11 @@ def process_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]
         if len(present) < len(measured):
             verdicts.append(Verdict(f"{name}: ended", "", 1, 0, -1, -1, is_flat=False))
             continue
-        at = np.array([sample.at for sample in present])
+        times = np.array([sample.at for sample in present])
         usages = [sample.processes[name] for sample in present]
-        verdicts.append(_verdict(f"{name}: resident", "MiB", at, np.array([usage.rss for usage in usages]) / MIB))
-        verdicts.append(_verdict(f"{name}: descriptors", "", at, np.array([usage.fds for usage in usages])))
-        verdicts.append(_verdict(f"{name}: threads", "", at, np.array([usage.threads for usage in usages])))
+        verdicts.append(_verdict(f"{name}: resident", "MiB", times, np.array([usage.rss for usage in usages]) / MIB))
+        verdicts.append(_verdict(f"{name}: descriptors", "", times, np.array([usage.fds for usage in usages])))
+        verdicts.append(_verdict(f"{name}: threads", "", times, np.array([usage.threads for usage in usages])))
     return verdicts
 
 
@@ -194,10 +194,10 @@ def server_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
     A growing queue means that this machine cannot sustain the load, so that latency is meaningless.
     """
     measured = [sample for sample in samples if sample.at >= warm_up]
-    at = np.array([sample.at for sample in measured])
+    times = np.array([sample.at for sample in measured])
     waiting = np.array([sample.servers.get("queue length", np.nan) for sample in measured])
-    first, second = _halves(at, waiting)
-    low, high = _slope(at, waiting)
+    first, second = _halves(times, waiting)
+    low, high = _slope(times, waiting)
     verdicts = [
         Verdict(
             "queue: tasks that wait", "", first, second, low, high, second <= first + ALLOWED_WAITING, _curve(waiting)
@@ -205,9 +205,9 @@ def server_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
     ]
     for name in ("queue used MiB", "cache used MiB"):
         present = [sample for sample in measured if name in sample.servers]
-        at = np.array([sample.at for sample in present])
+        times = np.array([sample.at for sample in present])
         values = np.array([sample.servers[name] for sample in present])
-        verdicts.append(_verdict(name.replace(" used MiB", " server: used"), "MiB", at, values))
+        verdicts.append(_verdict(name.replace(" used MiB", " server: used"), "MiB", times, values))
     return verdicts
 
 
@@ -226,10 +226,10 @@ def latency_verdicts(attempts: Sequence[Attempt], started: float, warm_up: float
         kinds.setdefault(attempt.operation, []).append(attempt)
     verdicts = []
     for kind, group in sorted(kinds.items()):
-        at = np.array([attempt.at for attempt in group])
+        times = np.array([attempt.at for attempt in group])
         seconds = np.array([attempt.seconds for attempt in group])
         edges = np.linspace(started + warm_up, max(attempt.at for attempt in measured), WINDOWS + 1)[1:-1]
-        windows = [seconds[np.digitize(at, edges) == number] for number in range(WINDOWS)]
+        windows = [seconds[np.digitize(times, edges) == number] for number in range(WINDOWS)]
         for level, least in MIN_ATTEMPTS.items():
             if min(map(len, windows)) >= least:
                 values = 1000 * np.array([np.percentile(window, level) for window in windows])
@@ -241,9 +241,9 @@ def latency_verdicts(attempts: Sequence[Attempt], started: float, warm_up: float
     return verdicts
 
 
-def _verdict(what: str, unit: str, at: Any, values: Any) -> Verdict:
+def _verdict(what: str, unit: str, times: Any, values: Any) -> Verdict:
     """Judge bytes by their relative change, counts by the difference."""
-    (first, second), (low, high) = _halves(at, values), _slope(at, values)
+    (first, second), (low, high) = _halves(times, values), _slope(times, values)
     is_flat = abs(second / first - 1) <= ALLOWED if unit else abs(second - first) <= ALLOWED_COUNT
     return Verdict(what, unit, first, second, low, high, is_flat, _curve(values))
 
@@ -253,15 +253,15 @@ def _curve(values: Any) -> tuple[float, ...]:
     return tuple(float(np.median(window)) for window in np.array_split(values, min(WINDOWS, len(values))))
 
 
-def _halves(at: Any, values: Any) -> tuple[float, float]:
-    middle = (at[0] + at[-1]) / 2
-    return float(np.median(values[at <= middle])), float(np.median(values[at > middle]))
+def _halves(times: Any, values: Any) -> tuple[float, float]:
+    middle = (times[0] + times[-1]) / 2
+    return float(np.median(values[times <= middle])), float(np.median(values[times > middle]))
 
 
-def _slope(at: Any, values: Any) -> tuple[float, float]:
+def _slope(times: Any, values: Any) -> tuple[float, float]:
     """Return the interval of the relative change over the whole time, in units of the median."""
-    _, _, low, high = stats.theilslopes(values, at, 0.95)
-    scale = (at[-1] - at[0]) / max(abs(float(np.median(values))), 1e-9)
+    _, _, low, high = stats.theilslopes(values, times, 0.95)
+    scale = (times[-1] - times[0]) / max(abs(float(np.median(values))), 1e-9)
     return float(low * scale), float(high * scale)
 
 

@@ -205,9 +205,9 @@ class User(Follower):
 
     def _upload(self) -> None:
         """Upload a data set: a new one, a shared one, or an existing one."""
-        own = [content for content in self._small() if content in self.own]
+        uploaded = [content for content in self._small() if content in self.own]
         fresh = [content for content in self.own if content not in self.datasets and not content.is_large]
-        pool = self.shared + (fresh * 3 if len(own) < MAX_OWN else own)
+        pool = self.shared + (fresh * 3 if len(uploaded) < MAX_OWN else uploaded)
         self._make(self.rng.choice(pool))
 
     def _make(self, content: Content) -> None:
@@ -337,18 +337,18 @@ class User(Follower):
 
     def _cancel(self) -> None:
         """Cancel a job on this user's data, which no other user shares."""
-        own = [job for job in self.jobs.values() if dataset_of(job.artifact) in self.own]
-        if not own:
+        jobs = [job for job in self.jobs.values() if dataset_of(job.artifact) in self.own]
+        if not jobs:
             return
-        job = self.rng.choice(own)
+        job = self.rng.choice(jobs)
         job.is_cancelled = True
         if (answer := self._ask_about(job, "DELETE job", f"/v1/jobs/{job.id}", 200, 202)) is not None:
             self.ledger.record(job, answer.json(), answer.extensions["requested_at"])
 
     def _delete_dataset(self) -> None:
         """Delete a data set with its posteriors and embeddings."""
-        if own := [content for content in self._small() if content in self.own]:
-            self._delete(self.rng.choice(own))
+        if contents := [content for content in self._small() if content in self.own]:
+            self._delete(self.rng.choice(contents))
 
     def _delete(self, content: Content) -> None:
         dataset = self.datasets.pop(content)

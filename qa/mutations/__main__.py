@@ -81,8 +81,8 @@ def main() -> int:
         with ThreadPoolExecutor(PROCESSES) as threads:
             failed = list(threads.map(lambda each: try_mutant(each, copies), tried))
         copy, by_chance = copies.get(), set[str]()
-        found = {name for name in failed if name}
-        while broken := first_failed(copy, sorted(found - by_chance)) if found - by_chance else None:
+        names = {name for name in failed if name}
+        while broken := first_failed(copy, sorted(names - by_chance)) if names - by_chance else None:
             say(f"{broken} fails without a change, too.")
             by_chance.add(broken)
     missed = [each.name for each, name in zip(tried, failed, strict=True) if name is None or name in by_chance]
@@ -132,13 +132,13 @@ def tests_of(path: Path) -> list[list[str]]:
     imports = re.compile(rf"^ *from {names}", re.MULTILINE)
     tests = [file for each in ROOMS.values() for file in (ROOT / "tests" / each).rglob("test_*.py")]
     files = [file for file in tests if imports.search(file.read_text("utf-8"))]
-    own = [str(folder / f"test_{path.stem}.py")] if (ROOT / folder / f"test_{path.stem}.py").exists() else []
-    importing = [file for file in sorted(str(each.relative_to(ROOT)) for each in files) if file not in own]
+    named = [str(folder / f"test_{path.stem}.py")] if (ROOT / folder / f"test_{path.stem}.py").exists() else []
+    importing = [file for file in sorted(str(each.relative_to(ROOT)) for each in files) if file not in named]
     while not (ROOT / folder).exists():
         folder = folder.parent
-    others = [str(folder), *ELSEWHERE.get(str(path.parent), []), *(f"--ignore={file}" for file in [*own, *importing])]
+    others = [str(folder), *ELSEWHERE.get(str(path.parent), []), *(f"--ignore={file}" for file in [*named, *importing])]
     is_whole_room = len(folder.parts) == 2 and room != "glle"  # whose tests take too long
-    return [tests for tests in (own, importing, [] if is_whole_room and (own or importing) else others) if tests]
+    return [tests for tests in (named, importing, [] if is_whole_room and (named or importing) else others) if tests]
 
 
 def first_failed(copy: Path, tests: list[str]) -> str | None:

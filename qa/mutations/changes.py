@@ -65,7 +65,7 @@ def find_changes(source: bytes) -> list[Change]:
     functions = [
         node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
     ]
-    found = {}
+    changes = {}
     for function in functions:
         for node in (each for statement in function.body for each in _walk(statement)):
             for after in _variants(node):
@@ -75,8 +75,8 @@ def find_changes(source: bytes) -> list[Change]:
                 start = starts[node.lineno - 1] + node.col_offset
                 end = starts[node.end_lineno - 1] + node.end_col_offset
                 before = source[start:end].decode()
-                found[start, end, after] = Change(start, end, node.lineno, function.name, before, after)
-    return list(found.values())
+                changes[start, end, after] = Change(start, end, node.lineno, function.name, before, after)
+    return list(changes.values())
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:

@@ -33,5 +33,5 @@ def f(a: int | None, b: int = 2) -> object:
 def test_each_kind_is_changed_alone(statement: str, expected: set[str]) -> None:
     """Comparisons, and/or, negations, choices and signs of functions; texts, lists and the module stay."""
     source = SOURCE.format(statement)
-    found = {change.apply(source.encode()).decode() for change in find_changes(source.encode())}
-    assert found == {SOURCE.format(changed) for changed in expected}
+    sources = {change.apply(source.encode()).decode() for change in find_changes(source.encode())}
+    assert sources == {SOURCE.format(changed) for changed in expected}

@@ -50,7 +50,7 @@ class Setting:
 def main(arguments: list[str]) -> int:
     """Run the tests under each setting that this processor supports; return 1 if any fails."""
     flags = processor_flags(Path("/proc/cpuinfo"))
-    own, units = probe_kernels({})
+    kernel, units = probe_kernels({})
     failed = []
     say("Bits under every setting.")
     # The tests compare all settings, alone and in a service of workers that differ; `make test` tries a few fits.
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
     settings.append(Setting("no wide vectors", {"NPY_DISABLE_CPU_FEATURES": " ".join(units)}, no_units=True))
     for setting in settings:
         missing = [flag for flag in setting.flags if flag not in flags]
-        is_own, has_no_units = setting.kernel and own == [setting.kernel], setting.no_units and not units
+        is_own, has_no_units = setting.kernel and kernel == [setting.kernel], setting.no_units and not units
         if missing or is_own or has_no_units:
             reason = f"this processor has no {', '.join(missing)}" if missing else "it is the default of this processor"
             say(f"{setting.name}: SKIPPED, {reason}.")

@@ -120,13 +120,13 @@ class StandIn(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     computations: ClassVar[set[str]] = set()
     random: ClassVar[np.random.Generator | None] = None
 
-    def chosen(self, X: Any, given: dict[str, Any]) -> tuple[str, Any]:
+    def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
         """Return the name of the method and its data, and rewrite the given parameters to be the engine's."""
         raise NotImplementedError
 
-    def fitted(self, name: str, data: Any, given: dict[str, Any]) -> Embedding:
+    def fitted(self, name: str, data: Any, parameters: dict[str, Any]) -> Embedding:
         """Return the fitted method."""
-        return Embedding(name, **{word: value for word, value in given.items() if value is not None}).fit(data)
+        return Embedding(name, **{word: value for word, value in parameters.items() if value is not None}).fit(data)
 
     def sized(self, places: NDArray[Any]) -> NDArray[Any]:
         """Return places (m, p) of the engine as scikit-learn scales them."""
@@ -136,14 +136,14 @@ class StandIn(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Fit the method."""
         del y
         StandIn.computations.add("refused")  # counts where the engine, or the choice of the method, raises an error
-        given = {name: value for name, value in self.get_params().items() if name not in ALGORITHM}
-        name, data = self.chosen(X, given)
-        parameters = repr(sorted((key, str(value)) for key, value in given.items()))
+        options = {name: value for name, value in self.get_params().items() if name not in ALGORITHM}
+        name, data = self.chosen(X, options)
+        parameters = repr(sorted((key, str(value)) for key, value in options.items()))
         StandIn.computations.add(f"{name} {hash_of(data)} {parameters}")
         try:
-            self.model_ = self.fitted(name, data, given)
+            self.model_ = self.fitted(name, data, options)
         except GlleError as error:
-            words = next((words for own, words in WORDS.items() if own in error.message), None)
+            words = next((words for text, words in WORDS.items() if text in error.message), None)
             if words is None:
                 raise
             raise ValueError(f"{words}: {error}") from error
@@ -173,13 +173,13 @@ class LocallyLinearEmbedding(StandIn):
 
     __init__ = manifold.LocallyLinearEmbedding.__init__
 
-    def chosen(self, X: Any, given: dict[str, Any]) -> tuple[str, Any]:
+    def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
         """Return the variant; only LLE has a regularisation, and embeds a graph in parts."""
-        name = LLE[given.pop("method")]
+        name = LLE[parameters.pop("method")]
         if name == "lle":
-            given["disconnected"] = "bridge"
+            parameters["disconnected"] = "bridge"
         else:
-            del given["reg"]
+            del parameters["reg"]
         return name, np.asarray(X)
 
     def sized(self, places: NDArray[Any]) -> NDArray[Any]:
@@ -197,16 +197,16 @@ class Isomap(StandIn):
 
     __init__ = manifold.Isomap.__init__
 
-    def chosen(self, X: Any, given: dict[str, Any]) -> tuple[str, Any]:
+    def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
         """Name the metric, and all points as neighbors."""
-        given["disconnected"] = "bridge"
-        if given["radius"] == np.inf:  # of all points; the engine's radius is finite
-            given |= {"radius": None, "n_neighbors": len(X) - 1}
-        if (p := given.pop("p")) == 2 and given["metric"] == "minkowski":
-            given["metric"] = "euclidean"
-        if given["metric"] not in {"euclidean", "precomputed"}:
-            options = {"p": p} if given["metric"] == "minkowski" else {}
-            X, given["metric"] = pairwise_distances(X, metric=given["metric"], **options), "precomputed"
+        parameters["disconnected"] = "bridge"
+        if parameters["radius"] == np.inf:  # of all points; the engine's radius is finite
+            parameters |= {"radius": None, "n_neighbors": len(X) - 1}
+        if (p := parameters.pop("p")) == 2 and parameters["metric"] == "minkowski":
+            parameters["metric"] = "euclidean"
+        if parameters["metric"] not in {"euclidean", "precomputed"}:
+            options = {"p": p} if parameters["metric"] == "minkowski" else {}
+            X, parameters["metric"] = pairwise_distances(X, metric=parameters["metric"], **options), "precomputed"
         return "isomap", X
 
     def reconstruction_error(self) -> float:
@@ -227,18 +227,18 @@ class SpectralEmbedding(StandIn):
 
     __init__ = manifold.SpectralEmbedding.__init__
 
-    def chosen(self, X: Any, given: dict[str, Any]) -> tuple[str, Any]:
+    def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
         """Name the weights, and keep the affinities, which the engine does not."""
-        affinity, gamma, k = given.pop("affinity"), given.pop("gamma"), given.pop("n_neighbors")
+        affinity, gamma, k = parameters.pop("affinity"), parameters.pop("gamma"), parameters.pop("n_neighbors")
         n, d = X.shape
         if affinity == "rbf":
             gamma = gamma or 1 / d
             self.affinity_matrix_ = rbf_kernel(X, gamma=gamma)
-            given |= {"weights": "heat", "epsilon": 1 / gamma, "n_neighbors": n - 1}
+            parameters |= {"weights": "heat", "epsilon": 1 / gamma, "n_neighbors": n - 1}
         elif affinity == "nearest_neighbors":
-            given |= {"weights": "simple", "n_neighbors": k or max(n // 10, 1), "disconnected": "bridge"}
+            parameters |= {"weights": "simple", "n_neighbors": k or max(n // 10, 1), "disconnected": "bridge"}
         else:
-            given["weights"] = "precomputed"
+            parameters["weights"] = "precomputed"
             if affinity == "precomputed_nearest_neighbors":
                 graph = NearestNeighbors(n_neighbors=k, metric="precomputed").fit(X).kneighbors_graph(X)
                 X = (graph + graph.T) / 2
@@ -253,12 +253,12 @@ class ClassicalMDS(StandIn):
 
     __init__ = manifold.ClassicalMDS.__init__
 
-    def chosen(self, X: Any, given: dict[str, Any]) -> tuple[str, Any]:
+    def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
         """Name the dissimilarities."""
-        metric, options = given.pop("metric"), given.pop("metric_params") or {}
+        metric, options = parameters.pop("metric"), parameters.pop("metric_params") or {}
         if metric not in {"euclidean", "precomputed"}:
             X, metric = pairwise_distances(X, metric=metric, **options), "precomputed"
-        given["dissimilarity"] = metric
+        parameters["dissimilarity"] = metric
         return "mds", X
 
     @property
@@ -272,10 +272,10 @@ class FactorAnalysis(StandIn):
 
     __init__ = decomposition.FactorAnalysis.__init__
 
-    def chosen(self, X: Any, given: dict[str, Any]) -> tuple[str, Any]:
+    def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
         """Name as many factors as features by default, and the bounds of the iteration."""
-        given["n_components"] = X.shape[1] if given["n_components"] is None else given["n_components"]
-        given |= {"tol": self.tol / len(X), "max_iter": self.max_iter}
+        parameters["n_components"] = X.shape[1] if parameters["n_components"] is None else parameters["n_components"]
+        parameters |= {"tol": self.tol / len(X), "max_iter": self.max_iter}
         return "factor-analysis", X
 
     @property
@@ -324,30 +324,30 @@ class KernelPCA(StandIn):
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 
-    def chosen(self, X: Any, given: dict[str, Any]) -> tuple[str, Any]:
+    def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
         """Name the kernel, and all components that there may be by default."""
         X = np.asarray(X) if isinstance(X, list) else X
-        self.X_fit_, kernel = X, given["kernel"]
-        gamma, degree, offset = given.pop("gamma"), given.pop("degree"), given.pop("coef0")
+        self.X_fit_, kernel = X, parameters["kernel"]
+        gamma, degree, offset = parameters.pop("gamma"), parameters.pop("degree"), parameters.pop("coef0")
         if callable(kernel):
-            given["kernel"], X = "precomputed", pairwise_kernels(X, metric=kernel)
+            parameters["kernel"], X = "precomputed", pairwise_kernels(X, metric=kernel)
         elif kernel in ("rbf", "poly"):
-            self.gamma_ = given["gamma"] = gamma or 1 / X.shape[1]
+            self.gamma_ = parameters["gamma"] = gamma or 1 / X.shape[1]
         if kernel == "poly":
-            given |= {"kernel": "polynomial", "degree": degree, "offset": float(offset)}
+            parameters |= {"kernel": "polynomial", "degree": degree, "offset": float(offset)}
         for name in ("alpha", "remove_zero_eig", "kernel_params", "fit_inverse_transform"):
-            del given[name]
-        given["n_components"] = given["n_components"] or X.shape[0] - 1
+            del parameters[name]
+        parameters["n_components"] = parameters["n_components"] or X.shape[0] - 1
         return "kernel-pca", X
 
-    def fitted(self, name: str, data: Any, given: dict[str, Any]) -> Embedding:
+    def fitted(self, name: str, data: Any, parameters: dict[str, Any]) -> Embedding:
         """Fit as many components as the images span, unless the matrix is no kernel."""
         try:
-            return super().fitted(name, data, given)
+            return super().fitted(name, data, parameters)
         except GlleError as error:
-            if not (most := error.details.get("most")):
+            if not (rank := error.details.get("most")):
                 raise
-            model = super().fitted(name, data, given | {"n_components": most})
+            model = super().fitted(name, data, parameters | {"n_components": rank})
             for note in model.result_.notes:
                 if note.code == "not-a-kernel":
                     raise ValueError(f"There are significant negative eigenvalues: {note.message}") from error
@@ -432,12 +432,12 @@ def table(recorder: Recorder, at_random: Recorder) -> str:
     lines = ["| class | pass | distinct fits of these | pass with random numbers | fail | skipped |"]
     lines.append("|---|---|---|---|---|---|")
     for title, names in (*((title, Path(suite).name) for title, suite in SUITES.items()), ("all", "")):
-        own = [test for test in recorder.fitted if test.startswith(names)]
-        good = [test for test in own if recorder.passed[test]]
+        passes = [test for test in recorder.fitted if test.startswith(names)]
+        good = [test for test in passes if recorder.passed[test]]
         fits = set().union(*(recorder.fitted[test] for test in good))
         shallow = sum(at_random.passed.get(test, False) for test in good)
         left_out = sum(test.startswith(names) for test in recorder.skipped)
-        lines.append(f"| {title} | {len(good)} | {len(fits)} | {shallow} | {len(own) - len(good)} | {left_out} |")
+        lines.append(f"| {title} | {len(good)} | {len(fits)} | {shallow} | {len(passes) - len(good)} | {left_out} |")
     lines += ["", "| tests | | why |", "|---|---|---|"]
     for kind, rows, tests in (("fail", FAILING, recorder.passed), ("skipped", SKIPPED, recorder.skipped)):
         for reason in dict.fromkeys(rows.values()):
@@ -473,14 +473,14 @@ def main(arguments: list[str]) -> int:
     os.environ["SKLEARN_RUN_FLOAT32_TESTS"] = "1"
     words = [word for word in arguments if word != "--write"]
     recorder, at_random = run(words), run(words, np.random.default_rng(0))
-    found = table(recorder, at_random)
-    say(found)
+    outcomes = table(recorder, at_random)
+    say(outcomes)
     alone = sum(is_passed for test, is_passed in recorder.passed.items() if test not in recorder.fitted)
     say(f"{alone} further tests pass that use scikit-learn alone.")
     wrong = flaws(recorder)
     if "--write" in arguments and not wrong:
-        put(PAGE, MARKER, found)
-    elif between(PAGE.read_text(encoding="utf-8"), MARKER) != found:
+        put(PAGE, MARKER, outcomes)
+    elif between(PAGE.read_text(encoding="utf-8"), MARKER) != outcomes:
         wrong.append(f"{PAGE} has another table: run with --write")
     for line in wrong:
         say(line)

@@ -71,7 +71,7 @@ SHOWN_IDS = 5  # a message names at most this many records without files
 
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
-    """Yield all checks; if a URL is given, also those of the service at this URL."""
+    """Yield all checks; if a URL is given, also the checks of the service at this URL."""
     misspelt = sorted(set(unknown_variables(environ)) - VARIABLES)
     if misspelt:
         remedy = "Correct or remove them. `glle settings` lists the settings."

@@ -173,10 +173,10 @@ def _serve_on(sock: SharedSocket, settings: Settings) -> int:
 
 def _worker(options: argparse.Namespace, settings: Settings) -> int:
     os.environ.update(settings.to_env())  # the worker and its tasks read them
-    from worker.execution import worker  # noqa: PLC0415 # each command loads what it needs
+    from worker.execution import parent  # noqa: PLC0415 # each command loads what it needs
 
     _check_alive_file(settings)
-    return worker.main(options.name)
+    return parent.main(options.name)
 
 
 def _doctor(options: argparse.Namespace, settings: Settings) -> int:

@@ -204,6 +204,6 @@ def load_api() -> None:
 
 def load_worker() -> None:
     """Load what workers share."""
-    from worker.execution import worker  # noqa: PLC0415 # each command loads what it needs
+    from worker.execution import parent  # noqa: PLC0415 # each command loads what it needs
 
-    worker.load()
+    parent.load()

@@ -39,7 +39,7 @@ _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")
 
 @dataclass(frozen=True)
 class ResultQuery:
-    """Request for a result: headers for negotiation and validation, and the query.
+    """The request for a result: headers for content negotiation and revalidation, and the query.
 
     `ids` returns the ids of the points for a table, or None; `notes` are the doubts about the scale of draws. A partial
     result is not stored, because a later one replaces it.

@@ -30,7 +30,7 @@ from tests.service.schemas.bodies import CheckedClient
 from worker.base.settings import Settings
 from worker.execution import tasks
 from worker.execution.draws import draw_entries, make_draws
-from worker.jobs.queue import fetch_tasks
+from worker.jobs.rq_tasks import fetch_tasks
 from worker.observability.live_workers import WorkerState, announce
 from worker.records.draws import DrawAddress
 from worker.records.stored_file import StoredFile

@@ -20,7 +20,7 @@ from tests.conftest import until
 from tests.processes import children, command_line, name_of
 from tests.service.schemas.bodies import CheckedClient
 from worker.execution import process_guard
-from worker.execution.worker import QUEUES_OF_ROLE
+from worker.execution.parent import QUEUES_OF_ROLE
 from worker.storage.free_space import ADDRESSES
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ class SampleSpec(AnalysisSpec):
     source: Source
 
     def keys(self, n_draws: int) -> list[DrawAddress]:
-        """Return its first `n_draws` draws."""
+        """Return the addresses of the first `n_draws` draws."""
         return [DrawAddress(self.seed, self.first + i, self.scale, self.source, "procrustes") for i in range(n_draws)]
 
 

@@ -184,7 +184,7 @@ class Row:
 
     @property
     def expected(self) -> str:
-        """What a value must be, for the message of an error."""
+        """What a value must be, in the words of an error message."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.is_size:

@@ -287,7 +287,7 @@ class SamplerLoop:
         """
         try:
             entries = draw_entries(keys, draws, seconds)
-            is_sent = entries[keys[0]].nbytes <= MAX_SENT_BYTES  # like all draws of a posterior
+            is_sent = entries[keys[0]].nbytes <= MAX_SENT_BYTES  # all draws of a posterior have the same size
             if is_sent:
                 self._stream.finish(batch, "drawn", entries=entries)
             with stage("caching"):

@@ -71,7 +71,8 @@ def find_records_without_files(stores: Stores) -> list[str]:
     return [
         record.id
         for store, record in records
-        if not stored.keys() >= set(record.files) and store.get(record.id) == record  # not deleted meanwhile
+        # The record was not deleted meanwhile.
+        if not stored.keys() >= set(record.files) and store.get(record.id) == record
     ]
 
 

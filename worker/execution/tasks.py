@@ -220,7 +220,7 @@ class _Shard:
     def report(self, count: int) -> Job | None:
         """Write the number of finished steps of the shard; return the job, which may have ended now.
 
-        Raises `worker.jobs.store.Cancelled` if the job is not wanted.
+        Raises `worker.jobs.store.Cancelled` if the job was cancelled.
         """
         self._reported = time.monotonic()
         return self.stores.jobs.advance(self.job.id, self.number, count)

@@ -1,51 +1,27 @@
-"""A worker: two of RQ's workers, a sampler, and the parent that watches them.
+"""RQ's worker, as the service uses it: each task in a work-horse, with limits of time and memory.
 
-`main` is the command `glle worker`. The parent loads the engine once and forks its children, so that a child that was
-killed is replaced within milliseconds:
-
-    parent -> RQ worker of interactive tasks         -> one work-horse for each
-          |-> RQ worker of batches, then interactive -> one work-horse for each
-          `-> sampler, which answers requests for single draws
-
-Of the two RQ workers one at a time runs a task of any length (`LongPlace`). An interactive task has
-`INTERACTIVE_SECONDS` and `INTERACTIVE_BYTES`. Beyond its time it goes on if the long place is free, and so is its
-tenant's share of batches. Otherwise, and beyond its memory, it is stopped and queued as a batch, once.
-
-The children die with the parent. On a first signal they finish their work, on a second one they are killed, and other
-workers repeat it.
+Of the two RQ workers of a parent (`worker.execution.parent`) one at a time runs a task of any length (`LongPlace`). An
+interactive task has `INTERACTIVE_SECONDS` and `INTERACTIVE_BYTES`. Beyond its time it goes on if the long place is
+free, and so is its tenant's share of batches. Otherwise, and beyond its memory, it is stopped and queued as a batch,
+once.
 """
 
 from __future__ import annotations
 
-import gc
 import logging
-import mmap
 import os
-import re
 import signal
-import socket
 import threading
 import time
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing, suppress
-from functools import partial
-from multiprocessing import get_context
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import redis
 from rq import Queue
 from rq import Worker as RqWorker
-from rq.worker import WorkerStatus
 from rq.worker_registration import register
 
-import glle_engine
-import glle_engine.methods  # the engine is loaded before the fork, not in each work-horse
-from glle_engine import NUMBERS, manifolds
-from glle_engine.eigen.eigenproblem import warm
-from glle_engine.posterior.draw_cost import draw_cost
-from glle_engine.posterior.fingerprint import PINNED, fingerprint
 from worker.analyses.registry import analysis_of
-from worker.base.clock import clock_skew
 from worker.base.memory import (
     INTERACTIVE_BYTES,
     count_oom_kills,
@@ -54,20 +30,16 @@ from worker.base.memory import (
     offer_to_oom_killer,
     raise_limit,
 )
-from worker.base.problems import ProblemError, out_of_memory, task_crashed
-from worker.base.settings import Settings, SettingsError, shared_values
-from worker.connections.clients import connect_queue, require_login
+from worker.base.problems import out_of_memory, task_crashed
+from worker.connections.clients import connect_queue
 from worker.connections.retry import RetryPolicy
 from worker.execution import process_guard, tasks
 from worker.execution.long_place import LongPlace
-from worker.execution.sampler import SamplerLoop
-from worker.execution.supervisor import Supervisor
-from worker.jobs.queue import SERIALIZER, SafeJob
-from worker.observability import logging as logs
-from worker.observability.live_workers import PATIENCE_SECONDS, WorkerState, announce, prolong, withdraw
+from worker.jobs.rq_tasks import SERIALIZER, SafeJob
+from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.records.job import BATCH, INTERACTIVE
 from worker.records.sharding import SHARD_SECONDS, PartsSharding
-from worker.stores import Stores, process_stores
+from worker.stores import process_stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -80,21 +52,16 @@ if TYPE_CHECKING:
     from rq.registry import StartedJobRegistry
 
     from worker.base.problems import Problem
+    from worker.base.settings import Settings
     from worker.records.job import Job
 
 MAX_MISSED = 4  # missed heartbeats after which a task counts as abandoned
 LOCK_SECONDS = 10  # a lock of maintenance that a killed worker held ends after this time (RQ: a quarter of an hour)
 RQ_RESERVE = 15  # seconds that RQ subtracts from the time to live of a worker for its wait for a task
-RETRY_DELAY_SECONDS = 1.0  # pause between two attempts to reach a server
-REMIND_SECONDS = 1.5  # pause between two signals; RQ ignores a second one within a second
-QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # so that no queue starves
 INTERACTIVE_SECONDS = 5.0  # after this time an interactive task goes on as a batch
-LONG_PLACE_RETRY_SECONDS = (
-    1  # pause between two attempts to start a batch task while the other RQ worker runs a long one
-)
-LOADED_POINTS = 100
+# Pause between two attempts to start a batch task while the other RQ worker runs a long one.
+LONG_PLACE_RETRY_SECONDS = 1
 CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV}  # signals by which a work-horse ends itself
-SWEPT = "glle:swept"  # exists for a heartbeat after a worker has looked for lost tasks
 
 log = logging.getLogger(__name__)
 
@@ -348,166 +315,3 @@ def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace)
     worker.log_result_lifespan = False
     worker.work(logging_level=None)  # `worker.observability.logging` sets it
     return 0
-
-
-class Worker:
-    """The parent of a worker's processes."""
-
-    def __init__(self, name: str, settings: Settings) -> None:
-        self._settings = settings
-        self._name = name
-        self._stores = Stores.connect(settings)
-        self._supervisor = Supervisor(log.warning)
-        self._place = LongPlace()
-        self._rq = {
-            role: self._supervisor.add_forked(f"glle-{role}", partial(self._run_rq, role)) for role in QUEUES_OF_ROLE
-        }
-        self._supervisor.add_forked("glle-sampler", self._run_sampler, is_disposable=True)
-        self._is_drawing = mmap.mmap(-1, 1)  # shared with the sampler
-        self._next_heartbeat = 0.0
-        self._reminded = 0.0  # monotonic time of the latest signal to the RQ workers
-
-    def run(self) -> int:
-        """Run the children until a signal, and until their work is done; return the exit code."""
-        supervisor = self._supervisor
-        supervisor.listen()
-        supervisor.run(lambda _: self._look())
-        self._reminded = time.monotonic()
-        supervisor.stop(supervisor.children, tick=self._look_while_stopping)
-        supervisor.close()
-        with suppress(redis.RedisError):
-            withdraw(self._stores.client, self._name)
-        return 0
-
-    def _look(self) -> None:
-        """Renew the worker's record and its alive file; let one worker look for lost tasks."""
-        if time.monotonic() < self._next_heartbeat:
-            return
-        self._next_heartbeat = time.monotonic() + self._settings.heartbeat
-        client = self._stores.client
-        with suppress(OSError):  # the worker goes on when the disk is full
-            prolong(self._settings)
-        with suppress(redis.RedisError, ProblemError):
-            announce(client, self._settings, self._state())
-            if client.set(SWEPT, 1, nx=True, ex=self._settings.heartbeat):  # one worker is enough
-                self._stores.queue.sweep()
-
-    def _state(self) -> WorkerState:
-        busy = sum(map(self._is_busy, self._rq)) + self._is_drawing[0]
-        return WorkerState(
-            name=self._name,
-            host=socket.gethostname(),
-            busy=busy,
-            engine=glle_engine.__version__,
-            numbers=NUMBERS,
-            threads=os.environ.get("OPENBLAS_NUM_THREADS", ""),
-            skew=clock_skew(self._stores.client),
-            memory=memory_limit(),
-            settings=shared_values(self._settings),
-        )
-
-    def _is_busy(self, role: str) -> bool:
-        """Return whether RQ says that a child runs a task; raises `redis.RedisError`."""
-        key = f"{RqWorker.redis_worker_namespace_prefix}{self._rq_name(role)}"
-        rq_worker = RqWorker.find_by_key(key, connection=self._stores.client)
-        return rq_worker is not None and rq_worker.get_state() == WorkerStatus.BUSY
-
-    def _look_while_stopping(self) -> None:
-        """Look, and repeat the signal to an idle RQ worker: a library may have lost the exception of its handler."""
-        self._look()
-        if time.monotonic() - self._reminded < REMIND_SECONDS:
-            return
-        self._reminded = time.monotonic()
-        for role, child in self._rq.items():
-            with suppress(redis.RedisError):
-                if child.pid and not self._is_busy(role):
-                    child.send(signal.SIGTERM)
-
-    def _rq_name(self, role: str) -> str:
-        """Return the name of an RQ worker, which differs from its predecessor's name."""
-        return f"{self._name}.{role}.{self._rq[role].starts}"
-
-    def _run_rq(self, role: str) -> int:
-        process_stores.cache_clear()
-        with suppress(redis.RedisError):
-            process_stores().queue.abandon(f"{self._name}.{role}.{self._rq[role].starts - 1}")  # its work-horse is dead
-        return work(self._rq_name(role), QUEUES_OF_ROLE[role], self._settings, self._place)
-
-    def _run_sampler(self) -> int:
-        process_stores.cache_clear()
-        SamplerLoop(process_stores(), self._name, self._is_drawing).run()
-        return 0
-
-
-def main(name: str | None = None) -> int:
-    """Work until a signal; return the exit code. `name` in the registry is by default made of host and process.
-
-    Raises `SettingsError` for a name or a setting that is not valid, and if this machine computes other bits than the
-    deployment (`require_bits`), or records or files are lost (`require_records`).
-    """
-    settings = Settings.from_env()
-    if name is not None and not re.fullmatch(r"[\w-]+", name):
-        raise SettingsError(f"A worker's name has letters, digits, _ and - only, not {name!r}.")
-    logs.configure(settings)
-    require_login(settings)
-    load()
-    gc.freeze()  # keep the pages shared with the children
-    require_bits(settings)
-    _wait_for_server(connect_queue(settings))
-    require_records(settings)
-    name = name or f"{socket.gethostname()}-{os.getpid()}".replace(".", "-")
-    worker = Worker(name, settings)
-    log.info("Worker %s started", name)
-    code = worker.run()
-    log.info("Worker %s stopped", name)
-    return code
-
-
-def load() -> None:
-    """Load, before the fork, what all processes of a worker share: compiled code and the reference results."""
-    warm()
-    fingerprint()
-    draw_cost(glle_engine.fit(manifolds.make("swiss_roll", LOADED_POINTS, seed=0).X))  # first calls take milliseconds
-
-
-def require_bits(settings: Settings) -> None:
-    """Raise `SettingsError` unless reference results of this machine have the published bits, or others are allowed."""
-    bits = fingerprint()
-    if bits == PINNED or settings.allow_other_bits == "on":
-        return
-    raise SettingsError(
-        "The worker does not start, because its results would differ in bits: the reference results of this machine "
-        f"have the fingerprint {bits}, the published ones {PINNED}. Install the versions of requirements/server.lock. "
-        "If draws of one posterior may differ in their last digits between your machines, start the worker with "
-        "GLLE_ALLOW_OTHER_BITS=on. See docs/explanation/reproducibility.md."
-    )
-
-
-def require_records(settings: Settings) -> None:
-    """Raise `SettingsError` if records or files are lost.
-
-    A separate process checks, because no work-horse can use the object store if its parent has used it.
-    """
-    guard = partial(process_guard.die_with_parent, signal.SIGKILL, os.getpid())
-    with ProcessPoolExecutor(1, get_context("fork"), guard) as pool:
-        refusal = pool.submit(_find_start_refusal, settings).result()
-    if refusal:
-        raise SettingsError(refusal)
-
-
-def _find_start_refusal(settings: Settings) -> str:
-    with closing(Stores.connect(settings)) as stores:
-        return stores.mark.start_refusal()
-
-
-def _wait_for_server(connection: redis.Redis) -> None:
-    """Wait until a server answers; a process that exits is restarted with ever longer pauses."""
-    while True:
-        try:
-            connection.ping()
-        except redis.RedisError as error:
-            log.warning("The queue's Redis does not answer: %s", error)
-            time.sleep(RETRY_DELAY_SECONDS)
-        else:
-            connection.close()
-            return

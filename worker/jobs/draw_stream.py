@@ -185,9 +185,9 @@ class DrawAnswer:
     Parameters
     ----------
     problem
-        Of a refused draw.
+        The problem of a refused draw.
     entry
-        A draw, unless it is large.
+        The draw, unless it is large; a large draw is read from the cache.
 
     """
 
@@ -275,7 +275,7 @@ class DrawStream:
         if requests or not seconds:
             return requests
         has_rung = self._client.blpop([BELL], seconds) is not None
-        self._has_all = False  # a server may evict the list: the next call looks
+        self._has_all = False  # the server may have evicted the list, so that the next call checks for requests
         return self._take(count) if has_rung else []
 
     def _take(self, count: int) -> list[DrawRequest]:

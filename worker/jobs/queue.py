@@ -5,8 +5,7 @@ waiting and running tasks: `worker.records.shares.allowed_tasks`, which RQ's rat
 with RQ. Shards of draws are short, and have a share of their own.
 
 A job with shards begins with shard 0, which enqueues the others. The task that combines the parts of an analysis
-depends on their shards. Tasks carry JSON only. A worker runs a task because its name is in a table of handlers, never
-because it can be imported.
+depends on their shards.
 
 Recovery of jobs whose tasks are gone is one rule. A worker compares open jobs that have been silent with RQ. A task
 that RQ neither has nor runs is enqueued again; a task that RQ has failed fails its job. RQ itself repeats the tasks of
@@ -20,9 +19,9 @@ import logging
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from rq import Queue, Retry
+from rq import Retry
 from rq.command import send_stop_job_command
 from rq.exceptions import InvalidJobOperation, NoSuchJobError
 from rq.executions import WORKER_EXECUTIONS_KEY_TEMPLATE
@@ -34,6 +33,7 @@ from rq.results import Result
 from worker.base.clock import now_ms
 from worker.base.problems import ProblemError, refuse, timed_out, worker_lost
 from worker.connections.clients import replicas_of
+from worker.jobs.rq_tasks import SERIALIZER, SafeJob, fetch_tasks, open_queue
 from worker.observability.live_workers import forget_dead_workers, live_workers
 from worker.observability.request_context import task_metadata
 from worker.records.ids import text
@@ -41,7 +41,7 @@ from worker.records.job import BATCH, QUEUES, job_key
 from worker.records.shares import allowed_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     import redis
     from redis.client import Pipeline
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from worker.records.quotas import Quotas
     from worker.records.sharding import PartsSharding
 
-SERIALIZER = "json"
 FIT, DRAWS, ANALYSIS, SWEEP = "fit", "draws", "analysis", "sweep"  # the names of the tasks
 SWEEP_AT = "glle:sweep"  # time of the next sweep of the stored files, in seconds since 1970
 SWEEP_SECONDS = 3600
@@ -70,67 +69,6 @@ PENDING = (JobStatus.DEFERRED, JobStatus.RATE_LIMITED, JobStatus.SCHEDULED, JobS
 BEGUN = (JobStatus.QUEUED, JobStatus.STARTED)  # statuses of tasks that have a place in their tenant's share
 
 log = logging.getLogger(__name__)
-
-
-class SafeJob(RqJob):
-    """An RQ job that calls one of its `handlers` or refuses; callbacks and webhooks never run.
-
-    The base class has no handlers: an API process enqueues tasks and runs none.
-    """
-
-    handlers: ClassVar[Mapping[str, Callable[..., None]]] = {}
-    success_callback = None  # names of functions in the job's data are never followed
-    failure_callback = None
-    stopped_callback: ClassVar[Any] = None
-
-    @property
-    def func(self) -> Callable[..., None]:
-        """The handler of the task; raises `PermissionError` for other names."""
-        name = self.func_name
-        if self.instance is not None or name is None or name not in self.handlers:
-            raise PermissionError(f"{name!r} is not a task of this worker.")
-        return self.handlers[name]
-
-    def send_webhooks(self, status: str | JobStatus, *, exc_string: str | None = None) -> None:
-        """Send nothing."""
-
-
-class TaskList(Queue):
-    """A queue that adds tasks in the caller's transaction, which RQ supports only for tasks without a rate limit."""
-
-    job_class = SafeJob
-
-    def add(self, task: RqJob, pipeline: Pipeline) -> None:
-        """Add a task with a rate limit: to the queue, or to the tasks that wait for a place of their tenant."""
-        pipeline.sadd(self.redis_queues_keys, self.key)
-        self._enqueue_rate_limited_job(task, pipeline=pipeline)
-
-
-def open_queue(name: str, client: redis.Redis) -> TaskList:
-    """Return a queue."""
-    return TaskList(name, connection=client, serializer=SERIALIZER, job_class=SafeJob)
-
-
-def fetch_tasks(client: redis.Redis, ids: Sequence[str]) -> list[RqJob | None]:
-    """Return RQ's record of each task, or None.
-
-    A record with nothing but fields that a worker wrote after its deletion does not count. Unlike RQ's `Job.fetch_many`
-    it uses no transaction, because a full server refuses transactions.
-    """
-    with client.pipeline(transaction=False) as pipeline:
-        for id_ in ids:
-            pipeline.hgetall(SafeJob.key_for(id_))
-        return [_task_of(client, id_, record) for id_, record in zip(ids, pipeline.execute(), strict=True)]
-
-
-def _task_of(client: redis.Redis, id_: str, record: dict[bytes, bytes]) -> RqJob | None:
-    if not record:
-        return None
-    task = SafeJob(id_, connection=client, serializer=SERIALIZER)
-    with suppress(NoSuchJobError):
-        task.restore(record)
-        return task
-    return None
 
 
 class TaskQueue:

@@ -285,7 +285,7 @@ class JobStore:
         return [text(raw) for raw in self._client.srandmember(lua_scripts.TENANTS, SWEEP_TENANTS) or ()]
 
     def start(self, id_: str) -> Job:
-        """Enter ``running``, unless the job runs already; raises `Cancelled` if the job is not wanted."""
+        """Enter ``running``, unless the job runs already; raises `Cancelled` if the job was cancelled."""
         job = self._move(id_, {"queued": "running"}, started=now_iso(), stage="started")
         if job is None or job.status != "running":
             raise Cancelled
@@ -303,18 +303,18 @@ class JobStore:
         return replace(job, queue=BATCH, parts=parts or job.parts)
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
-        """Write progress; raises `Cancelled` if the job is not wanted."""
+        """Write progress; raises `Cancelled` if the job was cancelled."""
         self.stage(id_, stage, done=done, total=total)
 
     def stage(self, id_: str, stage: str, **progress: int) -> None:
-        """Write the current stage, and its `total` if given; raises `Cancelled` if the job is not wanted."""
+        """Write the current stage, and its `total` if given; raises `Cancelled` if the job was cancelled."""
         if self._change(id_, "progress", {"stage": stage, **progress})[1] != "running":
             raise Cancelled
 
     def advance(self, id_: str, shard: int, count: int) -> Job | None:
         """Write the number of finished steps of a shard; end a draws job that it completes; return the job.
 
-        Raises `Cancelled` if the job is not wanted.
+        Raises `Cancelled` if the job was cancelled.
         """
         _, status, job = self._change(id_, "count", {"stage": "done"}, shard=_count_field(shard), count=count)
         if status not in {"running", "succeeded"}:

@@ -18,7 +18,7 @@ from worker.base.disk import DISK_REMEDY, disk_reserve, free_bytes, nearest_exis
 from worker.base.problems import ProblemError
 from worker.connections.failures import redis_problem
 from worker.jobs.draw_stream import stream_state
-from worker.jobs.queue import fetch_tasks, open_queue
+from worker.jobs.rq_tasks import fetch_tasks, open_queue
 from worker.observability.live_workers import live_workers
 from worker.records.job import QUEUES
 from worker.storage import free_space

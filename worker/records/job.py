@@ -49,7 +49,7 @@ QUICK_VALUES = 500_000
 
 
 def is_quick_fit(n: int, d: int, spec: dict[str, Any]) -> bool:
-    """Return whether the fit of n points with d features takes at most the time of a shard."""
+    """Return whether the fit of n points with d features is expected to take at most `SHARD_SECONDS`."""
     return (
         n <= QUICK_POINTS
         and n * d <= QUICK_VALUES

@@ -83,8 +83,8 @@ def part_of(held: int, limit: int, total: int) -> float:
 def allowed_tasks(workers: int, *, has_keys: bool, are_short: bool) -> int:
     """Return how many tasks of one tenant may run or be next in a queue; its other tasks wait behind them.
 
-    It is one less than the number of live workers, so that a tenant never has them all. For short tasks, and without
-    keys, when there is one tenant, it is their number.
+    The limit is one less than the number of live workers, so that a tenant never occupies all of them. For short tasks,
+    and without keys (there is then one tenant only), the limit is the number of live workers.
     """
     return max(1, workers if are_short or not has_keys else workers - 1)
 

@@ -74,14 +74,16 @@ def measure(distribution: Distribution, name: str) -> Row:
     mean, scale = base.mean(axis=0), np.where(base.std(axis=0) > 0, base.std(axis=0), 1)
     X = (base - mean) / scale
     method = method_of(name)
-    most = 0.45 * (distribution.n // 2 - 1)  # perplexity that halves of few points allow
-    parameters = {"perplexity": min(30.0, most)} if name == "t-sne" else {}
+    max_perplexity = 0.45 * (distribution.n // 2 - 1)  # perplexity that halves of few points allow
+    parameters = {"perplexity": min(30.0, max_perplexity)} if name == "t-sne" else {}
     spec = quick_spec(method, method.spec.from_dict(parameters))
     pictures, islands_shown, apart = list[Any](), list[Any](), list[Any]()
     groups = None if distribution.label is None else distribution.label(np.random.default_rng(0), distribution.n)
     blocks = np.arange(distribution.n) // distribution.together if distribution.together > 1 else None
     started = time.process_time()
-    found = audit(X, method=name, parameters=parameters, n_neighbors=NEIGHBORS, blocks=blocks, labels=groups, threads=1)
+    audited = audit(
+        X, method=name, parameters=parameters, n_neighbors=NEIGHBORS, blocks=blocks, labels=groups, threads=1
+    )
     spent = time.process_time() - started
     for number in range(2 * PAIRS):
         other = distribution.sample(np.random.default_rng(1000 + number), distribution.n // 2)
@@ -95,36 +97,37 @@ def measure(distribution: Distribution, name: str) -> Row:
         order = np.random.default_rng(number).permutation(distribution.n)
         is_first = order < distribution.n // 2  # as many points as in a fresh sample
         placed = picture[len(fresh) :]
-        islands_shown += [isolated_among(placed, found.island, of) for of in (is_first, ~is_first)]
-        if found.groups is not None:
-            apart += [groups_apart(placed, found.groups.classes, of) for of in (is_first, ~is_first)]
+        islands_shown += [isolated_among(placed, audited.island, of) for of in (is_first, ~is_first)]
+        if audited.groups is not None:
+            apart += [groups_apart(placed, audited.groups.classes, of) for of in (is_first, ~is_first)]
     places = np.array(pictures)
     near = np.array([kneighbors(np.ascontiguousarray(Y), NEIGHBORS)[0] for Y in places])
-    islands = islands_of_samples(found.islands, np.array(islands_shown))
+    islands = islands_of_samples(audited.islands, np.array(islands_shown))
     of = {
         "islands": islands,
-        "arrangement": arrangement(places, found.island),
-        "neighborhoods": neighborhoods(near, found.island)[0],
-        "shape": shape(places, found.island),
+        "arrangement": arrangement(places, audited.island),
+        "neighborhoods": neighborhoods(near, audited.island)[0],
+        "shape": shape(places, audited.island),
     }
-    remains = float(np.mean([1 - disparity(found.embedding, Y) for Y in places]))
+    remains = float(np.mean([1 - disparity(audited.embedding, Y) for Y in places]))
     shown = {key: None if answer is None else answer.share for key, answer in of.items()} | {"remains": remains}
-    stays = found.islands.stays
+    stays = audited.islands.stays
     truth = shown | {"layout": remains, "neighbors": shown["neighborhoods"]}
     if stays.any() and islands.in_samples is not None:
         truth["islands"] = float(islands.in_samples[stays].mean())
-    wrong = [thing for thing in found.statement.trusted if (truth[thing] or 0) < MISLEADS[thing]]
-    stated = {key: getattr(getattr(found, key), "share", None) for key in of} | {"remains": found.remains}
+    wrong = [thing for thing in audited.statement.trusted if (truth[thing] or 0) < MISLEADS[thing]]
+    stated = {key: getattr(getattr(audited, key), "share", None) for key in of} | {"remains": audited.remains}
     pairs = []
-    if found.groups is not None:
-        upper = np.triu_indices(len(found.groups.names), 1)
-        pairs = np.column_stack([found.groups.apart[upper], np.mean(apart, axis=0)[upper]]).tolist()
+    if audited.groups is not None:
+        upper = np.triu_indices(len(audited.groups.names), 1)
+        pairs = np.column_stack([audited.groups.apart[upper], np.mean(apart, axis=0)[upper]]).tolist()
     return {
         "distribution": distribution.name, "method": name, "n": distribution.n, "noise": distribution.is_noise,
-        "beyond": found.beyond_chance,
-        "level": found.level, "verdict": found.verdict, "stated": stated, "found": shown,
-        "trusted": found.statement.trusted, "wrong": wrong, "pairs": pairs, "halves": 2 * found.pairs, "seconds": spent,
-        "contradicts": sorted(set(found.statement.trusted) & set(found.statement.distrusted)),
+        "beyond": audited.beyond_chance,
+        "level": audited.level, "verdict": audited.verdict, "stated": stated, "found": shown,
+        "trusted": audited.statement.trusted, "wrong": wrong, "pairs": pairs, "halves": 2 * audited.pairs,
+        "seconds": spent,
+        "contradicts": sorted(set(audited.statement.trusted) & set(audited.statement.distrusted)),
     }  # fmt: skip
 
 
@@ -145,29 +148,29 @@ def _figures(rows: list[Row]) -> Iterator[tuple[str, str, str, bool]]:
     yield "distributions that the method refuses", "", f"{refused} of {len(rows)}", False
     rows = [row for row in rows if "refused" not in row]
     noise, structure = ([row for row in rows if row["noise"] is flag] for flag in (True, False))
-    for figure, goal, of, most in (
+    for figure, goal, of, limit in (
         ("noise called structure", "at most 5 %", [row["beyond"] is True for row in noise], 0.05),
         ("structure not seen", "at most 5 %", [row["beyond"] is not True for row in structure], 0.05),
         ("statements that mislead", "at most 1 %", [bool(row["wrong"]) or _trusts_noise(row) for row in rows], 0.01),
         ("statements that contradict themselves", "none", [bool(row["contradicts"]) for row in rows], 0.0),
     ):
-        yield figure, goal, f"{sum(of)} of {len(of)}", sum(of) > most * len(of)
-    for key, (most, least) in GOALS.items():
+        yield figure, goal, f"{sum(of)} of {len(of)}", sum(of) > limit * len(of)
+    for key, (limit, least) in GOALS.items():
         if key == "pairs":
-            given = [tuple(pair) for row in structure for pair in row["pairs"]]
+            stated_and_found = [tuple(pair) for row in structure for pair in row["pairs"]]
         else:
-            given = [(row["stated"][key], row["found"][key]) for row in structure]
-        both = np.array([pair for pair in given if None not in pair]).reshape(-1, 2)
+            stated_and_found = [(row["stated"][key], row["found"][key]) for row in structure]
+        both = np.array([pair for pair in stated_and_found if None not in pair]).reshape(-1, 2)
         error = float(abs(both[:, 0] - both[:, 1]).mean()) if len(both) else np.nan
         is_varied = len(both) > 2 and (np.ptp(both, axis=0) > 0).all()
         r = float(np.corrcoef(both.T)[0, 1]) if is_varied else np.nan
         text = ", ".join("-" if np.isnan(value) else f"{value:.2f}" for value in (error, r)) + f" ({len(both)})"
-        goal = f"{most:.2f}" if np.isnan(least) else f"{most:.2f}, {least:.2f}"
+        goal = f"{limit:.2f}" if np.isnan(least) else f"{limit:.2f}, {least:.2f}"
         yield (
             f"{NAMES.get(key, key)}: error, correlation (number)",
             goal,
             text,
-            round(error, 2) > most or round(r, 2) < least,
+            round(error, 2) > limit or round(r, 2) < least,
         )
         if key == "pairs":
             over = int(((both[:, 0] >= STATED_APART) & (both[:, 1] < FOUND_APART)).sum())

@@ -90,12 +90,12 @@ def true_scores(points: Points, Y: Array) -> dict[str, float | None]:
     by_chance = NEIGHBORS / (len(Y) - 1)
     rows = rng.permutation(len(Y))[:MAX_ROWS]
     truth = points.distances()[np.ix_(rows, rows)]
-    found = np.linalg.norm(Y[rows, None] - Y[None, rows], axis=2)
+    distances = np.linalg.norm(Y[rows, None] - Y[None, rows], axis=2)
     upper = np.triu_indices(len(rows), 1)
     groups = None if points.group is None else float(adjusted_rand_score(points.group, find_islands(Y)))
     return {
         "neighbors": (share - by_chance) / (1 - by_chance),
-        "layout": float(spearmanr(truth[upper], found[upper]).statistic),
+        "layout": float(spearmanr(truth[upper], distances[upper]).statistic),
         "groups": groups,
     }
 
@@ -121,14 +121,17 @@ def choose(truth: Truth, seed: int) -> Row:
     blocks = np.arange(truth.n) // truth.together if truth.together > 1 else None
     methods = {label: (name, parameters) for label, name, parameters in CANDIDATES}
     started = time.process_time()
-    found = glle.compare(np.ascontiguousarray(points.X), methods, blocks=blocks, scores=["trustworthiness"], threads=1)
-    trusted = {label: row["trustworthiness"] for label, row in found.scores.items() if "trustworthiness" in row}
+    comparison = glle.compare(
+        np.ascontiguousarray(points.X), methods, blocks=blocks, scores=["trustworthiness"], threads=1
+    )
+    trusted = {label: row["trustworthiness"] for label, row in comparison.scores.items() if "trustworthiness" in row}
     fixed = {"trustworthiness": max(trusted, key=trusted.__getitem__), "perplexity n/100": _nearest_perplexity(truth.n)}
     return {
-        "name": truth.name, "kind": truth.kind, "n": truth.n, "noise": truth.is_noise, "seed": seed, "best": found.best,
-        "as_good": {answer.question: list(answer.as_good) for answer in found.choices.answers},
-        "sentences": list(found.choices.sentences), "fixed": {label: label for label in FIXED} | fixed,
-        "levels": {label: audit.level for label, audit in found.audits.items()},
+        "name": truth.name, "kind": truth.kind, "n": truth.n, "noise": truth.is_noise, "seed": seed,
+        "best": comparison.best,
+        "as_good": {answer.question: list(answer.as_good) for answer in comparison.choices.answers},
+        "sentences": list(comparison.choices.sentences), "fixed": {label: label for label in FIXED} | fixed,
+        "levels": {label: audit.level for label, audit in comparison.audits.items()},
         "seconds": time.process_time() - started,
     }  # fmt: skip
 
@@ -139,13 +142,13 @@ def _nearest_perplexity(n: int) -> str:
 
 def regrets(rows: list[Row], choice: str | None, question: str) -> list[float]:
     """Return, for each distribution, the best true score less the true score of a choice; the comparison's if None."""
-    found = []
+    losses = []
     for row in rows:
         scores = {label: of[question] for label, of in row["truths"].items() if of[question] is not None}
         chosen = row["best"][question] if choice is None else row["fixed"][choice]
         if scores and chosen in scores and (question != "groups" or max(scores.values()) >= MIN_ISLANDS):
-            found.append(max(scores.values()) - scores[chosen])
-    return found
+            losses.append(max(scores.values()) - scores[chosen])
+    return losses
 
 
 def summary(rows: list[Row]) -> str:

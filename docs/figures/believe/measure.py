@@ -38,7 +38,7 @@ def measure(distribution: Distribution, method: str, *, with_peers: bool = False
     labels = None if distribution.label is None else distribution.label(np.random.default_rng(0), n)
     started = time.process_time()
     X = (base - mean) / scale
-    found = audit(X, method=method, labels=labels, n_neighbors=NEIGHBORS)
+    audited = audit(X, method=method, labels=labels, n_neighbors=NEIGHBORS)
     spent = time.process_time() - started
     maps, near, apart, member = [], [], [], []
     for number in range(1, SAMPLES + 1):
@@ -47,20 +47,20 @@ def measure(distribution: Distribution, method: str, *, with_peers: bool = False
         maps.append(_normalize(Y[:probes]))
         nearest = kneighbors(np.ascontiguousarray(Y), NEIGHBORS)[0][:probes]
         near.append((nearest[:, :, None] == np.arange(probes)).any(axis=1))
-        if labels is not None and distribution.label is not None and found.groups is not None:
+        if labels is not None and distribution.label is not None and audited.groups is not None:
             other_labels = distribution.label(np.random.default_rng(1000 + number), n)[: n - probes]
             names, classes = np.unique(np.concatenate([labels[:probes], other_labels]), return_inverse=True)
-            if names.tolist() == found.groups.names.tolist():
+            if names.tolist() == audited.groups.names.tolist():
                 groups = compare_groups(
                     names, classes, kneighbors(Y, NEIGHBORS)[0][None], groups_apart(Y, classes)[None]
                 )
                 apart.append(groups.apart)
                 member.append(groups.member_probability[:probes])
-    assert found.spread is not None
-    assert found.neighbors is not None
-    own = found.embedding[:probes]
-    size = float(np.sqrt(((own - own.mean(axis=0)) ** 2).sum(axis=1).mean()))
-    places = generalized_procrustes(np.array(maps), (own - own.mean(axis=0)) / size)
+    assert audited.spread is not None
+    assert audited.neighbors is not None
+    probed = audited.embedding[:probes]
+    size = float(np.sqrt(((probed - probed.mean(axis=0)) ** 2).sum(axis=1).mean()))
+    places = generalized_procrustes(np.array(maps), (probed - probed.mean(axis=0)) / size)
     spread, halves = (root_trace(moments(part)[1]) for part in (places, places[::2]))
     agreement = rank_correlation(halves, root_trace(moments(places[1::2])[1]))
     row: Row = {
@@ -69,32 +69,32 @@ def measure(distribution: Distribution, method: str, *, with_peers: bool = False
         "n": n,
         "noise": distribution.is_noise,
         "finite": distribution.is_finite,
-        "beyond": found.beyond_chance,
-        "remains": found.remains,
+        "beyond": audited.beyond_chance,
+        "remains": audited.remains,
         "remains found": float(np.median([1 - disparity(a, b) for a, b in zip(maps[::2], maps[1::2], strict=True)])),
-        "ratio": float(np.median(found.spread[:probes] / size / spread)),
-        "level": found.level,
-        "rank": rank_correlation(found.spread[:probes], spread),
+        "ratio": float(np.median(audited.spread[:probes] / size / spread)),
+        "level": audited.level,
+        "rank": rank_correlation(audited.spread[:probes], spread),
         "ceiling": float(np.sqrt(max(2 * agreement / (1 + agreement), 0.0))),
         "seconds": spent,
-        "notes": [note.code for note in found.notes],
+        "notes": [note.code for note in audited.notes],
     }
-    for name, regions in found.regions.items():
-        of_probes = Regions(own, regions.half_axes[:probes], regions.levels, regions.radii)
-        new = own.mean(axis=0) + size * (places if name == "new sample" else places.mean(axis=0)[None])
+    for name, regions in audited.regions.items():
+        of_probes = Regions(probed, regions.half_axes[:probes], regions.levels, regions.radii)
+        new = probed.mean(axis=0) + size * (places if name == "new sample" else places.mean(axis=0)[None])
         for level in regions.levels:
             inside = [float(of_probes.contains(place, level).mean()) for place in new]
             row[f"{name} {level}"] = float(np.mean(inside))
             row[f"{name} {level}, lowest tenth"] = float(np.quantile(inside, 0.1))
     others = ~np.eye(probes, dtype=bool)
-    stated = found.neighbors[:probes][:, :probes].toarray()[others]
+    stated = audited.neighbors[:probes][:, :probes].toarray()[others]
     row["neighbors"] = _calibration(stated, np.mean(near, axis=0)[others])
-    if apart and found.groups is not None:
-        pairs = ~np.eye(len(found.groups.names), dtype=bool)
-        row["apart"] = _calibration(found.groups.apart[pairs], np.mean(apart, axis=0)[pairs])
-        row["member"] = _calibration(found.groups.member_probability[:probes], np.mean(member, axis=0))
+    if apart and audited.groups is not None:
+        pairs = ~np.eye(len(audited.groups.names), dtype=bool)
+        row["apart"] = _calibration(audited.groups.apart[pairs], np.mean(apart, axis=0)[pairs])
+        row["member"] = _calibration(audited.groups.member_probability[:probes], np.mean(member, axis=0))
     if with_peers:
-        row["peers"] = compare(X, method, found, places, spent)
+        row["peers"] = compare(X, method, audited, places, spent)
     return row
 
 
@@ -103,11 +103,11 @@ def _normalize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(centered / np.sqrt((centered**2).sum(axis=1).mean()))
 
 
-def _calibration(stated: NDArray[np.float64], found: NDArray[np.float64]) -> list[list[float]]:
+def _calibration(stated: NDArray[np.float64], observed: NDArray[np.float64]) -> list[list[float]]:
     """Return the number, and the sums of stated and found probabilities, of each tenth of the stated ones above 0."""
     tenth = np.clip(np.digitize(stated, BINS) - 1, 0, 9)
     kept = stated > 0
     return [
-        [float((kept & (tenth == b)).sum()), *(float(of[kept & (tenth == b)].sum()) for of in (stated, found))]
+        [float((kept & (tenth == b)).sum()), *(float(of[kept & (tenth == b)].sum()) for of in (stated, observed))]
         for b in range(10)
     ]

@@ -62,7 +62,7 @@ def plant(Y: Array, seed: int = 0) -> tuple[Array, NDArray[np.bool_]]:
     return planted, is_moved
 
 
-def compare(X: Array, method: str, found: Audit, places: Array, seconds: float) -> dict[str, list[float | None]]:
+def compare(X: Array, method: str, audit: Audit, places: Array, seconds: float) -> dict[str, list[float | None]]:
     """Return figures of each score, by name.
 
     They are the rank correlations with the spread of the places (m, probes, 2) over other samples and with the variance
@@ -73,12 +73,12 @@ def compare(X: Array, method: str, found: Audit, places: Array, seconds: float) 
     probes = places.shape[1]
     spread, variance = root_trace(moments(places)[1]), distance_variance(places)
     is_worst = spread >= np.quantile(spread, 1 - WORST)
-    planted, is_moved = plant(found.embedding)
+    planted, is_moved = plant(audit.embedding)
     rows: dict[str, list[float | None]] = {}
-    for name, (prepare, depends) in scores(X, method, found).items():
+    for name, (prepare, depends) in scores(X, method, audit).items():
         started = time.process_time()
         score = prepare()
-        values = score(found.embedding)
+        values = score(audit.embedding)
         spent = time.process_time() - started
         rows[name] = [
             rank_correlation(values[:probes], spread),
@@ -96,11 +96,11 @@ def distance_variance(places: Array) -> Array:
     return np.asarray((distances / distances.mean()).var(axis=0).mean(axis=1))
 
 
-def scores(X: Array, method: str, found: Audit) -> dict[str, tuple[Callable[[], Score], bool]]:
+def scores(X: Array, method: str, audit: Audit) -> dict[str, tuple[Callable[[], Score], bool]]:
     """Return what prepares each score, by name, and whether the score depends on the coordinates."""
     of: dict[str, tuple[Callable[[], Score], bool]] = {
-        "audit, spread": (lambda: _constant(found.spread), False),
-        "audit, 1 - stability": (lambda: _instability(found), True),
+        "audit, spread": (lambda: _constant(audit.spread), False),
+        "audit, 1 - stability": (lambda: _instability(audit), True),
         "audit, p-value": (lambda: _chance(X, method), True),
     }
     if is_installed("dynamicviz"):
@@ -121,8 +121,8 @@ def _constant(values: Array | None) -> Score:
     return lambda _: values
 
 
-def _instability(found: Audit) -> Score:
-    graph = found.neighbors
+def _instability(audit: Audit) -> Score:
+    graph = audit.neighbors
     assert graph is not None
 
     def score(Y: Array) -> Array:

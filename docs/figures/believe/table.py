@@ -45,7 +45,7 @@ def print_goals(title: str, rows: list[Row]) -> None:
         tables = [row[name] for row in rows if name in row]
         if tables:
             total = np.sum(tables, axis=0)
-            cells = [f"{stated / count:.2f}-{found / count:.2f}" for count, stated, found in total if count >= 20]
+            cells = [f"{stated / count:.2f}-{observed / count:.2f}" for count, stated, observed in total if count >= 20]
             print(f"{name}, stated-found: {', '.join(cells)}")
     print(f"processor seconds of an audit: median {np.median([row['seconds'] for row in rows]):.1f}")
 
@@ -55,8 +55,8 @@ def peer_figures(rows: list[Row]) -> dict[str, list[float]]:
     names = {name: None for row in rows for name in row["peers"]}
     return {
         name: [
-            float(np.mean([np.nan if (value := row["peers"][name][at]) is None else value for row in rows]))
-            for at in range(len(FIGURES))
+            float(np.mean([np.nan if (value := row["peers"][name][index]) is None else value for row in rows]))
+            for index in range(len(FIGURES))
         ]
         for name in names
     }
@@ -68,9 +68,9 @@ def peer_table(rows: dict[str, list[Row]]) -> str:
     lines = []
     for name in next(iter(means.values())):
         cells = [name]
-        for at, figure in enumerate(FIGURES):
-            values = [of[name][at] for of in means.values()]
-            best = [np.nanmax([each[at] for each in of.values()]) for of in means.values()]
+        for index, figure in enumerate(FIGURES):
+            values = [of[name][index] for of in means.values()]
+            best = [np.nanmax([each[index] for each in of.values()]) for of in means.values()]
             texts = [_short(value, figure, each) for value, each in zip(values, best, strict=True)]
             cells.append("" if np.isnan(values).any() else ", ".join(texts))
         lines.append(cells)

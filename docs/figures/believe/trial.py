@@ -162,7 +162,7 @@ def _spectra(rng: Generator, n: int) -> Array:
 def _photograph() -> tuple[Array, Array]:
     """Return the 6 x 6 patches of a photograph on a grid, and whether each is below its upper third."""
     gray = load_sample_image("china.jpg").mean(axis=2) / 255
-    rows, columns = (at.ravel() for at in np.meshgrid(np.arange(0, 420, 12), np.arange(0, 634, 12), indexing="ij"))
+    rows, columns = (axis.ravel() for axis in np.meshgrid(np.arange(0, 420, 12), np.arange(0, 634, 12), indexing="ij"))
     patches = [gray[row : row + 6, column : column + 6].ravel() for row, column in zip(rows, columns, strict=True)]
     return np.array(patches), (rows > 140).astype(np.int64)
 

@@ -136,45 +136,47 @@ def _surface(
     """Return points of a surface by uniform coordinates within these spans; `flat`: its coordinates are isometric."""
 
     def draw(rng: Generator, n: int) -> Points:
-        at = rng.uniform(size=(n, len(spans))) * np.array(spans)
-        clean = place(at)
+        coordinates = rng.uniform(size=(n, len(spans))) * np.array(spans)
+        clean = place(coordinates)
         X = clean @ _frame(number, clean.shape[1], d) + noise * rng.standard_normal((n, d))
-        return Points(X, clean, at if flat else None)
+        return Points(X, clean, coordinates if flat else None)
 
     return draw
 
 
-def _scroll(at: Array) -> Array:
+def _scroll(coordinates: Array) -> Array:
     """Roll a sheet up by the arc length of a spiral with radius 1 + t / (2 pi)."""
     t = np.linspace(2.6, 2.6 * np.sqrt(1 + 12 * 0.9), 4000)
     lengths = np.concatenate([[0], np.cumsum(np.hypot(np.diff(t * np.cos(t)), np.diff(t * np.sin(t))))])
-    angle = np.interp(at[:, 0] / 12 * lengths[-1], lengths, t)
+    angle = np.interp(coordinates[:, 0] / 12 * lengths[-1], lengths, t)
     scale = 12 / lengths[-1]
-    return np.column_stack([scale * angle * np.cos(angle), scale * angle * np.sin(angle), at[:, 1]])
+    return np.column_stack([scale * angle * np.cos(angle), scale * angle * np.sin(angle), coordinates[:, 1]])
 
 
-def _wave(at: Array) -> Array:
+def _wave(coordinates: Array) -> Array:
     """Bend a sheet along a sine, with the arc length as its first coordinate."""
     t = np.linspace(0, 4 * np.pi, 4000)
     lengths = np.concatenate([[0], np.cumsum(np.hypot(np.diff(t), np.diff(1.6 * np.sin(t))))])
-    u = np.interp(at[:, 0] / 10 * lengths[-1], lengths, t)
+    u = np.interp(coordinates[:, 0] / 10 * lengths[-1], lengths, t)
     scale = 10 / lengths[-1]
-    return np.column_stack([scale * u, scale * 1.6 * np.sin(u), at[:, 1]])
+    return np.column_stack([scale * u, scale * 1.6 * np.sin(u), coordinates[:, 1]])
 
 
 def _two_sheets(rng: Generator, n: int) -> Points:
     """Return two parallel sheets, .6 apart."""
-    side, at = rng.integers(0, 2, n), rng.uniform(size=(n, 2)) * np.array([6, 4])
-    clean = np.column_stack([at, 0.6 * side])
+    side, coordinates = rng.integers(0, 2, n), rng.uniform(size=(n, 2)) * np.array([6, 4])
+    clean = np.column_stack([coordinates, 0.6 * side])
     return Points(clean @ _frame(11, 3, 6) + 0.03 * rng.standard_normal((n, 6)), clean, clean, side)
 
 
-def _ring(at: Array) -> Array:
-    return 2 * np.column_stack([np.cos(at[:, 0]), np.sin(at[:, 0]), 0.4 * np.cos(2 * at[:, 0])])
+def _ring(coordinates: Array) -> Array:
+    return 2 * np.column_stack(
+        [np.cos(coordinates[:, 0]), np.sin(coordinates[:, 0]), 0.4 * np.cos(2 * coordinates[:, 0])]
+    )
 
 
-def _cylinder(at: Array) -> Array:
-    return np.column_stack([np.cos(at[:, 0]), np.sin(at[:, 0]), at[:, 1]])
+def _cylinder(coordinates: Array) -> Array:
+    return np.column_stack([np.cos(coordinates[:, 0]), np.sin(coordinates[:, 0]), coordinates[:, 1]])
 
 
 def _ball(rng: Generator, n: int) -> Points:
@@ -259,9 +261,9 @@ def _sheet_and_rare(share: float) -> Draw:
 
     def draw(rng: Generator, n: int) -> Points:
         group = _choose(rng, n, (1 - share, share))
-        at = rng.uniform(size=(n, 2)) * np.array([4, 3])
+        coordinates = rng.uniform(size=(n, 2)) * np.array([4, 3])
         spot = np.array([2.0, 1.5, 2.0]) + 0.12 * rng.standard_normal((n, 3))
-        clean = np.where((group == 1)[:, None], spot, np.column_stack([at, 0.2 * at[:, 0] ** 2 / 4]))
+        clean = np.where((group == 1)[:, None], spot, np.column_stack([coordinates, 0.2 * coordinates[:, 0] ** 2 / 4]))
         return Points(clean @ _frame(21, 3, 8) + 0.05 * rng.standard_normal((n, 8)), clean, clean, group)
 
     return draw

@@ -39,8 +39,8 @@ def shares_apart(Y: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[n
     """
     groups = np.unique(labels)
     distance = np.stack([np.linalg.norm(Y - Y[labels == g].mean(axis=0), axis=1) for g in groups], axis=1)
-    own = distance[np.arange(len(Y)), np.searchsorted(groups, labels)]
-    nearer = np.stack([(own[:, None] < distance)[labels == g].mean(axis=0) for g in groups])
+    to_group = distance[np.arange(len(Y)), np.searchsorted(groups, labels)]
+    nearer = np.stack([(to_group[:, None] < distance)[labels == g].mean(axis=0) for g in groups])
     apart = np.minimum(nearer, nearer.T) >= 0.9
     np.fill_diagonal(apart, val=False)
     return np.asarray(apart.sum(axis=1) / (len(groups) - 1))
@@ -73,19 +73,19 @@ def panel(axes: Axes, title: str, Y: NDArray[np.float64], labels: NDArray[np.int
 def main() -> None:
     """Print the statements, and write the picture."""
     (X, labels), (X_new, labels_new) = halves()
-    found = glle.audit(X, method=METHOD, parameters={"n_neighbors": K}, labels=labels)
-    assert found.groups is not None
-    stated = found.groups.apart.sum(axis=1) / (len(found.groups.names) - 1)
-    certain = np.asarray(found.groups.names)[stated >= CERTAIN]
+    audited = glle.audit(X, method=METHOD, parameters={"n_neighbors": K}, labels=labels)
+    assert audited.groups is not None
+    stated = audited.groups.apart.sum(axis=1) / (len(audited.groups.names) - 1)
+    certain = np.asarray(audited.groups.names)[stated >= CERTAIN]
     Y_new = glle.embed(X_new, METHOD, n_neighbors=K).Y
-    seen, seen_new = shares_apart(found.embedding, labels), shares_apart(Y_new, labels_new)
-    print(found.verdict)
-    for row in zip(found.groups.names, stated, seen, seen_new, strict=True):
+    seen, seen_new = shares_apart(audited.embedding, labels), shares_apart(Y_new, labels_new)
+    print(audited.verdict)
+    for row in zip(audited.groups.names, stated, seen, seen_new, strict=True):
         print("{}: stated {:.2f}, apart in this map {:.2f}, in the map of the second sample {:.2f}".format(*row))
-    shown = np.stack([found.embedding[labels == g].mean(axis=0) for g in np.unique(labels)])
+    shown = np.stack([audited.embedding[labels == g].mean(axis=0) for g in np.unique(labels)])
     Y_new = turn(Y_new, labels_new, shown)
     figure, axes = plt.subplots(1, 2, figsize=(9, 4.6), sharex=True, sharey=True)
-    panel(axes[0], f"Sample 1: {len(X)} handwritten digits", found.embedding, labels, certain)
+    panel(axes[0], f"Sample 1: {len(X)} handwritten digits", audited.embedding, labels, certain)
     panel(axes[1], f"Sample 2: {len(X_new)} others, the same method", Y_new, labels_new, certain)
     figure.tight_layout()
     figure.savefig(PICTURE, dpi=130, bbox_inches="tight")

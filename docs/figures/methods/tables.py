@@ -62,8 +62,8 @@ def score_listing() -> str:
     """Return the table of all scores."""
     rows = []
     for each in SCORES.values():
-        most = f"; at most {each.most_points:,} points" if each.most_points else ""
-        rows.append([f"`{each.name}`", each.about, each.needs, each.better, f"{each.growth}{most}"])
+        limit = f"; at most {each.most_points:,} points" if each.most_points else ""
+        rows.append([f"`{each.name}`", each.about, each.needs, each.better, f"{each.growth}{limit}"])
     return table(["score", "what it measures", "needs", "better", "time grows with"], rows)
 
 

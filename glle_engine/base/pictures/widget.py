@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _PLAYED_DRAWS = 24
-_LARGE_DOTS_UP_TO = 5000  # points that are drawn larger
+_LARGE_DOTS_UP_TO = 5000  # up to this many points the dots are larger
 _OUTLYING = 0.005  # share of the positions at each end that may lie outside of the first view
 _INTERVAL, _MOVE = 900, 600  # milliseconds from one draw to the next, and of the movement between them
 
 
 class PointWidget:
-    """Points of a result in a notebook: the last line of a cell shows it.
+    """Points of a result in a notebook. It is shown if it is the last line of a cell.
 
     Attributes
     ----------

@@ -186,7 +186,7 @@ def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], ND
     joins_equal=True,
 )
 def alle(X: NDArray[np.float64], spec: AlleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the principal coordinates of the exact covariance."""
+    """Embed by acyclic LLE: the principal coordinates of the exact covariance of its model."""
     n, d = X.shape
     order = ordering(X, spec)
     M, variances = acyclic(X, spec, order, on_progress)

@@ -97,8 +97,10 @@ def tree(head: int) -> list[Process]:
 def without_residents(processes: list[Process]) -> list[str]:
     """Return what each worker lacks of its sampler and its RQ workers."""
     workers = [process.pid for process in processes if process.kind == "worker"]
-    found = {(process.parent, process.kind) for process in processes}
-    return [f"worker {pid}: no {kind}" for pid in workers for kind in RESIDENTS.values() if (pid, kind) not in found]
+    residents = {(process.parent, process.kind) for process in processes}
+    return [
+        f"worker {pid}: no {kind}" for pid in workers for kind in RESIDENTS.values() if (pid, kind) not in residents
+    ]
 
 
 def parents_by_mark(mark: str) -> dict[int, int]:
@@ -259,7 +261,7 @@ def recoveries(kills: list[Kill], ledger: Ledger) -> dict[str, dict[str, float]]
             for attempt in ledger.attempts
             if attempt.operation in operations and attempt.status in {200, 201, 202}
         )
-        begun = [at for at, _ in good]
+        begun = [begin for begin, _ in good]
         for kill in kills:
             if kill.kind == kind and (place := bisect_left(begun, kill.at)) < len(good):
                 ends = [end for _, end in good[place : place + 50]]

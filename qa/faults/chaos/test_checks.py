@@ -20,7 +20,7 @@ from qa.load.content import Content, Draws, Embedding, Fit, Summary
 from qa.load.ledger import Attempt, Ledger
 from tests.conftest import until
 from worker.jobs.draw_stream import stream_of
-from worker.jobs.queue import open_queue
+from worker.jobs.rq_tasks import open_queue
 from worker.records.draws import DrawAddress
 from worker.records.ids import text
 from worker.records.job import BATCH

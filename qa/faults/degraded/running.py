@@ -176,9 +176,9 @@ def _wait_for_recovery(ledger: Ledger, repaired: float) -> tuple[float, frozense
     return float("inf"), missing
 
 
-def _since(ledger: Ledger, at: float) -> list[Attempt]:
+def _since(ledger: Ledger, begin: float) -> list[Attempt]:
     """Return the attempts that began after a moment."""
-    return [one for one in list(ledger.attempts) if one.at >= at]
+    return [one for one in list(ledger.attempts) if one.at >= begin]
 
 
 def _successes(attempts: Iterable[Attempt]) -> set[str]:

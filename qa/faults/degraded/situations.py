@@ -66,9 +66,9 @@ def run_degradable(folder: Path) -> Iterator[Degraded]:
     """Run a deployment in a folder."""
     with ExitStack() as stack:
         parts = stack.enter_context(run_servers(folder, SETTINGS))
-        found = Degraded(parts, parts.start("serve", "--port", "0"), parts.start("worker"))
-        stack.enter_context(repeat(found.supervise, seconds=0.1))
-        yield found
+        deployment = Degraded(parts, parts.start("serve", "--port", "0"), parts.start("worker"))
+        stack.enter_context(repeat(deployment.supervise, seconds=0.1))
+        yield deployment
 
 
 @dataclass(frozen=True)

@@ -91,11 +91,11 @@ def _commands(page: Path, start: str, url: str) -> list[list[str]]:
 
 def _compare(folder: Path, url: str, output: str) -> None:
     """Raise RuntimeError unless a page has saved the draws of the posterior that it names."""
-    found = re.search(r"\bpost_[0-9a-f]{32}\b", output)
-    if found is None:
+    match = re.search(r"\bpost_[0-9a-f]{32}\b", output)
+    if match is None:
         raise RuntimeError(f"The page names no posterior:\n{output}")
     with Client(url, progress=False) as client:
-        posterior = client.posterior(found[0])
+        posterior = client.posterior(match[0])
         expected = {"draw.npy": posterior.draw(7), "draws.npy": posterior.draws(8, scales=[0.1, 1, 10])}
     for file in folder.glob("*.npy"):
         if not np.array_equal(np.load(file), expected[file.name]):

@@ -28,9 +28,9 @@ def test_handmade_bodies_are_refused(service: Service, reader: str) -> None:
     attacks = [attack for attack in ATTACKS if attack.reader == reader and not attack.is_slow]
     assert len(attacks) > 20
     bad = {
-        attack.name: found
+        attack.name: problems
         for attack in attacks
-        if (found := faults(service.upload(reader, attack.build(), attack.query), is_accepted=attack.is_accepted))
+        if (problems := faults(service.upload(reader, attack.build(), attack.query), is_accepted=attack.is_accepted))
     }
     assert bad == {}
     assert service.accepts_a_valid_upload()

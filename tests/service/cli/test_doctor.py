@@ -25,7 +25,7 @@ from tests.service.conftest import register_worker, serving
 from tests.system.conftest import ROOT
 from worker.base.problems import worker_lost
 from worker.base.settings import Settings, rows, shared_values
-from worker.jobs.queue import open_queue
+from worker.jobs.rq_tasks import open_queue
 from worker.operations import permissions
 from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH, INTERACTIVE, QUEUES

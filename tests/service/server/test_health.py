@@ -22,7 +22,7 @@ from tests.service.conftest import check_problem, register_worker, serving
 from tests.service.tenants import serve_stores
 from worker.base.problems import refuse
 from worker.jobs.draw_stream import DrawBatch, DrawStream
-from worker.jobs.queue import open_queue
+from worker.jobs.rq_tasks import open_queue
 from worker.operations import health
 from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH

@@ -31,7 +31,7 @@ from worker.analyses.registry import analysis_of
 from worker.analyses.resamples import PART, StoredResamples, posterior_resamples
 from worker.execution import process_guard, tasks
 from worker.execution.worker import TaskJob
-from worker.jobs.queue import SERIALIZER
+from worker.jobs.rq_tasks import SERIALIZER
 from worker.records.cache_entry import Entry
 from worker.records.ids import text
 from worker.records.job import QUEUES

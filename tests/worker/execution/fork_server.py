@@ -49,7 +49,7 @@ def _work(name: str, environment: dict[str, str], before: str) -> Any:
 
 
 if __name__ == "__main__":
-    importlib.import_module("worker.execution.worker")  # as the command does
+    importlib.import_module("worker.execution.parent")  # as the command does
     warm()
     fingerprint()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; standard input ends with the tests

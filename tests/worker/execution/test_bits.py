@@ -6,17 +6,17 @@ import pytest
 
 from glle_engine.posterior.fingerprint import PINNED
 from worker.base.settings import Settings, SettingsError
-from worker.execution import worker
+from worker.execution import parent
 
 OTHER = "0123456789abcdef"
 
 
 def test_a_worker_with_other_bits_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """It names its fingerprint, the published one and the remedy; the setting lets it start."""
-    monkeypatch.setattr(worker, "fingerprint", lambda: PINNED)
-    worker.require_bits(Settings())
-    monkeypatch.setattr(worker, "fingerprint", lambda: OTHER)
-    worker.require_bits(Settings(allow_other_bits="on"))
+    monkeypatch.setattr(parent, "fingerprint", lambda: PINNED)
+    parent.require_bits(Settings())
+    monkeypatch.setattr(parent, "fingerprint", lambda: OTHER)
+    parent.require_bits(Settings(allow_other_bits="on"))
     with pytest.raises(SettingsError, match=f"fingerprint {OTHER}, the published ones {PINNED}") as error:
-        worker.require_bits(Settings())
+        parent.require_bits(Settings())
     assert "GLLE_ALLOW_OTHER_BITS=on" in str(error.value)

@@ -20,7 +20,8 @@ from worker.analyses.audit import AuditSpec
 from worker.execution import process_guard
 from worker.execution.long_place import LongPlace
 from worker.execution.supervisor import fork
-from worker.jobs.queue import RETRIES, fetch_tasks
+from worker.jobs.queue import RETRIES
+from worker.jobs.rq_tasks import fetch_tasks
 from worker.jobs.store import NO_QUOTA
 from worker.records.ids import DEFAULT, text
 from worker.records.job import BATCH, INTERACTIVE

@@ -20,7 +20,8 @@ from tests.processes import children, command_line
 from tests.worker.execution.workers import enqueued_fit, horses, worker
 from worker.execution import process_guard
 from worker.execution.worker import TaskJob, TaskWorker, WorkerQueue
-from worker.jobs.queue import RETRIES, SWEEP_AT, fetch_tasks, open_queue
+from worker.jobs.queue import RETRIES, SWEEP_AT
+from worker.jobs.rq_tasks import fetch_tasks, open_queue
 from worker.jobs.store import job_key
 from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.operations.embedded_redis import cache_server, queue_server

@@ -20,19 +20,8 @@ from worker.base.problems import ProblemError
 from worker.execution import worker
 from worker.execution.worker import TaskJob
 from worker.jobs import queue
-from worker.jobs.queue import (
-    ANALYSIS,
-    DRAWS,
-    FIT,
-    REPLICATION_MARK,
-    SERIALIZER,
-    SWEEP,
-    SafeJob,
-    TaskQueue,
-    fetch_tasks,
-    open_queue,
-    task_id,
-)
+from worker.jobs.queue import ANALYSIS, DRAWS, FIT, REPLICATION_MARK, SWEEP, TaskQueue, task_id
+from worker.jobs.rq_tasks import SERIALIZER, SafeJob, fetch_tasks, open_queue
 from worker.jobs.store import NO_QUOTA
 from worker.observability.live_workers import WorkerState, announce, withdraw
 from worker.records.draws import DrawsSpec

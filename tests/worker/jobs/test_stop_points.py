@@ -25,7 +25,8 @@ from worker.base.clock import now_ms
 from worker.execution.long_place import LongPlace
 from worker.execution.worker import TaskWorker, WorkerQueue
 from worker.jobs import queue
-from worker.jobs.queue import ANALYSIS, DRAWS, FIT, SERIALIZER, SafeJob, fetch_tasks, open_queue
+from worker.jobs.queue import ANALYSIS, DRAWS, FIT
+from worker.jobs.rq_tasks import SERIALIZER, SafeJob, fetch_tasks, open_queue
 from worker.jobs.store import NO_QUOTA, Cancelled
 from worker.observability.live_workers import WorkerState, announce
 from worker.records import job as job_records

@@ -100,7 +100,7 @@ class LocalCopies:
         self._max_bytes = max_bytes
 
     def get(self, name: str, size: int, read: Callable[[], Iterable[bytes]]) -> Path:
-        """Return the path of a copy, which is made by `read` if it is missing.
+        """Return the path of a copy; if the copy is missing, `read` provides its bytes.
 
         Raises
         ------

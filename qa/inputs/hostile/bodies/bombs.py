@@ -121,8 +121,8 @@ class _Flat:
 
 def varint(value: int, length: int = 0) -> bytes:
     """Return a number in seven bits a byte, padded to a minimum length."""
-    found = bytearray()
-    while value > 127 or len(found) + 1 < length:
-        found.append(value & 127 | 128)
+    encoded = bytearray()
+    while value > 127 or len(encoded) + 1 < length:
+        encoded.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*encoded, value])
