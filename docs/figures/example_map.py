@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import glle
+from worker.base.problems import notes_in_http
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "service" / "explorer" / "examples"
 METHOD = "umap"
@@ -30,7 +31,7 @@ def main() -> None:
     audited = glle.audit(table[:, 1:], method=METHOD, labels=table[:, 0].astype(int), names=names)
     audited = replace(audited, notes=tuple(note.with_names(names) for note in audited.notes))
     arrays = {name: {"data": rounded(values)} for name, values in audited.arrays().items() if name in ARRAYS}
-    body = {**audited.to_dict(), "method": METHOD, "arrays": arrays}
+    body = {**audited.to_dict(), "notes": notes_in_http(audited.notes), "method": METHOD, "arrays": arrays}
     (EXAMPLES / "digits-umap.json").write_text(json.dumps(body, separators=(",", ":"), allow_nan=False) + "\n")
 
 

@@ -232,7 +232,7 @@ class Layout:
             as_features = (", as features ", Way("one_hot", [name])) if role == "labels" else ()
             return Note("column-apart", Text(sentence, Way(role, name), *as_features, "."))
         if role == "colors":
-            sentence = f"The column {name!r} has dates. They are the colors, in seconds since 1970; without them, use "
+            sentence = f"The column {name!r} has dates. They are the colors; without them, use "
             return Note("colors-guessed", Text(sentence, Way("ignore", [name]), "."))
         sentence = f"The column {name!r} has {noun}. It has the labels and is not a feature; as features, use "
         ways = (Way("one_hot", [name]), ", without it ", Way("ignore", [name]))

@@ -353,6 +353,7 @@ class _Pass:
         bounds.check((count, self._features or 1))
         if self._faults or self._refused:
             raise self._refusal(count)
+        are_dates = layout.colors is not None and self._columns.head[layout.colors].kind == "date"
         values = np.concatenate(parts) if out is None else map_rows(out, 0, self._dtype, self._features)
         return build_table(
             values,
@@ -365,6 +366,7 @@ class _Pass:
                 *self._categorical(),
                 *self._columns.notices(),
                 *self._counter(values),
+                *([Note("date-colors", "The colors are dates, in seconds since 1970.")] if are_dates else []),
             ],
             missing=self._missing,
             layout=layout,

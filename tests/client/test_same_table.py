@@ -63,6 +63,7 @@ class Table:
 
 
 SECONDS = [(day - dt.date(1970, 1, 1)).days * 86400.0 for day in DAYS]
+DATES = ("'day' has dates. They are the colors", "The colors are dates, in seconds since 1970.")
 WORDS = ["u", "v", "w", "v"] * (N // 4)
 LARGE = [BIG + at % 4 for at in range(N)]
 MANY = [f"w{at % 17}" for at in range(N)]  # neither few nor distinct
@@ -89,11 +90,9 @@ EACH = {
     "words for no number": Table(
         {**XY, "w": ["inf", "nan"] * (N // 2)}, labels=["inf", "nan"] * (N // 2), notes=("'w' has 2",)
     ),
-    "dates": Table({**XY, "day": DAYS}, colors=SECONDS, notes=("'day' has dates. They are the colors",)),
-    "dates as texts": Table({**XY, "day": [str(day) for day in DAYS]}, colors=SECONDS, notes=("'day' has dates",)),
-    "German dates": Table(
-        {**XY, "day": [f"{day:%d.%m.%Y}" for day in DAYS]}, colors=SECONDS, notes=("'day' has dates",)
-    ),
+    "dates": Table({**XY, "day": DAYS}, colors=SECONDS, notes=DATES),
+    "dates as texts": Table({**XY, "day": [str(day) for day in DAYS]}, colors=SECONDS, notes=DATES),
+    "German dates": Table({**XY, "day": [f"{day:%d.%m.%Y}" for day in DAYS]}, colors=SECONDS, notes=DATES),
     "dates with gaps": Table(
         {**XY, "day": [None if at % 5 == 3 else day for at, day in enumerate(DAYS)]},
         notes=("'day' has dates and is set apart",),

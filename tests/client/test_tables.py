@@ -190,7 +190,7 @@ def test_a_fit_has_the_columns_of_its_table() -> None:
     table = GAPS.set_index(pd.Index(NAMES))
     posterior = glle.fit(table, labels="cluster", missing="drop", n_neighbors=6)
     kept = [at for at in range(N) if at not in {3, 5}]
-    assert [note.code for note in posterior.notes][:2] == ["colors-guessed", "rows-dropped"]
+    assert [note.code for note in posterior.notes][:3] == ["colors-guessed", "date-colors", "rows-dropped"]
     assert posterior.calibrate(table, n_resamples=4, n_draws=4).scale > 0
     same = glle.fit(POINTS.to_numpy()[kept], n_neighbors=6)
     np.testing.assert_array_equal(posterior.embedding, same.embedding)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tests.system.conftest import Up
     from tests.ui.driver.explorer import Explorer, Tab
 
+LONG = 120_000  # milliseconds
+_CHOOSE = "async (rows) => (await import('/explorer/js/actions/selection.js')).choosePoints(rows)"
+
 
 def requests_of(explorer: Explorer) -> list[tuple[str, str]]:
     """Return the list to which the page's requests that may change something are added, as method and path."""
@@ -74,6 +77,39 @@ def test_the_legend_has_the_name_of_the_column(explorer: Explorer) -> None:
     assert "kind" in dict(explorer.download_picture()[1])
     explorer.at("color").select_option("colors")
     expect(explorer.at("legend").locator(".legend-title")).to_have_text("day")
+
+
+def test_dates_are_dates(explorer: Explorer) -> None:
+    """The preview, the legend, the facts and the table of a row have dates, of the colors and of a further column."""
+    days = [f"2024-{1 + i // 28:02}-{1 + i % 28:02}" for i in range(112)]
+    ends = [f"{1 + i % 28}.{1 + i // 28}.2025" for i in range(112)]
+    explorer.open()
+    explorer.choose_file("roll.csv", csv(sheet(112), day=days, end=ends))
+    explorer.expect_roles(day="color, guessed", end="ignore, guessed")
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen").locator("tbody tr").nth(2)).to_contain_text("2024-01-03")
+    explorer.open_set_up()
+    explorer.at("method").select_option("pca")
+    explorer.at("fit").click()
+    expect(explorer.at("legend").locator(".ramp-ends")).to_have_text("2024-01-012024-04-28", timeout=LONG)
+    explorer.find("row", "30")
+    expect(explorer.at("point-color")).to_have_text("2024-02-03")
+    expect(explorer.at("selected-rows")).to_contain_text("2024-02-03")
+    assert "2024-02-03,3.2.2025," in explorer.download("csv")[1].decode()
+    explorer.at("color").select_option("further:end")
+    expect(explorer.at("legend").locator(".ramp-ends")).to_have_text("2025-01-012025-04-28")
+    explorer.page.evaluate(_CHOOSE, list(range(56)))
+    expect(explorer.at("distinguishes")).to_contain_text("2024-01-30 here, 2024-03-30 in the others")
+
+
+def test_a_method_that_is_chosen_first_makes_its_map_at_once(explorer: Explorer) -> None:
+    """Before the table somebody chooses t-SNE: the button of the table says so, and the map follows."""
+    explorer.open()
+    explorer.at("maker-t-sne").click()
+    explorer.choose_file("roll.csv", csv(sheet(120)))
+    expect(explorer.at("use-file")).to_have_text("Make a map by t-SNE")
+    explorer.at("use-file").click()
+    expect(explorer.at("frame-name")).to_have_text("t-SNE", timeout=LONG)
 
 
 def test_a_refused_table_is_resolved_by_its_heads(explorer: Explorer) -> None:

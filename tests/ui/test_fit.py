@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
 
-from tests.ui.driver.tables import csv, two_sheets
+from tests.conftest import until
+from tests.ui.driver.tables import csv, sheet, two_sheets
 
 if TYPE_CHECKING:
     from tests.ui.driver.explorer import Explorer, Tab
@@ -105,6 +106,20 @@ def test_a_note_is_followed_by_its_button(explorer: Explorer) -> None:
     explorer.wait_drawn()
     assert explorer.state("posterior")["spec"].get("standardize") in {None, "none"}
     assert explorer.state("draws")["count"] == 2
+
+
+def test_a_verdict_on_units_is_followed_by_its_button(explorer: Explorer) -> None:
+    """A column with nearly all of the variance is standardized by the button below the verdict."""
+    explorer.open()
+    explorer.upload("units.csv", csv(sheet(120) * [1, 1e4, 1]))
+    expect(explorer.at("chosen")).to_be_visible()
+    explorer.open_set_up()
+    explorer.at("method").select_option("pca")
+    explorer.at("fit").click()
+    expect(explorer.at("verdict")).to_contain_text("Standardize the features", timeout=60_000)
+    explorer.at("standardize").click()
+    until(lambda: (explorer.state("audit") or {}).get("standardize") == "zscore", 60)
+    expect(explorer.at("standardize")).to_have_count(0)
 
 
 def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explorer, tab: Tab) -> None:

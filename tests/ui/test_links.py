@@ -6,7 +6,7 @@ import io
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
@@ -22,6 +22,39 @@ if TYPE_CHECKING:
     from tests.ui.driver.explorer import Explorer, Tab
 
 LONG = 120_000  # milliseconds
+
+
+# What a reload has to bring back.
+_SEEN = """async () => {
+    const { state } = await import('/explorer/js/store.js');
+    const { linkHere } = await import('/explorer/js/actions/link.js');
+    const { resolveColor } = await import('/explorer/js/lib/look.js');
+    const { view, frame, shape, axes, turn, blocks, audit, single, comparison, selection, hidden } = state;
+    return {
+        view, frame, shape, axes, blocks, color: resolveColor(state), link: linkHere(), verdict: audit?.verdict,
+        title: single?.title, maps: comparison?.rows.map(({ label }) => label), rows: Array.from(selection?.list ?? []),
+        turn: turn?.flat().map((x) => x.toFixed(3)), hidden: [...(hidden?.names ?? [])], columns: state.metadata,
+    };
+}"""
+
+
+def seen(explorer: Explorer) -> dict[str, Any]:
+    """Return what the page shows, once no work is pending."""
+    expect(explorer.at("method-panel")).to_have_count(1, timeout=30_000)
+    until(lambda: bool(explorer.state("dataset")) and not explorer.state("work"), 150)
+    return dict(explorer.page.evaluate(_SEEN))
+
+
+def expect_again(explorer: Explorer, tab: Tab) -> dict[str, Any]:
+    """Reload the page, and open its address in another profile; expect what was seen. Return it."""
+    before = seen(explorer)
+    until(lambda: explorer.page.evaluate("location.href") == before["link"])  # the look is written a moment later
+    explorer.page.reload()
+    assert seen(explorer) == before
+    with tab(explorer.url) as other:
+        other.open(before["link"].removeprefix(explorer.url))
+        assert seen(other) | {"columns": before["columns"]} == before
+    return before
 
 
 def copied_link(explorer: Explorer) -> str:
@@ -64,19 +97,88 @@ def test_a_reload_while_a_map_is_made_keeps_its_verdict(explorer: Explorer) -> N
     expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
 
 
-def test_axes_and_selected_rows_have_a_link(explorer: Explorer, tab: Tab) -> None:
-    """A fresh profile shows the same two of three axes, and the same rows are selected."""
+def test_the_look_comes_back(explorer: Explorer, tab: Tab) -> None:
+    """A reload and a fresh profile show the same axes, frame, spread, color and selected rows."""
     explorer.open_sheet("s_curve", 80)
     explorer.at("form-em-n_components").fill("3")
     explorer.fit(count=2)
     explorer.at("axis-1").select_option(index=2)
+    explorer.at("next").click()
+    explorer.at("shape-ellipse").click()
+    explorer.at("color").select_option("column:1")
     explorer.at("select-least").click()
-    rows = explorer.state("selection")["list"]
-    with tab(explorer.url) as other:
-        other.open(copied_link(explorer))
-        other.wait_drawn()
-        expect(other.at("axis-1")).to_have_value("2")
-        assert other.state("selection")["list"] == rows
+    before = expect_again(explorer, tab)
+    assert before["axes"] == [0, 2]
+    assert (before["frame"], before["shape"], before["color"]) == (1, "ellipse", "column:1")
+    assert before["rows"]
+    explorer.at("stage").hover()
+    explorer.page.mouse.down()
+    explorer.page.mouse.move(300, 300, steps=3)
+    explorer.page.mouse.up()
+    assert expect_again(explorer, tab)["turn"]
+
+
+def test_hidden_classes_and_further_columns_come_back(explorer: Explorer, tab: Tab) -> None:
+    """A reload hides the same classes; another tab of the same profile also has the columns of a file."""
+    explorer.open()
+    explorer.choose_file("sheet.csv", csv(sheet(60), kind=["a", "b", "c"] * 20))
+    explorer.give_role("kind", "labels")
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen")).to_be_visible()
+    more = "season\n" + "winter\n" * 30 + "summer\n" * 30
+    explorer.open_set_up()
+    explorer.at("method").select_option("pca")
+    explorer.at("fit").click()
+    expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
+    explorer.at("show-class").first.uncheck()
+    assert expect_again(explorer, tab)["hidden"] == ["a"]
+    explorer.at("add-columns").set_input_files({"name": "more.csv", "mimeType": "", "buffer": more.encode()})
+    expect(explorer.at("color")).to_have_value("further:season")
+    before = seen(explorer)
+    until(lambda: explorer.page.evaluate("location.href") == before["link"])
+    explorer.page.reload()
+    assert seen(explorer) == before
+    page = explorer.page.context.new_page()
+    page.goto(before["link"])
+    expect(page.get_by_test_id("color")).to_have_value("further:season", timeout=LONG)
+
+
+def test_a_reload_in_the_middle_of_a_comparison_follows_it(explorer: Explorer, tab: Tab) -> None:
+    """The address has the job from its start, and over a second reload; then it has the chosen map."""
+    explorer.open_sheet("swiss_roll", 400)
+    explorer.at("tab-compare").click()
+    explorer.page.get_by_text("Choose the methods").click()
+    for name in ("pca", "isomap"):
+        explorer.at(f"compare-{name}").click()
+    explorer.at("compare-go").click()
+    explorer.page.wait_for_url(lambda url: "comparison=" in url, wait_until="commit")
+    link = explorer.page.url
+    for _ in range(2):
+        explorer.page.reload()
+        assert explorer.page.url == link
+        expect(explorer.at("method-panel")).to_have_count(1, timeout=30_000)
+    assert seen(explorer)["maps"] == ["pca", "isomap"]
+    explorer.at("thumb").last.locator("canvas").press("Enter")
+    expect(explorer.at("frame-name")).to_have_text("Isomap")
+    expect_again(explorer, tab)
+
+
+def test_the_subjects_of_a_verdict_come_back(explorer: Explorer, tab: Tab) -> None:
+    """A series asks for its subjects; the column is chosen below the verdict, and is part of the address."""
+    rng = np.random.default_rng(3)
+    walk = np.cumsum(rng.standard_normal((300, 3)), axis=0)
+    explorer.open()
+    explorer.choose_file("walk.csv", csv(walk, visit=[f"v{i // 20}" for i in range(300)]))
+    explorer.at("use-file").click()
+    expect(explorer.at("chosen")).to_be_visible()
+    explorer.open_set_up()
+    explorer.at("method").select_option("pca")
+    explorer.at("fit").click()
+    expect(explorer.at("verdict")).to_contain_text("name the subject or series of each row", timeout=LONG)
+    explorer.at("blocks").select_option("visit")
+    until(lambda: (explorer.state("audit") or {}).get("blocks") == "visit", 120)
+    assert not seen(explorer)["verdict"].startswith("Before you rely")
+    assert expect_again(explorer, tab)["blocks"] == "visit"
 
 
 def test_a_map_of_ones_own_has_a_link(explorer: Explorer, tab: Tab) -> None:

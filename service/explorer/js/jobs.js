@@ -26,7 +26,7 @@ export async function follow(job, label) {
 }
 
 /** Ask until the service is there: jobs and results outlast its restart. */
-async function patiently(request) {
+export async function patiently(request) {
   for (;;) {
     try {
       return await request();

@@ -13,7 +13,7 @@ let version = 0; // number of changes
  * @typedef {{shape: number[], data: any}} NpyArray
  * @typedef {Omit<Schemas['AuditOut'], 'arrays'> & {arrays: Record<string, Float32Array>}} Audit - with values by row
  * @typedef {{data: Float32Array, p: number}} Places - coordinates of a map: p for each row
- * @typedef {{kind: string, title: string, small?: string, low?: number, high?: number, palette?: string[],
+ * @typedef {{kind: string, title: string, small?: string, ends?: string[], palette?: string[],
  *   entries?: {name: string, count: number, color: string, index: number, isRest?: boolean}[]}} Legend
  * @typedef {{name: string, index: Uint16Array, palette: string[], level?: Uint8Array, shapes?: number[],
  *   legend: Legend}} Look - colors: an index of the palette, and a level of `SIZES`, for each row
@@ -27,7 +27,7 @@ let version = 0; // number of changes
  *   cells: Map<string, string[]>, whole: Map<string, string[]>, shown: Schemas['DatasetPreviewOut'] | null,
  *   guessed: {names: string[], method?: string} | null}} Pending - a chosen file before its upload
  * @typedef {{names: string[] | null, values: Float32Array | null, labels?: string[] | null,
- *   colors?: Float32Array | null, coordinates?: Float32Array | null, ids?: string[] | null}} Columns
+ *   colors?: Float64Array | null, coordinates?: Float32Array | null, ids?: string[] | null}} Columns
  * @typedef {{seed: number, scale: number, isAuto: boolean, first: number, count: number, n: number, p: number,
  *   data: Float32Array, notes: string[]}} Draws - data: (count, n, p)
  * @typedef {Places & {title: string, label?: string, path?: string | null, isGiven?: boolean, isExample?: boolean,

@@ -54,7 +54,7 @@ def _loops() -> NDArray[np.float64]:
     return np.asarray(_squares(np.arange(1000.0)))
 
 
-@numba.njit(parallel=True)  # type: ignore[untyped-decorator]
+@numba.njit(parallel=True, cache=True)  # type: ignore[untyped-decorator]
 def _squares(values: NDArray[np.float64]) -> NDArray[np.float64]:
     out = np.empty_like(values)
     for i in numba.prange(len(values)):

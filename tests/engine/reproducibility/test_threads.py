@@ -23,9 +23,9 @@ def print_embeddings() -> None:
 
 
 def test_the_number_of_threads_changes_no_promised_bit() -> None:
-    """One, two and three threads."""
+    """One thread and three, which divide no block evenly."""
     outputs = set()
-    for threads in ("1", "2", "3"):
+    for threads in ("1", "3"):
         names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
         given = {**os.environ, **dict.fromkeys(names, threads), "PYTHONHASHSEED": "0"}
         given |= {"NUMBA_NUM_THREADS": str(min(int(threads), os.cpu_count() or 1))}

@@ -181,16 +181,26 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_works_on_a_loss(stores: Stores, command: str) -> None:
+def test_no_command_works_on_a_loss(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
     """It ends with `CANNOT_START`, and the message names the remedy; no key is created."""
     stores.keys.create("alice", ("read",), "", None)
     stores.mark.renew()
     stores.client.flushall()
-    ended = glle(*COMMANDS[command], **{**stores.settings.to_env(), "GLLE_PORT": "0", "GLLE_API_PROCESSES": "1"})
-    assert ended.returncode == options.CANNOT_START
-    assert "At 20" in ended.stderr
-    assert "had records (keys: 1)" in ended.stderr
-    assert "`glle doctor --accept-loss`" in ended.stderr
-    assert ("It does not start." in ended.stderr) == (command in {"serve", "worker"})
-    assert ended.stdout == ""
+    environment = {**stores.settings.to_env(), "GLLE_PORT": "0", "GLLE_API_PROCESSES": "1"}
+    if is_head := command in {"serve", "worker"}:
+        ended = glle(*COMMANDS[command], **environment)
+        code, output, errors = ended.returncode, ended.stdout, ended.stderr
+    else:  # no process is started
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        code = main.main(COMMANDS[command])
+        output, errors = capsys.readouterr()
+    assert code == options.CANNOT_START
+    assert "At 20" in errors
+    assert "had records (keys: 1)" in errors
+    assert "`glle doctor --accept-loss`" in errors
+    assert ("It does not start." in errors) == is_head
+    assert output == ""
     assert stores.keys.all() == []

@@ -84,7 +84,7 @@ each_format = pytest.mark.parametrize("media", FORMATS)
 
 @each_format
 def test_given_roles_come_first(media: str) -> None:
-    """Given labels, colors or a list of features replace the guesses."""
+    """Given labels, colors or a list of features replace the guesses; dates as colors are noticed in any case."""
     body = FORMATS[media](COLUMNS)
     table = read(body, media, labels="site", colors="end", ignore=["day"])
     assert table.source["columns"] == {
@@ -93,6 +93,7 @@ def test_given_roles_come_first(media: str) -> None:
         "id": ["sample"],
         "ignore": ["kind", "day"],
     }
+    assert table.notices[-1].code == "date-colors"
     assert read(body, media, features=["x", "y"]).labels is None
     assert (read(body, media, one_hot=["kind"]).names or [])[2:] == ["kind=u", "kind=v", "kind=w"]
 

@@ -2,7 +2,7 @@
 
 import { askJson, Refused } from '../api.js';
 import { cancel } from '../jobs.js';
-import { readLink } from './link.js';
+import { followLook, readLink } from './link.js';
 import { set, state, subscribe } from '../store.js';
 import { listDatasets } from './data.js';
 import { openLinked } from './open.js';
@@ -45,6 +45,7 @@ export function watch() {
     if (!('work' in changes) || changes.work || !state.info) return;
     if (isMoved) goThere();
   });
+  followLook();
   addEventListener('hashchange', goThere);
   setInterval(async () => {
     if (state.service !== 'down' || !state.info) return;

@@ -1,10 +1,12 @@
 /** Data sets: list, upload, synthetic data, and their columns. */
 
 import { ask, askArrays, askJson, Refused } from '../api.js';
-import { cellsOf, guessMap, MAP, mergeColumns, refusedColumns, ROLES, SINGLE } from '../lib/columns.js';
+import { cellsOf, guessMap, hasDates, MAP, mergeColumns, refusedColumns, ROLES, SINGLE } from '../lib/columns.js';
 import { asFloats } from '../lib/npy.js';
+import { chosenMethod, hindrance } from '../methods.js';
 import { set, state } from '../store.js';
 import { auditCoordinates } from './audit.js';
+import { fit } from './fit.js';
 import { writeLink } from './link.js';
 import { isText, keepLeftOut, keptColumns, MAX_KEPT } from './metadata.js';
 import { clearResults, runWork } from './state.js';
@@ -228,13 +230,14 @@ export async function uploadPending() {
     await keepLeftOut(pending.file, dataset, state.pending?.whole);
     return nameDataset(dataset, pending.file.name);
   }, `Sending ${pending.file.name}`);
-  if (isMade && map)
-    await auditMap(
-      pending.file,
-      map,
-      map.join() === pending.guessed?.names.join() ? pending.guessed.method : undefined,
-    );
+  if (!isMade) return;
+  const guess = map && map.join() === pending.guessed?.names.join() ? pending.guessed.method : undefined;
+  if (map) await auditMap(pending.file, map, guess);
+  else if (isMadeAtOnce()) await fit();
 }
+
+/** Whether a table becomes a map at once: somebody has chosen a method that makes one map, before the table. */
+export const isMadeAtOnce = () => chosenMethod()?.makes === 'embedding' && !hindrance(chosenMethod());
 
 /** The two columns of the map in a pending file, or null. */
 export function mapOf({ roles }) {
@@ -261,10 +264,10 @@ export async function synthesise(values) {
   );
 }
 
-/** Choose an existing data set. */
-export async function choose(dataset) {
+/** Choose an existing data set; `blocks` names the subjects of its rows. */
+export async function choose(dataset, blocks = null) {
   clearResults();
-  set({ blocks: null, dataset, pending: null, columns: null, preview: null, problem: null,
+  set({ blocks, dataset, pending: null, columns: null, preview: null, problem: null,
     metadata: keptColumns(dataset) });
   set({ color: 'auto', selection: null, comparison: null, comparisonJob: null, isSetUp: true,
     view: state.view === 'compare' ? 'compare' : 'draws' });
@@ -317,7 +320,8 @@ async function loadColumns(dataset) {
     set({ columns: { names: dataset.names, values: null } });
     return;
   }
-  const float32 = dataset.n * dataset.n_features > MAX_VALUES ? '' : '?dtype=float32';
+  // Seconds need more than 32 bits.
+  const float32 = dataset.n * dataset.n_features > MAX_VALUES || hasDates(dataset) ? '' : '?dtype=float32';
   const found = await askArrays(`/v1/datasets/${dataset.id}/data${float32}`);
   if (state.dataset !== dataset) return;
   set({
@@ -325,7 +329,7 @@ async function loadColumns(dataset) {
       names: dataset.names,
       values: asFloats(found.data.data),
       labels: found.labels ? Array.from(found.labels.data, String) : null,
-      colors: found.colors ? asFloats(found.colors.data) : null,
+      colors: found.colors ? Float64Array.from(found.colors.data) : null,
       coordinates: found.coordinates ? asFloats(found.coordinates.data) : null,
       ids: found.ids ? idsOf(found.ids) : null,
     },

@@ -1,65 +1,66 @@
-/** Link that reproduces the view, in the fragment of the address: data, running job, posterior, draws, comparison. */
+/**
+ * Link that reproduces the view, in the fragment of the address: one table of its members for reading and for writing.
+ */
 
-import { set, state } from '../store.js';
+import { set, state, subscribe } from '../store.js';
 import { changedFrom } from '../methods.js';
 
-const VIEWS = new Set(['draws', 'grid', 'compare']);
+const MAX_ROWS = 1000; // of a selection in a link
+const PAUSE = 300; // milliseconds between two changes of the look in the address, whose number browsers limit
+
+const text = (value) => value;
+const oneOf = (...names) => (value) => (names.includes(value) ? value : names[0]);
+const whole = (otherwise) => (value) => (/^\d+$/.test(value ?? '') ? Number(value) : otherwise);
+const numbers = (otherwise) => (value) => value?.split('.').map(Number) ?? otherwise;
+const json = (otherwise) => (value) => {
+  try {
+    return JSON.parse(value) ?? otherwise;
+  } catch {
+    return otherwise;
+  }
+};
+
+/**
+ * The members of the address: how each is read from its text, and what of the state it has.
+ * @type {Record<string, [(value: string | null) => any, (now: import('../store.js').State) => any]>}
+ */
+const MEMBERS = {
+  dataset: [text, ({ dataset }) => dataset?.id],
+  posterior: [text, ({ posterior }) => posterior?.id],
+  job: [text, ({ posterior, job }) => !posterior && job],
+  example: [text, ({ single }) => single?.isExample && single.body.method],
+  coordinates: [text, ({ single }) => single?.body.coordinates],
+  made: [text, ({ single }) => single?.body.coordinates && single.body.method],
+  fit: [json({}), ({ posterior, job, single }) => (posterior || job) && !single?.isGiven && JSON.stringify(fitHere())],
+  seed: [whole(undefined), (now) => drawsOf(now)?.seed],
+  n_draws: [(value) => whole(undefined)(value) || undefined, (now) => drawsOf(now)?.n_draws],
+  scale: [(value) => (value === 'auto' ? value : value && (Number(value) || 0)), (now) => drawsOf(now)?.scale],
+  comparison: [text, ({ comparisonJob }) => comparisonJob],
+  method: [text, ({ comparisonJob, single }) => comparisonJob && single?.label],
+  frame: [
+    whole(-1),
+    ({ posterior, draws, playing, frame }) => posterior && draws && (playing === 'once' ? -1 : frame),
+  ],
+  audit: [text, ({ isAudited }) => isAudited && '1'],
+  blocks: [text, ({ blocks }) => blocks],
+  axes: [numbers([0, 1]), ({ axes }) => axes.join('.') !== '0.1' && axes.join('.')],
+  turn: [json(null), ({ turn }) => turn && JSON.stringify(turn.map((side) => side.map((x) => Number(x.toFixed(4)))))],
+  rows: [numbers([]), ({ selection }) => selection?.list.length <= MAX_ROWS && selection.list.join('.')],
+  view: [oneOf('draws', 'grid', 'compare'), (now) => isShown(now) && (hasMap(now) ? now.view : 'compare')],
+  color: [(value) => value ?? 'auto', (now) => isShown(now) && now.color],
+  hidden: [json([]), ({ hidden }) => hidden && JSON.stringify([...hidden.names])],
+  shape: [oneOf('none', 'ellipse', 'density'), (now) => isShown(now) && now.shape],
+};
 // A change of these is an entry of the browser's history.
 const PLACE = ['dataset', 'example', 'job', 'posterior', 'comparison', 'method', 'view'];
-const MAX_ROWS = 1000; // of a selection in a link
-const SHAPES = new Set(['none', 'ellipse', 'density']);
 
-/** Read the link of the address, or null. */
-export function readLink() {
-  const query = new URLSearchParams(location.hash.slice(1));
-  const found = Object.fromEntries(
-    ['dataset', 'example', 'coordinates', 'made', 'job', 'posterior', 'comparison', 'method', 'audit'].map((name) => [
-      name,
-      query.get(name),
-    ]),
-  );
-  if (!Object.values(found).some(Boolean)) return null;
-  const scale = query.get('scale') ?? '1';
-  return {
-    ...found,
-    fit: fitOf(query.get('fit')),
-    seed: whole(query.get('seed'), 0),
-    n_draws: Math.max(1, whole(query.get('n_draws'), 24)),
-    scale: scale === 'auto' ? scale : Number(scale) || 0,
-    frame: whole(query.get('frame'), -1),
-    view: VIEWS.has(query.get('view')) ? query.get('view') : 'draws',
-    color: query.get('color') ?? 'auto',
-    axes: query.get('axes')?.split('.').map(Number) ?? [0, 1],
-    rows: query.get('rows')?.split('.').map(Number) ?? [],
-    shape: SHAPES.has(query.get('shape')) ? query.get('shape') : 'none',
-  };
-}
+const hasMap = ({ posterior, job, single }) => posterior || job || single;
+const isShown = (now) => hasMap(now) || now.comparisonJob;
 
-/** Address of the current view. */
-export function linkHere() {
-  const { dataset, job, posterior, draws, forms, comparisonJob, single, playing, selection } = state;
-  const query = new URLSearchParams();
-  const put = (values) =>
-    Object.entries(values).forEach(([name, value]) => value !== undefined && query.set(name, value));
-  if (dataset) put({ dataset: dataset.id });
-  if (posterior) put({ posterior: posterior.id });
-  else if (job) put({ job });
-  if (single?.isExample) put({ example: single.body.method });
-  else if (single?.isGiven) put({ coordinates: single.body.coordinates, made: single.body.method });
-  else if (posterior || job) put({ fit: JSON.stringify(fitHere()) });
-  if (posterior || job) {
-    const { seed, scale, isAuto } = draws ?? forms.draws ?? {};
-    put({ seed, n_draws: draws ? draws.count : forms.draws?.n_draws, scale: isAuto ? 'auto' : scale });
-  }
-  if (comparisonJob) put({ comparison: comparisonJob, method: single?.label });
-  if (posterior && draws) put({ frame: playing === 'once' ? -1 : state.frame }); // it ends at the average
-  if (state.isAudited) put({ audit: 1 });
-  if (state.axes.join('.') !== '0.1') put({ axes: state.axes.join('.') });
-  if (selection && selection.list.length <= MAX_ROWS) put({ rows: selection.list.join('.') });
-  if (posterior || comparisonJob || job || single)
-    put({ view: posterior || job || single ? state.view : 'compare', color: state.color, shape: state.shape });
-  const text = String(query);
-  return `${location.origin}${location.pathname}${location.search}${text && `#${text}`}`;
+/** The settings of the shown draws, or of those that will be drawn. */
+function drawsOf({ posterior, job, draws, forms }) {
+  if (!posterior && !job) return null;
+  return draws ? { seed: draws.seed, n_draws: draws.count, scale: draws.isAuto ? 'auto' : draws.scale } : forms.draws;
 }
 
 /** The method and the settings of what is shown, or is being fitted, to fit it again if it is deleted. */
@@ -71,12 +72,22 @@ function fitHere() {
     : { method, ...forms[method] };
 }
 
-function fitOf(text) {
-  try {
-    return JSON.parse(text) ?? {};
-  } catch {
-    return {};
+/** Read the link of the address, or null. */
+export function readLink() {
+  const query = new URLSearchParams(location.hash.slice(1));
+  if (!['dataset', 'example', 'job', 'posterior', 'comparison'].some((name) => query.get(name))) return null;
+  return Object.fromEntries(Object.entries(MEMBERS).map(([name, [read]]) => [name, read(query.get(name))]));
+}
+
+/** Address of the current view. */
+export function linkHere() {
+  const query = new URLSearchParams();
+  for (const [name, [, write]] of Object.entries(MEMBERS)) {
+    const value = write(state);
+    if (value || value === 0) query.set(name, value);
   }
+  const fragment = String(query);
+  return `${location.origin}${location.pathname}${location.search}${fragment && `#${fragment}`}`;
 }
 
 let isOpening = false; // a link is being opened: the address has its entry in the history
@@ -86,10 +97,23 @@ let isOpening = false; // a link is being opened: the address has its entry in t
  * That of a running fit is replaced by what it makes.
  */
 export function writeLink({ isRunning = false, isSame = false } = {}) {
+  if (isOpening) return; // the link stays until all that it names is there, also over another reload
   const here = linkHere();
-  const isNew = !isOpening && !isSame && !history.state?.isRunning && placeOf(here) !== placeOf(location.href);
+  const isNew = !isSame && !history.state?.isRunning && placeOf(here) !== placeOf(location.href);
   if (here === location.href && Boolean(history.state?.isRunning) === isRunning) return;
   history[isNew ? 'pushState' : 'replaceState']({ isRunning }, '', here);
+}
+
+/** Keep the look in the address, such as a selection, where the place is the same; what changes the place writes it. */
+export function followLook() {
+  let later = 0;
+  const write = () => {
+    later = 0;
+    const here = linkHere();
+    if (isOpening || state.playing || here === location.href || placeOf(here) !== placeOf(location.href)) return;
+    history.replaceState(history.state, '', here);
+  };
+  subscribe(() => (later ||= setTimeout(write, PAUSE)));
 }
 
 /** Run some work that opens the link of the address, which stays one entry of the history. */
@@ -97,10 +121,10 @@ export async function openWithin(work) {
   isOpening = true;
   try {
     await work();
-    writeLink();
   } finally {
     isOpening = false;
   }
+  writeLink({ isSame: true });
 }
 
 /** Show another view, which Back leaves again. */
@@ -112,9 +136,4 @@ export function openView(view) {
 function placeOf(address) {
   const query = new URLSearchParams(new URL(address).hash.slice(1));
   return PLACE.map((name) => query.get(name)).join();
-}
-
-function whole(text, otherwise) {
-  const number = Number.parseInt(text ?? '', 10);
-  return Number.isFinite(number) && number >= 0 ? number : otherwise;
 }

@@ -100,10 +100,22 @@ function keep(id, metadata) {
   }
 }
 
-/** The stored columns of a data set, or null. */
+const tabs = new BroadcastChannel(KEPT); // a new tab asks the others for the columns that they keep
+tabs.onmessage = ({ data: { id, metadata } }) => {
+  const kept = sessionStorage.getItem(KEPT + id);
+  if (!metadata && kept) tabs.postMessage({ id, metadata: JSON.parse(kept) });
+  else if (metadata && id === state.dataset?.id && !state.metadata) {
+    set({ metadata });
+    keep(id, metadata);
+  }
+};
+
+/** The stored columns of a data set, or null; those of another tab come later. */
 export function keptColumns({ id, n }) {
   const metadata = JSON.parse(sessionStorage.getItem(KEPT + id) ?? 'null');
-  return metadata && Object.values(metadata).every((values) => values.length === n) ? metadata : null;
+  if (metadata && Object.values(metadata).every((values) => values.length === n)) return metadata;
+  tabs.postMessage({ id });
+  return null;
 }
 
 /**

@@ -9,7 +9,9 @@ import { openExampleMap } from './examples.js';
 import { changedFrom, methodNamed } from '../methods.js';
 import { draw, followFit, show } from './fit.js';
 import { openWithin, writeLink } from './link.js';
-import { choosePoints } from './selection.js';
+import { patiently } from '../jobs.js';
+import { lookOf } from '../lib/look.js';
+import { choosePoints, hideClasses } from './selection.js';
 import { clearResults, runWork } from './state.js';
 import { dimension, points } from '../lib/frames.js';
 
@@ -21,11 +23,11 @@ export async function openLinked(link) {
       return set({ dataset: null, pending: null, comparison: null, comparisonJob: null, view: 'draws', isSetUp: true });
     }
     try {
-      await openResults(link);
+      await patiently(() => openResults(link));
     } catch (error) {
       if (error.problem?.status !== 404 || !link.dataset ||
         link.dataset === error.problem.details?.dataset) throw error;
-      await choose(await askJson(`/v1/datasets/${link.dataset}`)); // its result was deleted, or its job is forgotten
+      await chooseOf(link, link.dataset); // its result was deleted, or its job is forgotten
       if (link.coordinates) return auditCoordinates(link.coordinates, link.made);
       const { method, ...parameters } = link.fit;
       if (state.methods.some(({ name }) => name === method)) settings(method, parameters, link);
@@ -41,21 +43,29 @@ async function openResults(link) {
   else if (link.job && link.job !== state.job) await openJobOf(link);
   else if (link.example && !link.comparison) await openExampleMap();
   else if (link.dataset && link.dataset !== state.dataset?.id)
-    await choose(await askJson(`/v1/datasets/${link.dataset}`));
+    await chooseOf(link, link.dataset);
   else if (!link.job) clearResults();
   if (!link.comparison) set({ comparison: null, comparisonJob: null });
-  else if (link.comparison !== state.comparisonJob) await openComparison(await askJson(`/v1/jobs/${link.comparison}`));
+  else if (link.comparison !== state.comparisonJob)
+    await openComparison(await askJson(`/v1/jobs/${link.comparison}`), link);
   const row = state.comparison?.rows.find(({ label }) => label === link.method);
   if (row) openRow(row);
   if (row || !link.posterior) showLook(link);
   set({ shape: link.shape });
   if (link.audit && !state.isAudited) await audit();
   else if (link.job && state.single) await auditFirst(); // the map was still being made when the address was written
+  if (!link.hidden.length) return;
+  const look = lookOf(state, points()); // its colors may be of the audit
+  if (look.legend.kind === 'classes') hideClasses(new Set(link.hidden), look);
 }
 
+/** Choose the data set of a link, with the column that names its subjects. */
+const chooseOf = async ({ blocks }, id) => choose(await askJson(`/v1/datasets/${id}`), blocks);
+
 /** Show the frame of a link, its axes, colors and selected rows. */
-function showLook({ frame = -1, view, color, axes, rows }) {
+function showLook({ frame, view, color, axes, turn, rows }) {
   set({
+    turn: dimension() === 3 ? turn : null,
     view,
     color,
     hidden: null,
@@ -74,29 +84,29 @@ export async function openDataset(dataset) {
 
 /** Follow a job to what it makes. */
 async function openJobOf(link) {
-  if (link.dataset) await choose(await askJson(`/v1/datasets/${link.dataset}`)); // stays if the job's record is gone
+  if (link.dataset) await chooseOf(link, link.dataset); // stays if the job's record is gone
   const job = await askJson(`/v1/jobs/${link.job}`);
   const { request } = job;
   if (job.kind === 'fit') {
-    await choose(await askJson(`/v1/datasets/${job.dataset}`));
+    await chooseOf(link, job.dataset);
     settings(request.spec.method, request.spec, link);
     await show(await followFit(job));
     await draw();
   } else if (job.kind === 'embedding') {
-    await choose(await askJson(`/v1/datasets/${job.dataset}`));
+    await chooseOf(link, job.dataset);
     settings(request.method, request.parameters, link);
     await showEmbedding(job);
   } else if (job.kind === 'audit' && request.coordinates) {
-    await choose(await askJson(`/v1/datasets/${job.dataset}`));
+    await chooseOf(link, job.dataset);
     await showAudited(job);
-  } else if (job.kind === 'comparison') await openComparison(job);
+  } else if (job.kind === 'comparison') await openComparison(job, link);
   else if (job.posterior) await openPosterior(job.posterior, { ...link, ...request });
-  else if (job.dataset) await choose(await askJson(`/v1/datasets/${job.dataset}`));
+  else if (job.dataset) await chooseOf(link, job.dataset);
 }
 
 /** Show the comparison of a job. */
-async function openComparison(job) {
-  if (state.dataset?.id !== job.dataset) await choose(await askJson(`/v1/datasets/${job.dataset}`));
+async function openComparison(job, link) {
+  if (state.dataset?.id !== job.dataset) await chooseOf(link, job.dataset);
   const { methods } = job.request;
   const names = methods.map(({ method }) => method);
   const isChosen =
@@ -112,14 +122,15 @@ async function openComparison(job) {
 /** Show a posterior and the draws of a link. */
 async function openPosterior(id, link) {
   const { draws } = state;
-  if (id === state.posterior?.id && draws && draws.seed === link.seed && draws.count === link.n_draws) {
+  const { seed = draws?.seed, n_draws: count = draws?.count } = link;
+  if (id === state.posterior?.id && draws && draws.seed === seed && draws.count === count) {
     if (state.single) set({ single: null, audit: null, isAudited: false });
     return showLook(link); // it is there already
   }
   const posterior = await askJson(`/v1/posteriors/${id}`);
   const dataset = await askJson(`/v1/datasets/${posterior.dataset}`);
   if (state.dataset?.id === dataset.id) clearResults();
-  else await choose(dataset);
+  else await choose(dataset, link.blocks);
   settings(posterior.spec.method, posterior.spec, link);
   await show(posterior);
   return draw({ onDrawn: () => showLook(link) });

@@ -38,6 +38,20 @@ export function guessMap(columns) {
   return stem && columns.length > 3 ? { names: pair.map(([, name]) => name), method: MADE[stem] } : null;
 }
 
+/** Whether the colors of a data set are dates, in seconds since 1970. */
+export const hasDates = (dataset) => dataset.notices.some(({ code }) => code === 'date-colors');
+
+const ISO = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(Z|[+-]\d\d:?\d\d)?)?$/;
+const DOTTED = /^(\d\d?)\.(\d\d?)\.(\d{4})$/;
+
+/** The seconds since 1970 of a date in ISO 8601 or like 31.12.2024, or NaN; without a zone it is in UTC. */
+export function secondsOf(text) {
+  const [, day, time = '00:00', zone = 'Z'] = ISO.exec(text.trim().replace(DOTTED, dottedToIso)) ?? [];
+  return day ? Date.parse(`${day}T${time}${zone}`) / 1000 : NaN;
+}
+
+const dottedToIso = (_, day, month, year) => `${year}-${month.padStart(2, '0')}-${day.padStart(2, '0')}`;
+
 /** Whether a table has so many columns that they are searched and grouped. */
 export const isWide = (columns) => columns.length > MAX_HEADS;
 

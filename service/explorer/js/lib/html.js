@@ -11,6 +11,12 @@ export function number(value, digits = 3) {
   return Number(value.toPrecision(digits)).toLocaleString('en', { maximumFractionDigits: 6 });
 }
 
+/** Format a date in seconds since 1970 in UTC, without the time if it is midnight. */
+export function date(seconds) {
+  const text = new Date(1000 * seconds).toISOString();
+  return seconds % 86400 ? text.slice(0, 16).replace('T', ' ') : text.slice(0, 10);
+}
+
 /** Format a share in per cent. */
 export const percent = (share) => (Number.isNaN(share) ? '–' : `${Math.round(share * 100)}%`);
 

@@ -1,7 +1,9 @@
 /** Color of each point, as a step of a palette, and its legend. */
 
 import { classes, CLASSES, gradient, OTHER, PLAIN, shapeOf, STEPS } from './palettes.js';
+import { date, number } from './html.js';
 import { SIZES } from './paint.js';
+import { hasDates, secondsOf } from './columns.js';
 import { theme } from './theme.js';
 
 /** @type {(keyof import('../store.js').State)[]} Members of the state that decide the colors. */
@@ -101,17 +103,23 @@ export function colorsOf(state, n) {
   }
   if (name.startsWith('further:')) {
     const values = state.metadata[name.slice('further:'.length)];
-    const numbers = numeric(values);
-    return numbers ? byValue(numbers, name, title, gradient('value', theme())) : byClass(values, title, name);
+    const { numbers, isDate } = numeric(values);
+    return numbers ? byValue(numbers, name, title, gradient('value', theme()), isDate) : byClass(values, title, name);
   }
   const kind = ['spread', 'stability', 'local_trust', ...Object.keys(AUDITED)].includes(name) ? 'spread' : 'value';
-  return byValue(valuesOf(state, name, n), name, title, gradient(kind, theme()));
+  const isDate = name === 'colors' && hasDates(state.dataset);
+  return byValue(valuesOf(state, name, n), name, title, gradient(kind, theme()), isDate);
 }
 
-/** A column of texts as numbers, if all are numbers and they are more than a palette of classes has; or null. */
+/**
+ * A column of texts as numbers, if all are numbers or all are dates, and they are more than a palette of classes has.
+ */
 function numeric(values) {
-  const numbers = Float32Array.from(values, (text) => (text.trim() === '' ? NaN : Number(text)));
-  return numbers.some(Number.isNaN) || new Set(values).size <= CLASSES ? null : numbers;
+  if (new Set(values).size <= CLASSES) return {};
+  const numbers = Float64Array.from(values, (text) => (text.trim() === '' ? NaN : Number(text)));
+  if (!numbers.some(Number.isNaN)) return { numbers };
+  const dates = Float64Array.from(values, secondsOf);
+  return dates.some(Number.isNaN) ? {} : { numbers: dates, isDate: true };
 }
 
 /** The numbers of a choice. */
@@ -129,7 +137,7 @@ function valuesOf(state, name, n) {
 const pickStrided = (values, from, step, n) => Float32Array.from({ length: n }, (_, i) => values[from + i * step]);
 
 /** Color by a number, from the smallest to the largest. */
-function byValue(values, name, title, palette) {
+function byValue(values, name, title, palette, isDate = false) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
     if (value < low) low = value;
@@ -137,7 +145,8 @@ function byValue(values, name, title, palette) {
   }
   const factor = high > low ? (STEPS - 1) / (high - low) : 0;
   const index = Uint16Array.from(values, (value) => Math.round((value - low) * factor));
-  return { name, index, palette, legend: { kind: 'value', title, low, high, palette } };
+  const ends = [low, high].map((end) => (isDate ? date(end) : number(end)));
+  return { name, index, palette, legend: { kind: 'value', title, ends, palette } };
 }
 
 /** Color and shape by a class; if there are too many, the most frequent classes have them. */

@@ -148,8 +148,9 @@ function Groups({ names, apart }) {
         title=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}
         aria-label=${`${names[j]} and ${names[i]}: apart in ${percent(apart[i][j])} of other samples`}></button>
         </td>`)}</tr>`)}
-      <tr aria-hidden="true"><th></th>${order.slice(0, -1).map((i) => html`<th title=${names[i]}>${names[i]}</th>`)}
-      </tr></tbody></table></div>
+      <tr aria-hidden="true"><th></th>
+        ${order.slice(0, -1).map((i) => html`<th title=${names[i]}><span>${names[i]}</span></th>`)}</tr>
+      </tbody></table></div>
     <p class="help">Each cell is a pair of groups: dark if they stay apart, pale if not. Click a cell to select
       both.</p></div>`;
 }

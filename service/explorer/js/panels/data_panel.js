@@ -3,7 +3,8 @@
 import { labelOf } from '../lib/titles.js';
 import { auditMap, isTable, synthesise, takeFile } from '../actions/data.js';
 import { openDataset } from '../actions/open.js';
-import { html, number, useEffect, useState } from '../lib/html.js';
+import { hasDates } from '../lib/columns.js';
+import { date, html, number, useEffect, useState } from '../lib/html.js';
 import { set, state, useStore } from '../store.js';
 import { Notices, plainColumns, Table } from '../views/columns.js';
 import { SchemaForm } from './schema_form.js';
@@ -113,10 +114,12 @@ export function nameOf(dataset) {
 /** The chosen data set. */
 function Chosen() {
   const { dataset, preview } = useStore('dataset', 'preview');
+  const colors = hasDates(dataset) ? preview?.colors?.map(date) : preview?.colors;
   return html`<div data-testid="chosen">
     <p class="file-name"><strong>${nameOf(dataset)}</strong>
       ${' '}<span class="quiet">${number(dataset.n)} rows, ${number(dataset.n_features)} columns</span></p>
-    ${preview && html`<${Table} columns=${plainColumns({ ...preview, rows: preview.data }, dataset.columns)} />`}
+    ${preview &&
+      html`<${Table} columns=${plainColumns({ ...preview, rows: preview.data, colors }, dataset.columns)} />`}
     <${Notices} notices=${dataset.notices} />
     <label class="add-columns below">
       <input type="file" class="unseen" data-testid="map-file" accept=".csv,.tsv,.txt,.npy,.parquet"

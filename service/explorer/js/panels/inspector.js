@@ -3,12 +3,12 @@
 import { SHOWN_REGIONS, MAX_SHAPES } from '../plot/overlay.js';
 import { choosePoints, namesOf, neighborsOf } from '../actions/selection.js';
 import { dimension, points } from '../lib/frames.js';
-import { html, number, percent, useMemo, useRef, useState } from '../lib/html.js';
+import { hasDates } from '../lib/columns.js';
+import { date, html, number, percent, useMemo, useRef, useState } from '../lib/html.js';
 import { nearestOf } from '../lib/nearest.js';
 import { addColumns, rowsWith } from '../actions/metadata.js';
 import { certaintyOf, choices, leastCertain, LOOK, resolveColor } from '../lib/look.js';
 import { Legend } from '../views/legend.js';
-import { writeLink } from '../actions/link.js';
 import { set, state, useStore } from '../store.js';
 import { Audit } from './audit.js';
 import { Notes } from './notes.js';
@@ -48,15 +48,11 @@ function Appearance() {
   const shape = view === 'draws' && !single ? state.shape : 'none';
   const p = dimension();
   const count = selection?.list.length ?? 0;
-  const pick = (color) => {
-    set({ color, hidden: null });
-    writeLink();
-  };
   return html`<section class="panel">
     <h2>Look</h2>
     <div class="field wide"><label for="color">Color by</label>
       <select id="color" data-testid="color" value=${resolveColor(state)}
-        onChange=${(event) => pick(event.target.value)}>
+        onChange=${(event) => set({ color: event.target.value, hidden: null })}>
         ${choices(state).map(([name, title]) =>
           html`<option value=${name} selected=${name === resolveColor(state)}>${title}</option>`)}
       </select></div>
@@ -71,10 +67,7 @@ function Appearance() {
       html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
       <div class="segmented" role="group" aria-labelledby="spread-label">
         ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`}
-          aria-pressed=${state.shape === name} onClick=${() => {
-            set({ shape: name });
-            writeLink();
-          }}>${title}</button>`)}
+          aria-pressed=${state.shape === name} onClick=${() => set({ shape: name })}>${title}</button>`)}
       </div></div>`}
     ${shape === 'ellipse' &&
       html`<p class="help">An outline is expected to hold half of the positions of its point.</p>`}
@@ -143,7 +136,8 @@ function Point() {
     ${row >= 0 && html`<dl class="facts">
       ${columns?.ids && html`<dt>Id</dt><dd data-testid="point-id">${columns.ids[row]}</dd>`}
       ${columns?.labels && html`<dt>Label</dt><dd data-testid="point-label">${columns.labels[row]}</dd>`}
-      ${columns?.colors && html`<dt>Color</dt><dd>${number(columns.colors[row])}</dd>`}
+      ${columns?.colors && html`<dt>Color</dt><dd data-testid="point-color">${
+        (hasDates(state.dataset) ? date : number)(columns.colors[row])}</dd>`}
       ${summary && html`<dt>Stability</dt>
         <dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbors stay</dd>
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}

@@ -2,7 +2,7 @@
 
 import { saveCsv } from '../actions/export.js';
 import { choosePoints } from '../actions/selection.js';
-import { html, number, percent, useMemo } from '../lib/html.js';
+import { date, html, number, percent, useMemo } from '../lib/html.js';
 import { distinguishing, tableHere } from '../lib/rows.js';
 import { useStore } from '../store.js';
 
@@ -29,7 +29,8 @@ export function Selection() {
   if (!selection || !columns || view === 'compare') return null;
   const shown = tableHere().columns.slice(0, MAX_COLUMNS);
   const cell = (value) => (typeof value === 'number' ? number(value) : (value ?? ''));
-  const say = (value, word) => (word === undefined ? number(value) : percent(value));
+  const say = (value, word, isDate) =>
+    isDate ? date(86400 * Math.round(value / 86400)) : word === undefined ? number(value) : percent(value);
   const count = selection.list.length;
   return html`<section class="panel selection" data-testid="selection" aria-label="Selected rows">
     <div class="panel-head"><h2>${number(count)} selected ${count === 1 ? 'row' : 'rows'}</h2>
@@ -38,10 +39,10 @@ export function Selection() {
     ${found.length > 0 &&
       html`<h3>What distinguishes ${count === 1 ? 'it' : 'them'}</h3>
         <dl class="facts" title="SD: standard deviations of the column" data-testid="distinguishes">
-          ${found.map(({ name, word, inside, outside, difference }) => html`
-      <dt>${name}${word !== undefined && `: ${word}`}</dt>
-        <dd>${say(inside, word)} <span
-          class="quiet">here, ${say(outside, word)} in the others
+          ${found.map(({ name, inside, outside, difference, ...as }) => html`
+      <dt>${name}${as.word !== undefined && `: ${as.word}`}</dt>
+        <dd>${say(inside, as.word, as.isDate)} <span
+          class="quiet">here, ${say(outside, as.word, as.isDate)} in the others
           (${difference > 0 ? '+' : '−'}${number(Math.abs(difference), 2)} SD)</span></dd>`)}</dl>`}
     <div class="table" tabindex="0" role="region" aria-label="Table of the selected rows"
       data-testid="selected-rows"><table>

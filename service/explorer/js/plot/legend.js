@@ -14,7 +14,7 @@ const RAMP = 120;
  * @param {import('../store.js').Look} look
  * @param {number} width
  */
-function layOut({ legend: { kind, title, entries = [], palette, low, high }, shapes }, width) {
+function layOut({ legend: { kind, title, entries = [], palette, ends }, shapes }, width) {
   /** @type {{text?: string, color?: string, shape?: number, isBold?: boolean, ramp?: string[], end?: string}[]} */
   const lines =
     kind === 'plain'
@@ -26,7 +26,7 @@ function layOut({ legend: { kind, title, entries = [], palette, low, high }, sha
             color,
             shape: shapes[index],
           })),
-          ...(kind === 'value' ? [{ ramp: palette }, { text: number(low), end: number(high) }] : []),
+          ...(kind === 'value' ? [{ ramp: palette }, { text: ends[0], end: ends[1] }] : []),
         ];
   const across =
     Math.max(RAMP, ...lines.map(({ text = '', color }) => text.length * NARROW + (color ? 17 : 0))) + 2 * PAD;

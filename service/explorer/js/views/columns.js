@@ -2,10 +2,11 @@
  * The columns of a chosen file: what they are, shown and changed in their heads, before anything is stored or fitted.
  */
 
-import { giveRole, mapOf, readAgain, roleOf, uploadPending } from '../actions/data.js';
+import { giveRole, isMadeAtOnce, mapOf, readAgain, roleOf, uploadPending } from '../actions/data.js';
 import { headsOf, isWide, MAP, matching, refusedColumns, ROLES, SINGLE } from '../lib/columns.js';
 import { html, number, useEffect, useLayoutEffect, useRef, useState } from '../lib/html.js';
 import { inWords, valuesOf } from '../lib/remedies.js';
+import { titleOfMethod } from '../lib/titles.js';
 import { set, useStore } from '../store.js';
 
 const SEPARATORS = ['', 'comma', 'semicolon', 'tab', 'pipe']; // as the service calls them
@@ -13,7 +14,7 @@ const EDGE = 8; // pixels between the menu and the window
 
 /** The chosen file: its first rows below the heads of its columns, and the buttons that use or discard it. */
 export function Columns() {
-  const { pending, problem, work } = useStore('pending', 'problem', 'work');
+  const { pending, problem, work, method } = useStore('pending', 'problem', 'work', 'method');
   const { file, head, shown, cells, delimiter, sheet } = pending;
   const [text, setText] = useState('');
   const [opened, setOpened] = useState(new Set());
@@ -86,7 +87,8 @@ export function Columns() {
           onClick=${() => readAgain()}>Try again</button>`
         : html`<button type="button" class="primary" data-testid="use-file"
           disabled=${Boolean(work) || !shown || Boolean(shown.problem)} onClick=${uploadPending}>
-        ${mapOf(pending) ? 'Audit this map' : 'Use this table'}</button>`}
+        ${mapOf(pending) ? 'Audit this map'
+          : isMadeAtOnce() ? `Make a map by ${titleOfMethod(method)}` : 'Use this table'}</button>`}
       <button type="button" data-testid="discard-file" disabled=${Boolean(work)}
         onClick=${() => set({ pending: null, problem: null })}>Discard</button>
     </div>

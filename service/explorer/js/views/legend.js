@@ -22,7 +22,7 @@ export function Legend() {
     const stops = legend.palette.filter((_, i) => i % 7 === 0).join(', ');
     return html`<div class="legend" data-testid="legend"><span class="legend-title">${legend.title}</span>
       <div class="ramp" style=${{ background: `linear-gradient(to right, ${stops})` }}></div>
-      <div class="ramp-ends"><span>${number(legend.low)}</span><span>${number(legend.high)}</span></div>${small}</div>`;
+      <div class="ramp-ends"><span>${legend.ends[0]}</span><span>${legend.ends[1]}</span></div>${small}</div>`;
   }
   if (legend.kind !== 'classes') return html`<div class="legend" data-testid="legend">${small}</div>`;
   const { entries } = legend;

@@ -2,7 +2,6 @@
 
 import { html } from '../lib/html.js';
 import { titleOf } from '../lib/frames.js';
-import { writeLink } from '../actions/link.js';
 import { set, state, useStore } from '../store.js';
 
 /** Go to a frame, and move the points to it. */
@@ -11,7 +10,6 @@ export function goTo(frame, { gliding = true } = {}) {
   set({ playing: false });
   set({ gliding });
   set({ frame });
-  writeLink();
 }
 
 /** Go to the next or the previous draw; the first follows the last. */
@@ -24,7 +22,6 @@ export function step(by) {
 export function togglePlay() {
   if (!state.draws) return;
   set({ playing: !state.playing });
-  if (!state.playing) writeLink();
 }
 
 /** The controls below the stage. */
