@@ -49,7 +49,7 @@ ALLOWED_COUNT = 2
 ALLOWED_WAITING = 20
 WINDOWS = 10
 MIN_ATTEMPTS = {50: 5, 95: 20, 99: 50}  # minimum number of attempts for a percentile
-HEAD = ("series", "unit", "1st half", "2nd half", "change %", "slope, 95 %", "")
+HEAD = ("series", "unit", "1st half", "2nd half", "change %", "slope, 95 %", "", "curve: medians of ten windows")
 USUAL = 1.0  # operations per second
 CLIENTS = 10
 AT_ONCE = 60  # more than the thread pool of the service
@@ -146,7 +146,7 @@ def processes(up: Up) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A series: medians of both halves, their change, the slope, and whether it is flat."""
+    """A series: medians of both halves, their change, the slope, whether it is flat, and its curve."""
 
     what: str
     unit: str
@@ -155,6 +155,7 @@ class Verdict:
     low: float
     high: float
     is_flat: bool
+    curve: tuple[float, ...] = ()
 
     @property
     def change(self) -> float:
@@ -165,7 +166,8 @@ class Verdict:
         """Return the row of the table."""
         span = f"{100 * self.low:+.1f} to {100 * self.high:+.1f}"
         figures = (f"{self.first:.2f}", f"{self.second:.2f}", f"{100 * self.change:+.1f}", span)
-        return (self.what, self.unit, *figures, "flat" if self.is_flat else "NOT FLAT")
+        curve = " ".join(f"{value:.3g}" for value in self.curve)
+        return (self.what, self.unit, *figures, "flat" if self.is_flat else "NOT FLAT", curve)
 
 
 def process_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
@@ -197,7 +199,9 @@ def server_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
     first, second = _halves(times, waiting)
     low, high = _slope(times, waiting)
     verdicts = [
-        Verdict("queue: tasks that wait", "", first, second, low, high, is_flat=second <= first + ALLOWED_WAITING)
+        Verdict(
+            "queue: tasks that wait", "", first, second, low, high, second <= first + ALLOWED_WAITING, _curve(waiting)
+        )
     ]
     for name in ("queue used MiB", "cache used MiB"):
         present = [sample for sample in measured if name in sample.servers]
@@ -231,8 +235,9 @@ def latency_verdicts(attempts: Sequence[Attempt], started: float, warm_up: float
                 values = 1000 * np.array([np.percentile(window, level) for window in windows])
                 first, second = np.median(values[: WINDOWS // 2]), np.median(values[WINDOWS // 2 :])
                 low, high = _slope(np.arange(WINDOWS), values)
-                verdict = Verdict(f"{kind}: p{level}", "ms", first, second, low, high, is_flat=bool(low <= ALLOWED))
-                verdicts.append(verdict)
+                verdicts.append(
+                    Verdict(f"{kind}: p{level}", "ms", first, second, low, high, bool(low <= ALLOWED), tuple(values))
+                )
     return verdicts
 
 
@@ -240,7 +245,12 @@ def _verdict(what: str, unit: str, times: Any, values: Any) -> Verdict:
     """Judge bytes by their relative change, counts by the difference."""
     (first, second), (low, high) = _halves(times, values), _slope(times, values)
     is_flat = abs(second / first - 1) <= ALLOWED if unit else abs(second - first) <= ALLOWED_COUNT
-    return Verdict(what, unit, first, second, low, high, is_flat=is_flat)
+    return Verdict(what, unit, first, second, low, high, is_flat, _curve(values))
+
+
+def _curve(values: Any) -> tuple[float, ...]:
+    """Return the medians of ten consecutive windows, or all values if there are fewer."""
+    return tuple(float(np.median(window)) for window in np.array_split(values, min(WINDOWS, len(values))))
 
 
 def _halves(times: Any, values: Any) -> tuple[float, float]:
