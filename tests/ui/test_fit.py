@@ -116,7 +116,7 @@ def test_a_verdict_on_units_is_followed_by_its_button(explorer: Explorer) -> Non
     explorer.fit(count=2)
     expect(explorer.at("verdict")).to_contain_text("Standardize the features", timeout=60_000)
     explorer.at("standardize").click()
-    until(lambda: (explorer.state("audit") or {}).get("standardize") == "zscore", 120)
+    until(lambda: (explorer.state("posterior") or {"spec": {}})["spec"].get("standardize") == "zscore", 120)
     expect(explorer.at("standardize")).to_have_count(0)
 
 
