@@ -1,10 +1,8 @@
-"""Arguments of the functions of `glle`: visible keywords, methods given by position, and distances given as data."""
+"""Arguments of the functions of `glle`: methods given by position, and distances given as data."""
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,48 +11,10 @@ from glle_engine.base.parameters import require_known_names
 from glle_engine.methods import method as method_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-P = ParamSpec("P")
-R = TypeVar("R")
+    from collections.abc import Mapping
 
 _TRIPLES = 4000  # triples of points for which the triangle inequality is checked
 _MOSTLY = 0.95  # a matrix is one of distances if this share of the triples satisfies it
-
-
-def with_keywords(*sources: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Show the keywords that a function takes by `**name` in its signature, for `help` and completion.
-
-    The sources have the keywords: a specification by its fields, a TypedDict by its names, a function by its
-    keyword-only parameters.
-    """
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        shown = signature(function)
-        explicit = [each for each in shown.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-        keywords = {each.name: each for source in sources for each in _keywords_of(source)}
-        added = [each for name, each in keywords.items() if name not in shown.parameters]
-        is_open = any(source is Any for source in sources)  # the function also takes any parameter of a method
-        rest = [each for each in shown.parameters.values() if each.kind is Parameter.VAR_KEYWORD and is_open]
-        function.__signature__ = shown.replace(parameters=[*explicit, *added, *rest])  # type: ignore[attr-defined]
-        return function
-
-    return decorate
-
-
-def _keywords_of(source: Any) -> Iterator[Parameter]:
-    """Yield the keywords of a source of `with_keywords`."""
-    if source is Any:
-        return
-    if is_dataclass(source):
-        for each in fields(source):
-            yield Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
-    elif isinstance(source, type):
-        for name, hint in source.__annotations__.items():
-            text = getattr(hint, "__forward_arg__", str(hint)).removeprefix("NotRequired[").removesuffix("]")
-            yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=text)
-    else:
-        yield from (each for each in signature(source).parameters.values() if each.kind is Parameter.KEYWORD_ONLY)
 
 
 def method_parameters(name: str, options: Mapping[str, Any], others: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import httpx
 
-from glle.inputs import FitDataOptions, data_options
+from glle.inputs import DataOptions, FitDataOptions, data_options
 from glle.progress import Bars
 from glle.resources.datasets import AsyncDataset, Dataset, dataset_id, dataset_of, upload
 from glle.resources.methods import AsyncEmbedding, Embedding, EmbeddingT, MethodOperations
@@ -25,21 +25,17 @@ from glle.transport.errors import (
     UnavailableError,
 )
 from glle.transport.session import Async, Blocking, BlockingSession, Retries, Session, http_options, listing, operation
+from glle.types import DatasetsOptions, EmbeddingsOptions, JobsOptions, PosteriorsOptions, SyntheticOptions
+from glle_engine.base.parameters import with_keywords
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Unpack
 
-    from glle.inputs import DataOptions
     from glle.types import (
         DatasetPreviewOut,
-        DatasetsOptions,
-        EmbeddingsOptions,
         InfoOut,
-        JobsOptions,
         ListedEmbeddingOut,
-        PosteriorsOptions,
-        SyntheticOptions,
         UsageOut,
     )
 
@@ -98,6 +94,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         return f"{type(self).__name__}({self._session.url!r})"
 
     @operation
+    @with_keywords(DataOptions)
     async def dataset(self, data: Any, **options: Unpack[DataOptions]) -> DatasetT:
         """Return the data set of an array, a table, the path of a file, or an id; data are uploaded.
 
@@ -128,11 +125,13 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         return await self._get("dataset", dataset) if isinstance(dataset, str) else dataset
 
     @operation
+    @with_keywords(DataOptions)
     async def preview(self, data: Any, **options: Unpack[DataOptions]) -> DatasetPreviewOut:
         """Return what `dataset` would store, without storing it: columns and roles, first rows, `problem` or None."""
         return (await upload(self._session, data, options, "/preview"))[0]
 
     @operation
+    @with_keywords(SyntheticOptions)
     async def synthetic(self, name: str, n: int = 1000, **options: Unpack[SyntheticOptions]) -> DatasetT:
         """Return a data set sampled by the service: `swiss_roll`, `s_curve` and others. Options: `noise`, `seed`."""
         call = Call.post("/v1/datasets/synthetic", {"name": name, "n": n, **options})
@@ -140,6 +139,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         return self._session.build("dataset", reply.json())
 
     @operation
+    @with_keywords(FitDataOptions)
     async def fit(
         self,
         data: Any,
@@ -210,21 +210,25 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         return self._session.build("job", await self._session.get(path_of("jobs", id)))
 
     @listing
+    @with_keywords(DatasetsOptions)
     def datasets(self, **filters: Unpack[DatasetsOptions]) -> AsyncIterator[DatasetT]:
         """Iterate over the data sets, newest first."""
         return self._items("dataset", {**filters})
 
     @listing
+    @with_keywords(PosteriorsOptions)
     def posteriors(self, **filters: Unpack[PosteriorsOptions]) -> AsyncIterator[PosteriorT]:
         """Iterate over the posteriors, newest first."""
         return self._items("posterior", {**filters})
 
     @listing
+    @with_keywords(EmbeddingsOptions)
     def embeddings(self, **filters: Unpack[EmbeddingsOptions]) -> AsyncIterator[ListedEmbeddingOut]:
         """Iterate over the descriptions of the requested embeddings, newest first; `embedding(id)` has coordinates."""
         return self._items("embedding", {**filters})
 
     @listing
+    @with_keywords(JobsOptions)
     def jobs(self, **filters: Unpack[JobsOptions]) -> AsyncIterator[JobT]:
         """Iterate over the jobs, newest first; `status` and `kind` select jobs."""
         return self._items("job", {**filters})

@@ -6,22 +6,20 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from glle.arguments import with_keywords
 from glle.inputs import set_blocks_apart
+from glle.progress import watched
 from glle.reading import ColumnOptions, DataPoints, read_points, table_options
-from glle.table import table_text
+from glle.table import table_html, table_text
 from glle_engine.audit.candidates import candidates_of, default_candidates
 from glle_engine.audit.choice import QUESTIONS, Choices
 from glle_engine.audit.comparison import compare_maps
 from glle_engine.audit.sources import checked_coordinates
 from glle_engine.base.errors import GlleError, InvalidParameterError
-from glle_engine.base.parameters import with_seed
-from glle_engine.base.progress import silent
+from glle_engine.base.parameters import with_keywords, with_seed
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import SCORES, score
 
@@ -95,22 +93,11 @@ class Comparison:
         return "\n".join(self.sentences) if self.sentences else repr(self)
 
     def __repr__(self) -> str:
-        failures = [f"{label}: {error}" for label, errors in self.problems.items() for error in errors]
-        table = table_text([["", *self._columns()], *([label, *self._cells(label)] for label in self._rows())])
-        return "\n".join([*self.sentences, table, *failures, *(note.message for note in self.notes)])
+        return "\n".join([*self.sentences, table_text(self._table()), *self._below()])
 
     def _repr_html_(self) -> str:
         """Return the sentences and a table of the maps, for notebooks."""
-        head = "".join(f"<th>{escape(name)}</th>" for name in ("", *self._columns()))
-        rows = "".join(
-            f"<tr><th>{escape(label)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in self._cells(label))}</tr>"
-            for label in self._rows()
-        )
-        failed = [f"{label}: {error}" for label, errors in self.problems.items() for error in errors]
-        below = [*failed, *(note.message for note in self.notes)]
-        sentences = "".join(f"<p><strong>{escape(sentence)}</strong></p>" for sentence in self.sentences)
-        notes = "".join(f"<p>{escape(line)}</p>" for line in below)
-        return f"<div>{sentences}<table><tr>{head}</tr>{rows}</table>{notes}</div>"
+        return table_html(self._table(), self.sentences, self._below())
 
     def frame(self) -> Any:
         """Return a pandas.DataFrame with a row for each map, also for maps that failed.
@@ -175,6 +162,13 @@ class Comparison:
     def _rows(self) -> list[str]:
         return list(self.embeddings)
 
+    def _table(self) -> list[list[str]]:
+        return [["", *self._columns()], *([label, *self._cells(label)] for label in self._rows())]
+
+    def _below(self) -> list[str]:
+        failures = [f"{label}: {error}" for label, errors in self.problems.items() for error in errors]
+        return [*failures, *(note.message for note in self.notes)]
+
     def _columns(self) -> list[str]:
         names = list(dict.fromkeys(name for row in self.scores.values() for name in row))
         facts = ["level", "neighbors", "distances", "along the data", "islands", "trusted"] if self.facts else []
@@ -218,11 +212,12 @@ def compare(
     truth: ArrayLike | None = None,
     audit: bool = True,
     scores: Sequence[str] | None = None,
-    n_neighbors: int | Literal["auto"] | None = "auto",
+    score_neighbors: int | Literal["auto"] | None = "auto",
     seed: int = 0,
     random_state: Any = None,
     threads: int | None = None,
-    on_progress: OnProgress = silent,
+    verbose: bool | None = None,
+    on_progress: OnProgress | None = None,
     **options: Unpack[ColumnOptions],
 ) -> Comparison:
     """Say which map of the data to show: for who is near whom, for distances across the map, and for groups.
@@ -249,12 +244,14 @@ def compare(
         False for the scores alone, which need one map by each method: nothing is chosen then.
     scores
         Names of scores; None for the fast scores whose inputs are given.
-    n_neighbors
+    score_neighbors
         Number of neighbors for the scores. "auto" or None means 10, or fewer if there are less than 21 points.
     seed, random_state
         Seed of the halves.
     threads
         As for `audit`.
+    verbose
+        Whether to show a line of progress on stderr after two seconds. None: in terminals and notebooks.
     on_progress
         Called with (maps done, all, title of a map); its exceptions end the comparison.
     options
@@ -279,30 +276,31 @@ def compare(
     blocks, of_table = set_blocks_apart(X, blocks, {**of_table, "labels": labels})
     data = read_points(X, of_table)
     points = data.X
-    scored = Scored(points, data.labels, data.rows(truth, "the truth"), n_neighbors)
+    scored = Scored(points, data.labels, data.rows(truth, "the truth"), score_neighbors)
     candidates = default_candidates(*np.shape(points)) if methods is None else candidates_of(methods)
     making = _Making(Comparison(labels=data.labels), scored, scored.names(scores))
     if not audit:
         for candidate in candidates:
             making.embed(candidate)
         return making.result(data)
-    states = compare_maps(
-        points,
-        candidates,
-        standardize=standardize,
-        metric=metric,
-        blocks=data.column(blocks) if isinstance(blocks, str) else data.rows(blocks, "the blocks"),
-        ids=data.ids,
-        id_names=data.options.get("id", ()),
-        names=data.names,
-        threads=threads,
-        on_progress=on_progress,
-        **with_seed({"random_state": random_state, **({"seed": seed} if seed or random_state is None else {})}),
-    )
-    for compared, choices in deque(states, maxlen=1):
-        for each in compared:
-            making.add_audited(each)
-        making.comparison = replace(making.comparison, choices=choices)
+    with watched("compare", verbose, on_progress) as report:
+        states = compare_maps(
+            points,
+            candidates,
+            standardize=standardize,
+            metric=metric,
+            blocks=data.column(blocks) if isinstance(blocks, str) else data.rows(blocks, "the blocks"),
+            ids=data.ids,
+            id_names=data.options.get("id", ()),
+            names=data.names,
+            threads=threads,
+            on_progress=report,
+            **with_seed({"random_state": random_state, **({"seed": seed} if seed or random_state is None else {})}),
+        )
+        for compared, choices in deque(states, maxlen=1):
+            for each in compared:
+                making.add_audited(each)
+            making.comparison = replace(making.comparison, choices=choices)
     return making.result(data)
 
 
@@ -390,10 +388,14 @@ class Scored:
         if scores is not None:
             return [*scores]
         inputs = {"nothing", *(name for name in ("labels", "truth") if getattr(self, name) is not None)}
-        return [name for name, item in SCORES.items() if item.needs in inputs and item.most_points is None]
+        return [
+            name
+            for name, item in SCORES.items()
+            if item.needs in inputs and item.by_default and item.most_points is None
+        ]
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of `score`."""
         n = np.shape(self.X)[0] if np.ndim(self.X) else 0
         k = max(1, min(10, (n - 1) // 2)) if self.neighbors in {None, "auto"} else self.neighbors
-        return {"n_neighbors": k, "labels": self.labels, "truth": self.truth}
+        return {"score_neighbors": k, "labels": self.labels, "truth": self.truth}

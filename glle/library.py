@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from inspect import Parameter, signature
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -14,10 +15,10 @@ from glle.arguments import (
     looks_like_distances,
     method_parameters,
     require_features,
-    with_keywords,
 )
 from glle.comparison import Scored, classes_of, compare
 from glle.inputs import set_blocks_apart
+from glle.progress import watched
 from glle.reading import ColumnOptions, DataPoints, TableOptions, read_features, read_points, table_options
 from glle_engine import manifolds as datasets
 from glle_engine.audit.audit import audit as engine_audit
@@ -25,12 +26,14 @@ from glle_engine.audit.groups import require_groups
 from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.result import Audit
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
-from glle_engine.base.parameters import accepts_random_state, require_known_names, with_seed
+from glle_engine.base.parameters import accepts_random_state, require_known_names, with_keywords, with_seed
 from glle_engine.base.progress import silent
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.texts import Note
 from glle_engine.methods import Embedding
 from glle_engine.methods import method as method_of
+from glle_engine.methods.base import OF_METHOD
+from glle_engine.methods.registry import describe_keywords, method_keywords
 from glle_engine.metrics.registry import score
 from glle_engine.posterior import fit as engine_fit
 from glle_engine.posterior import posterior as engine_posterior
@@ -290,7 +293,8 @@ def fit(
     spec: FitSpec | None = None,
     *,
     neighbors: GivenNeighbors | None = None,
-    on_progress: OnProgress = silent,
+    verbose: bool | None = None,
+    on_progress: OnProgress | None = None,
     **parameters: Unpack[TableFitParameters],
 ) -> FittedPosterior:
     """Fit a posterior over LLE's reconstruction weights of data (n, d), in this process.
@@ -299,7 +303,8 @@ def fit(
     data may also be a table (of pandas, or with an Arrow stream) or an AnnData. Then `id`, `features`, `ignore` and
     `one_hot` name columns, and `obsm` names the points of an AnnData. `labels` and `colors` name a column, or have one
     value for each row; the fit does not use them, but plots and tables do. For data with missing values, `missing` is
-    "drop" or "median". Notes of the posterior say which roles of columns were guessed.
+    "drop" or "median". Notes of the posterior say which roles of columns were guessed. `verbose` shows a line of
+    progress on stderr after two seconds: None in terminals and notebooks, True always, False never.
 
     Examples
     --------
@@ -326,7 +331,8 @@ def fit(
             "Given neighbors are numbers of rows, which change if rows with missing values are dropped.",
             remedy="Drop these rows, and then find the neighbors.",
         )
-    fitted = engine_fit.fit(points.X, spec, neighbors=neighbors, on_progress=on_progress, **rest)
+    with watched("fit", verbose, on_progress) as report:
+        fitted = engine_fit.fit(points.X, spec, neighbors=neighbors, on_progress=report, **rest)
     diagnostics = replace(fitted.diagnostics, notes=points.all_notes(fitted.diagnostics.notes))
     posterior = FittedPosterior.from_result(replace(fitted, diagnostics=diagnostics), points)
     return replace(posterior, data=points.X)
@@ -337,7 +343,7 @@ def load(path: str | os.PathLike[str]) -> FittedPosterior:
     return FittedPosterior.load(path)
 
 
-@with_keywords(ColumnOptions, Any)
+@with_keywords(ColumnOptions, method_keywords())
 def audit(
     X: Any,
     Y: Any = None,
@@ -356,7 +362,8 @@ def audit(
     random_state: Any = None,
     executor: Executor | None = None,
     threads: int | None = None,
-    on_progress: OnProgress = silent,
+    verbose: bool | None = None,
+    on_progress: OnProgress | None = None,
     **options: Any,
 ) -> TableAudit:
     """Audit an embedding: whether to believe it, and which parts of it.
@@ -391,10 +398,12 @@ def audit(
         Seed of permutations and halves, by either name. The seed of a method is one of its `parameters`.
     executor, threads
         Compute the maps of halves in parallel, with the same bits. By default there are as many threads as processors.
+    verbose
+        Whether to show a line of progress on stderr after two seconds. None: in terminals and notebooks.
     on_progress
         Called with (done, total, stage).
     options
-        Options of a table, as for `fit` (`missing`, `ignore` and others), and parameters of the method.
+        Options of a table, as for `fit` (`missing`, `ignore` and others), and parameters of the method, as for `embed`.
 
     Raises
     ------
@@ -409,6 +418,7 @@ def audit(
             f"Y has shape {Y.shape}, and coordinates have shape (n, p).",
             remedy="Give labels by name: glle.audit(X, method, labels=y); and a single coordinate as Y[:, None].",
         )
+    options = {name: value for name, value in options.items() if value is not OF_METHOD}
     of_method = {} if n_neighbors is None else {"n_neighbors": n_neighbors}
     of_table = {name: value for name, value in options.items() if name in TableOptions.__annotations__}
     of_method |= {name: value for name, value in options.items() if name not in of_table}
@@ -424,25 +434,26 @@ def audit(
     points = read_points(X, of_table)
     if points.labels is not None:
         require_groups(*np.unique(points.labels, return_inverse=True))
-    result = engine_audit(
-        points.X,
-        points.rows(Y, "the coordinates"),
-        method=method,
-        parameters=of_map,
-        standardize=standardize,
-        metric=metric,
-        labels=points.labels,
-        blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks, "the blocks"),
-        ids=points.ids,
-        id_names=points.options.get("id", ()),
-        is_own_map=is_own_map,
-        n_neighbors=score_neighbors,
-        names=points.names if names is None else names,
-        executor=executor,
-        threads=threads,
-        on_progress=on_progress,
-        **with_seed({"random_state": random_state, **({"seed": seed} if seed or random_state is None else {})}),
-    )
+    with watched("audit", verbose, on_progress) as report:
+        result = engine_audit(
+            points.X,
+            points.rows(Y, "the coordinates"),
+            method=method,
+            parameters=of_map,
+            standardize=standardize,
+            metric=metric,
+            labels=points.labels,
+            blocks=points.column(blocks) if isinstance(blocks, str) else points.rows(blocks, "the blocks"),
+            ids=points.ids,
+            id_names=points.options.get("id", ()),
+            is_own_map=is_own_map,
+            score_neighbors=score_neighbors,
+            names=points.names if names is None else names,
+            executor=executor,
+            threads=threads,
+            on_progress=report,
+            **with_seed({"random_state": random_state, **({"seed": seed} if seed or random_state is None else {})}),
+        )
     return TableAudit.from_result(replace(result, notes=points.all_notes(result.notes)), points)
 
 
@@ -462,7 +473,7 @@ def _require_no_neighbors(n_neighbors: Any, title: str = "Without a method by na
         )
 
 
-@with_keywords(ColumnOptions, Any)
+@with_keywords(ColumnOptions, method_keywords())
 def embed(
     X: Any,
     method: str | None = None,
@@ -473,6 +484,7 @@ def embed(
     scores: Sequence[str] | None = (),
     score_neighbors: int | Literal["auto"] | None = "auto",
     init: ArrayLike | str | None = None,
+    verbose: bool | None = None,
     on_progress: OnProgress | None = None,
     **parameters: Any,
 ) -> TableEmbedding:
@@ -495,10 +507,12 @@ def embed(
         Number of neighbors for the scores. "auto" or None means 10, or fewer if there are less than 21 points.
     init
         Name of an initialization, or initial coordinates (n, p), for methods that have one.
+    verbose
+        Whether to show a line of progress on stderr after two seconds. None: in terminals and notebooks.
     on_progress
         Called with (done, total, stage).
     parameters
-        Parameters of the method, such as `n_neighbors`.
+        Options of a table, as for `fit`, and parameters of the method, which are listed below.
 
     Raises
     ------
@@ -525,19 +539,24 @@ def embed(
         points = replace(points, notes=(*points.notes, _AS_FEATURES))
     if isinstance(init, str):
         parameters["init"], init = init, None
-    embedding = chosen.embed(
-        points.X,
-        chosen.spec.from_dict(parameters),
-        on_progress,
-        labels=classes_of(points.labels) if chosen.labels else None,
-        init=points.rows(init, "init"),
-    )
+    with watched(name, verbose, on_progress) as report:
+        embedding = chosen.embed(
+            points.X,
+            chosen.spec.from_dict(parameters),
+            report,
+            labels=classes_of(points.labels) if chosen.labels else None,
+            init=points.rows(init, "init"),
+        )
     scored = Scored(points.X, points.labels, points.rows(truth, "the truth"), score_neighbors)
     names = scored.names(scores)
     result = TableEmbedding.from_result(replace(embedding, notes=points.all_notes(embedding.notes)), points)
     return replace(result, scores=score(points.X, embedding.Y, names, **scored.options()) if names else {})
 
 
+embed.__doc__ = f"{str(embed.__doc__).rstrip()}\n\n{indent(describe_keywords(), '    ')}\n"
+
+
 def _keywords(function: Callable[..., Any]) -> list[str]:
-    """Return the names of the keyword-only parameters of a function."""
-    return [name for name, each in signature(function).parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
+    """Return the names of the keyword-only parameters of a function, without the parameters of methods."""
+    shown = signature(function).parameters.items()
+    return [name for name, each in shown if each.kind is Parameter.KEYWORD_ONLY and each.default is not OF_METHOD]

@@ -1,68 +1,88 @@
-"""Progress bars of jobs, in terminals and notebooks."""
+"""One line of progress on stderr, in terminals and notebooks."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from glle.types import ProgressOut
 
+DELAY_SECONDS = 2.0  # after which a computation in this process shows its progress
+_REDRAW_SECONDS = 0.1
+
 
 class Bars:
-    """Progress bars of one client: in terminals and notebooks (None), always (True) or never (False).
+    """Progress of the jobs of one client: in terminals and notebooks (None), always (True) or never (False).
 
-    Several jobs share one display.
+    Several jobs share one line.
     """
 
-    def __init__(self, switch: bool | None = None) -> None:  # noqa: FBT001 # the value of Client(progress=)
-        self.display: Any = _display(switch)
-
-    @property
-    def is_visible(self) -> bool:
-        """Whether bars are displayed; the session then asks for progress more often."""
-        return self.display is not None
+    def __init__(self, switch: bool | None = None, *, delay: float = 0.0) -> None:  # noqa: FBT001 # Client(progress=)
+        self.is_visible = _is_watched() if switch is None else switch  # the session then asks for progress more often
+        self._delay = delay
+        self._shown: dict[object, str] = {}
+        self._width = 0
 
     @contextmanager
     def bar(self, title: str) -> Iterator[Callable[[ProgressOut], None]]:
-        """Yield a function that displays the progress of a job; the bar appears with the first unfinished progress."""
-        task: Any = None
+        """Yield a function that displays the progress of a job, from the first unfinished progress after the delay."""
+        key, started, last = object(), time.monotonic(), 0.0
 
         def update(progress: ProgressOut) -> None:
-            nonlocal task
-            done, total = progress["done"], progress["total"]
-            if task is None and self.is_visible and not 0 < total <= done:
-                self.display.start()
-                task = self.display.add_task(title, total=None, stage="")
-            if task is not None:
-                self.display.update(task, completed=done, total=total or None, stage=progress["stage"])
+            nonlocal last
+            done, total, now = progress["done"], progress["total"], time.monotonic()
+            is_new = key not in self._shown
+            if is_new and (not self.is_visible or 0 < total <= done or now - started < self._delay):
+                return
+            if is_new or now - last >= _REDRAW_SECONDS:
+                last = now
+                count = f" {done:,}/{total:,}" if total else ""
+                self._shown[key] = f"{title}: {progress['stage']}{count}, {now - started:.0f} s"
+                self._draw()
 
         try:
             yield update
         finally:
-            if task is not None:
-                self.display.remove_task(task)
-                if not self.display.tasks:
-                    self.display.stop()
+            if self._shown.pop(key, None) is not None:
+                self._draw()
+
+    def _draw(self) -> None:
+        """Replace the line; without jobs, erase it."""
+        text = " | ".join(self._shown.values())[: shutil.get_terminal_size().columns - 1]
+        sys.stderr.write(f"\r{text.ljust(self._width)}" + ("" if text else "\r"))
+        sys.stderr.flush()
+        self._width = len(text)
 
 
-def _display(switch: bool | None) -> Any:  # noqa: FBT001 # the value of Client(progress=)
-    """Return the display, which has not been started yet, or None."""
-    if switch is False:
-        return None
-    try:
-        from rich.console import Console  # noqa: PLC0415 # optional
-    except ImportError:
-        if switch is None:
-            return None
-        raise ImportError("Progress bars need rich: pip install rich, or give progress=False.") from None
-    console = Console(stderr=True)
-    if not (switch or console.is_terminal or console.is_jupyter):
-        return None
-    from rich import progress as rich  # noqa: PLC0415 # optional, and takes some time
+@contextmanager
+def watched(
+    title: str,
+    verbose: bool | None,  # noqa: FBT001 # the value of glle.fit(verbose=)
+    on_progress: Callable[[int, int, str], None] | None,
+) -> Iterator[Callable[[int, int, str], None]]:
+    """Yield the callback of a computation in this process, which displays a line and calls `on_progress`.
 
-    texts = rich.TextColumn("{task.description}"), rich.TextColumn("{task.fields[stage]}")
-    columns = texts[0], rich.BarColumn(), rich.MofNCompleteColumn(), texts[1], rich.TimeElapsedColumn()
-    return rich.Progress(*columns, console=console, transient=True)
+    The line appears after two seconds. If `verbose` is None, it appears in terminals and notebooks, unless there is an
+    `on_progress`.
+    """
+    bars = Bars(False if verbose is None and on_progress is not None else verbose, delay=DELAY_SECONDS)
+    with bars.bar(title) as update:
+
+        def report(done: int, total: int, stage: str) -> None:
+            update({"done": done, "total": total, "stage": stage, "eta": None})
+            if on_progress is not None:
+                on_progress(done, total, stage)
+
+        yield report
+
+
+def _is_watched() -> bool:
+    """Return whether stderr is a terminal or the output of a notebook's cell."""
+    stderr = sys.stderr
+    return stderr is not None and (stderr.isatty() or type(stderr).__module__.startswith("ipykernel"))

@@ -6,6 +6,8 @@ import numbers
 import warnings
 from contextlib import suppress
 from dataclasses import replace
+from inspect import signature
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -21,12 +23,13 @@ except ImportError as error:
 
 from glle_engine.base.arrays import require_lossless, require_unmasked
 from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError
-from glle_engine.base.parameters import check_integer
+from glle_engine.base.parameters import accepts_random_state, check_integer, with_keywords
 from glle_engine.base.spec import FitSpec, SpaceSpec
 from glle_engine.graph.sparse import require_possible as require_possible_if_sparse
 from glle_engine.methods import method as method_of
+from glle_engine.methods.base import OF_METHOD
 from glle_engine.methods.maps import no_inverse
-from glle_engine.methods.registry import MAPPED, no_map
+from glle_engine.methods.registry import MAPPED, describe_keywords, method_keywords, no_map
 from glle_engine.posterior.fit import fit as fit_posterior
 from glle_engine.reliability.calibration import Calibration, calibrate
 
@@ -212,6 +215,7 @@ class GLLE(_Embedder):
             self._calibration = calibrate(self.posterior_, self._training)
         return self._calibration
 
+    @accepts_random_state
     def sample(
         self,
         n_draws: int = 1,
@@ -233,7 +237,7 @@ class GLLE(_Embedder):
         scale : float or "auto"
             "auto" is `calibration_.scale`, found by half-sampling; a UserWarning if it is doubtful
             (`calibration_.notes`).
-        seed : int, optional
+        seed, random_state : int, optional
             None for `seed_`, which follows from `random_state`.
         first, source, align
             As for `glle_engine.Posterior.draws`.
@@ -339,7 +343,7 @@ class Embedding(_Embedder):
 
     def __init__(self, name: str = "isomap", **parameters: Any) -> None:
         self.name = name
-        self._parameters = parameters
+        self._parameters = {name: value for name, value in parameters.items() if value is not OF_METHOD}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 # scikit-learn's signature
         """Return the name of the method and the given parameters."""
@@ -470,3 +474,13 @@ def _has_inverse(model: Embedding) -> bool:
 # After the class, because scikit-learn wraps the method for `set_output`.
 Embedding.transform = available_if(_has_map)(Embedding.__dict__["transform"])  # type: ignore[method-assign]
 Embedding.inverse_transform = available_if(_has_inverse)(Embedding.inverse_transform)  # type: ignore[method-assign]
+
+
+def _shown_name(name: str = "isomap", **parameters: Any) -> None:
+    """Have the signature of `Embedding`, whose constructor takes the parameters of all methods."""
+
+
+Embedding.__signature__ = signature(with_keywords(method_keywords())(_shown_name))
+Embedding.__doc__ = str(Embedding.__doc__).replace(
+    "    Attributes\n", f"{indent(describe_keywords(), '    ')}\n\n    Attributes\n", 1
+)

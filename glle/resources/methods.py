@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from glle.inputs import AuditDataOptions, CompareDataOptions, data_options, set_blocks_apart
+from glle.inputs import AuditDataOptions, CompareDataOptions, DataOptions, data_options, set_blocks_apart
 from glle.resources.datasets import (
     dataset_id,
     dataset_of,
@@ -18,15 +18,16 @@ from glle.resources.datasets import (
 from glle.resources.results import Result, result_of, run_job, run_on
 from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
+from glle.types import MethodsOptions
+from glle_engine.base.parameters import with_keywords
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Unpack
 
-    from glle.inputs import DataOptions
     from glle.transport.calls import Array
     from glle.transport.session import Session
-    from glle.types import MethodOut, MethodsOptions, ScoreOut
+    from glle.types import MethodOut, ScoreOut
 
 EmbeddingT = TypeVar("EmbeddingT")
 
@@ -43,6 +44,7 @@ class BaseEmbedding(Result):
         return str(self.metadata["id"])
 
     @operation
+    @with_keywords(DataOptions)
     async def transform(self, data: Any, *, timeout: float | None = None, **options: Unpack[DataOptions]) -> Result:
         """Place new points: `embedding` (m, p); training points get their own coordinates. Options as for `dataset`.
 
@@ -77,6 +79,7 @@ class MethodOperations(Generic[EmbeddingT]):
     _session: Session
 
     @operation
+    @with_keywords(MethodsOptions)
     async def methods(self, **options: Unpack[MethodsOptions]) -> list[MethodOut]:
         """Return the methods with their parameters; with `makes="embedding"`, only the methods of `embed`."""
         return (await self._session.get("/v1/methods", {**options}))["items"]
@@ -87,6 +90,7 @@ class MethodOperations(Generic[EmbeddingT]):
         return (await self._session.get("/v1/scores"))["items"]
 
     @operation
+    @with_keywords(DataOptions, Any)
     async def embed(
         self,
         data: Any,
@@ -157,6 +161,7 @@ class MethodOperations(Generic[EmbeddingT]):
         await self._session.send(Call("DELETE", path_of("embeddings", id)))
 
     @operation
+    @with_keywords(CompareDataOptions)
     async def compare(
         self,
         data: Any,
@@ -177,8 +182,8 @@ class MethodOperations(Generic[EmbeddingT]):
             t-SNE and UMAP with several numbers of neighbors, Isomap, GLLE and PaCMAP, as far as they are installed.
         options
             Options of `dataset` for data to upload; `labels` and `scores` as for `embed`; `blocks`, `standardize`,
-            `metric` and `seed` as for `audit`; `audit=False` for the scores alone; `n_neighbors` for the scores; and
-            `align`, so that the result has the embeddings.
+            `metric` and `seed` as for `audit`; `audit=False` for the scores alone; `score_neighbors` of the scores;
+            and `align`, so that the result has the embeddings.
 
         Returns
         -------
@@ -204,6 +209,7 @@ class MethodOperations(Generic[EmbeddingT]):
         return await run_on(self._session, "/v1/comparisons", dataset, body, timeout)
 
     @operation
+    @with_keywords(AuditDataOptions)
     async def audit(
         self,
         data: Any,
@@ -232,7 +238,7 @@ class MethodOperations(Generic[EmbeddingT]):
             Options of `dataset` for data to upload; `labels`, the group of each point: the name of a column of data to
             upload, an array, or a data set with labels, by default the labels of the data; `blocks`, the subject,
             series or replicate of each point, or the name of its column; `standardize` of the features and `metric` of
-            the distances; `n_neighbors` that are compared, and the `seed`.
+            the distances; `score_neighbors`, the number of neighbors that are compared, and the `seed`.
 
         Returns
         -------

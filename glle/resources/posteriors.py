@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from glle.inputs import data_options
+from glle.inputs import TransformDataOptions, data_options
 from glle.resources.datasets import new_points
 from glle.resources.results import AsyncJob, Job, Resource, Result, result_of, run_job, run_on, warn_of_scale
 from glle.transport.calls import NPZ, Call, path_of
 from glle.transport.session import Async, Blocking, operation
+from glle.types import (
+    CalibrationOptions,
+    DrawOptions,
+    DrawsOptions,
+    ReconstructionsOptions,
+    SummaryOptions,
+    WeightsOptions,
+)
+from glle_engine.base.parameters import with_keywords
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     import pandas as pd
 
-    from glle.inputs import TransformDataOptions
     from glle.transport.calls import Array, Dtype
-    from glle.types import (
-        CalibrationOptions,
-        DrawOptions,
-        DrawsOptions,
-        PosteriorOut,
-        ReconstructionsOptions,
-        SummaryOptions,
-        WeightsOptions,
-    )
+    from glle.types import PosteriorOut
 
 JobT = TypeVar("JobT")
 
@@ -84,6 +84,7 @@ class BasePosterior(Resource, Generic[JobT]):
         return pd.concat(frames, names=["draw"]) if frames else pd.DataFrame(columns=columns)
 
     @operation
+    @with_keywords(DrawOptions)
     async def draw(self, index: int = 0, *, timeout: float | None = None, **options: Unpack[DrawOptions]) -> Array:
         """Return one embedding (n, p), which is always the same for the same arguments.
 
@@ -96,6 +97,7 @@ class BasePosterior(Resource, Generic[JobT]):
         return reply.body
 
     @operation
+    @with_keywords(WeightsOptions)
     async def weights(
         self,
         index: int = 0,
@@ -115,6 +117,7 @@ class BasePosterior(Resource, Generic[JobT]):
         return reply.body
 
     @operation
+    @with_keywords(DrawsOptions)
     async def draws(
         self,
         n_draws: int,
@@ -133,12 +136,14 @@ class BasePosterior(Resource, Generic[JobT]):
         return await run_job(self._session, self._path("draws"), body, timeout, dtype=dtype, out=out)
 
     @operation
+    @with_keywords(DrawsOptions)
     async def start_draws(self, n_draws: int, **options: Unpack[DrawsOptions]) -> JobT:
         """Start a job of draws and return it at once; `result()` of the job returns the draws."""
         reply = await self._session.send(Call.post(self._path("draws"), {"n_draws": n_draws, **options}))
         return self._session.build("job", reply.json())
 
     @operation
+    @with_keywords(SummaryOptions)
     async def summary(
         self, n_draws: int = 100, *, timeout: float | None = None, **options: Unpack[SummaryOptions]
     ) -> Result:
@@ -151,6 +156,7 @@ class BasePosterior(Resource, Generic[JobT]):
         return result_of(self, Result.of_json((await self._session.fetch(call, timeout)).json()))
 
     @operation
+    @with_keywords(TransformDataOptions)
     async def transform(
         self, data: Any, *, timeout: float | None = None, **options: Unpack[TransformDataOptions]
     ) -> Result:
@@ -163,6 +169,7 @@ class BasePosterior(Resource, Generic[JobT]):
         return await run_on(self._session, self._path("transform"), dataset, spec, timeout)
 
     @operation
+    @with_keywords(ReconstructionsOptions)
     async def reconstructions(
         self,
         n_draws: int,
@@ -176,6 +183,7 @@ class BasePosterior(Resource, Generic[JobT]):
         return await run_job(self._session, self._path("reconstructions"), body, timeout, out=out)
 
     @operation
+    @with_keywords(CalibrationOptions)
     async def calibration(self, *, timeout: float | None = None, **options: Unpack[CalibrationOptions]) -> Result:
         """Return the `scale` at which draws spread as much as half-samples, the evidence, and `notes` of doubts."""
         return await run_job(self._session, self._path("calibration"), {**options}, timeout)

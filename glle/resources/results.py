@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from glle.table import score_table
+from glle.table import score_rows, table_html, table_text
 from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
+from glle_engine.base.arrays import PointArray
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pandas as pd
 
     from glle.transport.calls import Array, Dtype, Reply
     from glle.transport.session import Session
@@ -25,6 +28,15 @@ _DOUBTS = {
     "scale-not-matched": "no scale that was tried spreads draws as half-samples",
     "scale-poorly-correlated": "draws and half-samples disagree which points are uncertain",
 }
+
+_FACTS = {
+    "kept": "neighbors",
+    "straight": "distances",
+    "along": "along",
+    "islands": "islands",
+    "trusted": "trusted_islands",
+    "grouped": "trusted_points",
+}  # columns of `Comparison.frame`
 
 
 def warn_of_scale(reply: Reply) -> None:
@@ -49,10 +61,11 @@ class Resource:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(PointArray):
     """Result of an analysis: `arrays` by name, all other values in `metadata`, and the `index` of the uploaded frame.
 
-    Arrays and values are also attributes: ``summary.spread``, ``audit.verdict``.
+    Arrays and values are also attributes: ``summary.spread``, ``audit.verdict``. Where an array is expected, a result
+    with coordinates is its `embedding` (n, p); the `embedding` of a summary is the `consensus`.
     """
 
     arrays: dict[str, Array] = field(default_factory=dict)
@@ -65,22 +78,59 @@ class Result:
         for values in (self.arrays, self.metadata):
             if name in values:
                 return values[name]
+        if name == "embedding" and "consensus" in self.arrays:
+            return self.arrays["consensus"]
         raise AttributeError(f"The result has no {name!r}, but {', '.join(self.__dir__()) or 'nothing'}.")
 
     def __dir__(self) -> list[str]:
         return [*self.arrays, *self.metadata]
 
     def __repr__(self) -> str:
-        if rows := self.metadata.get("rows"):  # a comparison
-            summaries = [(row["label"], row["problem"], row["scores"] or {}) for row in rows]
-            failures = [
-                f"{label}: {problem['detail']} {problem['remedy']}" for label, problem, _ in summaries if problem
-            ]
-            notes = [note["message"] for note in self.metadata.get("notes", ())]
-            table = score_table({label: row for label, problem, row in summaries if not problem}, [*failures, *notes])
-            return "\n".join([*self.metadata.get("sentences", ()), table])
+        if "rows" in self.metadata:  # a comparison
+            return "\n".join([*self.metadata.get("sentences", ()), table_text(self._table()), *self._below()])
         shapes = [f"{name}: {array.dtype} {array.shape}" for name, array in self.arrays.items()]
         return f"Result({', '.join([*shapes, *self.metadata])})"
+
+    def _repr_html_(self) -> str | None:
+        """Return the sentences and the table of a comparison, for notebooks; None for other results."""
+        if "rows" not in self.metadata:
+            return None
+        return table_html(self._table(), self.metadata.get("sentences", ()), self._below())
+
+    def frame(self) -> pd.DataFrame:
+        """Return a comparison as a frame with the columns of `glle.comparison.Comparison.frame`.
+
+        For a result with points, there is ``glle.frame(result)``.
+        """
+        import pandas as pd  # noqa: PLC0415 # optional
+
+        best = self.metadata.get("best") or {}
+        rows = [
+            {
+                "best_for": ", ".join(question for question, label in best.items() if label == row["label"]),
+                "level": row.get("level"),
+                **{name: (row.get("facts") or {}).get(fact) for fact, name in _FACTS.items()},
+                **(row["scores"] or {}),
+                "remains": row.get("remains"),
+                "seconds": sum((row["seconds"] or {}).values()),
+                "verdict": row.get("verdict"),
+                "problem": self._problem(row),
+            }
+            for row in self.rows
+        ]
+        return pd.DataFrame(rows, index=pd.Index([row["label"] for row in self.rows], name="map"))
+
+    def _table(self) -> list[list[str]]:
+        return score_rows({row["label"]: row["scores"] or {} for row in self.rows if not row["problem"]})
+
+    def _below(self) -> list[str]:
+        failures = [f"{row['label']}: {self._problem(row)}" for row in self.rows if row["problem"]]
+        return [*failures, *(note["message"] for note in self.metadata.get("notes", ()))]
+
+    @staticmethod
+    def _problem(row: dict[str, Any]) -> str | None:
+        problem = row["problem"]
+        return problem and f"{problem['detail']} {problem['remedy']}"
 
     @classmethod
     def of_json(cls, content: dict[str, Any]) -> Result:

@@ -6,8 +6,9 @@ import random
 import time
 import weakref
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import update_wrapper
+from inspect import Signature, signature
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, TypeVar, overload
 from urllib.parse import urlsplit
@@ -18,17 +19,21 @@ import httpx
 
 from glle.transport.calls import Call, Reply, path_of
 from glle.transport.errors import job_error, reply_error, timeout_error, unreachable_error
+from glle_engine.base.parameters import with_seed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 
     from glle.progress import Bars
-    from glle.types import JobOut
+    from glle.transport.calls import Body
+    from glle.types import JobOut, ProgressOut
 
 _RETRY_STATUSES = frozenset({429, 502, 503, 504})
 _OPEN = frozenset({"queued", "running", "cancelling"})
 _LONG_POLL, _SMOOTH_POLL = 20.0, 0.4  # seconds; the shorter one keeps a visible progress bar moving
 _IMMEDIATE_SECONDS = 0.05  # seconds; if a poll is answered sooner, the service did not wait
+_MEGABYTE = 10**6
+_SHOWN_BYTES = 8 * _MEGABYTE  # an upload shows its progress from here on
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 P = ParamSpec("P")
@@ -152,7 +157,7 @@ class Session:
         headers = {"Accept": call.accept, "Content-Type": media, "Content-Length": length}
         options = {"params": _without_none(call.query), "headers": _without_none(headers)}
         try:
-            async with self._stream(call, **options) as (response, pieces):
+            async with self._upload_shown(call) as shown, self._stream(shown, **options) as (response, pieces):
                 status, received = response.status_code, response.headers
                 if call.read is None or status != httpx.codes.OK:
                     return Reply(status, received, b"".join([piece async for piece in pieces]))
@@ -165,6 +170,16 @@ class Session:
                 return Reply(status, received, call.read(call.out))
         except httpx.RequestError as error:
             return error
+
+    @asynccontextmanager
+    async def _upload_shown(self, call: Call) -> AsyncIterator[Call]:
+        """Yield a call that shows the progress of its body, if the body is large."""
+        body = call.body
+        if body is None:
+            yield call
+            return
+        with self.bars.bar("upload") as show:
+            yield replace(call, body=replace(body, pieces=lambda: _counted(body, show)))
 
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """Return the JSON of a GET."""
@@ -236,6 +251,16 @@ class BlockingSession(Session):
             yield response, _without_waiting(response.iter_bytes())
 
 
+def _counted(body: Body, show: Callable[[ProgressOut], None]) -> Iterator[bytes]:
+    """Yield the pieces of a body, and show how many megabytes were sent after the first ones."""
+    sent, total = 0, (body.length or 0) // _MEGABYTE
+    for piece in body.pieces():
+        yield piece
+        sent += len(piece)
+        if sent >= _SHOWN_BYTES:
+            show({"done": sent // _MEGABYTE, "total": total, "stage": "megabytes", "eta": None})
+
+
 async def _without_waiting(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     for piece in pieces:
         yield piece
@@ -289,6 +314,7 @@ class operation(Generic[P, T]):  # noqa: N801 # a decorator
 
     def __init__(self, method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> None:
         self.method = method
+        self.shown = _without_self(method)
         self.__doc__ = method.__doc__
 
     @overload
@@ -298,7 +324,7 @@ class operation(Generic[P, T]):  # noqa: N801 # a decorator
     @overload
     def __get__(self, instance: Async, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
-        return self.method if instance is None else _bind(self.method, instance, instance._session.run)  # noqa: SLF001 # a mixin of the instance
+        return self.method if instance is None else _bind(self, instance, instance._session.run)  # noqa: SLF001 # a mixin of the instance
 
 
 class listing(Generic[P, T]):  # noqa: N801 # a decorator
@@ -306,6 +332,7 @@ class listing(Generic[P, T]):  # noqa: N801 # a decorator
 
     def __init__(self, method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> None:
         self.method = method
+        self.shown = _without_self(method)
         self.__doc__ = method.__doc__
 
     @overload
@@ -315,13 +342,24 @@ class listing(Generic[P, T]):  # noqa: N801 # a decorator
     @overload
     def __get__(self, instance: Async, owner: type) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
-        return self.method if instance is None else _bind(self.method, instance, instance._session.iterate)  # noqa: SLF001 # a mixin of the instance
+        return self.method if instance is None else _bind(self, instance, instance._session.iterate)  # noqa: SLF001 # a mixin of the instance
 
 
-def _bind(method: Callable[..., Any], instance: Any, run: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return a method of an instance; the session of the instance runs what the method returns."""
+def _without_self(method: Callable[..., Any]) -> Signature:
+    """Return the signature of a method of an object."""
+    shown = signature(method)
+    return shown.replace(parameters=[*shown.parameters.values()][1:])
+
+
+def _bind(decorated: Any, instance: Any, run: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return a method of an instance; the session of the instance runs what the method returns.
+
+    `random_state` is another name of `seed`.
+    """
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return run(method(instance, *args, **kwargs))
+        return run(decorated.method(instance, *args, **(with_seed(kwargs) if "random_state" in kwargs else kwargs)))
 
-    return update_wrapper(call, method)
+    bound = update_wrapper(call, decorated.method)
+    bound.__signature__ = decorated.shown  # type: ignore[attr-defined]
+    return bound

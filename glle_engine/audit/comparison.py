@@ -78,7 +78,7 @@ def compare_maps(
     metric: Metric | None = None,
     labels: ArrayLike | None = None,
     blocks: ArrayLike | None = None,
-    n_neighbors: int = AUDIT_NEIGHBORS,
+    score_neighbors: int = AUDIT_NEIGHBORS,
     names: Sequence[str] | None = None,
     ids: NDArray[Any] | None = None,
     id_names: Sequence[str] = (),
@@ -94,7 +94,7 @@ def compare_maps(
     ----------
     X : (n, d) array-like
     candidates : sequence of Candidate
-    standardize, metric, labels, blocks, n_neighbors, names, ids, id_names, seed, threads
+    standardize, metric, labels, blocks, score_neighbors, names, ids, id_names, seed, threads
         As for `audit`. All maps are judged by the same distances of the data, whatever parameters they have.
     on_progress
         Called with (maps done, all, title of a map); its exceptions end the comparison.
@@ -102,7 +102,7 @@ def compare_maps(
     """
     options = {"standardize": standardize, "metric": metric}
     space: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    judge = Judge(points_in_space(X, DistanceSpec.from_dict(space)), seed, n_neighbors)
+    judge = Judge(points_in_space(X, DistanceSpec.from_dict(space)), seed, score_neighbors)
 
     def start(candidate: Candidate, embed_halves: Callable[..., Resamples]) -> Iterator[Audit]:
         done = len([each for each in compared if each.audit is not None or each.problem is not None])
@@ -114,7 +114,7 @@ def compare_maps(
             **({} if isinstance(getattr(candidate.Y, "posterior_", candidate.Y), Posterior) else space),
             labels=labels,
             blocks=blocks,
-            n_neighbors=n_neighbors,
+            score_neighbors=score_neighbors,
             names=names,
             ids=ids,
             id_names=id_names,
@@ -214,20 +214,20 @@ class Judge:
     points : (n, d) float64
         In the space of the comparison.
     seed : int
-    n_neighbors : int
+    score_neighbors : int
 
     """
 
     points: NDArray[np.float64]
     seed: int = 0
-    n_neighbors: int = AUDIT_NEIGHBORS
+    score_neighbors: int = AUDIT_NEIGHBORS
     _cached: dict[bytes, Fidelity] = field(default_factory=dict)
 
     def facts_of(self, candidate: Candidate, audit: Audit, halves: NDArray[np.float64]) -> MapFacts:
         """Return what is known of a map: by its audit, and by maps (m, r, p) of halves of the audit's rows."""
         n, islands = len(self.points), audit.islands
         whole = self._fidelity(np.arange(n))
-        k = max(1, min(self.n_neighbors, n // 5))
+        k = max(1, min(self.score_neighbors, n // 5))
         sizes = islands.sizes / n
         is_separate = islands.of_halves if islands.of_halves is not None else np.zeros((len(halves), len(sizes)), bool)
         some = whole if audit.rows is None else self._fidelity(audit.rows)

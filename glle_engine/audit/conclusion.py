@@ -38,7 +38,7 @@ KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
 
 def conclude_from_data(subject: Subject) -> Audit:
     """Return the audit of coordinates that no method could make again."""
-    k, facts = subject.options.n_neighbors, subject.facts
+    k, facts = subject.options.score_neighbors, subject.facts
     disturbed = disturbed_by_data(
         subject.embedding, subject.points, min(k, len(subject.points) // 5), facts.islands.of_points
     )

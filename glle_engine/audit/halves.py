@@ -128,12 +128,12 @@ class Halves:
     @cached_property
     def neighbors(self) -> NDArray[np.int32]:
         """Neighbors (n, k) in the audited map, among the rows."""
-        return nearest_among(self.subject.embedding, self.subject.rows, self.subject.options.n_neighbors)[0]
+        return nearest_among(self.subject.embedding, self.subject.rows, self.subject.options.score_neighbors)[0]
 
     @cached_property
     def is_far(self) -> NDArray[np.bool_]:
         """Which of the `neighbors` (n, k) are far in the data."""
-        rows, k = self.subject.rows, self.subject.options.n_neighbors
+        rows, k = self.subject.rows, self.subject.options.score_neighbors
         return far_neighbors(spaces_of(self.subject.points), self.neighbors, rows, min(k, len(rows) // 5))
 
     @cached_property
@@ -156,7 +156,7 @@ class Halves:
         if not subject.source.is_linear and (has_several or classes is not None):
             placed_outside = island_places(subject.points, is_outside, half, places)
         nothing = np.zeros(1, bool)
-        near = nearest_among(places, subject.rows, subject.options.n_neighbors)[0]
+        near = nearest_among(places, subject.rows, subject.options.score_neighbors)[0]
         return Reading(
             places=places,
             near=near,

@@ -58,7 +58,7 @@ class AuditOptions:
         Columns that name the rows, with the names `id_names`. A note says which of them may be blocks.
     is_own_map : bool
         Whether the method itself made the coordinates. The audit then does not compare them with the method's maps.
-    n_neighbors : int
+    score_neighbors : int
         Number of neighbors to compare. For the share of kept neighbors and the p-values, it is limited to a fifth of
         the points, or of 1,000 points if there are more.
     names : list of str, optional
@@ -77,7 +77,7 @@ class AuditOptions:
     Raises
     ------
     InvalidParameterError
-        If `n_neighbors` or `seed` is no such integer.
+        If `score_neighbors` or `seed` is no such integer.
 
     """
 
@@ -90,7 +90,7 @@ class AuditOptions:
     ids: NDArray[Any] | None = None
     id_names: Sequence[str] = ()
     is_own_map: bool = False
-    n_neighbors: int = AUDIT_NEIGHBORS
+    score_neighbors: int = AUDIT_NEIGHBORS
     names: Sequence[str] | None = None
     seed: int = 0
     executor: Executor | None = None
@@ -99,7 +99,7 @@ class AuditOptions:
     on_progress: OnProgress = silent
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "n_neighbors", check_integer("n_neighbors", self.n_neighbors, 2))
+        object.__setattr__(self, "score_neighbors", check_integer("score_neighbors", self.score_neighbors, 2))
         object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
 
     def open_pool(self) -> AbstractContextManager[Executor | None]:

@@ -106,7 +106,7 @@ class Subject:
         n, seed = len(embedding), options.seed
         copies = find_copies(source.data, seed)
         distinct = source.data[~copies]
-        _require_picture(embedding, options.n_neighbors, len(distinct))
+        _require_picture(embedding, options.score_neighbors, len(distinct))
         points = source.place(source.data)
         find = partial(islands_of_picture, embedding, points, is_linear=source.is_linear and not is_given)
         found = None if executor is None else executor.submit(find)
@@ -122,7 +122,7 @@ class Subject:
             name=source.name,
             n=len(distinct),
             has_structure=has_structure,
-            fidelity=measure_agreement(points, embedding, options.n_neighbors, seed),
+            fidelity=measure_agreement(points, embedding, options.score_neighbors, seed),
             clustered=tuple(_column_name(options.names, column, source.data.shape[1]) for column in clustered),
             islands=find() if found is None else found.result(),
             p=embedding.shape[1],
@@ -134,7 +134,7 @@ class Subject:
         notes = [
             *source.notes,
             *notes_on_labels,
-            *_notes_on_limits(n, options.n_neighbors, int(copies.sum())),
+            *_notes_on_limits(n, options.score_neighbors, int(copies.sum())),
             *_notes_on_tests(n, unknown_reason(points, embedding.shape[1]), has_structure=has_structure),
             *_notes_on_groups(groups),
             *dependence,
@@ -160,7 +160,7 @@ class Subject:
             return self
         options = self.options
         chance = compare_with_chance(
-            self.source, self.embedding, options.n_neighbors, of_blocks=self.blocks, seed=options.seed,
+            self.source, self.embedding, options.score_neighbors, of_blocks=self.blocks, seed=options.seed,
             executor=executor, on_progress=options.on_progress,
         )  # fmt: skip
         notes = (*self.notes, *_notes_on_points(self.facts, chance))
@@ -214,7 +214,7 @@ def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
     if (limit := neighbors_of_block(n, k)) < k != AUDIT_NEIGHBORS:
         yield Note(
             "fewer-neighbors",
-            Text(f"Kept neighbors and p-values are of {limit} neighbors, not of ", Way("n_neighbors", k), "."),
+            Text(f"Kept neighbors and p-values are of {limit} neighbors, not of ", Way("score_neighbors", k), "."),
         )
 
 

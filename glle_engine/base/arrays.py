@@ -18,6 +18,36 @@ EXACT = 2**53
 """The largest integer up to which float64 is exact."""
 
 
+class PointArray:
+    """Base of results that are their coordinates where an array is expected, such as `np.asarray(result)`.
+
+    `result[rows]` are the coordinates of these rows, and `len(result)` is the number of points.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def embedding(self) -> NDArray[Any]:
+            """Coordinates (n, p) of the points."""
+
+    @property
+    def Y(self) -> NDArray[Any]:  # noqa: N802 # the mathematical symbol
+        """Short name of `embedding`, the coordinates (n, p)."""
+        return self.embedding
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 # numpy's protocol
+        return np.array(self.embedding, dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self.embedding)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.embedding[rows]
+
+    def __bool__(self) -> bool:
+        return True
+
+
 def array_of(X: Any, name: str = "the data", *, are_labels: bool = False) -> NDArray[Any]:
     """Return X as an array of any type; `name` says in messages what the values are.
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter as Argument
 from inspect import signature
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.texts import Text, Way
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,6 +42,7 @@ _OTHER_NAMES = {
     "n_iter": "max_iter",
     "n_epochs": "max_iter",
 }  # of parameters in other libraries
+_RANDOM_STATE = Argument("random_state", Argument.KEYWORD_ONLY, default=None, annotation="Any")
 LARGEST_COUNTER = 2**64 - 1  # seeds and indices key a counter-based generator
 
 
@@ -299,11 +300,52 @@ def accepts_random_state(function: Callable[P, R]) -> Callable[P, R]:
         return function(*arguments, **with_seed({**keywords, "random_state": random_state}))
 
     shown = signature(function)
-    rest = [each for each in shown.parameters.values() if each.kind is Argument.VAR_KEYWORD]
-    parameters = [each for each in shown.parameters.values() if each.kind is not Argument.VAR_KEYWORD]
-    name = Argument("random_state", Argument.KEYWORD_ONLY, default=None, annotation="Any")
-    call.__signature__ = shown.replace(parameters=[*parameters, name, *rest])  # type: ignore[attr-defined]
+    others = [each for each in shown.parameters.values() if each.name != "random_state"]
+    rest = [each for each in others if each.kind is Argument.VAR_KEYWORD]
+    parameters = [each for each in others if each.kind is not Argument.VAR_KEYWORD]
+    call.__signature__ = shown.replace(parameters=[*parameters, _RANDOM_STATE, *rest])  # type: ignore[attr-defined]
     return call
+
+
+def with_keywords(*sources: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Show the keywords that a function takes by `**name` in its signature, for `help` and completion.
+
+    The sources have the keywords: a specification by its fields, a TypedDict by its names, a function by its
+    keyword-only parameters, or a list of parameters. Members of a TypedDict that cannot be None have the default `...`,
+    because the service has their defaults. With `Any` the function takes further names, too. Beside `seed`
+    there is `random_state`.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        shown = signature(function)
+        explicit = [each for each in shown.parameters.values() if each.kind is not Argument.VAR_KEYWORD]
+        keywords = {each.name: each for source in sources for each in _keywords_of(source)}
+        if "seed" in keywords:
+            keywords["random_state"] = _RANDOM_STATE
+        added = [each for name, each in keywords.items() if name not in shown.parameters]
+        is_open = any(source is Any for source in sources)
+        rest = [each for each in shown.parameters.values() if each.kind is Argument.VAR_KEYWORD and is_open]
+        function.__signature__ = shown.replace(parameters=[*explicit, *added, *rest])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def _keywords_of(source: Any) -> Iterator[Argument]:
+    """Yield the keywords of a source of `with_keywords`."""
+    if source is Any:
+        return
+    if isinstance(source, list):
+        yield from source
+    elif is_dataclass(source):
+        for each in fields(source):
+            yield Argument(each.name, Argument.KEYWORD_ONLY, default=each.default, annotation=each.type)
+    elif isinstance(source, type):
+        for name, hint in get_type_hints(source).items():
+            takes_none = hint is Any or type(None) in get_args(hint)
+            yield Argument(name, Argument.KEYWORD_ONLY, default=None if takes_none else ..., annotation=hint)
+    else:
+        yield from (each for each in signature(source).parameters.values() if each.kind is Argument.KEYWORD_ONLY)
 
 
 def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:

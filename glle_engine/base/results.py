@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from glle_engine.base.arrays import PointArray
 from glle_engine.base.pictures.plotting import picture, plot
 from glle_engine.base.pictures.points import PointTable, frame
 from glle_engine.base.texts import Note, Text, Way
@@ -53,7 +54,7 @@ def _cut(text: str) -> str:
     return f"{' '.join(text.split())[: MAX_CHARACTERS - 3]}..."
 
 
-class PointResult:
+class PointResult(PointArray):
     """Base of results with a row for each point."""
 
     def frame(self, labels: ArrayLike | None = None, ids: ArrayLike | None = None) -> Any:

@@ -384,13 +384,13 @@ class OfNeighbors(Protocol):
         """The dimension of the embedding, p."""
 
 
-def require_neighbors(n_neighbors: int, n: int) -> None:
+def require_neighbors(score_neighbors: int, n: int) -> None:
     """Raise `InvalidParameterError` unless there is another point besides each of n points and its neighbors."""
-    if n_neighbors > n - 2:
+    if score_neighbors > n - 2:
         raise InvalidParameterError(
-            Text(Way("n_neighbors", n_neighbors), f" is too many for {n:,} points."),
-            remedy=Text("Use ", Way("n_neighbors"), f" <= {n - 2}."),
-            details={"n_points": n, "n_neighbors": n_neighbors},
+            Text(Way("score_neighbors", score_neighbors), f" is too many for {n:,} points."),
+            remedy=Text("Use ", Way("score_neighbors"), f" <= {n - 2}."),
+            details={"n_points": n, "score_neighbors": score_neighbors},
         )
 
 

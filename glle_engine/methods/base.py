@@ -58,6 +58,16 @@ _FAMILIES = {
 }
 
 S = TypeVar("S", bound=MethodSpec)
+
+
+class _OfMethod:
+    """Default of a keyword whose default depends on the method."""
+
+    def __repr__(self) -> str:
+        return "<of the method>"
+
+
+OF_METHOD = _OfMethod()
 _NOTHING = of_pairs(0)
 
 
@@ -73,10 +83,10 @@ class Embedding(PointResult):
 
     Attributes
     ----------
-    Y : (n, p) float64
-        One row for each point, in the order of the data.
+    embedding : (n, p) float64
+        One row for each point, in the order of the data; `Y` is its short name.
     eigenvalues : (p,) float64, optional
-        For spectral methods, in the order of the columns of Y.
+        For spectral methods, in the order of the columns of the embedding.
     figures : dict
         JSON-able results: log_likelihood, iterations, stress, the chosen n_neighbors and so on.
     notes : tuple of Note
@@ -88,7 +98,7 @@ class Embedding(PointResult):
 
     """
 
-    Y: NDArray[np.float64]
+    embedding: NDArray[np.float64]
     eigenvalues: NDArray[np.float64] | None = None
     figures: dict[str, Any] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
@@ -96,7 +106,7 @@ class Embedding(PointResult):
     map: Map | None = None
 
     def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
-        """Return the positions (m, p) of new points (m, d) in this embedding; points of the data get their rows of Y.
+        """Return the positions (m, p) of new points (m, d) in this embedding; points of the data get their own.
 
         Raises
         ------
@@ -248,7 +258,11 @@ class Method(Generic[S]):
         return "seed" in self.spec.parameters()
 
     def named_parameters(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return options with a `random_state` as the `seed`; raise `InvalidParameterError` without randomness."""
+        """Return options with a `random_state` as the `seed`; raise `InvalidParameterError` without randomness.
+
+        Options with the value `OF_METHOD` are left out.
+        """
+        options = {name: value for name, value in options.items() if value is not OF_METHOD}
         if not self.random and (seeds := [name for name in ("seed", "random_state") if options.get(name) is not None]):
             raise InvalidParameterError(
                 f"{self.title} has no {seeds[0]}: it is not random.", remedy=f"Leave {seeds[0]} out."
@@ -366,7 +380,7 @@ class Method(Generic[S]):
             f"{n - m} of {n} points equal another one. {self.title} embeds the {m} different points, and equal points "
             "have the same place."
         )
-        return replace(embedding, Y=embedding.Y[twin], notes=(*embedding.notes, Note("equal-points", message)))
+        return replace(embedding, embedding=embedding.Y[twin], notes=(*embedding.notes, Note("equal-points", message)))
 
     def _start(self, init: ArrayLike, n: int, spec: S) -> NDArray[np.float64]:
         """Return given initial coordinates (n, p), centered, and scaled so that the widest column has deviation one."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from difflib import get_close_matches
+from inspect import Parameter
+from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.texts import Text, Way
 from glle_engine.methods import glle
+from glle_engine.methods.base import OF_METHOD
 from glle_engine.methods.entropy import alle, drill, meu, mvu
 from glle_engine.methods.linear import npe, pca, scaling
 from glle_engine.methods.lle_variants import (
@@ -121,6 +125,36 @@ def method(name: str) -> Method[Any]:
             remedy=f"{suggestion(name)}Choose one of {', '.join(METHODS)}.",
         )
     return known
+
+
+def method_keywords() -> list[Parameter]:
+    """Return the parameters of all methods as keywords, without their defaults, which depend on the method."""
+    types: dict[str, dict[str, None]] = {}
+    for each in METHODS.values():
+        for field in fields(each.spec):
+            types.setdefault(field.name, {}).update(dict.fromkeys(str(field.type).split(" | ")))
+    return [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=OF_METHOD, annotation=" | ".join(kinds))
+        for name, kinds in types.items()
+    ]
+
+
+def describe_keywords() -> str:
+    """Return the section of a docstring on the parameters of all methods: type, defaults by method, and meaning."""
+    lines = ["Other Parameters", "----------------"]
+    for keyword in method_keywords():
+        lines.append(f"{keyword.name} : {keyword.annotation}")
+        texts: dict[str, dict[str, list[str]]] = {}
+        for name, each in METHODS.items():
+            if (parameter := each.spec.parameters().get(keyword.name)) is not None:
+                default = getattr(each.spec, keyword.name)
+                text = f"{parameter.doc} It is {parameter.domain()}."
+                texts.setdefault(text, {}).setdefault(f"{default}", []).append(name)
+        for text, defaults in texts.items():
+            of = {default: names if len(names) < len(METHODS) else ["all"] for default, names in defaults.items()}
+            by_method = "; ".join(f"{default} for {', '.join(names)}" for default, names in of.items())
+            lines.append(indent(fill(f"{text} Default: {by_method}.", 112, break_on_hyphens=False), "    "))
+    return "\n".join(lines)
 
 
 def no_map(subject: str) -> InvalidParameterError:

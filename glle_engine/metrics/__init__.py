@@ -1,4 +1,4 @@
-"""Scores of embeddings: rank metrics, residual variance of geodesic distances, GP-LVM likelihood.
+"""Scores of embeddings: ranks, distances, residual variance of geodesic distances, GP-LVM likelihood.
 
 May import `base`, `linalg` and `graph`. Start with `registry`, the list of all scores.
 """

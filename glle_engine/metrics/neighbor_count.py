@@ -40,7 +40,8 @@ COMPARED = 10  # nearest points of each point that an embedding should keep
 def kept_neighbors(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
     """Return the share of given neighbors (n, k) that are among the k nearest points in an embedding (n, p).
 
-    It is corrected for chance: 0 for random positions, 1 for all neighbors.
+    It is corrected for chance: 0 for random positions, 1 for all neighbors. If the given neighbors are the nearest, it
+    is R_NX(k) (`glle_engine.metrics.coranking`).
     """
     k = nearest.shape[1]
     map_nearest = kneighbors(np.ascontiguousarray(Y), k)[0]

@@ -187,6 +187,13 @@ def _counted_by_products(
     return excess
 
 
+def landmarks_of(n: int) -> NDArray[np.intp]:
+    """Return the points over which a score of n points averages: all, or a fixed sample of many."""
+    if n <= EXACT_POINTS:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(_SEED).choice(n, LANDMARKS, replace=False))
+
+
 def residual_variance(
     X: NDArray[np.float64], Y: NDArray[np.float64], n_neighbors: int = 10, on_progress: OnProgress = silent
 ) -> float:
@@ -220,9 +227,7 @@ def residual_variance(
     require_same_length(X, Y)
     nearest, lengths = connected_neighbors(X, n_neighbors, on_progress)
     graph = csr_array((lengths.ravel(), nearest.ravel(), np.arange(0, n * n_neighbors + 1, n_neighbors)), shape=(n, n))
-    landmarks = np.arange(n)
-    if n > EXACT_POINTS:
-        landmarks = np.sort(np.random.default_rng(_SEED).choice(n, LANDMARKS, replace=False))
+    landmarks = landmarks_of(n)
 
     def along(part: slice) -> NDArray[np.float64]:
         return np.asarray(dijkstra(graph, directed=False, indices=landmarks[part]))

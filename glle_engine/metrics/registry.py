@@ -14,7 +14,10 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import checked_matrix
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.metrics import pairs
+from glle_engine.metrics.coranking import quality_curves
 from glle_engine.metrics.gplvm import MAX_LIKELIHOOD_POINTS, fit_likelihood
+from glle_engine.metrics.neighbor_count import kept_neighbors
 from glle_engine.metrics.ranks import affine_r_squared, continuity, disparity, residual_variance, trustworthiness
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ class Given:
 
     Attributes
     ----------
-    n_neighbors : int
+    score_neighbors : int
         k, of the scores on neighborhoods.
     labels : (n,) array of integers or strings, optional
         The class of each point.
@@ -42,7 +45,7 @@ class Given:
 
     """
 
-    n_neighbors: int = 10
+    score_neighbors: int = 10
     labels: NDArray[np.generic] | None = None
     truth: NDArray[np.float64] | None = None
     on_progress: OnProgress = silent
@@ -68,6 +71,8 @@ class Score:
         The growth of time with n.
     reproducible : bool
         Whether the score has the same bits on every processor.
+    by_default : bool
+        Whether it is among the scores that are computed if none are named.
     run : callable
         (X, Y, given) to the score; X (n, d) and Y (n, p) are checked.
 
@@ -81,6 +86,7 @@ class Score:
     most_points: int | None = None
     growth: str
     reproducible: bool = True
+    by_default: bool = True
     run: Callable[[NDArray[np.float64], NDArray[np.float64], Given], float]
 
 
@@ -98,7 +104,7 @@ def score(
     Y: ArrayLike,
     names: Sequence[str],
     *,
-    n_neighbors: int = 10,
+    score_neighbors: int = 10,
     labels: ArrayLike | None = None,
     truth: ArrayLike | None = None,
     on_progress: OnProgress | None = None,
@@ -113,7 +119,7 @@ def score(
         The embedding, one row for each point, in the order of the data.
     names : sequence of str
         Distinct names of `SCORES`.
-    n_neighbors : int
+    score_neighbors : int
         k for the scores on neighborhoods; below n / 2 for trustworthiness and continuity, below n for the others.
     labels : (n,) array-like of integers or strings, optional
         The class of each point, for the scores that need labels.
@@ -148,7 +154,7 @@ def score(
             remedy="Give one row of the data and one row of the embedding for each point.",
         )
     report = on_progress or silent
-    inputs = Given(n_neighbors, classes, true, report)
+    inputs = Given(score_neighbors, classes, true, report)
     selected = [_possible(name, len(data), inputs) for name in names]
     if len(set(names)) < len(names):
         raise InvalidParameterError("A score is named twice.", remedy="Name each score once.")
@@ -195,10 +201,10 @@ def _possible(name: str, n: int, inputs: Given) -> Score:
         )
     largest = _largest_k(name, n)
     if largest is not None:
-        check_integer("n_neighbors", inputs.n_neighbors, 1)
-        if inputs.n_neighbors > largest:
+        check_integer("score_neighbors", inputs.score_neighbors, 1)
+        if inputs.score_neighbors > largest:
             raise InvalidParameterError(
-                Text(f"{item.title} of {n} points cannot have ", Way("n_neighbors", inputs.n_neighbors), "."),
+                Text(f"{item.title} of {n} points cannot have ", Way("score_neighbors", inputs.score_neighbors), "."),
                 remedy=f"Give at most {largest}." if largest > 0 else "Give more points.",
                 details={"score": name, "n_points": n, "most": largest},
             )
@@ -209,6 +215,8 @@ def _largest_k(name: str, n: int) -> int | None:
     """Return the largest k that a score allows, or None if it has no neighborhoods."""
     if name in {"trustworthiness", "continuity"}:
         return (n - 1) // 2
+    if name in {"lcmc", "q_nx", "r_nx"}:
+        return n - 2
     return n - 1 if name in {"neighborhood_hit", "residual_variance"} else None
 
 
@@ -218,10 +226,21 @@ def _to_truth(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
     return disparity(*(np.pad(points, ((0, 0), (0, width - points.shape[1]))) for points in (Y, truth)))
 
 
+def _r_nx(X: NDArray[np.float64], Y: NDArray[np.float64], given: Given) -> float:
+    return kept_neighbors(kneighbors(X, given.score_neighbors)[0], Y)
+
+
+def _lcmc(X: NDArray[np.float64], Y: NDArray[np.float64], given: Given) -> float:
+    return _r_nx(X, Y, given) * (1 - given.score_neighbors / (len(X) - 1))
+
+
 def _require(array: NDArray[Any] | None) -> NDArray[Any]:
     assert array is not None  # checked by `_possible`
     return array
 
+
+_OF_NEIGHBORS = "n log n for few features; n^2 d for many"
+_OF_PAIRS = "n^2; of a fixed sample above 2,000 points"
 
 SCORES: dict[str, Score] = {
     item.name: item
@@ -233,7 +252,7 @@ SCORES: dict[str, Score] = {
             "in [0, 1] (Venna & Kaski 2001).",
             better="higher",
             growth="n log n for few features; n^2 d for many",
-            run=lambda X, Y, given: trustworthiness(X, Y, given.n_neighbors),
+            run=lambda X, Y, given: trustworthiness(X, Y, given.score_neighbors),
         ),
         Score(
             name="continuity",
@@ -242,7 +261,7 @@ SCORES: dict[str, Score] = {
             "in [0, 1] (Venna & Kaski 2001).",
             better="higher",
             growth="n log n for few features; n^2 d for many",
-            run=lambda X, Y, given: continuity(X, Y, given.n_neighbors),
+            run=lambda X, Y, given: continuity(X, Y, given.score_neighbors),
         ),
         Score(
             name="neighborhood_hit",
@@ -252,7 +271,7 @@ SCORES: dict[str, Score] = {
             needs="labels",
             better="higher",
             growth="n log n",
-            run=lambda _, Y, given: neighborhood_hit(Y, _require(given.labels), given.n_neighbors),
+            run=lambda _, Y, given: neighborhood_hit(Y, _require(given.labels), given.score_neighbors),
         ),
         Score(
             name="procrustes",
@@ -281,7 +300,7 @@ SCORES: dict[str, Score] = {
             "data; in [0, 1]; from a fixed sample of 400 landmarks above 2,000 points (Tenenbaum et al. 2000).",
             better="lower",
             growth="n^2 log n; n log n above 2,000 points",
-            run=lambda X, Y, given: residual_variance(X, Y, given.n_neighbors, given.on_progress),
+            run=lambda X, Y, given: residual_variance(X, Y, given.score_neighbors, given.on_progress),
         ),
         Score(
             name="gplvm",
@@ -294,6 +313,104 @@ SCORES: dict[str, Score] = {
             growth="n^3",
             reproducible=False,
             run=lambda X, Y, given: fit_likelihood(X, Y, given.on_progress).log_likelihood,
+        ),
+        Score(
+            name="q_nx",
+            title="Q_NX",
+            about="The share of the k nearest in the data that are among the k nearest in the embedding; in [0, 1] "
+            "(Lee & Verleysen 2009).",
+            better="higher",
+            growth=_OF_NEIGHBORS,
+            by_default=False,
+            run=lambda X, Y, given: _lcmc(X, Y, given) + given.score_neighbors / (len(X) - 1),
+        ),
+        Score(
+            name="lcmc",
+            title="Local continuity meta-criterion",
+            about="Q_NX less its value for random positions, k / (n - 1); below 1 (Chen & Buja 2009).",
+            better="higher",
+            growth=_OF_NEIGHBORS,
+            by_default=False,
+            run=_lcmc,
+        ),
+        Score(
+            name="r_nx",
+            title="R_NX",
+            about="LCMC relative to its largest value: 0 for random positions, 1 if all k nearest are kept (Lee et al. "
+            "2013).",
+            better="higher",
+            growth=_OF_NEIGHBORS,
+            by_default=False,
+            run=_r_nx,
+        ),
+        Score(
+            name="r_nx_auc",
+            title="Area under R_NX",
+            about="The mean of R_NX over all k with weights 1 / k; at most 1; over a fixed sample of 400 points above "
+            "2,000 (Lee et al. 2015).",
+            better="higher",
+            growth="n^2 log n; n log n above 2,000 points",
+            by_default=False,
+            run=lambda X, Y, given: quality_curves(X, Y, given.on_progress).auc,
+        ),
+        Score(
+            name="raw_stress",
+            title="Raw stress",
+            about="The sum of the squared differences of distances in the data and in the embedding, over all pairs; "
+            "in squared units of the data (Kruskal 1964).",
+            better="lower",
+            growth=_OF_PAIRS,
+            by_default=False,
+            run=lambda X, Y, _: pairs.raw_stress(X, Y),
+        ),
+        Score(
+            name="normalized_stress",
+            title="Normalized stress",
+            about="The root of the raw stress over the sum of the squared distances in the data; it depends on the "
+            "unit of the embedding (Kruskal 1964).",
+            better="lower",
+            growth=_OF_PAIRS,
+            by_default=False,
+            run=lambda X, Y, _: pairs.normalized_stress(X, Y),
+        ),
+        Score(
+            name="scaled_stress",
+            title="Scale-normalized stress",
+            about="The normalized stress in the best unit of the embedding; in [0, 1] (Smelser et al. 2024).",
+            better="lower",
+            growth=_OF_PAIRS,
+            by_default=False,
+            run=lambda X, Y, _: pairs.scaled_stress(X, Y),
+        ),
+        Score(
+            name="shepard",
+            title="Shepard correlation",
+            about="Spearman's rank correlation of distances in the data and in the embedding; in [-1, 1].",
+            better="higher",
+            growth=_OF_PAIRS,
+            by_default=False,
+            run=lambda X, Y, _: pairs.shepard_correlation(X, Y),
+        ),
+        Score(
+            name="random_triplets",
+            title="Random triplets accuracy",
+            about="The share of random triplets, five for each point, whose order of distances from the first one is "
+            "kept; in [0, 1], .5 for random positions (Wang et al. 2021).",
+            better="higher",
+            growth="n",
+            by_default=False,
+            run=lambda X, Y, _: pairs.triplet_accuracy(X, Y, pairs.random_triplets(len(X))),
+        ),
+        Score(
+            name="silhouette",
+            title="Silhouette of the labels",
+            about="How much nearer points are to their own label than to the nearest other one in the embedding; in "
+            "[-1, 1] (Rousseeuw 1987).",
+            needs="labels",
+            better="higher",
+            growth=_OF_PAIRS,
+            by_default=False,
+            run=lambda _, Y, given: pairs.silhouette(Y, _require(given.labels)),
         ),
     )
 }

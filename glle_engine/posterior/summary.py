@@ -65,6 +65,11 @@ class Summary(PointResult):
 
     __repr__ = brief
 
+    @property
+    def embedding(self) -> NDArray[np.float64]:
+        """The `consensus` (n, p)."""
+        return self.consensus
+
 
 def summarize(
     draws: Iterable[Draw],

@@ -274,15 +274,15 @@ def _audit(stores: Stores, body: AuditIn) -> Job:
         map_ |= map_of_plan(source, plan, space, is_beside=body.coordinates is not None)
         priority = resampled_priority(dataset, plan)
     n = dataset.n
-    require_neighbors(body.n_neighbors, n)
-    require_storage(stores, file_bytes((n, 20 * body.n_neighbors)), f"The audit of {n:,} points")
+    require_neighbors(body.score_neighbors, n)
+    require_storage(stores, file_bytes((n, 20 * body.score_neighbors)), f"The audit of {n:,} points")
     spec = AuditSpec(
         dataset=source,
         **({} if body.method is not None else space),
         **map_,
         labels=classes_for_audit(stores, dataset, body.labels),
         blocks=blocks_for_audit(stores, dataset, body.blocks),
-        n_neighbors=body.n_neighbors,
+        score_neighbors=body.score_neighbors,
         seed=body.seed,
     )
     return analysis_job(stores, spec, posterior=body.posterior, priority=priority, points=points)

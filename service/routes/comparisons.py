@@ -64,7 +64,7 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
     plans = [plan for plan, _ in planned]
     uses = {"labels"} if any(plan.method.labels for plan in plans) else set()
     uses |= {"truth"} if body.align == "truth" else set()
-    judged = judgement(stores, dataset, body, uses=frozenset(uses), parameter="n_neighbors")
+    judged = judgement(stores, dataset, body, uses=frozenset(uses))
     _require_alignable(stores, body, plans, judged.truth)
     if body.align is not None:
         shapes = [(dataset.n, plan.spec.n_components) for plan in plans]
@@ -129,7 +129,7 @@ def _comparison(
         audited = {
             "labels": classes_for_audit(stores, dataset, body.labels),
             "blocks": blocks_for_audit(stores, dataset, body.blocks),
-            "n_neighbors": min(AUDITED_NEIGHBORS, dataset.n - 1),
+            "score_neighbors": min(AUDITED_NEIGHBORS, dataset.n - 1),
             "seed": body.seed,
         }
     rows: list[dict[str, Any]] = [

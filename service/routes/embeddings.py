@@ -218,7 +218,7 @@ def _embed(stores: Stores, body: EmbeddingIn) -> Job:
     dataset = stores.datasets.fetch(body.dataset)
     plan = Plan.from_method(body.method, body.parameters)
     uses = frozenset({"labels"} if plan.method.labels else ())
-    judged = judgement(stores, dataset, body, uses=uses, parameter="score_neighbors")
+    judged = judgement(stores, dataset, body, uses=uses)
     plan.require_possible(stores, dataset, labels=judged.labels is not None)
     method: dict[str, Any] = {"method": plan.method.name, "parameters": plan.parameters}
     spec = EmbeddingSpec(dataset=dataset.id, **method, **asdict(judged))

@@ -74,15 +74,14 @@ class ScoredIn(DatasetCommandIn):
     scores: list[str] | None = Field(
         default=None,
         max_length=100,
-        description="Names of GET /v1/scores. By default all that labels and truth allow, and those with `most_points` "
-        "up to a tenth of it; [] for none.",
+        description="Names of GET /v1/scores. By default those with `by_default` that labels and truth "
+        "allow, and those with `most_points` up to a tenth of it; [] for none.",
     )
+    score_neighbors: AutoCount = Field(default="auto", description=_SCORED)
 
 
 class EmbeddingIn(ScoredIn, MethodIn):
     """Embedding to compute."""
-
-    score_neighbors: AutoCount = Field(default="auto", description=_SCORED)
 
 
 class ComparedIn(MethodIn):
@@ -114,7 +113,6 @@ class ComparisonIn(ScoredIn):
     standardize: Standardize | None = Field(default=None, description="Of the features, as in an audit.")
     metric: Metric | None = Field(default=None, description="Of the distances, by which all maps are judged.")
     seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="Of the halves.")
-    n_neighbors: AutoCount = Field(default="auto", description=_SCORED)
     align: Literal["first", "truth"] | None = Field(
         default=None,
         description="Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth.",
@@ -298,7 +296,7 @@ class AuditIn(CommandIn):
         description="Subject, series or replicate of each point, for halves of these: the name of a column that the "
         "data have beside their features (labels, colors, id), or the id of a data set, as of labels.",
     )
-    n_neighbors: int = Field(default=AUDIT_NEIGHBORS, ge=2, description="Neighbors that are compared.")
+    score_neighbors: int = Field(default=AUDIT_NEIGHBORS, ge=2, description="Neighbors that are compared.")
     seed: Seed = 0
 
     @model_validator(mode="after")

@@ -1,6 +1,6 @@
 """Additions to FastAPI's OpenAPI (problems, security, links, headers, examples, exact bounds), and its HTML page.
 
-The page is HTML without external scripts, styles or fonts.
+The page is HTML with one script and one style, both inline, and has a form for each route that sends the request.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 from base64 import b64encode
 from hashlib import sha256
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from service.schemas.problems import failures
@@ -92,10 +93,14 @@ h2{border-bottom:1px solid #ccc;margin-top:2.5rem}code{background:#f3f3f3;paddin
 summary{cursor:pointer;padding:.3rem 0}summary b{display:inline-block;min-width:4.5rem}
 table{border-collapse:collapse;margin:.5rem 0 1rem}td,th{text-align:left;vertical-align:top;
 padding:.2rem .8rem .2rem 0}p{white-space:pre-line}details{border-bottom:1px solid #eee}
+form{padding-bottom:1rem}label{display:block}textarea{width:100%;height:6rem}output{display:block;
+white-space:pre-wrap;overflow:auto;max-height:24rem}
 """
-# The page has no script and loads nothing; its only style is inline.
+_SCRIPT = Path(__file__).with_name("try_out.js").read_text(encoding="utf-8")
+_HASHES = [b64encode(sha256(text.encode()).digest()).decode() for text in (_STYLE, _SCRIPT)]
+# The page loads nothing, and its script reaches this service alone.
 POLICY = (
-    f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_STYLE.encode()).digest()).decode()}'; "
+    f"default-src 'none'; style-src 'sha256-{_HASHES[0]}'; script-src 'sha256-{_HASHES[1]}'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _BOUNDS = (("minimum", ">="), ("exclusiveMinimum", ">"), ("maximum", "<="))
@@ -229,8 +234,10 @@ def page(openapi: dict[str, Any]) -> str:
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(info['title'])}</title>"
         f"<style>{_STYLE}</style><h1>{escape(info['title'])} {escape(info['version'])}</h1>"
         f"<p>{escape(info['description'])}</p><p>Machine-readable: <a href=openapi.json>/openapi.json</a></p>"
+        "<p>Open a route, fill in its form and send it: the request goes to this service.</p>"
+        "<label>API key, if the service has keys <input id=key type=password autocomplete=off></label>"
         + "".join(sections)
-        + f"<h2>models</h2>{models}</html>"
+        + f"<h2>models</h2>{models}<script>{_SCRIPT}</script></html>"
     )
 
 
@@ -252,8 +259,29 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
         + _table("Parameters", parameters)
         + _table("Body", body)
         + _table("Responses", responses)
+        + _form(path, method, operation)
         + "</details>"
     )
+
+
+def _form(path: str, method: str, operation: dict[str, Any]) -> str:
+    """Return the form that sends a request, with the example as its body."""
+    inputs = []
+    for each in operation.get("parameters", []):
+        name, flags = escape(each["name"]), [f"data-in={each['in']}"]
+        flags += ["data-list=1"] * ("array" in json.dumps(each["schema"])) + ["required"] * each.get("required", False)
+        if each["in"] in {"path", "query"}:
+            inputs.append(f"<label>{name} <input name={name} {' '.join(flags)}></label>")
+    content = operation.get("requestBody", {}).get("content", {})
+    if media := [name for name in content if name != _FORM]:
+        choices = "".join(f"<option>{escape(name)}</option>" for name in media)
+        examples = [json.dumps(content[name]["example"]) for name in media if "example" in content[name]]
+        inputs.append(f"<label>Content-Type <select>{choices}</select></label>")
+        inputs.append(f"<label>body <textarea>{escape(''.join(examples[:1]))}</textarea></label>")
+    if any(not name.endswith("json") for name in media):
+        inputs.append("<label>or a file <input type=file></label>")
+    inputs.append("<button>Send</button><output></output>")
+    return f'<form data-method={method.upper()} data-path="{escape(path)}">{"".join(inputs)}</form>'
 
 
 def _model(name: str, schema: dict[str, Any]) -> str:

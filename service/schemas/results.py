@@ -304,7 +304,7 @@ class AuditOut(BaseModel):
     metric: Metric | None = Field(description="Of the distances; null as standardize.")
     labels: str | None = Field(description="Data set with the groups; null for none.")
     blocks: str | None = Field(description="Column or data set with the blocks; null for none.")
-    n_neighbors: int = Field(description="Neighbors that were compared.")
+    score_neighbors: int = Field(description="Neighbors that were compared.")
     seed: Index = Field(description="Of permutations and halves.")
     how: str = Field(description="How the verdict was found; empty for coordinates alone.")
     asks: Asks | None = Field(description="What the verdict asks for: the method, features on one scale, or blocks.")

@@ -138,15 +138,13 @@ def resampled_priority(dataset: Dataset, plan: Plan) -> Priority:
     return plan.priority(dataset.n)
 
 
-def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str], parameter: str) -> ScoreSpec:
+def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str]) -> ScoreSpec:
     """Return the scores of a request, with their labels and truth.
 
     Parameters
     ----------
     uses
         Those of `labels` and `truth` that the method itself uses as inputs.
-    parameter
-        Name of the parameter of the request with the number of neighbors for the scores.
 
     """
     inputs = {name for name in ("labels", "truth") if getattr(body, name) is not None}
@@ -158,7 +156,7 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
         names = {
             name
             for name, score in SCORES.items()
-            if score.needs in {"nothing", *inputs} and _is_possible(name, dataset.n, QUICK_SHARE)
+            if score.by_default and score.needs in {"nothing", *inputs} and _is_possible(name, dataset.n, QUICK_SHARE)
         }
     else:
         names = set(body.scores)
@@ -169,7 +167,7 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
         raise InvalidParameterError("No score uses truth.", remedy="Leave truth out, or choose a score that needs it.")
     return ScoreSpec(
         scores=tuple(name for name in SCORES if name in names),
-        score_neighbors=_neighbors(parameter, getattr(body, parameter), dataset.n) if names else SCORE_NEIGHBORS,
+        score_neighbors=_neighbors(body.score_neighbors, dataset.n) if names else SCORE_NEIGHBORS,
         labels=body.labels if "labels" in used else None,
         truth=body.truth,
     )
@@ -237,16 +235,16 @@ def _is_possible(name: str, n: int, share: float = 1) -> bool:
     return max_points is None or n <= share * max_points
 
 
-def _neighbors(name: str, count: int | str, n: int) -> int:
+def _neighbors(count: int | str, n: int) -> int:
     """Return the number of neighbors for the scores, which must be less than half of the points."""
     max_neighbors = max(1, (n - 1) // 2)
     if isinstance(count, str):
         return min(SCORE_NEIGHBORS, max_neighbors)
     if count > max_neighbors:
         raise InvalidParameterError(
-            f"{name}={count} is not below half of {n} points.",
-            remedy=f"Use {name} <= {max_neighbors}.",
-            details={"n_points": n, name: count},
+            f"score_neighbors={count} is not below half of {n} points.",
+            remedy=f"Use score_neighbors <= {max_neighbors}.",
+            details={"n_points": n, "score_neighbors": count},
         )
     return count
 

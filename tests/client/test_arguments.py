@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
 import sys
 from typing import Any
 
@@ -74,6 +75,8 @@ def test_random_state_is_another_name_of_the_seed() -> None:
         lambda **seed: posterior.summary(4, scale=1.0, **seed).spread,
         lambda **seed: glle.audit(X, "pca", **seed).spread,
         lambda **seed: glle.datasets.make("swiss_roll", 20, **seed).X,
+        lambda **seed: posterior.calibrate(X, n_resamples=4, n_draws=4, **seed).draw_spread,
+        lambda **seed: glle.GLLE(n_neighbors=60).fit(X).sample(1, **seed),
     ]
     for call in calls:
         assert np.array_equal(call(random_state=5), call(seed=5))
@@ -125,7 +128,7 @@ def test_distances_given_as_features_are_found() -> None:
         (lambda: glle.audit(X, first_two, min_dist=1), "Unknown parameters: min_dist"),
         (lambda: glle.audit(X, "pca", n_neighbors=5), "Give score_neighbors=5"),
         (lambda: glle.audit(X, X[:, :2], n_neighbors=5), "Give score_neighbors=5"),
-        (lambda: glle.audit(X, "pca", labels=X[:, 0]), r"name no groups.*pandas\.qcut"),
+        (lambda: glle.audit(X, "pca", labels=X[:, 0]), r"name no groups.*the quarters of the numbers"),
         (lambda: glle.audit(X, "pca", labels=[f"p{i}" for i in range(N)]), "name no groups"),
         (lambda: glle.embed(X, ANY), "not the name of a method"),
         (lambda: glle.embed(X), "There is no method"),
@@ -158,16 +161,30 @@ def test_help_shows_the_parameters() -> None:
     assert {*FitSpec.parameters(), "labels", "missing", "one_hot"} <= shown.keys()
     defaults = {name: shown[name].default for name in FitSpec.parameters()}
     assert FitSpec(**defaults) == FitSpec()
-    names = inspect.signature(glle.audit).parameters
-    assert {
-        "n_neighbors",
-        "standardize",
-        "metric",
-        "seed",
-        "random_state",
-        "missing",
-        "score_neighbors",
-    } <= names.keys()
+    space = {"n_neighbors", "standardize", "metric", "missing"}
+    expected: dict[Any, set[str]] = {
+        glle.fit: space,
+        glle.embed: {*space, "seed", "random_state", "perplexity"},
+        glle.audit: {*space, "seed", "random_state", "perplexity", "score_neighbors"},
+        glle.compare: {*space, "seed", "random_state", "score_neighbors"} - {"n_neighbors"},
+        glle.Embedding: {*space, "seed", "random_state", "perplexity"} - {"missing"},
+        glle.GLLE: {*space, "random_state"} - {"missing"},
+        glle.Client().fit: space,
+        glle.Client().audit: {*space, "seed", "random_state", "score_neighbors"} - {"n_neighbors"},
+        glle.Client().compare: {*space, "seed", "random_state", "score_neighbors"} - {"n_neighbors"},
+        glle.Client().embed: {"missing", "score_neighbors"},
+        glle.Client().synthetic: {"noise", "seed", "random_state"},
+        glle.Posterior.draws: {"scale", "seed", "random_state"},
+    }
+    for function, names in expected.items():
+        shown = inspect.signature(function).parameters
+        assert names <= shown.keys(), (function, names - shown.keys())
+        assert not any(each.annotation is each.empty for each in shown.values() if each.name != "self"), function
+        text = pydoc.plain(pydoc.render_doc(function))
+        assert all(f"{name}: " in text for name in names), function
+    for text in (pydoc.getdoc(glle.embed), pydoc.getdoc(glle.Embedding)):
+        assert "perplexity : float" in text
+        assert "Default: 30.0 for sne, symmetric-sne, t-sne, elastic-embedding." in " ".join(text.split())
     for function, arguments in ((glle.fit, ()), (glle.audit, ("pca",)), (glle.embed, ("isomap",))):
         given = {
             name: each.default
@@ -175,6 +192,9 @@ def test_help_shows_the_parameters() -> None:
             if each.kind is each.KEYWORD_ONLY
         }
         function(X, *arguments, **{**given, "disconnected": "bridge"} if function is glle.embed else given)
+    shown = inspect.signature(glle.Embedding).parameters
+    given = {name: each.default for name, each in shown.items()}
+    assert glle.Embedding(**{**given, "n_neighbors": 40}).fit(X).embedding_.shape == (N, 2)
 
 
 def test_a_name_whose_package_is_absent_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, assert_type
 
 import httpx
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+import glle
 from glle import (
     AsyncClient,
     AsyncPosterior,
@@ -31,6 +33,7 @@ from glle import (
     RateLimitedError,
     Retries,
     UnavailableError,
+    datasets,
 )
 from glle.progress import Bars
 from glle.transport.calls import Reply
@@ -58,11 +61,11 @@ def test_client_imports_nothing_of_the_server() -> None:
         "import glle; dir(glle)", "import glle.cli", "from glle import AsyncClient, Client"
     )
     assert package & {"httpx", "numpy", "glle_engine", "matplotlib"} == set()
-    assert command & {"numpy", "httpx", "rich"} == set()
+    assert command & {"numpy", "httpx"} == set()
     assert client & {*server, "numba", "scipy", "pandas", "narwhals"} == set()
     assert client >= {"glle", "httpx", "numpy"}
     (engine,) = loaded_packages("import glle; glle.fit, glle.audit, glle.plot")
-    assert engine & {"httpx", "anyio", "rich"} == set()
+    assert engine & {"httpx", "anyio"} == set()
 
 
 def test_types_are_those_of_the_contract() -> None:
@@ -356,39 +359,95 @@ def test_bars_need_a_terminal_or_a_notebook(capsys: pytest.CaptureFixture[str]) 
         assert (bars.is_visible, bool(capsys.readouterr().err)) == (switch is True, is_shown)
 
 
-@pytest.mark.parametrize(("sign", "value"), [("Console.is_terminal", True), ("_is_jupyter", lambda: True)])
-def test_bars_appear_in_terminals_and_notebooks(monkeypatch: pytest.MonkeyPatch, sign: str, value: object) -> None:
+@pytest.mark.parametrize("place", ["terminal", "notebook"])
+def test_bars_appear_in_terminals_and_notebooks(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """The default is to display them."""
-    monkeypatch.setattr(f"rich.console.{sign}", value)
+    stream = (
+        type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"}) if place == "notebook" else Terminal
+    )
+    monkeypatch.setattr("sys.stderr", stream())
     assert Bars().is_visible
 
 
-def test_only_requested_bars_need_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without rich the default is no bars."""
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    assert not Bars().is_visible
-    with pytest.raises(ImportError, match="pip install rich"):
-        Bars(switch=True)
-
-
-def test_bars_of_several_jobs_share_one_display() -> None:
-    """The display starts with the first update and ends with the last bar."""
+def test_bars_of_several_jobs_share_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is erased after the last one."""
     bars = Bars(switch=True)
     with bars.bar("fit") as first, bars.bar("draws") as second:
         first({"done": 1, "total": 2, "stage": "weights", "eta": None})
         second({"done": 0, "total": 0, "stage": "queued", "eta": None})
-        assert [task.description for task in bars.display.tasks] == ["fit", "draws"]
-    assert bars.display.tasks == []
-    assert not bars.display.live.is_started
+        assert capsys.readouterr().err.endswith("fit: weights 1/2, 0 s | draws: queued, 0 s")
+    *_, last, end = capsys.readouterr().err.split("\r")
+    assert (last.strip(), end) == ("", "")
 
 
-def test_failed_job_removes_its_bar(clock: Clock) -> None:
+def test_failed_job_removes_its_bar(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     """An exception closes the steps, and so the bar."""
     service = Service(job("queued"), job("running"), problem(404))
     client = Client(URL, progress=True, transport=service.transport)
     with pytest.raises(NotFoundError):
         client.fit("ds_1")
-    assert client._session.bars.display.tasks == []
+    assert "fit: " in (shown := capsys.readouterr().err)
+    assert not shown.split("\r")[-2].strip()
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_large_upload_shows_its_progress(kind: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """In megabytes, until the service answers; a small one does not."""
+    for n, shown in ((1_600_000, "upload: megabytes 8/12, "), (4, "")):
+        client = kind(URL, progress=True, transport=Service(httpx.Response(201, json=DATASET)).transport)
+        found = client.dataset(np.zeros((n, 1)))
+        if kind is AsyncClient:
+            asyncio.run(found)
+        assert shown in (err := capsys.readouterr().err)
+        assert bool(err) == bool(shown)
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "options", "is_shown"),
+    [
+        (True, {}, True),
+        (True, {"verbose": False}, False),
+        (True, {"on_progress": lambda *_: None}, False),
+        (False, {}, False),
+        (False, {"verbose": True}, True),
+    ],
+)
+def test_long_computations_show_their_progress(
+    monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool, options: dict[str, Any], is_shown: bool
+) -> None:
+    """On stderr, where someone watches it; short ones do not."""
+    X = datasets.make("s_curve", 90).X
+    calls: list[partial[Any]] = [
+        partial(glle.fit, X),
+        partial(glle.audit, X, "pca", threads=1),
+        partial(glle.embed, X, "isomap"),
+    ]
+    calls.append(partial(glle.compare, X, ["pca"], threads=1))
+    for delay in (0.0, 1e9):
+        monkeypatch.setattr("glle.progress.DELAY_SECONDS", delay)
+        for call in calls:
+            stream = Terminal() if is_terminal else io.StringIO()
+            monkeypatch.setattr("sys.stderr", stream)
+            call(**options)
+            assert bool(stream.getvalue()) == (is_shown and not delay), call
+            assert stream.getvalue().endswith("\r" if is_shown and not delay else "")
+
+
+class Terminal(io.StringIO):
+    """Stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Return True."""
+        return True
+
+
+def test_random_state_is_another_name_of_the_seed() -> None:
+    """Of all methods of the client that have one."""
+    service = Service(job("succeeded", kind="draws"), httpx.Response(200, content=npy(np.ones((1, 4, 2)))))
+    posterior(service.client()).draws(1, random_state=5)
+    assert json.loads(service.requests[0].content) == {"n_draws": 1, "seed": 5}
+    with pytest.raises(glle.GlleError, match="Both seed and random_state"):
+        service.client().synthetic("swiss_roll", seed=1, random_state=5)  # type: ignore[call-arg]
 
 
 def test_draws_at_a_doubtful_scale_are_a_warning() -> None:

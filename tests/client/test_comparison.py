@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import glle
+from glle.resources.results import Result
 
 pd = pytest.importorskip("pandas")
 X = glle.datasets.make("s_curve", 120, seed=4).X
@@ -59,3 +60,27 @@ def test_scores_alone_choose_nothing() -> None:
     assert (alone.sentences, alone.audits, set(alone.best.values())) == ((), {}, {None})
     assert set(alone.scores) == {"mine", "first", "pca"}
     assert str(alone) == repr(alone)
+
+
+def test_a_comparison_of_a_service_has_the_same_frame(found: Any) -> None:
+    """And HTML with a row for each map that did not fail."""
+    names = {"kept": "neighbors", "straight": "distances", "along": "along", "islands": "islands",
+             "trusted": "trusted_islands", "grouped": "trusted_points"}  # fmt: skip
+    expected = found.frame()
+    rows = [
+        {"label": label, "level": row["level"], "facts": {fact: row[name] for fact, name in names.items()},
+         "scores": found.scores[label], "remains": row["remains"], "seconds": {"search": row["seconds"]},
+         "verdict": row["verdict"], "problem": None}
+        for label, row in expected.iterrows() if label != "nonsense"
+    ]  # fmt: skip
+    problem = {"detail": "It is <unknown>.", "remedy": "Give another."}
+    rows.append({"label": "nonsense", "scores": None, "seconds": None, "problem": problem})
+    result = Result({}, {"sentences": [*found.sentences], "best": found.best, "rows": rows})
+    frame = result.frame()
+    assert list(frame.columns) == list(expected.columns)
+    pd.testing.assert_frame_equal(frame.iloc[:2], expected.iloc[:2], check_dtype=False)
+    assert frame.loc["nonsense", "problem"] == "It is <unknown>. Give another."
+    html = str(result._repr_html_())
+    assert html.count("<tr>") == 3
+    assert "It is &lt;unknown&gt;." in html
+    assert Result({}, {"scale": 1.0})._repr_html_() is None

@@ -65,7 +65,7 @@ def test_page_has_every_command_and_exit_code() -> None:
 
 def test_help_of_fit_has_every_parameter() -> None:
     """`help(Client.fit)` lists what `**options` takes, and `help(glle.audit)` has the options of a table."""
-    assert {"method", "labels", "options"} <= signature(glle.audit).parameters.keys()
+    assert {"method", "labels", "missing"} <= signature(glle.audit).parameters.keys()
     assert "`missing`" in str(glle.audit.__doc__)
     assert {name for name in FitOptions.__annotations__ if f"`{name}`" not in str(Client.fit.__doc__)} == set()
 

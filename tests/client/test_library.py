@@ -12,6 +12,7 @@ import httpx
 import matplotlib as mpl
 import numpy as np
 import pytest
+from sklearn.decomposition import PCA
 
 import glle
 import glle_engine
@@ -145,7 +146,7 @@ def test_compare_takes_methods_as_the_client_does() -> None:
         (lambda: glle.embed(X, "pca", labels=["a"]), f"one for each of the {N} points"),
         (lambda: glle.embed(X, THREE), "3 is not the name of a method"),
         (lambda: glle.datasets.make(THREE, 9), "is not a sheet"),
-        (lambda: glle.compare(X, ["pca"], n_neighbours=3), "Did you mean n_neighbors"),  # type: ignore[call-arg]
+        (lambda: glle.compare(X, ["pca"], n_neighbors=3), "Did you mean score_neighbors"),  # type: ignore[call-arg]
         (lambda: glle.audit(X, method="isomap", n_neighbours=3), "Did you mean n_neighbors"),
         (lambda: glle.embed(X, "isomap", n_neighbours=8), "Did you mean n_neighbors"),
         (lambda: glle.fit([[1, 2], [3]]), "different lengths"),
@@ -162,7 +163,7 @@ def test_wrong_arguments_are_refused(call: Any, message: str) -> None:
 
 def test_arguments_are_not_read_as_others() -> None:
     """No neighbors are not the default, and masked coordinates are not those below the mask."""
-    assert "n_neighbors=0" in str(glle.compare(X, "pca", n_neighbors=0, audit=False).problems["pca"][0])
+    assert "score_neighbors=0" in str(glle.compare(X, "pca", score_neighbors=0, audit=False).problems["pca"][0])
     assert "masked" in str(glle.compare(X, {"map": np.ma.masked_greater(X[:, :2], 3)}, audit=False).problems["map"][0])
 
 
@@ -377,6 +378,27 @@ def test_frames_have_a_row_for_each_point(posterior: Any, audit: Any) -> None:
     assert glle.frame(of_client, CLASSES).equals(audit.frame())
     with pytest.raises(ValueError, match="labels has shape"):
         audit.frame(CLASSES[:5])
+
+
+def test_results_are_arrays_where_an_array_is_expected(posterior: Any, audit: Any) -> None:
+    """Their coordinates, with a row for each point: of this process and of a service."""
+    embedding, summary = glle.embed(X, "pca"), posterior.summary(4, scale=1.0)
+    of_client = Result({"consensus": summary.consensus, "spread": summary.spread}, {"scale": 1.0})
+    for found in (embedding, posterior, posterior.draw(0), summary, audit, of_client):
+        array = np.asarray(found)
+        assert array is found.embedding is found.Y
+        assert (array.shape, array.dtype.name, len(found)) == ((N, 2), "float64", N)
+        np.testing.assert_array_equal(found[3:5, 1], array[3:5, 1])
+        assert np.asarray(found, np.float32).dtype == np.float32
+        assert not np.shares_memory(np.array(found), array)
+        with pytest.raises(ValueError, match="copy"):
+            np.array(found, np.float32, copy=False)
+    np.testing.assert_array_equal(np.array([posterior.draw(0), posterior.draw(1)])[1], posterior.draw(1).Y)
+    assert PCA(1).fit_transform(embedding).shape == (N, 1)
+    scale = Result({}, {"scale": 1.0})
+    assert scale
+    with pytest.raises(AttributeError, match="but scale"):
+        np.asarray(scale)
 
 
 def test_notebooks_show_verdict_notes_and_picture(posterior: Any, audit: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,9 +32,9 @@ NEIGHBORS_PREFIX = "neighbors_"  # prefix of the arrays of a sparse matrix, whic
 
 
 MIN_HALVES = 8  # halves in every audit of a method; its statement may need more
-REQUEST = ("engine", "dataset", "standardize", "metric", "labels", "blocks", "n_neighbors", "seed")
+REQUEST = ("engine", "dataset", "standardize", "metric", "labels", "blocks", "score_neighbors", "seed")
 """Parameters that the result repeats."""
-READ_FROM_HALVES = ("labels", "n_neighbors")
+READ_FROM_HALVES = ("labels", "score_neighbors")
 """Parameters that change what is read from the maps of halves, and not the maps."""
 
 
@@ -59,7 +59,7 @@ class AuditSpec(AnalysisSpec):
     metric: Metric | None = None
     labels: str | None = None  # the data set of the groups
     blocks: str | None = None  # a column of the data, or the data set of the blocks
-    n_neighbors: int = 15
+    score_neighbors: int = 15
     seed: int = 0
 
     def owners(self, subject: str) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ class AuditSpec(AnalysisSpec):
             ids=context.extras(self.dataset).get("ids"),
             id_names=record.source.get("columns", {}).get("id", ()),
             is_own_map=self.recipe is not None,
-            n_neighbors=self.n_neighbors,
+            score_neighbors=self.score_neighbors,
             names=names,
             seed=self.seed,
             threads=1,  # several tasks run at once, and workers announce one thread for each

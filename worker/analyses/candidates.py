@@ -121,7 +121,7 @@ class CandidateMaps:
         audit = deque(audits, maxlen=1).pop() if is_whole else next(audits)
         if not audit.is_preliminary and context.find_result(spec) is None:
             context.keep_result(spec, spec.entry(audit, context.subject))
-        judge = Judge(self._points(), spec.seed, spec.n_neighbors)
+        judge = Judge(self._points(), spec.seed, spec.score_neighbors)
         candidate = Candidate(row["label"], row["title"], row["method"])
         facts = judge.facts_of(candidate, audit, complete_pairs(places))
         scores, notes = self.spec.evaluate(context, self.spec.dataset, audit.embedding, context.on_progress)

@@ -122,7 +122,7 @@ class ScoreSpec:
         X = np.asarray(context.values(dataset), np.float64)
         labels = None if self.labels is None else classes_of(context, self.labels)
         truth = None if self.truth is None else truth_of(context, self.truth)
-        options: dict[str, Any] = {"n_neighbors": self.score_neighbors, "labels": labels, "truth": truth}
+        options: dict[str, Any] = {"score_neighbors": self.score_neighbors, "labels": labels, "truth": truth}
         scores: dict[str, float] = {}
         notes: list[Note] = []
         for name in self.scores:

@@ -82,7 +82,7 @@ def measure(distribution: Distribution, name: str) -> Row:
     blocks = np.arange(distribution.n) // distribution.together if distribution.together > 1 else None
     started = time.process_time()
     audited = audit(
-        X, method=name, parameters=parameters, n_neighbors=NEIGHBORS, blocks=blocks, labels=groups, threads=1
+        X, method=name, parameters=parameters, score_neighbors=NEIGHBORS, blocks=blocks, labels=groups, threads=1
     )
     spent = time.process_time() - started
     for number in range(2 * PAIRS):

@@ -38,7 +38,7 @@ def measure(distribution: Distribution, method: str, *, with_peers: bool = False
     labels = None if distribution.label is None else distribution.label(np.random.default_rng(0), n)
     started = time.process_time()
     X = (base - mean) / scale
-    audited = audit(X, method=method, labels=labels, n_neighbors=NEIGHBORS)
+    audited = audit(X, method=method, labels=labels, score_neighbors=NEIGHBORS)
     spent = time.process_time() - started
     maps, near, apart, member = [], [], [], []
     for number in range(1, SAMPLES + 1):

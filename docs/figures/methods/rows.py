@@ -154,7 +154,7 @@ def score_embedding(points: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float
         near = name in {"trustworthiness", "continuity"}
         X = points.truth if near and points.truth is not None else points.X
         try:
-            scores |= score(X, Y, [name], n_neighbors=NEIGHBORS, labels=points.labels, truth=points.truth)
+            scores |= score(X, Y, [name], score_neighbors=NEIGHBORS, labels=points.labels, truth=points.truth)
         except GlleError as error:
             print(f"{points.name}, {name}: {error.message}")
     return scores

@@ -62,9 +62,10 @@ def score_listing() -> str:
     """Return the table of all scores."""
     rows = []
     for each in SCORES.values():
-        limit = f"; at most {each.most_points:,} points" if each.most_points else ""
-        rows.append([f"`{each.name}`", each.about, each.needs, each.better, f"{each.growth}{limit}"])
-    return table(["score", "what it measures", "needs", "better", "time grows with"], rows)
+        most = f"; at most {each.most_points:,} points" if each.most_points else ""
+        default = "yes" if each.by_default and not each.most_points else "no"
+        rows.append([f"`{each.name}`", each.about, each.needs, each.better, default, f"{each.growth}{most}"])
+    return table(["score", "what it measures", "needs", "better", "default", "time grows with"], rows)
 
 
 def overview(rows: list[Row]) -> str:

@@ -645,7 +645,7 @@ def test_copies_of_rows_are_no_structure() -> None:
 def test_small_gains_on_single_points_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """A picture may keep more neighbors than chance on the whole, and no point beyond the false-discovery rate."""
     monkeypatch.setattr("glle_engine.audit.chance.discoveries", lambda p_value: np.zeros(len(p_value), bool))
-    found = audit(PLANE, method="pca", n_neighbors=60)
+    found = audit(PLANE, method="pca", score_neighbors=60)
     assert found.is_point_beyond is not None
     assert not found.is_point_beyond.any()
     assert {"no-point-beyond", "fewer-neighbors"} <= {note.code for note in found.notes}
@@ -768,8 +768,8 @@ def test_few_points_are_refused() -> None:
     for X in (NOISE[:4], NOISE[:5], np.repeat(NOISE[:4], 10, axis=0)):
         for Y, options in ((X[:, :2], {}), (None, {"method": "pca", "parameters": {"n_components": 1}})):
             with pytest.raises(TooFewPointsError, match="at least 6 distinct points"):
-                audit(X, Y, n_neighbors=2, **options)
-    assert audit(NOISE[:6, :2], NOISE[:6, :2], n_neighbors=2).verdict
+                audit(X, Y, score_neighbors=2, **options)
+    assert audit(NOISE[:6, :2], NOISE[:6, :2], score_neighbors=2).verdict
 
 
 @pytest.mark.parametrize(
@@ -782,7 +782,7 @@ def test_few_points_are_refused() -> None:
         (None, {"method": "lle", "parameters": {"k": 3}}, InvalidParameterError, "Unknown parameters: k"),
         (None, {"method": "no-such"}, GlleError, "no-such"),
         (None, {"method": "pca", "labels": [1, 2]}, InvalidParameterError, "200 labels"),
-        (NOISE[:, :2], {"n_neighbors": 199}, InvalidParameterError, "n_neighbors <= 198"),
+        (NOISE[:, :2], {"score_neighbors": 199}, InvalidParameterError, "score_neighbors <= 198"),
         (np.zeros((200, 2)), {}, InvalidParameterError, "no picture to audit"),
         (np.full((200, 2), np.nan), {}, NotFiniteError, "200 of 200 points"),
         (None, {"method": lambda part: part[:, :2] * np.nan}, NotFiniteError, "every part of the data"),

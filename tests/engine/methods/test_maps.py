@@ -114,7 +114,7 @@ def fit_moved(
     """
     data = change(X)[rows]
     if before.embedding is not None and METHODS[case.name].neighbor_map:
-        again = neighbor_map(case, data, replace(before.embedding, Y=before.Y[rows]))
+        again = neighbor_map(case, data, replace(before.embedding, embedding=before.Y[rows]))
         return lambda new: again.transform(change(new))
     after = fit_map(case, data)
     center, unit = after.Y.mean(axis=0), np.abs(after.Y).max()

@@ -65,7 +65,7 @@ def test_the_better_embedding_scores_better(one: Any) -> None:
     labels = (sheet.coordinates[:, 0] > 0).astype(int)
     shuffled = np.random.default_rng(0).permutation(sheet.coordinates)
     good, bad = (
-        score(sheet.X, Y, [one.name], n_neighbors=6, labels=labels, truth=sheet.coordinates)[one.name]
+        score(sheet.X, Y, [one.name], score_neighbors=6, labels=labels, truth=sheet.coordinates)[one.name]
         for Y in (sheet.coordinates, shuffled)
     )
     assert good > bad if one.better == "higher" else good < bad
@@ -83,7 +83,9 @@ def test_neighborhood_hit_is_what_a_classifier_votes() -> None:
     assert 0.3 < neighborhood_hit(Y, labels, 6) < 1
     assert neighborhood_hit(Y, labels, 6) == pytest.approx(expected)
     words = np.array(["red", "green", "blue"])[labels]
-    assert score(Y, Y, ["neighborhood_hit"], n_neighbors=6, labels=words)["neighborhood_hit"] == pytest.approx(expected)
+    assert score(Y, Y, ["neighborhood_hit"], score_neighbors=6, labels=words)["neighborhood_hit"] == pytest.approx(
+        expected
+    )
 
 
 @settings(max_examples=25)
@@ -151,8 +153,8 @@ BIG = np.arange(4002.0).reshape(2001, 2)
         (SHEET.X, SHEET.coordinates, ["continuity", "continuity"], {}, InvalidParameterError),
         (SHEET.X, SHEET.coordinates, ["neighborhood_hit"], {}, InvalidParameterError),
         (SHEET.X, SHEET.coordinates, ["procrustes"], {}, InvalidParameterError),
-        (SHEET.X, SHEET.coordinates, ["trustworthiness"], {"n_neighbors": N // 2}, InvalidParameterError),
-        (SHEET.X, SHEET.coordinates, ["residual_variance"], {"n_neighbors": N}, InvalidParameterError),
+        (SHEET.X, SHEET.coordinates, ["trustworthiness"], {"score_neighbors": N // 2}, InvalidParameterError),
+        (SHEET.X, SHEET.coordinates, ["residual_variance"], {"score_neighbors": N}, InvalidParameterError),
         (SHEET.X, SHEET.coordinates, ["neighborhood_hit"], {"labels": LABELS[:-1]}, InvalidShapeError),
         (SHEET.X, SHEET.coordinates, ["neighborhood_hit"], {"labels": LABELS * 0.5}, InvalidShapeError),
         (SHEET.X, SHEET.coordinates, ["procrustes"], {"truth": SHEET.coordinates[:-1]}, InvalidShapeError),
@@ -161,8 +163,8 @@ BIG = np.arange(4002.0).reshape(2001, 2)
         (SHEET.X, SHEET.coordinates[1:], ["continuity"], {}, InvalidShapeError),
         (SHEET.X, np.ones((N, 2)), ["continuity"], {}, DegenerateDataError),
         (BIG, BIG, ["gplvm"], {}, InvalidParameterError),
-        (APART, APART, ["residual_variance"], {"n_neighbors": 8}, DisconnectedGraphError),
-        (np.eye(3), np.eye(3), ["residual_variance"], {"n_neighbors": 2}, DegenerateDataError),
+        (APART, APART, ["residual_variance"], {"score_neighbors": 8}, DisconnectedGraphError),
+        (np.eye(3), np.eye(3), ["residual_variance"], {"score_neighbors": 2}, DegenerateDataError),
     ],
 )
 def test_refuses_with_a_remedy(X: Any, Y: Any, names: list[str], options: Any, error: type[GlleError]) -> None:

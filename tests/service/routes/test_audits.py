@@ -42,9 +42,9 @@ def run_audit(client: httpx.Client, stores: Stores, **body: Any) -> tuple[str, d
 
 def test_an_audit_is_that_of_the_engine(client: httpx.Client, stores: Stores, dataset: str) -> None:
     """The statements and arrays of an audited method are the engine's, in all formats."""
-    place, found = run_audit(client, stores, dataset=dataset, method="pca", n_neighbors=8, seed=3)
+    place, found = run_audit(client, stores, dataset=dataset, method="pca", score_neighbors=8, seed=3)
     X = np.array(client.get(f"/v1/datasets/{dataset}/data").json()["data"])
-    direct = audit(X, method="pca", labels=np.where(X[:, 0] > 0, "b", "a"), n_neighbors=8, seed=3)
+    direct = audit(X, method="pca", labels=np.where(X[:, 0] > 0, "b", "a"), score_neighbors=8, seed=3)
     answers = ("islands", "arrangement", "neighborhoods", "shape", "tears")
     names = ("verdict", "level", "is_preliminary", "beyond_chance", "remains", "dimension", "pairs", *answers)
     stated = {name: found[name] for name in names}
@@ -88,14 +88,14 @@ def test_space_and_blocks_are_those_of_the_engine(client: httpx.Client, stores: 
         ({"coordinates": stored, **isomap, **zscore}, {"Y": places, **isomap, **zscore}),
     ]
     for body, options in cases:
-        _, found = run_audit(client, stores, dataset=dataset, n_neighbors=8, **body)
-        direct = audit(X, names=names, n_neighbors=8, ids=subjects, id_names=["who"], **options)
+        _, found = run_audit(client, stores, dataset=dataset, score_neighbors=8, **body)
+        direct = audit(X, names=names, score_neighbors=8, ids=subjects, id_names=["who"], **options)
         notes = [note.with_names(names).message for note in direct.notes]
         stated = ("verdict", "level", "pairs", "remains", "islands")
         assert {name: found[name] for name in stated} == {name: direct.to_dict()[name] for name in stated}, body
         assert [Text.from_json(note["message_parts"]) for note in found["notes"]] == notes, body
         assert (found["method"], found["blocks"]) == (body.get("method"), body.get("blocks"))
-    assert "column 'c'" in audit(X, method="pca", blocks=subjects, names=names, n_neighbors=8).verdict
+    assert "column 'c'" in audit(X, method="pca", blocks=subjects, names=names, score_neighbors=8).verdict
     of_method = client.post("/v1/audits", json={"dataset": dataset, "method": "isomap", **zscore}).json()
     as_parameter = client.post("/v1/audits", json={"dataset": dataset, "method": "isomap", "parameters": zscore}).json()
     assert of_method["id"] == as_parameter["id"]
@@ -119,10 +119,10 @@ def test_a_posterior(client: httpx.Client, stores: Stores, monkeypatch: pytest.M
     dataset = upload(client, ROLL.X)
     job = client.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 8}).json()
     tasks.fit(job["id"])
-    _, of_posterior = run_audit(client, stores, posterior=job["posterior"], n_neighbors=6)
+    _, of_posterior = run_audit(client, stores, posterior=job["posterior"], score_neighbors=6)
     assert (of_posterior["method"], of_posterior["subject"]) == ("glle", job["posterior"])
     _, of_method = run_audit(
-        client, stores, dataset=dataset, method="glle", parameters={"n_neighbors": 8}, n_neighbors=6
+        client, stores, dataset=dataset, method="glle", parameters={"n_neighbors": 8}, score_neighbors=6
     )
     assert of_method["remains"] == pytest.approx(of_posterior["remains"], rel=1e-6)
 
@@ -179,7 +179,7 @@ def test_refusals(client: httpx.Client, dataset: str, monkeypatch: pytest.Monkey
         ({"embedding": "emb_none"}, 404, "embedding-not-found"),
         ({"posterior": "post_none"}, 404, "posterior-not-found"),
         ({"dataset": dataset, "method": "no-such"}, 422, "invalid-parameter"),
-        ({"dataset": dataset, "method": "pca", "n_neighbors": 59}, 422, "invalid-parameter"),
+        ({"dataset": dataset, "method": "pca", "score_neighbors": 59}, 422, "invalid-parameter"),
         ({"dataset": dataset, "method": "supervised-lle"}, 422, "invalid-parameter"),
         ({"dataset": dataset, "method": "pca", "metric": "none"}, 422, "invalid-request"),
         ({"dataset": dataset, "method": "pca", "blocks": "who"}, 422, "invalid-parameter"),

@@ -8,6 +8,7 @@ import re
 from base64 import b64encode
 from dataclasses import fields
 from hashlib import sha256
+from html import escape
 from typing import Any
 
 import httpx
@@ -88,11 +89,16 @@ def test_docs_page_shows_every_route_and_loads_nothing(client: httpx.Client) -> 
     assert re.findall(r"https?://", answer.text) == []
     assert answer.text == openapi.page(CONTRACT)
     directives = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
-    styles = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
-    hashes = [b64encode(sha256(style.encode()).digest()).decode() for style in styles]
-    assert [directives.pop("style-src")] == [f"'sha256-{each}'" for each in hashes]
+    for tag in ("style", "script"):
+        (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
+        assert directives.pop(f"{tag}-src") == f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+    assert directives.pop("connect-src") == "'self'"
     assert directives == dict.fromkeys(("default-src", "base-uri", "form-action", "frame-ancestors"), "'none'")
-    assert not re.search(r"<(script|img|link|iframe|form|base)|\sstyle=|\son\w+=", answer.text)
+    assert not re.search(r"<(img|link|iframe|base)|\ssrc=|\sstyle=|\son\w+=", answer.text)
+    routes = [(path, method.upper()) for path, methods in CONTRACT["paths"].items() for method in methods]
+    forms = re.findall(r'<form data-method=(\w+) data-path="(.*?)">', answer.text)
+    assert sorted(forms) == sorted((method, path) for path, method in routes)
+    assert escape(json.dumps(openapi.EXAMPLES["audit"])) in answer.text
 
 
 def request_body(content: Any, media: str = "application/json") -> dict[str, Any]:

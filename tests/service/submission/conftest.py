@@ -21,7 +21,7 @@ CREATING: dict[str, tuple[str, dict[str, Any]]] = {
     "reconstructions": (POST_1 + "/reconstructions", {"n_draws": 2}),
     "calibration": (POST_1 + "/calibration", {}),
     "fit": ("/v1/posteriors", {"n_neighbors": 5}),
-    "audit": ("/v1/audits", {"method": "pca", "n_neighbors": 5}),
+    "audit": ("/v1/audits", {"method": "pca", "score_neighbors": 5}),
 }
 
 

@@ -104,7 +104,7 @@ def test_a_body_does_not_reach_another_tenants_data(
     pca = {"method": "pca"}
     own: tuple[tuple[str, dict[str, Any]], ...] = (
         ("/v1/posteriors", {}),
-        ("/v1/audits", {**pca, "n_neighbors": 5}),
+        ("/v1/audits", {**pca, "score_neighbors": 5}),
         ("/v1/embeddings", pca),
         ("/v1/comparisons", {"methods": [pca, {"method": "lle"}]}),
         (f"/v1/posteriors/{bob.posterior}/transform", {}),
@@ -113,7 +113,7 @@ def test_a_body_does_not_reach_another_tenants_data(
     more: tuple[tuple[str, dict[str, Any]], ...] = (
         ("/v1/embeddings", {"dataset": bob.dataset, "method": "pca", "labels": alice.dataset}),
         ("/v1/embeddings", {"dataset": bob.dataset, "method": "pca", "truth": alice.dataset}),
-        ("/v1/audits", {"embedding": bob.embedding, "labels": alice.dataset, "n_neighbors": 5}),
+        ("/v1/audits", {"embedding": bob.embedding, "labels": alice.dataset, "score_neighbors": 5}),
         ("/v1/audits", {"dataset": bob.dataset, "coordinates": alice.dataset}),
         ("/v1/audits", {"embedding": alice.embedding}),
         ("/v1/audits", {"posterior": alice.posterior}),

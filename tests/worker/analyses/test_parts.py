@@ -161,7 +161,7 @@ def test_labels_are_added_without_new_halves(stores: Stores, blocks: list[tuple[
     spec = AuditSpec(dataset=dataset.id, method="pca", parameters=method("pca").spec().to_dict(), seed=3)
     run_all(stores, shared_job(stores, spec, None))
     made = len(blocks)
-    job = shared_job(stores, replace(spec, labels=labels.id, n_neighbors=10), None)
+    job = shared_job(stores, replace(spec, labels=labels.id, score_neighbors=10), None)
     run_all(stores, job)
     assert result(stores, job).meta["groups"] is not None
     assert len(blocks) == made

@@ -1,0 +1,221 @@
+"""Signatures and docstrings of docs/reference/engine-api.md and client-api.md, from the code.
+
+`make generate` writes them. A marker of a page, such as `<!-- api glle.fit glle.load -->`, names what follows up to
+`<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import is_dataclass
+from functools import cache
+from inspect import Parameter, cleandoc, getdoc, getsource, isclass, isfunction, ismodule, signature
+from itertools import pairwise
+from pathlib import Path
+from pydoc import locate
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, is_typeddict
+
+from glle.transport.session import listing, operation
+from glle_engine.base.parameters import Specification
+from glle_engine.methods.base import OF_METHOD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PAGES = [Path(__file__).parents[1] / "reference" / name for name in ("engine-api.md", "client-api.md")]
+_BLOCK = re.compile(r"<!-- api (.*?) -->\n.*?<!-- end -->", re.DOTALL)
+_SECTION = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+_LISTS = {"Parameters", "Other Parameters", "Attributes", "Returns", "Raises"}
+_MATH = re.compile(r"^\.\. math::\s*(.*(?:\n(?: {4}.*)?)*)", re.MULTILINE)
+_WIDTH = 100  # of a signature in one line
+
+
+def written(page: str) -> str:
+    """Return a page with the text of each marker."""
+
+    def block(match: re.Match[str]) -> str:
+        entries = "\n\n".join(entry(name) for name in match[1].split())
+        return f"<!-- api {match[1]} -->\n{entries}\n<!-- end -->"
+
+    return _BLOCK.sub(block, page)
+
+
+def entry(path: str) -> str:
+    """Return the text on a function, a class or a module by its path."""
+    found: Any = locate(path)
+    assert found is not None, path
+    if ismodule(found):
+        names = getattr(found, "__all__", None) or [name for name in vars(found) if not name.startswith("_")]
+        parts = [(name, getattr(found, name)) for name in names]
+        own = [(name, part) for name, part in parts if getattr(part, "__module__", "") == path]
+        return "\n\n".join([_text(getdoc(found)), *(_described(f"{path}.{name}", part, 3) for name, part in own)])
+    return _described(path, found, 3)
+
+
+def _described(path: str, found: Any, level: int) -> str:
+    """Return heading, signature, docstring and, for a class, its public members."""
+    name = path.rpartition(".")[2]
+    parts = [f"{'#' * level} {path if level == 3 else name}"]
+    if not isclass(found) or not (is_dataclass(found) or issubclass(found, dict | Exception)):
+        parts.append(f"```py\n{_signature(name, found)}\n```")
+    parts.append(_text(getdoc(found), None if isclass(found) else found))
+    if isclass(found):
+        parts.append("\n".join(_fields(found)))
+        members = list(_members(found))
+        values = [(member, value) for member, value in members if isinstance(value, property)]
+        parts.append("\n".join(f"- `{member}`: {' '.join(_text(getdoc(value)).split())}" for member, value in values))
+        others = [each for each in members if not isinstance(each[1], property)]
+        parts += [_described(f"{path}.{member}", value, level + 1) for member, value in others]
+        if bases := [f"`{_listed()[base]}`" for base in found.__mro__[1:] if base in _listed()]:
+            parts.append(f"It also has the members of {', '.join(bases)}.")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _members(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods and properties with a docstring of a class, and of its bases that no page has."""
+    seen: set[str] = set()
+    for base in kind.__mro__:
+        is_elsewhere = base is not kind and (base in _listed() or issubclass(base, Specification))
+        if is_elsewhere or not base.__module__.startswith("glle"):
+            continue
+        for name, value in vars(base).items():
+            if name.startswith("_") or name in seen:
+                continue
+            seen.add(name)
+            found = value.method if isinstance(value, operation | listing) else getattr(value, "fn", value)
+            found = getattr(found, "__func__", found)
+            if isinstance(found, property) or (isfunction(found) and getdoc(found)):
+                yield name, found
+
+
+def _fields(kind: Any) -> Iterator[str]:
+    """Yield the parameters of a specification with domain and default, and the members of a TypedDict."""
+    if issubclass(kind, Specification):
+        for name, parameter in kind.parameters().items():
+            default = default_text(kind.__dataclass_fields__[name].default)
+            yield f"- `{name}` ({parameter.domain()}; default {default}): {parameter.doc}"
+    if is_typeddict(kind):
+        (tree,) = ast.parse(getsource(kind)).body
+        assert isinstance(tree, ast.ClassDef)
+        for member, text in pairwise(tree.body):
+            if isinstance(member, ast.AnnAssign) and isinstance(text, ast.Expr):
+                assert isinstance(member.target, ast.Name)
+                yield f"- `{member.target.id}`: {' '.join(str(ast.literal_eval(text.value)).split())}"
+
+
+@cache
+def _listed() -> dict[type, str]:
+    """Return the classes that the pages have, with their paths."""
+    names = [name for page in PAGES for block in _BLOCK.finditer(page.read_text("utf-8")) for name in block[1].split()]
+    found = {name: locate(name) for name in names}
+    return {each: name for name, each in found.items() if isclass(each)}
+
+
+def _signature(name: str, found: Any) -> str:
+    """Return a call with the types and defaults of all parameters, but those of methods, which are listed apart."""
+    shown = signature(found)
+    texts, is_keyword, rest = list[str](), False, False
+    for each in shown.parameters.values():
+        if each.default is OF_METHOD:
+            rest = True
+            continue
+        if each.name == "self":
+            continue
+        if each.kind is Parameter.KEYWORD_ONLY and not is_keyword:
+            texts.append("*")
+            is_keyword = True
+        texts.append(_parameter(each))
+        if each.kind is Parameter.POSITIONAL_ONLY and not _has_more_positional(shown.parameters, each):
+            texts.append("/")
+    texts += ["**parameters"] * rest
+    has_type = not isclass(found) and shown.return_annotation is not shown.empty
+    returned = f" -> {type_text(shown.return_annotation)}" if has_type else ""
+    line = f"{name}({', '.join(texts)}){returned}"
+    return line if len(line) <= _WIDTH else "\n".join([f"{name}(", *(f"    {text}," for text in texts), f"){returned}"])
+
+
+def _has_more_positional(parameters: Any, last: Parameter) -> bool:
+    names = [each.name for each in parameters.values() if each.kind is Parameter.POSITIONAL_ONLY]
+    return bool(names[-1] != last.name)
+
+
+def _parameter(each: Parameter) -> str:
+    stars = "**" if each.kind is Parameter.VAR_KEYWORD else "*" if each.kind is Parameter.VAR_POSITIONAL else ""
+    hint = "" if each.annotation is each.empty else f": {type_text(each.annotation)}"
+    if each.default is each.empty:
+        return f"{stars}{each.name}{hint}"
+    return f"{each.name}{hint} = {default_text(each.default)}"
+
+
+def type_text(hint: Any) -> str:
+    """Return a type as it is written; the same in all versions of Python."""
+    if isinstance(hint, str):
+        return hint
+    if get_origin(hint) in {Union, UnionType}:
+        return " | ".join(dict.fromkeys(type_text(part) for part in get_args(hint)))
+    if get_origin(hint) is Literal:
+        return f"Literal[{', '.join(map(repr, get_args(hint)))}]"
+    if hint is type(None):
+        return "None"
+    if get_args(hint):
+        return f"{get_origin(hint).__name__}[{', '.join(map(type_text, get_args(hint)))}]"
+    return getattr(hint, "__name__", str(hint))
+
+
+def default_text(value: Any) -> str:
+    """Return a default as it is written."""
+    if value is ...:
+        return "..."
+    return value.__name__ if callable(value) else repr(value)
+
+
+def _text(doc: str | None, found: Any = None) -> str:
+    """Return a docstring in Markdown: parameters as lists with their types and defaults, examples and math as code."""
+    if not doc:
+        return ""
+    parts = _SECTION.split(cleandoc(doc))
+    texts = [_prose(parts[0])]
+    for title, body in zip(parts[1::2], parts[2::2], strict=True):
+        if title in _LISTS:
+            texts.append(f"**{title}**\n\n" + "\n".join(_items(body, found if title == "Parameters" else None)))
+        elif title == "Examples":
+            texts.append(f"```pycon\n{body.strip()}\n```")
+        else:
+            texts.append(f"**{title}**\n\n{_prose(body)}")
+    return "\n\n".join(text.strip() for text in texts if text.strip())
+
+
+def _items(body: str, found: Any) -> Iterator[str]:
+    """Yield the items of a list of parameters, attributes, results or errors."""
+    shown = signature(found).parameters if isinstance(found, Callable) else {}  # type: ignore[arg-type]
+    for item in re.split(r"\n(?=\S)", body.strip()):
+        head, _, rest = item.partition("\n")
+        names, _, kind = head.partition(" : ")
+        if not kind and names in shown and shown[names].annotation is not Parameter.empty:
+            kind = type_text(shown[names].annotation)
+        default = shown[names].default if names in shown else Parameter.empty
+        of_type = (
+            f" ({kind}{'' if default is Parameter.empty else f', default {default_text(default)}'})" if kind else ""
+        )
+        named = ", ".join(f"`{name}`" for name in names.replace("\\", "").split(", ") if name)
+        text = " ".join(_prose(cleandoc(rest)).split()) if ".. math" not in rest else _prose(cleandoc(rest))
+        yield f"- {named}{of_type}" + (f": {text}" if text else "")
+
+
+def _prose(text: str) -> str:
+    """Return text with math, roles and verbatim words as code."""
+    text = _MATH.sub(lambda match: f"```text\n{cleandoc(match[1]).strip()}\n```\n", text)
+    return re.sub(r"(?<!`)``(?!`)", "`", re.sub(r":\w+:`", "`", text))
+
+
+def main() -> None:
+    """Write the pages."""
+    for path in PAGES:
+        path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

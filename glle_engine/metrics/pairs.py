@@ -1,0 +1,160 @@
+r"""Scores on distances of pairs: stress, Shepard correlation, triplets, silhouette.
+
+:math:`\delta_{ij}` is the distance of two points in the data, :math:`d_{ij}` their distance in the embedding. Above
+2,000 points, all but the triplets are of a fixed sample of 2,000 points.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, TooFewPointsError
+from glle_engine.linalg.distances import distances
+from glle_engine.metrics.ranks import EXACT_POINTS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+TRIPLETS = 5  # of each point
+_SEED = 0
+_MIN_POINTS = 3
+
+
+def raw_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
+    r"""Return the raw stress :math:`\sum_{i<j} (d_{ij} - \delta_{ij})^2` (Kruskal 1964, Psychometrika 29); 0 is best.
+
+    It has the squared unit of the data, and is that of `sklearn.manifold.MDS`. The stress of a sample is multiplied by
+    the number of all pairs over the number of pairs in the sample.
+    """
+    expected, found = _pairs(X, Y)
+    return float(((found - expected) ** 2).mean() * len(X) * (len(X) - 1) / 2)
+
+
+def normalized_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
+    r"""Return :math:`\sqrt{\sum (d_{ij} - \delta_{ij})^2 / \sum \delta_{ij}^2}`; 0 is best.
+
+    This is the normalized stress of `sklearn.manifold.MDS`. It depends on the unit of the embedding.
+    """
+    expected, found = _pairs(X, Y)
+    return float(np.sqrt(((found - expected) ** 2).sum() / (expected**2).sum()))
+
+
+def scaled_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
+    r"""Return the normalized stress of the embedding in its best unit, in [0, 1]; 0 is best.
+
+    .. math:: \min_a \sqrt{\sum (a d_{ij} - \delta_{ij})^2 / \sum \delta_{ij}^2}
+
+    Methods that fix the unit of their embeddings can be compared by it (Smelser, Miller and Kobourov 2024, arXiv
+    2408.07724).
+    """
+    expected, found = _pairs(X, Y)
+    explained = (found * expected).sum() ** 2 / ((found**2).sum() * (expected**2).sum())
+    return float(np.sqrt(max(0.0, 1.0 - explained)))
+
+
+def shepard_correlation(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
+    """Return Spearman's rank correlation of the distances in the data and in the embedding, in [-1, 1]; 1 is best.
+
+    It measures how far the Shepard diagram is monotone. Equal distances have the mean of their ranks.
+
+    Raises
+    ------
+    DegenerateDataError
+        If all distances are equal, in the data or in the embedding.
+
+    """
+    a, b = (_mean_ranks(each) for each in _pairs(X, Y))
+    a, b = a - a.mean(), b - b.mean()
+    size = (a * a).sum() * (b * b).sum()
+    if size == 0:
+        raise DegenerateDataError(
+            "All distances are equal, in the data or in the embedding: nothing varies.",
+            remedy="Give more points, and an embedding whose points differ.",
+        )
+    return float((a * b).sum() / np.sqrt(size))
+
+
+def random_triplets(n: int) -> NDArray[np.int64]:
+    """Return five random triplets for each of n points, (5 n, 3) with three different rows; they are always the same.
+
+    Raises TooFewPointsError for fewer than three points.
+    """
+    if n < _MIN_POINTS:
+        raise TooFewPointsError(f"{n} points have no triplets.", remedy=f"Give at least {_MIN_POINTS} points.")
+    rng = np.random.default_rng(_SEED)
+    first = np.repeat(np.arange(n), TRIPLETS)
+    second, third = rng.integers(0, n - 1, len(first)), rng.integers(0, n - 2, len(first))
+    third += third >= second
+    return np.stack([first, second + (second >= first), third + (third >= first)], axis=1)
+
+
+def triplet_accuracy(X: NDArray[np.float64], Y: NDArray[np.float64], triplets: NDArray[np.int64]) -> float:
+    """Return the share of triplets (m, 3) whose first point has the same nearer one of the others in both spaces.
+
+    It is in [0, 1], about one half for random positions, and 1 is best (Wang, Huang, Rudin and Shaposhnik 2021, JMLR
+    22, section 5).
+    """
+    first = triplets[:, 0]
+    nearer = [np.less(*distances(points[first], points, triplets[:, 1:]).T) for points in (X, Y)]
+    return float((nearer[0] == nearer[1]).mean())
+
+
+def silhouette(Y: NDArray[np.float64], labels: NDArray[np.generic]) -> float:
+    r"""Return the mean silhouette of the labels (n,) in an embedding (n, p), in [-1, 1]; 1 is best.
+
+    The silhouette of a point is :math:`(b - a) / \max(a, b)`, with a its mean distance to the other points of its
+    label, and b the smallest mean distance to the points of another label; 0 if it has its label alone (Rousseeuw 1987,
+    J. Comput. Appl. Math. 20).
+
+    Raises
+    ------
+    InvalidParameterError
+        If there is one label, or each point has its own.
+
+    """
+    rows = _sample(len(Y))
+    names, of_points = np.unique(labels[rows], return_inverse=True)
+    if not 1 < len(names) < len(rows):
+        raise InvalidParameterError(
+            f"The silhouette of {len(rows)} points with {len(names)} labels is not defined.",
+            remedy="Give at least two labels, and fewer labels than points.",
+        )
+    sizes = np.bincount(of_points)
+    apart = _distances_among(Y, rows)
+    sums = np.stack([apart[:, of_points == label].sum(axis=1) for label in range(len(names))], axis=1)
+    own = np.arange(len(rows)), of_points
+    is_alone = sizes[of_points] == 1
+    within = sums[own] / np.where(is_alone, 1, sizes[of_points] - 1)
+    means = sums / sizes
+    means[own] = np.inf
+    between = means.min(axis=1)
+    larger = np.maximum(within, between)
+    values = np.where(is_alone | (larger == 0), 0.0, (between - within) / np.where(larger == 0, 1.0, larger))
+    return float(values.mean())
+
+
+def _sample(n: int) -> NDArray[np.intp]:
+    """Return all rows, or a fixed sample of them."""
+    if n <= EXACT_POINTS:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(_SEED).choice(n, EXACT_POINTS, replace=False))
+
+
+def _distances_among(points: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the distances (m, m) of the rows to each other."""
+    return distances(points[rows], points, np.broadcast_to(rows, (len(rows), len(rows))))
+
+
+def _pairs(X: NDArray[np.float64], Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the distances of all pairs, or of those of the sample, in the data and in the embedding."""
+    rows = _sample(len(X))
+    above = np.triu_indices(len(rows), 1)
+    return _distances_among(X, rows)[above], _distances_among(Y, rows)[above]
+
+
+def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ranks of values; equal values have the mean of their ranks."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(count) - (count - 1) / 2)[place])

@@ -1,0 +1,57 @@
+"""Curves of kept neighbors, beside the co-ranking matrix and the formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from glle_engine.base.errors import TooFewPointsError
+from glle_engine.metrics import ranks
+from glle_engine.metrics.coranking import quality_curves
+from glle_engine.metrics.registry import score
+
+N = 40
+rng = np.random.default_rng(0)
+X = rng.standard_normal((N, 5))
+Y = X[:, :2] + 0.2 * rng.standard_normal((N, 2))
+
+
+def test_curves_are_sums_of_the_coranking_matrix() -> None:
+    """Entry (k, l) counts the pairs of rank k in the data and l in the embedding (Lee and Verleysen 2009, Eq. 7)."""
+    by_rank = [cdist(points, points).argsort(axis=1).argsort(axis=1) for points in (X, Y)]
+    coranking = np.zeros((N, N), int)
+    np.add.at(coranking, (by_rank[0].ravel(), by_rank[1].ravel()), 1)
+    coranking = coranking[1:, 1:]
+    found = quality_curves(X, Y)
+    k = np.arange(1, N - 1)
+    q_nx = np.array([coranking[:each, :each].sum() / (N * each) for each in k])
+    r_nx = ((N - 1) * q_nx - k) / (N - 1 - k)
+    np.testing.assert_array_equal(found.neighbors, k)
+    np.testing.assert_allclose(found.q_nx, q_nx, rtol=1e-12)
+    np.testing.assert_allclose(found.lcmc, q_nx - k / (N - 1), atol=1e-14)
+    np.testing.assert_allclose(found.r_nx, r_nx, atol=1e-12)
+    assert found.auc == pytest.approx(np.average(r_nx, weights=1 / k), rel=1e-12)
+
+
+def test_scores_are_points_of_the_curves() -> None:
+    """At the number of neighbors; equal maps keep all, and random ones none beyond chance."""
+    found, curves = score(X, Y, ["q_nx", "lcmc", "r_nx", "r_nx_auc"], score_neighbors=7), quality_curves(X, Y)
+    expected = {"q_nx": curves.q_nx[6], "lcmc": curves.lcmc[6], "r_nx": curves.r_nx[6], "r_nx_auc": curves.auc}
+    assert found == pytest.approx(expected, rel=1e-12)
+    assert score(X, 3 * X, ["q_nx", "r_nx", "r_nx_auc"]) == pytest.approx(
+        dict.fromkeys(["q_nx", "r_nx", "r_nx_auc"], 1)
+    )
+    assert abs(quality_curves(X, rng.permutation(X)).auc) < 0.1
+
+
+def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The curve of a sample of the points is near that of all; two points have none."""
+    exact = quality_curves(X, Y)
+    monkeypatch.setattr(ranks, "EXACT_POINTS", 30)
+    monkeypatch.setattr(ranks, "LANDMARKS", 25)
+    sampled = quality_curves(X, Y)
+    assert sampled.auc != exact.auc
+    assert sampled.auc == pytest.approx(exact.auc, abs=0.08)
+    with pytest.raises(TooFewPointsError, match="at least 3"):
+        quality_curves(X[:2], Y[:2])
