@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -180,7 +181,7 @@ def _score_row(row: dict[str, Any], names: list[str]) -> dict[str, object]:
         **({"level": _level(row), **_facts(row)} if "facts" in row else {}),
         **{name: _number(scores.get(name)) for name in names},
         "seconds": _number(sum(row["seconds"].values()) if row["seconds"] else None),
-        "notes": written(joined(texts), in_command),
+        "notes": written(joined(texts), partial(in_command, flags=())),
     }
 
 

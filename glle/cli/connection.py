@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get
 
 from glle.table import table_text
 from glle.types import FitOptions, UploadOptions
-from glle_engine.base.texts import FEATURE, joined, written
+from glle_engine.base.texts import FEATURE, UPLOAD_OPTIONS, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -112,7 +112,8 @@ def add_command(
         command.add_argument(*names, **more)
     for kind in options:
         add_options(command, kind, {name for names, _ in arguments for name in names})
-    command.set_defaults(run=partial(_run, run))
+    flags = frozenset(word for action in command._actions for word in action.option_strings)  # noqa: SLF001 # its own
+    command.set_defaults(run=partial(_run, run), flags=flags)
 
 
 def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namespace) -> int:
@@ -121,37 +122,39 @@ def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namesp
         from glle.client import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # needs the extra `client`
     except ImportError as error:
         return fail(f"{error}.", "Install the client: pip install 'glle[client]'.", MISUSED)
+    write = partial(in_command, flags=args.flags)
     try:
         with Client(args.url, progress=False if args.json else None) as client:
             return run(args, client)
     except GlleServiceError as error:
         if args.json:
-            texts = {name: written(getattr(error, name), in_command) for name in ("detail", "remedy")}
+            texts = {name: written(getattr(error, name), write) for name in ("detail", "remedy")}
             problem = {name: getattr(error, name) for name in _PROBLEM} | texts
             print(json.dumps(problem), file=sys.stderr)  # noqa: T201 # the command's output
         else:
             request = f" Request {error.request_id}." if error.request_id else ""
-            fail(error.detail, error.remedy + request, REFUSED)
+            fail(written(error.detail, write), written(error.remedy, write) + request, REFUSED)
         if isinstance(error, JobTimeoutError):
             return LATE
         return REFUSED if error.status else UNREACHABLE
     except BrokenPipeError:
         raise  # `main` handles it
     except (ValueError, OSError) as error:
-        return fail(getattr(error, "text", str(error)), "", MISUSED)  # errors of the library name options
+        return fail(written(getattr(error, "text", str(error)), write), "", MISUSED)  # of the library: with options
     except KeyboardInterrupt:
         return fail("Interrupted. A started job goes on.", "See `glle jobs list`.", INTERRUPTED)
 
 
 def report(args: argparse.Namespace, value: Any, *lines: str, notes: Iterable[NoteOut] = ()) -> int:
     """Print a result, as JSON or as lines followed by the messages of the notes."""
-    text = _in_lines(lines, notes)
+    text = _in_lines(args, lines, notes)
     print(json.dumps(value) if args.json else text)  # noqa: T201 # the command's output
     return 0
 
 
-def _in_lines(lines: Iterable[str], notes: Iterable[NoteOut]) -> str:
-    return "\n  ".join(written(each, in_command) for each in [*lines, *(note["message"] for note in notes)])
+def _in_lines(args: argparse.Namespace, lines: Iterable[str], notes: Iterable[NoteOut]) -> str:
+    write = partial(in_command, flags=args.flags)
+    return "\n  ".join(written(each, write) for each in [*lines, *(note["message"] for note in notes)])
 
 
 def report_made(args: argparse.Namespace, value: Any, id_: str, *lines: str, notes: Iterable[NoteOut] = ()) -> int:
@@ -159,7 +162,7 @@ def report_made(args: argparse.Namespace, value: Any, id_: str, *lines: str, not
     if args.json:
         return report(args, value)
     print(id_)  # noqa: T201 # the command's output
-    print(_in_lines(lines, notes), file=sys.stderr)  # noqa: T201 # the same
+    print(_in_lines(args, lines, notes), file=sys.stderr)  # noqa: T201 # the same
     return 0
 
 
@@ -171,13 +174,18 @@ def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[An
     )
 
 
-def in_command(way: Way) -> str:
-    """Return an option of the command line, a command, or a feature."""
+def in_command(way: Way, flags: Collection[str] | None = None) -> str:
+    """Return an option of the command line, a command, or a feature.
+
+    A setting of a method that is none of the `flags` of a command is a value of its `--parameters`.
+    """
     if way.name in _CALLS:
         return _CALLS[way.name].format(way.value or "ID")
     if way.name == FEATURE:
         return f"feature {way.value} (from 0)"
     flag = f"--{way.name.replace('_', '-')}"
+    if flags is not None and flag not in flags and way.name not in {*UPLOAD_OPTIONS, "force"}:
+        return way.name if way.value is None else f"{way.name}={way.value}"
     if way.value is None or way.value is True:
         return flag
     return f"{flag} {shlex.join(map(str, way.value if isinstance(way.value, list) else [way.value]))}"
@@ -185,6 +193,5 @@ def in_command(way: Way) -> str:
 
 def fail(detail: str, remedy: str, code: int) -> int:
     """Print an error and its remedy on stderr; return the exit code."""
-    text = joined(filter(None, (detail, remedy)), "\n  ")
-    print(f"glle: {written(text, in_command)}", file=sys.stderr)  # noqa: T201 # the command's output
+    print(f"glle: {detail}" + (f"\n  {remedy}" if remedy else ""), file=sys.stderr)  # noqa: T201 # the command's output
     return code

@@ -128,9 +128,11 @@ def to_json(text: str) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a number of numpy as that of Python, and a number that JSON lacks as its text."""
+    """Return a number of numpy as that of Python, 2 for 2.0, and a number that JSON lacks as its text."""
     value = value.item() if hasattr(value, "item") else value
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    if not isinstance(value, float):
+        return value
+    return int(value) if value.is_integer() else value if math.isfinite(value) else str(value)
 
 
 def parts_of(text: str | Way) -> tuple[str | Way, ...]:

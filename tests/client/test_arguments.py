@@ -128,7 +128,7 @@ def test_distances_given_as_features_are_found() -> None:
         (lambda: glle.audit(X, first_two, min_dist=1), "Unknown parameters: min_dist"),
         (lambda: glle.audit(X, "pca", n_neighbors=5), "Give score_neighbors=5"),
         (lambda: glle.audit(X, X[:, :2], n_neighbors=5), "Give score_neighbors=5"),
-        (lambda: glle.audit(X, "pca", labels=X[:, 0]), r"name no groups.*pandas\.qcut"),
+        (lambda: glle.audit(X, "pca", labels=X[:, 0]), r"name no groups.*the quarters of the numbers"),
         (lambda: glle.audit(X, "pca", labels=[f"p{i}" for i in range(N)]), "name no groups"),
         (lambda: glle.embed(X, ANY), "not the name of a method"),
         (lambda: glle.embed(X), "There is no method"),

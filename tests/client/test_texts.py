@@ -76,6 +76,8 @@ NAMES = {*UPLOAD_OPTIONS, "force", "feature", *CALLS}
 def test_each_interface_has_its_words(way: Way, request_: str, python: str, command: str) -> None:
     """Of an option with one value, with columns, without a value, of a setting, and of a call."""
     assert (as_request(way), in_python(way), in_command(way)) == (request_, python, command)
+    if way.name == "n_neighbors":  # of a command without this flag
+        assert in_command(way, flags=("--metric",)) == "n_neighbors=9"
 
 
 def test_every_name_has_a_text_on_the_page() -> None:

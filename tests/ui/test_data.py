@@ -106,7 +106,7 @@ def test_a_method_that_is_chosen_first_makes_its_map_at_once(explorer: Explorer)
     """Before the table somebody chooses t-SNE: the button of the table says so, and the map follows."""
     explorer.open()
     explorer.at("maker-t-sne").click()
-    explorer.choose_file("roll.csv", csv(sheet(120)))
+    explorer.choose_file("roll.csv", csv(sheet(240)))
     expect(explorer.at("use-file")).to_have_text("Make a map by t-SNE")
     explorer.at("use-file").click()
     expect(explorer.at("frame-name")).to_have_text("t-SNE", timeout=LONG)

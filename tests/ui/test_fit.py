@@ -113,12 +113,10 @@ def test_a_verdict_on_units_is_followed_by_its_button(explorer: Explorer) -> Non
     explorer.open()
     explorer.upload("units.csv", csv(sheet(120) * [1, 1e4, 1]))
     expect(explorer.at("chosen")).to_be_visible()
-    explorer.open_set_up()
-    explorer.at("method").select_option("pca")
-    explorer.at("fit").click()
+    explorer.fit(count=2)
     expect(explorer.at("verdict")).to_contain_text("Standardize the features", timeout=60_000)
     explorer.at("standardize").click()
-    until(lambda: (explorer.state("audit") or {}).get("standardize") == "zscore", 60)
+    until(lambda: (explorer.state("audit") or {}).get("standardize") == "zscore", 120)
     expect(explorer.at("standardize")).to_have_count(0)
 
 

@@ -56,9 +56,17 @@ def test_the_engine_knows_no_http() -> None:
 
 
 def test_values_are_json() -> None:
-    """Numbers of numpy become those of Python, and a number that JSON lacks its text."""
-    text = Text(Way("radius", np.float64(0.5)), " ", Way("n_neighbors", np.int64(3)), " ", Way("reg", np.inf))
-    assert text == "radius=0.5 n_neighbors=3 reg='inf'"
+    """Numbers of numpy become those of Python, 2.0 becomes 2, and a number that JSON lacks becomes its text."""
+    text = Text(
+        Way("radius", np.float64(0.5)),
+        " ",
+        Way("n_neighbors", np.int64(3)),
+        " ",
+        Way("reg", np.inf),
+        " ",
+        Way("spread", 2.0),
+    )
+    assert text == "radius=0.5 n_neighbors=3 reg='inf' spread=2"
     assert Text.from_json(json.loads(json.dumps(to_json(text), allow_nan=False))).parts == text.parts
 
 

@@ -42,11 +42,11 @@ Options = dict[str, Any]
         (
             "laplacian-eigenmaps",
             {"weights": "simple", "epsilon": 1.0},
-            "epsilon=1.0 has no meaning with weights='simple'",
+            "epsilon=1 has no meaning with weights='simple'",
         ),
         ("laplacian-eigenmaps", {"weights": "precomputed", "n_neighbors": 5}, "Leave n_neighbors out"),
         ("laplacian-eigenmaps", {"weights": "precomputed", "metric": "cosine"}, "Leave metric out"),
-        ("kernel-pca", {"kernel": "precomputed", "gamma": 2.0}, "gamma=2.0 has no meaning with kernel='precomputed'"),
+        ("kernel-pca", {"kernel": "precomputed", "gamma": 2.0}, "gamma=2 has no meaning with kernel='precomputed'"),
         ("umap", {"min_dist": 2}, "min_dist=2 is more than spread=1"),
         ("umap", {"init": "lanczos"}, "one of spectral, pca, random"),
         ("pacmap", {"n_neighbors": 2, "further_ratio": 0.1}, "no further pair"),

@@ -219,6 +219,16 @@ def test_the_first_mark_is_no_loss_for_other_processes(stores: Stores, monkeypat
         assert code(each.find_loss()) is None
 
 
+def test_a_writer_that_was_killed_after_the_mark_is_completed(stores: Stores) -> None:
+    """Redis learns that the store has the mark, so that the loss of the files is noticed, too."""
+    add(stores, 3)
+    process(stores).renew()
+    stores.client.hdel(SERVICE, "marked")
+    process(stores).renew()
+    stores.files.bucket.remove(PATH)
+    assert code(process(stores).find_loss()) == "files-lost"
+
+
 DAMAGED = {
     "garbage": b"\x00\xffgarbage",
     "nothing": b"",

@@ -121,9 +121,18 @@ export async function openWithin(work) {
   isOpening = true;
   try {
     await work();
+    if (isOpening) endOpening();
   } finally {
     isOpening = false;
   }
+}
+
+/** Whether what the link of the address names is not yet there. */
+export const isStillOpening = () => isOpening;
+
+/** All that the link names is there, or asked for: from now on the address follows the state. */
+export function endOpening() {
+  isOpening = false;
   writeLink({ isSame: true });
 }
 

@@ -8,7 +8,7 @@ import { choose } from './data.js';
 import { openExampleMap } from './examples.js';
 import { changedFrom, methodNamed } from '../methods.js';
 import { draw, followFit, show } from './fit.js';
-import { openWithin, writeLink } from './link.js';
+import { endOpening, isStillOpening, openWithin, writeLink } from './link.js';
 import { patiently } from '../jobs.js';
 import { lookOf } from '../lib/look.js';
 import { choosePoints, hideClasses } from './selection.js';
@@ -50,29 +50,36 @@ async function openResults(link) {
     await openComparison(await askJson(`/v1/jobs/${link.comparison}`), link);
   const row = state.comparison?.rows.find(({ label }) => label === link.method);
   if (row) openRow(row);
-  if (row || !link.posterior) showLook(link);
-  set({ shape: link.shape });
+  if (row || isStillOpening()) showLook(link);
   if (link.audit && !state.isAudited) await audit();
   else if (link.job && state.single) await auditFirst(); // the map was still being made when the address was written
-  if (!link.hidden.length) return;
-  const look = lookOf(state, points()); // its colors may be of the audit
-  if (look.legend.kind === 'classes') hideClasses(new Set(link.hidden), look);
+  if (!state.hidden) hideLinked(link); // the colors may be of the audit
+}
+
+/** Hide the classes of a link. */
+function hideLinked({ hidden }) {
+  const look = hidden.length ? lookOf(state, points()) : null;
+  if (look?.legend.kind === 'classes') hideClasses(new Set(hidden), look);
 }
 
 /** Choose the data set of a link, with the column that names its subjects. */
 const chooseOf = async ({ blocks }, id) => choose(await askJson(`/v1/datasets/${id}`), blocks);
 
 /** Show the frame of a link, its axes, colors and selected rows. */
-function showLook({ frame, view, color, axes, turn, rows }) {
+function showLook(link) {
+  const { frame, view, color, shape, axes, turn, rows } = link;
   set({
     turn: dimension() === 3 ? turn : null,
     view,
     color,
+    shape,
     hidden: null,
     axes: axes.every((axis) => axis < dimension()) ? axes : [0, 1],
     frame: Math.min(frame, state.draws?.count ?? -1),
   });
   choosePoints(rows.filter((row) => row < points()));
+  hideLinked(link);
+  if (!link.comparison || link.comparison === state.comparisonJob) endOpening();
 }
 
 /** Choose a data set of the list. */
@@ -91,7 +98,7 @@ async function openJobOf(link) {
     await chooseOf(link, job.dataset);
     settings(request.spec.method, request.spec, link);
     await show(await followFit(job));
-    await draw();
+    await draw({ onDrawn: () => showLook(link) });
   } else if (job.kind === 'embedding') {
     await chooseOf(link, job.dataset);
     settings(request.method, request.parameters, link);

@@ -2,7 +2,7 @@
 
 import { askBlocks, auditAsMapOf, auditShown, auditStandardized, blockColumns } from '../actions/audit.js';
 import { findTrusted } from '../actions/compare.js';
-import { embedders, hindrance } from '../methods.js';
+import { embedders, hindrance, settingsOf } from '../methods.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { nameOf } from '../panels/data_panel.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
@@ -81,7 +81,9 @@ function NextStep({ audit }) {
   const fitted = fittedHere();
   const canStandardize =
     asks === 'standardize' &&
-    (single?.isGiven ? !single.isExample : fitted && methods.some(({ name }) => name === fitted.method));
+    (single?.isGiven
+      ? !single.isExample
+      : fitted && methods.some(({ name }) => name === fitted.method) && 'standardize' in settingsOf(fitted.method));
   const isGiven = single?.isGiven && !single.isExample;
   return html`<div class="buttons next" data-testid="next-step">
     ${isGiven && (!single.body.method || asks === 'method') && html`<${NeedsMethod} />`}
@@ -90,7 +92,7 @@ function NextStep({ audit }) {
         onClick=${() => (fitted ? tryWith({ standardize: 'zscore' }, fitted) : auditStandardized())}>Standardize the
         columns, and ${fitted ? 'make the map' : 'audit'} again</button>`}
     ${asks === 'blocks' && html`<${Blocks} />`}
-    ${audit.level !== 'trust' && !['standardize', 'blocks'].includes(asks) && !single?.isExample &&
+    ${audit.level !== 'trust' && !canStandardize && asks !== 'blocks' && !single?.isExample &&
       html`<button type="button" class=${isGiven ? '' : 'primary'} data-testid="find-trusted"
         onClick=${findTrusted}>Find a map that I can trust</button>`}
   </div>`;
