@@ -20,6 +20,7 @@ from glle.library import FittedPosterior
 from glle_engine.audit.options import AuditOptions
 from glle_engine.base.spec import FitSpec
 from glle_engine.estimator import GLLE
+from glle_engine.methods.base import OF_METHOD
 from glle_engine.reliability.calibration import calibrate
 from service.routes.params import SummaryQuery
 from service.schemas import analyses, resources
@@ -36,6 +37,7 @@ OWN = {
     *("self", "X", "Y", "data", "dataset", "spec", "neighbors", "coordinates", "embedding", "posterior", "missing"),
     *(
         "on_progress",
+        "verbose",
         "executor",
         "threads",
         "halves",
@@ -78,7 +80,8 @@ def of_function(function: Callable[..., Any], *others: type) -> dict[str, Any]:
     """Return the defaults of a function's parameters by name, and of `**options`: a dataclass or a type."""
     named = signature(function).parameters.values()
     kinds = {Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL}
-    defaults = {each.name: each.default for each in named if each.kind not in kinds}
+    shown = [each for each in named if each.kind not in kinds and each.default is not OF_METHOD]
+    defaults = {each.name: each.default for each in shown}
     for other in others:
         if is_dataclass(other):
             defaults |= {each.name: each.default for each in fields(other)}
@@ -111,7 +114,11 @@ def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
         "fit": {
             "library": {name: value for name, value in of_function(glle.fit, FitSpec).items() if name != "labels"},
             "estimator": of_function(GLLE.__init__),
-            "client": of_function(glle.Client.fit, types.FitOptions),
+            "client": {
+                name: value
+                for name, value in of_function(glle.Client.fit, types.FitOptions).items()
+                if name != "labels"
+            },
             "command": {name: value for name, value in of_command("fit").items() if name != "labels"},  # of the data
             "HTTP": of_model(resources.PosteriorIn),
         },

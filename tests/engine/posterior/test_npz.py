@@ -97,8 +97,8 @@ def replace_entry(index: Any, value: Any) -> Callable[[np.ndarray[Any, Any]], An
         ({}, "prior_factor", lambda _: None, "missing"),
         ({}, "embedding", lambda array: array[:10], "shape"),
         ({}, "eigenvalues", lambda array: array[:2], "shape"),
-        ({}, "landmarks", lambda _: np.arange(9, dtype=np.int32), "landmarks is there"),
-        ({}, "sigma", lambda _: np.ones(150), "sigma is there"),
+        ({}, "landmarks", lambda _: np.arange(9, dtype=np.int32), "landmarks is not used by its parameters"),
+        ({}, "sigma", lambda _: np.ones(150), "sigma is not used by its parameters"),
         ({"landmarks": 60}, "landmarks", lambda array: array[::-1].copy(), "not ascending"),
         ({"landmarks": 60}, "landmarks", lambda array: np.setdiff1d(ALL, array)[:60], "not the neighbors"),
 
