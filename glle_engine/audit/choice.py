@@ -107,7 +107,7 @@ class MapFacts:
 
     @property
     def fidelity(self) -> float | None:
-        """Mean rank correlation of the layout in maps of halves; None without halves."""
+        """Mean rank correlation of distances in maps of halves with distances in the data; None without halves."""
         return float(self.layout.mean()) if len(self.layout) else None
 
 

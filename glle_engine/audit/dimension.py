@@ -44,7 +44,7 @@ def find_dimension(
         rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
         wider = wider.of_rows(np.sort(rng.permutation(rows)[:MAX_HALVED_POINTS]))
     places = np.empty((0, *wider.shape))
-    with suppress(GlleError):  # the data have no further coordinate
+    with suppress(GlleError):  # the data may not allow one coordinate more
         maps = resample(wider, 2 * PAIRS, stream=SEPARATE, seed=seed, executor=executor, on_progress=on_progress)
         places = maps.places[maps.complete_pairs]
     if not len(places):

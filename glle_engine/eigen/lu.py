@@ -82,7 +82,11 @@ class Factored:
         return basis
 
     def eigenpairs(self, wanted: int, null: NDArray[np.float64] | None, *, exhaustive: bool) -> Eigenpairs:
-        """Run Lanczos on M^+ (constrained) or M^-1 (published), in the order of the factors."""
+        """Return the `wanted` smallest eigenpairs of M = B^T B by Lanczos on its (pseudo-)inverse.
+
+        `null` is a basis of the left null space of B; None if B is regular, as for weights without the constraint on
+        their sums. `exhaustive` searches until no further pair can be missing. Rows are in the order of the factors.
+        """
         n = len(self.inverse)
         if null is None:
             left = right = np.empty((0, n))

@@ -94,7 +94,7 @@ def draw_cost(posterior: Posterior) -> DrawCost:
 def _draw_seconds(n: int, solved: int, work: Work, spec: FitSpec, d: int) -> tuple[float, float]:
     """Return the seconds of a single draw of n points, and of one of many; `solved` points are in the eigenproblem."""
     lane = draw_seconds(solved, work, spec, d) + placing_seconds(n - solved, spec)
-    fallback = fallback_seconds(solved, work, spec, d)  # without lanes: one draw at a time
+    fallback = fallback_seconds(solved, work, spec, d)  # draws that the batched solver rejects
     return lanes(solved) * lane + fallback, lane + fallback
 
 

@@ -494,7 +494,7 @@ def _require_weights(distribution: WeightDistribution) -> None:
         ("prior_mean", np.array(distribution.prior_mean)),
     ):
         if array is not None and np.abs(array).max(initial=0.0) > _MAX_WEIGHT:
-            raise npz.inconsistent(f"{name} has entries beyond {_MAX_WEIGHT:.0e}, whose squares are not finite")
+            raise npz.inconsistent(f"{name} has entries beyond {_MAX_WEIGHT:.0e}; sums of their squares may overflow")
     if not distribution.constrained:
         return
     size, reach = np.maximum(1.0, np.abs(distribution.mean).max(axis=1)), np.abs(distribution.factor).max(axis=(1, 2))
@@ -512,6 +512,8 @@ def _require_embedding(posterior: Posterior) -> None:
     if not all(deviation <= _MAX_DEVIATION for deviation in deviations):  # also for NaN
         raise npz.inconsistent("the embedding does not have mean 0 and (1/n) Y^T Y = I, as every reference has")
     if np.abs(posterior.embedding).max() > _MAX_WEIGHT:
-        raise npz.inconsistent(f"the embedding has entries beyond {_MAX_WEIGHT:.0e}, whose squares are not finite")
+        raise npz.inconsistent(
+            f"the embedding has entries beyond {_MAX_WEIGHT:.0e}; sums of their squares may overflow"
+        )
     if (np.diff(values) < 0).any() or values[0] < -_SUM_TOLERANCE * max(1.0, values[-1]) or values[-1] > _MAX_WEIGHT:
         raise npz.inconsistent("the eigenvalues are not ascending from 0")

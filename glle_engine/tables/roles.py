@@ -179,12 +179,12 @@ class Layout:
         return [column for column in guessed if kinds[column] in {"text", "date"} or _is_id_name(self.names, column)]
 
     def guess(self, kinds: Sequence[Kind], profiles: Mapping[int, ColumnProfile]) -> Layout:
-        """Return the layout with guessed roles for the open columns, by the profiles of their values.
+        """Return the layout with guessed roles for the columns without a role, by the profiles of their values.
 
         Columns with the name of an id whose values are monotone numbers or distinct texts are ids, and so are columns
         of nearly distinct texts. The first column of few distinct words becomes the labels, and the first column of
-        dates the colors; further such columns are set apart. Columns of numbers that are texts get no role, unless they
-        are ids by their name.
+        dates the colors; further such columns are left out. Columns of texts with numbers in them, such as
+        '12 mg', get no role, unless they have the name of an id.
         """
         texts = [column for column, profile in profiles.items() if kinds[column] == "text" and profile.has_numbers]
         written = {column: profiles[column].odd or profiles[column].first for column in texts}

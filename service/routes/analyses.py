@@ -293,5 +293,5 @@ def _refuse_space(kind: str, space: dict[str, Any]) -> None:
     for name, value in space.items():
         raise InvalidParameterError(
             f"{name}={value!r} cannot change the {kind}, which has its own {name}.",
-            remedy=f"Leave {name} out, or audit the data set with the method, and with {name}.",
+            remedy=f"Leave {name} out. For another {name}, give the data set and the method in place of the {kind}.",
         )

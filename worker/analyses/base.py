@@ -75,7 +75,7 @@ class AnalysisContext(Protocol):
         """Return the stored result of an analysis of the same subject, or None."""
 
     def keep_result(self, spec: AnalysisSpec, entry: Entry) -> Entry:
-        """Store the result of an analysis of the same subject; return it with its digest."""
+        """Store the result of an analysis of the job's posterior or data set; return it with its digest."""
 
     def find_part(self, key: str) -> Entry | None:
         """Return a stored part of an analysis, or None."""

@@ -86,13 +86,13 @@ def limited_work(untouched: int = 0, max_bytes: int | None = None) -> Iterator[C
     ----------
     untouched
         Bytes that the work allocates but does not use; they take no memory and are added to the limit.
-    most
+    max_bytes
         Lower limit for this work, if given.
 
     Yields
     ------
     callable
-        Returns whether the lower limit `most` is still in force; `raise_limit` ends it.
+        Returns whether the lower limit `max_bytes` is still in force; `raise_limit` ends it.
 
     """
     limit = _WorkLimit.bytes if max_bytes is None else min(_WorkLimit.bytes, max_bytes)

@@ -126,7 +126,7 @@ class TaskContext:
         return self.stores.find_result(spec, self.subject)
 
     def keep_result(self, spec: AnalysisSpec, entry: Entry) -> Entry:
-        """Store the result of an analysis of the same subject; return it with its digest."""
+        """Store the result of an analysis of the job's posterior or data set; return it with its digest."""
         return store_result(self.stores, self.job, spec, entry)
 
     def find_part(self, key: str) -> Entry | None:

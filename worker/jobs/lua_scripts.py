@@ -21,9 +21,11 @@ SWEEP_SECONDS = 3600  # Redis keeps an expired record this long, so that a sweep
 
 _FIELDS = ", ".join(f"'{name}'" for name in FIELDS)
 
-# `list` returns the key of a tenant's list. `drop` removes an ended record with its claim; `trim` the expired ones, and
-# the oldest beyond the bytes allowed. `refusal` returns the limit of open jobs that is reached, a tenant's or of all.
+# Replies if a job cannot be created: the tenant's limit of open jobs, that of all tenants, the server's memory.
 QUOTA, JOBS, ROOM = "!quota", "!jobs", "!room"
+# `list` returns the key of a tenant's list. `drop` removes an ended record with its claim, the key that lets equal
+# requests share one open job; `trim` the expired records, and the oldest beyond the bytes allowed. `refusal` returns
+# which limit of open jobs is reached, a tenant's or that of all.
 _LISTS = f"""
 {MAY_HOLD}
 local function list(tenant, name)

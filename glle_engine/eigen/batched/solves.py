@@ -89,7 +89,7 @@ def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address
 def upper_gram(
     tag: tuple[int, ...], tree: Addresses, upper: Address, s: Address, factor: Lanes, w: Address, x: Address
 ) -> Lanes:
-    """Put U^-1 (s factor) into w and U^-T w into x, and return 1^T w, lane by lane."""
+    """Put w = U^-1 (factor * s) and x = U^-T w, and return the sum of w, each for every lane."""
     total = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
         node = tree.visits[i]

@@ -78,7 +78,7 @@ def words(structure: Structure) -> NDArray[np.int64]:
 
 @instruction
 def addresses(typing: Any, words: Any) -> Any:
-    """Return the `Addresses` that `words` gave as numbers."""
+    """Rebuild, in a kernel, the `Addresses` from the array of integers that the function `words` made."""
     kinds = [
         types.intp
         if field in {"nodes", "fronts"}

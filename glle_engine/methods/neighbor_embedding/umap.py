@@ -86,7 +86,7 @@ class UmapSpec(DistanceSpec):
         return _EPOCHS if n <= _SMALL else _EPOCHS_OF_MANY
 
     def density(self) -> dict[str, Any]:
-        """Return the arguments of umap-learn for densities."""
+        """Return umap-learn's arguments for preserving local densities; none for plain UMAP."""
         return {}
 
     def require_possible(self, n: int, d: int) -> None:
@@ -108,7 +108,7 @@ class DensmapSpec(UmapSpec):
         return super().epochs(n) + (_DENSITY_EPOCHS if isinstance(self.max_iter, str) else 0)
 
     def density(self) -> dict[str, Any]:
-        """Return the arguments of umap-learn for densities."""
+        """Return umap-learn's arguments for preserving local densities (densMAP)."""
         return {"densmap": True, "dens_lambda": self.density_weight, "dens_frac": self.density_share}
 
 
