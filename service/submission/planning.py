@@ -242,8 +242,8 @@ def _neighbors(count: int | str, n: int) -> int:
         return min(SCORE_NEIGHBORS, max_neighbors)
     if count > max_neighbors:
         raise InvalidParameterError(
-            f"score_neighbors={count} is not below half of {n} points.",
-            remedy=f"Use score_neighbors <= {max_neighbors}.",
+            Text(Way("score_neighbors", count), f" is not below half of the {n} points."),
+            remedy=f"Give at most {max_neighbors}.",
             details={"n_points": n, "score_neighbors": count},
         )
     return count

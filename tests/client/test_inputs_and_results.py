@@ -79,7 +79,7 @@ def test_given_labels_and_colors_of_a_frame_are_columns_with_free_names() -> Non
     assert upload.query == {"labels": "labels_", "colors": "colors", "ignore": ["0"]}
     sent = members(b"".join(upload.body.pieces()))
     assert (bytes(sent["4_text"]), sent["4_lengths"]) == (b"u", [1, -1])  # in the order of the frame's index
-    with pytest.raises(InvalidParameterError, match="another index"):
+    with pytest.raises(InvalidParameterError, match="a different index"):
         upload_of(labelled, {"labels": pd.Series(["u", "v"], index=[7, 8])})
     for ignore in (0, np.array(["0"]), pd.Index([0]), ("0",)):
         given = {"ignore": ignore}

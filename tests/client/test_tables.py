@@ -361,7 +361,7 @@ def test_rows_keep_their_index(tmp_path: Path) -> None:
         )
         shuffled = result.frame(labels=gaps["cluster"][::-1])
         assert list(shuffled["label"]) == list(kept["cluster"])
-        with pytest.raises(GlleError, match="another index"):
+        with pytest.raises(GlleError, match="a different index"):
             result.plot(labels=gaps["cluster"].reset_index(drop=True), ax=Figure().gca())
     assert glle_engine.load(tmp_path / "post.npz").embedding.tobytes() == posterior.embedding.tobytes()
     assert results[1].options == posterior.options
@@ -370,7 +370,7 @@ def test_rows_keep_their_index(tmp_path: Path) -> None:
     assert (list(levels)[:2], list(levels["id_2"])[-1], levels.loc[("v", 0), "id_1"]) == (["id_1", "id_2"], "19", "v")
     assert list(glle.fit(GAPS.to_numpy()[:, :3].astype(float), missing="drop").frame().index)[3:5] == [4, 6]
     named = repr(results[2])
-    assert named.startswith("TableEmbedding(Y=float64(38, 2)")
+    assert named.startswith("TableEmbedding(embedding=float64(38, 2)")
     assert "labels" not in named
 
 
@@ -412,7 +412,7 @@ def test_labels_are_those_of_their_rows() -> None:
         supervised = glle.embed(table, "supervised-lle", labels=given, n_neighbors=6)
         np.testing.assert_array_equal(supervised.Y, glle.embed(X, "slle", labels=CLUSTERS, n_neighbors=6).Y)
     assert "neighborhood_hit" in glle.compare(table, ["pca"], labels=labels, audit=False).scores["pca"]
-    with pytest.raises(GlleError, match="another index"):
+    with pytest.raises(GlleError, match="a different index"):
         glle.audit(table, X[:, :2], labels=labels.reset_index(drop=True))
     missing: Any
     for missing in (None, np.nan, pd.NA):

@@ -178,7 +178,7 @@ def test_low_recall_is_reported_with_its_remedy(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("half", [0, 1])
 def test_progress_and_cancellation(half: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes up to n by blocks; an exception cancels links and walks, and the number of threads is restored."""
-    monkeypatch.setattr(room, "_BLOCK", 500)
+    monkeypatch.setattr(room, "_BLOCK_POINTS", 500)
     reports: list[tuple[int, int, str]] = []
     approximate_kneighbors(curved_sheet(1200), 10, lambda *at: reports.append(at))
     done = [at[0] for at in reports]

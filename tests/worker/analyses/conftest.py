@@ -11,6 +11,7 @@ from glle_engine.reliability import resamples as engine
 from glle_engine.tables.table import Table
 from tests.worker.execution.workers import fit_job
 from worker.analyses import resamples
+from worker.base.problems import notes_in_http
 from worker.execution import tasks
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def check_bits(entry: Entry, direct: Summary, calibration: Calibration) -> None:
     for name in ("consensus", "covariance", "spread", "stability", "eigenvalues", "relative_gaps", "agreement"):
         np.testing.assert_array_equal(entry.arrays[name], getattr(direct, name), err_msg=name)
     np.testing.assert_array_equal(entry.arrays["half_sample_spread"], calibration.half_sample_spread)
-    assert entry.meta["calibration"] == calibration.to_dict()
+    assert entry.meta["calibration"] == {**calibration.to_dict(), "notes": notes_in_http(calibration.notes)}
     assert entry.meta["scale"] == calibration.scale
 
 

@@ -158,7 +158,7 @@ def test_refusals_precede_the_queue(client: httpx.Client, sheet: str) -> None:
         ({"scores": ["procrustes"]}, "invalid-parameter", "truth"),
         ({"scores": [], "labels": sheet}, "invalid-shape", "column of integers"),
         ({"scores": [], "truth": sheet}, "invalid-parameter", "uses truth"),
-        ({"scores": ["trustworthiness"], "score_neighbors": 40}, "invalid-parameter", "score_neighbors <= 39"),
+        ({"scores": ["trustworthiness"], "score_neighbors": 40}, "invalid-parameter", "at most 39"),
     ]
     for body, code, detail in cases:
         problem = check_problem(embed(client, sheet, **body), 422, code)

@@ -192,7 +192,7 @@ def test_a_deleted_data_set_fails_its_analysis_and_deletes_results(client: httpx
     dataset = upload(client, SHEET)
     result_of(stores, client.post("/v1/audits", json={"dataset": dataset, "coordinates": dataset}))
     assert stores.results.usage()["results"] == 1
-    job = client.post("/v1/audits", json={"dataset": dataset, "coordinates": dataset, "n_neighbors": 6}).json()
+    job = client.post("/v1/audits", json={"dataset": dataset, "coordinates": dataset, "score_neighbors": 6}).json()
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
     assert stores.results.usage()["results"] == 0
     tasks.analyse(job["id"])
