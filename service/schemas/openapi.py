@@ -94,7 +94,7 @@ summary{cursor:pointer;padding:.3rem 0}summary b{display:inline-block;min-width:
 table{border-collapse:collapse;margin:.5rem 0 1rem}td,th{text-align:left;vertical-align:top;
 padding:.2rem .8rem .2rem 0}p{white-space:pre-line}details{border-bottom:1px solid #eee}
 form{padding-bottom:1rem}label{display:block}textarea{width:100%;height:6rem}output{display:block;
-white-space:pre-wrap;overflow:auto;max-height:24rem}
+white-space:pre-wrap;overflow:auto;max-height:24rem}#key{-webkit-text-security:disc}
 """
 _SCRIPT = Path(__file__).with_name("try_out.js").read_text(encoding="utf-8")
 _HASHES = [b64encode(sha256(text.encode()).digest()).decode() for text in (_STYLE, _SCRIPT)]
@@ -235,7 +235,7 @@ def page(openapi: dict[str, Any]) -> str:
         f"<style>{_STYLE}</style><h1>{escape(info['title'])} {escape(info['version'])}</h1>"
         f"<p>{escape(info['description'])}</p><p>Machine-readable: <a href=openapi.json>/openapi.json</a></p>"
         "<p>Open a route, fill in its form and send it: the request goes to this service.</p>"
-        "<label>API key, if the service has keys <input id=key type=password autocomplete=off></label>"
+        "<label>API key, if the service has keys <input id=key autocomplete=off spellcheck=false></label>"
         + "".join(sections)
         + f"<h2>models</h2>{models}<script>{_SCRIPT}</script></html>"
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.ui.driver.explorer import Explorer, Tab
+    from tests.ui.driver.explorer import Tab
 
 
 def test_an_outage_is_reported_and_recovered_from(tab: Tab, tmp_path: Path) -> None:
@@ -78,24 +78,3 @@ def test_a_rejected_key_is_reported(tab: Tab, guarded_service: tuple[str, str]) 
         explorer.at("key").fill("glle_wrong_wrong")
         explorer.at("use-key").click()
         expect(explorer.at("key-form")).to_contain_text("The last one was not accepted")
-
-
-# Parts of a remedy, the code of its problem, and the words of the page.
-REMEDIES = [
-    (["Use ", {"name": "n_neighbors", "value": 29}, " or fewer."], "", "Use “N neighbors: 29” or fewer."),
-    (["Call GET /v1/info; ", "use fewer rows."], "", "use fewer rows."),
-    (["Write it with pyarrow.parquet.write_table."], "invalid-parquet", "Save the table again as Parquet or CSV"),
-    (["Raise GLLE_MAX_BODY_BYTES."], "", "Choose another file or other settings"),
-    ([], "", ""),
-]
-
-
-def test_a_remedy_is_a_step_on_the_page(explorer: Explorer) -> None:
-    """Sentences for programmers are left out; what is left, or what the page knows by the code, can be done here."""
-    explorer.open()
-    for parts, code, words in REMEDIES:
-        said = explorer.page.evaluate(
-            "async (given) => (await import('/explorer/js/lib/remedies.js')).plainRemedy(...given)", [parts, code]
-        )
-        assert said.startswith(words), parts
-        assert bool(said) == bool(words), parts

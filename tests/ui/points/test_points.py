@@ -226,6 +226,7 @@ def test_further_columns_color_the_points_and_are_searched(explorer: Explorer) -
     expect(explorer.at("legend")).to_contain_text("19.5")
     explorer.find("label", "north")
     assert explorer.page.evaluate(SELECTED) == list(range(0, 40, 4))
+    explorer.page.wait_for_url("**color=further%3Ascore**")  # the address follows a moment later
     explorer.reload_draws()
     expect(explorer.at("color")).to_have_value("further:score")
     explorer.at("add-columns").set_input_files({"name": "short.csv", "mimeType": "", "buffer": b"team\nx\n"})

@@ -143,7 +143,7 @@ async function read(job) {
     !(found.is_preliminary && state.audit?.is_preliminary === false && state.audit.method === found.method) &&
     set({ audit: found });
   await followEarly(job, LABEL, (query) => auditOf(job, query).then(take));
-  set({ announcement: state.audit.verdict });
+  if (state.audit) set({ announcement: state.audit.verdict }); // none if another map is shown by now
 }
 
 /** The result of an audit's job, its arrays as floats. */
