@@ -66,7 +66,8 @@ class MethodSpec(SpaceSpec):
         if p > rank:
             raise InvalidParameterError(
                 Text(
-                    Way("n_components", p), f" is more than the {rank} dimensions that {n} points of {d} features span."
+                    Way("n_components", p),
+                    f" is more than the {rank} dimensions that {n} points of {d} feature(s) span.",
                 ),
                 remedy=Text("Give ", Way("n_components"), f" of at most {rank}.")
                 if rank
@@ -82,7 +83,7 @@ class MethodSpec(SpaceSpec):
                 Text(
                     f"{title} needs a dimension beside ",
                     Way("n_components", p),
-                    f" for its noise, but {n} points of {d} features span {max_components + 1}.",
+                    f" for its noise, but {n} points of {d} feature(s) span {max_components + 1}.",
                 ),
                 remedy=Text("Give ", Way("n_components"), f" of at most {max_components}.")
                 if max_components > 0
