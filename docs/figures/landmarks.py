@@ -12,8 +12,8 @@ from bench.data import data_of, neighbors_of
 from glle_engine import FitSpec, fit
 from glle_engine.base.progress import StageClock
 from glle_engine.linalg.procrustes import disparity
+from glle_engine.linalg.rank_correlation import rank_correlation
 from glle_engine.metrics.ranks import trustworthiness
-from glle_engine.reliability.alignment import rank_correlation
 
 SETS = (("swiss_roll", 5_000, 2), ("cube-3", 5_000, 3), ("digits", 1_797, 2))
 SHARES = (20, 10, 4)

@@ -115,7 +115,7 @@ def _listed() -> dict[type, str]:
 
 
 def _signature(name: str, found: Any) -> str:
-    """Return a call with the types and defaults of all parameters, but those of methods, which are listed apart."""
+    """Return a call with types and defaults of its parameters; parameters of methods are listed apart."""
     shown = signature(found)
     texts, is_keyword, rest = list[str](), False, False
     for each in shown.parameters.values():

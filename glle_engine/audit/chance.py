@@ -56,7 +56,7 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.distances import power_of_two
-from glle_engine.reliability.alignment import doubled_centred_ranks
+from glle_engine.linalg.rank_correlation import doubled_centred_ranks
 from glle_engine.reliability.thresholds import CLEAR_GAIN, DOMINANT, STRUCTURE_LEVEL
 
 if TYPE_CHECKING:

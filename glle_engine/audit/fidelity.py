@@ -22,9 +22,9 @@ from glle_engine.base.progress import silent
 from glle_engine.graph.connectivity import bridge
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.distances import unit_of
+from glle_engine.linalg.rank_correlation import rank_correlation
 from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.metrics.neighbor_count import kept_neighbors
-from glle_engine.reliability.alignment import rank_correlation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

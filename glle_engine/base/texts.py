@@ -128,7 +128,7 @@ def to_json(text: str) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a number of numpy as that of Python, 2 for 2.0, and a number that JSON lacks as its text."""
+    """Return a number of numpy as a number of Python, 2.0 as 2, and a number that JSON lacks as its text."""
     value = value.item() if hasattr(value, "item") else value
     if not isinstance(value, float):
         return value

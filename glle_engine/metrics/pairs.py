@@ -12,6 +12,7 @@ import numpy as np
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, TooFewPointsError
 from glle_engine.linalg.distances import distances
+from glle_engine.linalg.rank_correlation import rank_correlation
 from glle_engine.metrics.ranks import EXACT_POINTS
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ _MIN_POINTS = 3
 def raw_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     r"""Return the raw stress :math:`\sum_{i<j} (d_{ij} - \delta_{ij})^2` (Kruskal 1964, Psychometrika 29); 0 is best.
 
-    It has the squared unit of the data, and is that of `sklearn.manifold.MDS`. The stress of a sample is multiplied by
-    the number of all pairs over the number of pairs in the sample.
+    Its unit is the square of the data's unit. `sklearn.manifold.MDS` has the same stress. The stress of a sample is
+    multiplied by the number of all pairs over the number of pairs in the sample.
     """
     expected, found = _pairs(X, Y)
     return float(((found - expected) ** 2).mean() * len(X) * (len(X) - 1) / 2)
@@ -35,9 +36,11 @@ def raw_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
 def normalized_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     r"""Return :math:`\sqrt{\sum (d_{ij} - \delta_{ij})^2 / \sum \delta_{ij}^2}`; 0 is best.
 
-    This is the normalized stress of `sklearn.manifold.MDS`. It depends on the unit of the embedding.
+    This is the normalized stress of `sklearn.manifold.MDS`. It depends on the unit of the embedding. Raises
+    DegenerateDataError if all points of the data are equal.
     """
     expected, found = _pairs(X, Y)
+    _require_apart(expected)
     return float(np.sqrt(((found - expected) ** 2).sum() / (expected**2).sum()))
 
 
@@ -47,9 +50,10 @@ def scaled_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     .. math:: \min_a \sqrt{\sum (a d_{ij} - \delta_{ij})^2 / \sum \delta_{ij}^2}
 
     Methods that fix the unit of their embeddings can be compared by it (Smelser, Miller and Kobourov 2024, arXiv
-    2408.07724).
+    2408.07724). Raises DegenerateDataError if all points are equal, in the data or in the embedding.
     """
     expected, found = _pairs(X, Y)
+    _require_apart(expected, found)
     explained = (found * expected).sum() ** 2 / ((found**2).sum() * (expected**2).sum())
     return float(np.sqrt(max(0.0, 1.0 - explained)))
 
@@ -65,15 +69,13 @@ def shepard_correlation(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float
         If all distances are equal, in the data or in the embedding.
 
     """
-    a, b = (_mean_ranks(each) for each in _pairs(X, Y))
-    a, b = a - a.mean(), b - b.mean()
-    size = (a * a).sum() * (b * b).sum()
-    if size == 0:
+    expected, found = _pairs(X, Y)
+    if not np.ptp(expected) or not np.ptp(found):
         raise DegenerateDataError(
             "All distances are equal, in the data or in the embedding: nothing varies.",
             remedy="Give more points, and an embedding whose points differ.",
         )
-    return float((a * b).sum() / np.sqrt(size))
+    return rank_correlation(expected, found)
 
 
 def random_triplets(n: int) -> NDArray[np.int64]:
@@ -148,13 +150,16 @@ def _distances_among(points: NDArray[np.float64], rows: NDArray[np.intp]) -> NDA
 
 
 def _pairs(X: NDArray[np.float64], Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the distances of all pairs, or of those of the sample, in the data and in the embedding."""
+    """Return the distances in the data and in the embedding, of all pairs, or of the pairs in the sample."""
     rows = _sample(len(X))
     above = np.triu_indices(len(rows), 1)
     return _distances_among(X, rows)[above], _distances_among(Y, rows)[above]
 
 
-def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the ranks of values; equal values have the mean of their ranks."""
-    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(count) - (count - 1) / 2)[place])
+def _require_apart(*distances: NDArray[np.float64]) -> None:
+    """Raise `DegenerateDataError` if all distances are 0, in the data or in the embedding."""
+    if not all(values.any() for values in distances):
+        raise DegenerateDataError(
+            "All points are equal, in the data or in the embedding.",
+            remedy="Give points that differ, and an embedding whose points differ.",
+        )

@@ -28,7 +28,8 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.base.texts import Note, Text, Way
 from glle_engine.linalg import dense
-from glle_engine.reliability.alignment import MIN_EMBEDDINGS, Alignment, rank_correlation
+from glle_engine.linalg.rank_correlation import rank_correlation
+from glle_engine.reliability.alignment import MIN_EMBEDDINGS, Alignment
 from glle_engine.reliability.resamples import PosteriorEmbedder, resample
 
 if TYPE_CHECKING:

@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 RESPONSE_SECONDS = 60.0
 DRAW_SECONDS = 30.0
 FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
-# So many points that the fit is a batch task of some seconds, because a shorter task might finish on
-# a worker that is about to die. The posterior has 30 MB.
-POINTS, NEIGHBORS = 6000, 25  # more than an interactive fit has
+# This fit is a batch task of some seconds: a shorter task might end on a worker before the worker dies. Its posterior
+# has 30 MB.
+POINTS, NEIGHBORS = 6000, 25
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
 OLDEST_REDIS = (7, 0)  # the first version with ACL DRYRUN, and the oldest that was tried
 PINGS = 15

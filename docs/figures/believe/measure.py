@@ -12,7 +12,8 @@ from glle_engine.audit.audit import audit
 from glle_engine.audit.groups import compare_groups, groups_apart
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity, generalized_procrustes, moments, root_trace
-from glle_engine.reliability.alignment import Regions, rank_correlation
+from glle_engine.linalg.rank_correlation import rank_correlation
+from glle_engine.reliability.alignment import Regions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,7 +21,7 @@ from glle_engine.audit.chance import compare_with_chance
 from glle_engine.audit.sources import source_of_method
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import moments, root_trace
-from glle_engine.reliability.alignment import rank_correlation
+from glle_engine.linalg.rank_correlation import rank_correlation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

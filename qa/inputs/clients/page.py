@@ -44,7 +44,7 @@ def long_lines(folder: Path) -> list[str]:
 
 
 def write_types() -> None:
-    """Write the types of the contract, unless they are those of this contract."""
+    """Write the types of the contract, unless the file has them already."""
     head = f"// {hashlib.sha256(CONTRACT.read_bytes()).hexdigest()}\n"
     if TYPES.exists() and TYPES.read_text(encoding="utf-8").startswith(head):
         return

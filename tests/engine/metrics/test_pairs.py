@@ -38,9 +38,21 @@ def test_shepard_correlation_is_that_of_scipy() -> None:
     """With equal distances; distances that are all equal have none."""
     assert len(np.unique(pdist(Y))) < len(pdist(Y))
     assert pairs.shepard_correlation(X, Y) == pytest.approx(spearmanr(pdist(X), pdist(Y)).statistic, rel=1e-12)
-    corners = np.eye(3)[:, :2] * 0
     with pytest.raises(DegenerateDataError, match="nothing varies"):
-        pairs.shepard_correlation(np.eye(3), corners)
+        pairs.shepard_correlation(np.eye(3), np.zeros((3, 2)))
+
+
+def test_points_at_one_place_have_no_relative_stress() -> None:
+    """An embedding in one point has the normalized stress 1 and no best unit; data in one point have neither."""
+    place = np.ones((70, 2))
+    assert pairs.normalized_stress(X, place) == 1
+    for stress, data, embedding in (
+        (pairs.scaled_stress, X, place),
+        (pairs.scaled_stress, place, Y),
+        (pairs.normalized_stress, place, Y),
+    ):
+        with pytest.raises(DegenerateDataError, match="are equal"):
+            stress(data, embedding)
 
 
 def test_silhouette_is_that_of_scikit_learn() -> None:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, spearmanr
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
-from glle_engine.reliability.alignment import LEVELS, Alignment, calibrated_regions, rank_correlation
+from glle_engine.linalg.rank_correlation import rank_correlation
+from glle_engine.reliability.alignment import LEVELS, Alignment, calibrated_regions
 
 
 @settings(max_examples=4)

@@ -16,10 +16,11 @@ from glle_engine import Posterior, fit
 from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_to
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import moments
+from glle_engine.linalg.rank_correlation import rank_correlation
 from glle_engine.metrics import ranks
 from glle_engine.metrics.ranks import residual_variance
 from glle_engine.metrics.registry import neighborhood_hit
-from glle_engine.reliability.alignment import Alignment, calibrated_regions, rank_correlation
+from glle_engine.reliability.alignment import Alignment, calibrated_regions
 from glle_engine.reliability.calibration import calibrate
 from glle_engine.reliability.resamples import HALVES, SEPARATE, PosteriorEmbedder, resample
 from tests.engine.reproducibility import eigenproblems
