@@ -280,8 +280,11 @@ def compare(
     candidates = default_candidates(*np.shape(points)) if methods is None else candidates_of(methods)
     making = _Making(Comparison(labels=data.labels), scored, scored.names(scores))
     if not audit:
-        for candidate in candidates:
-            making.embed(candidate)
+        with watched("compare", verbose, on_progress) as report:
+            for done, candidate in enumerate(candidates):
+                report(done, len(candidates), candidate.title)
+                making.embed(candidate)
+            report(len(candidates), len(candidates), "")
         return making.result(data)
     with watched("compare", verbose, on_progress) as report:
         states = compare_maps(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from worker.analyses.embedding_records import EmbeddingStore
 from worker.base.settings import Settings
-from worker.connections.clients import connect_cache, connect_queue, subscriber
+from worker.connections.clients import SOCKET_TIMEOUT_SECONDS, connect_cache, connect_queue, subscriber
 from worker.connections.loop_commands import LoopCommands
 from worker.connections.retry import CircuitBreaker, RetryPolicy
 from worker.jobs.draw_stream import DRAWN, DrawRequests, draw_outcomes
@@ -31,7 +31,6 @@ from worker.storage.object_store.files import ObjectFiles
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.results import ResultStore
 
-ANSWER_TIMEOUT_SECONDS = 5.0  # time to wait for an answer
 WRITE_SECONDS = 20.0  # time to wait while many small arrays are written at once
 PATIENT_RETRIES = 30  # a worker retries more often, because its result took longer to compute
 
@@ -78,14 +77,14 @@ class Stores:
 
         Raises `SettingsError` for a missing or malformed URL, a `store_url` without a back end, and invalid `quotas`.
         """
-        arrays_seconds = WRITE_SECONDS if patient else ANSWER_TIMEOUT_SECONDS
+        arrays_seconds = WRITE_SECONDS if patient else SOCKET_TIMEOUT_SECONDS
         breakers = (
-            CircuitBreaker(ANSWER_TIMEOUT_SECONDS, "GLLE_REDIS_URL"),
+            CircuitBreaker(SOCKET_TIMEOUT_SECONDS, "GLLE_REDIS_URL"),
             CircuitBreaker(arrays_seconds, "GLLE_CACHE_URL"),
         )
         patience = [RetryPolicy(PATIENCE_SECONDS, breaker.variable) for breaker in breakers]
         retry, arrays_retry = patience if patient else breakers
-        client = connect_queue(settings, ANSWER_TIMEOUT_SECONDS, retry)
+        client = connect_queue(settings, SOCKET_TIMEOUT_SECONDS, retry)
         arrays = connect_cache(settings, arrays_seconds, arrays_retry)
         connect_events = subscriber(settings.redis_url, "GLLE_REDIS_URL")
         connect_arrays = subscriber(settings.cache_url, "GLLE_CACHE_URL")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
 from dataclasses import is_dataclass
 from functools import cache
 from inspect import Parameter, cleandoc, getdoc, getsource, isclass, isfunction, ismodule, signature
@@ -118,6 +117,8 @@ def _signature(name: str, found: Any) -> str:
     """Return a call with types and defaults of its parameters; parameters of methods are listed apart."""
     shown = signature(found)
     texts, is_keyword, rest = list[str](), False, False
+    positional = [each for each in shown.parameters.values() if each.kind is Parameter.POSITIONAL_ONLY]
+    last_positional = positional[-1] if positional else None
     for each in shown.parameters.values():
         if each.default is OF_METHOD:
             rest = True
@@ -128,18 +129,13 @@ def _signature(name: str, found: Any) -> str:
             texts.append("*")
             is_keyword = True
         texts.append(_parameter(each))
-        if each.kind is Parameter.POSITIONAL_ONLY and not _has_more_positional(shown.parameters, each):
+        if each is last_positional:
             texts.append("/")
-    texts += ["**parameters"] * rest
+    texts += ["**options" if "parameters" in shown.parameters else "**parameters"] * rest
     has_type = not isclass(found) and shown.return_annotation is not shown.empty
     returned = f" -> {type_text(shown.return_annotation)}" if has_type else ""
     line = f"{name}({', '.join(texts)}){returned}"
     return line if len(line) <= _WIDTH else "\n".join([f"{name}(", *(f"    {text}," for text in texts), f"){returned}"])
-
-
-def _has_more_positional(parameters: Any, last: Parameter) -> bool:
-    names = [each.name for each in parameters.values() if each.kind is Parameter.POSITIONAL_ONLY]
-    return bool(names[-1] != last.name)
 
 
 def _parameter(each: Parameter) -> str:
@@ -190,7 +186,7 @@ def _text(doc: str | None, found: Any = None) -> str:
 
 def _items(body: str, found: Any) -> Iterator[str]:
     """Yield the items of a list of parameters, attributes, results or errors."""
-    shown = signature(found).parameters if isinstance(found, Callable) else {}  # type: ignore[arg-type]
+    shown = signature(found).parameters if callable(found) else {}
     for item in re.split(r"\n(?=\S)", body.strip()):
         head, _, rest = item.partition("\n")
         names, _, kind = head.partition(" : ")

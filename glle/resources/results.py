@@ -108,11 +108,11 @@ class Result(PointArray):
         rows = [
             {
                 "best_for": ", ".join(question for question, label in best.items() if label == row["label"]),
-                "level": row.get("level"),
+                "level": "behind" if row.get("is_preliminary") else row.get("level"),
                 **{name: (row.get("facts") or {}).get(fact) for fact, name in _FACTS.items()},
                 **(row["scores"] or {}),
                 "remains": row.get("remains"),
-                "seconds": sum((row["seconds"] or {}).values()),
+                "seconds": sum(row["seconds"].values()) if row["seconds"] else None,
                 "verdict": row.get("verdict"),
                 "problem": self._problem(row),
             }

@@ -1,4 +1,5 @@
 """HTTP of the client: calls, retries, sinks for large bodies, errors, a session with two drivers.
 
-May import `glle.types` and `glle.progress`. Start with `calls`, then `session`.
+May import `glle.types`, `glle.progress`, and `parameters` and `texts` of `glle_engine.base`.
+Start with `calls`, then `session`.
 """

@@ -95,7 +95,7 @@ class Parameter:
         converted = self._convert(value)
         if converted is None or (self.kind in {"integer", "number"} and not self._is_within(converted)):
             raise InvalidParameterError(
-                Text(_given(name, value), f" is not {self.domain()}."), remedy="Give another value."
+                Text(as_option(name, value), f" is not {self.domain()}."), remedy="Give another value."
             )
         return converted
 
@@ -243,7 +243,9 @@ class Specification:
         for name in names:
             if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
                 raise InvalidParameterError(
-                    Text(_given(name, value), " has no meaning with ", _given(option, getattr(self, option)), "."),
+                    Text(
+                        as_option(name, value), " has no meaning with ", as_option(option, getattr(self, option)), "."
+                    ),
                     remedy=Text("Leave ", Way(name), " out, or change ", Way(option), "."),
                 )
 
@@ -405,10 +407,14 @@ def _integer(value: object) -> int | None:
         return None
 
 
-def _given(name: str, value: object) -> str | Way:
-    """Return a value that was given as a part of a text; a long one, or one that JSON lacks, as Python shows it."""
+def as_option(name: str, value: object) -> str | Way:
+    """Return an option with its value for a text.
+
+    A long value, or one that JSON lacks, is shown as Python writes it.
+    """
     text = _shorten(value)
-    return Way(name, value) if isinstance(value, str | int | float) and text == repr(value) else f"{name}={text}"
+    is_plain = isinstance(value, str | int | float) and text == repr(value)
+    return Way(name, value) if is_plain else f"{name}={text}"
 
 
 def _shorten(value: object) -> str:

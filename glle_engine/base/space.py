@@ -161,7 +161,7 @@ def flat_row(metric: Metric, is_flat: NDArray[np.bool_], d: int) -> DegenerateDa
     row = int(np.argmax(is_flat))
     flaw = "is constant and has no correlation" if metric == "correlation" else "is 0 and has no direction"
     return DegenerateDataError(
-        f"Row {row} {flaw}; {int(is_flat.sum())} of {len(is_flat)} rows of {d} feature(s) are such.",
+        f"Row {row} {flaw}. The same holds for {int(is_flat.sum())} of {len(is_flat)} rows of {d} feature(s).",
         remedy=Text("Leave such rows out, or use ", Way("metric", "euclidean"), "."),
         details={"row": row, "rows": int(is_flat.sum())},
     )

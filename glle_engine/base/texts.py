@@ -14,7 +14,7 @@ CALLS = {
     "fit": "`client.fit`",
     "embed": "`client.embed`",
     "delete-posterior": "`client.posterior({}).delete()`",
-    "delete-embedding": "`client.embedding({}).delete()`",
+    "delete-embedding": "`client.delete_embedding({})`",
     "cancel-job": "`client.job({}).cancel()`",
     "delete-results": "over HTTP",
 }
@@ -24,8 +24,6 @@ UPLOAD_OPTIONS = (
     *("header", "delimiter", "decimal", "charset", "sheet"),
 )
 """Options of data that texts name; other options are settings of methods, or `force`."""
-
-
 FEATURE = "feature"
 """Name of a `Way` that is a feature, by its number from 0."""
 
@@ -128,11 +126,13 @@ def to_json(text: str) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a number of numpy as a number of Python, 2.0 as 2, and a number that JSON lacks as its text."""
+    """Return a number of numpy as a number of Python, a moderate 2.0 as 2, and a number that JSON lacks as its text."""
     value = value.item() if hasattr(value, "item") else value
     if not isinstance(value, float):
         return value
-    return int(value) if value.is_integer() else value if math.isfinite(value) else str(value)
+    if not math.isfinite(value):
+        return str(value)
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
 def parts_of(text: str | Way) -> tuple[str | Way, ...]:

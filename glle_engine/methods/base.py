@@ -373,7 +373,7 @@ class Method(Generic[S]):
         try:
             self.require_possible(m, points.shape[1], spec)
         except TooFewPointsError as error:
-            message = f"Only {m} of the {n} points are different. {error.message}"
+            message = f"Only {m} of the {n} points are different. " + error.message
             raise TooFewPointsError(message, remedy=error.remedy, details=error.details) from error
         embedding = self.run(points[first], spec, on_progress)
         message = (

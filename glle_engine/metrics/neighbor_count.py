@@ -38,16 +38,19 @@ COMPARED = 10  # nearest points of each point that an embedding should keep
 
 
 def kept_neighbors(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
-    """Return the share of given neighbors (n, k) that are among the k nearest points in an embedding (n, p).
+    """Return the share of kept neighbors (`kept_share`), corrected for chance.
 
-    It is corrected for chance: 0 for random positions, 1 for all neighbors. If the given neighbors are the nearest, it
-    is R_NX(k) (`glle_engine.metrics.coranking`).
+    It is 0 for random positions, 1 if all neighbors are kept. If the given neighbors are the nearest, it is R_NX(k)
+    (`glle_engine.metrics.coranking`).
     """
-    k = nearest.shape[1]
-    map_nearest = kneighbors(np.ascontiguousarray(Y), k)[0]
-    share = float((nearest[:, :, None] == map_nearest[:, None, :]).any(axis=2).mean())
-    by_chance: float = k / (len(Y) - 1)
-    return (share - by_chance) / (1 - by_chance)
+    by_chance: float = nearest.shape[1] / (len(Y) - 1)
+    return (kept_share(nearest, Y) - by_chance) / (1 - by_chance)
+
+
+def kept_share(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
+    """Return the share of given neighbors (n, k) that are among the k nearest points in an embedding (n, p)."""
+    map_nearest = kneighbors(np.ascontiguousarray(Y), nearest.shape[1])[0]
+    return float((nearest[:, :, None] == map_nearest[:, None, :]).any(axis=2).mean())
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from glle_engine.metrics.ranks import EXACT_POINTS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-TRIPLETS = 5  # of each point
+_TRIPLETS = 5  # of each point
 _SEED = 0
 _MIN_POINTS = 3
 
@@ -86,14 +86,14 @@ def random_triplets(n: int) -> NDArray[np.int64]:
     if n < _MIN_POINTS:
         raise TooFewPointsError(f"{n} points have no triplets.", remedy=f"Give at least {_MIN_POINTS} points.")
     rng = np.random.default_rng(_SEED)
-    first = np.repeat(np.arange(n), TRIPLETS)
+    first = np.repeat(np.arange(n), _TRIPLETS)
     second, third = rng.integers(0, n - 1, len(first)), rng.integers(0, n - 2, len(first))
     third += third >= second
     return np.stack([first, second + (second >= first), third + (third >= first)], axis=1)
 
 
 def triplet_accuracy(X: NDArray[np.float64], Y: NDArray[np.float64], triplets: NDArray[np.int64]) -> float:
-    """Return the share of triplets (m, 3) whose first point has the same nearer one of the others in both spaces.
+    """Return the share of triplets (m, 3) in which the same point is nearer to the first one in both spaces.
 
     It is in [0, 1], about one half for random positions, and 1 is best (Wang, Huang, Rudin and Shaposhnik 2021, JMLR
     22, section 5).

@@ -12,12 +12,12 @@ from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, 
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.texts import Text, Way
-from glle_engine.base.validation import checked_matrix
+from glle_engine.base.validation import checked_matrix, require_same_length
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics import pairs
 from glle_engine.metrics.coranking import quality_curves
 from glle_engine.metrics.gplvm import MAX_LIKELIHOOD_POINTS, fit_likelihood
-from glle_engine.metrics.neighbor_count import kept_neighbors
+from glle_engine.metrics.neighbor_count import kept_neighbors, kept_share
 from glle_engine.metrics.ranks import affine_r_squared, continuity, disparity, residual_variance, trustworthiness
 
 if TYPE_CHECKING:
@@ -147,11 +147,11 @@ def score(
     """
     data, places = checked_matrix(X), checked_matrix(Y, "Y")
     classes, true = _checked_labels(labels, len(data)), None if truth is None else checked_matrix(truth, "truth")
-    if len(places) != len(data) or (true is not None and len(true) != len(data)):
-        truth_points = f", the truth {len(true)}" if true is not None else ""
+    require_same_length(data, places)
+    if true is not None and len(true) != len(data):
         raise InvalidShapeError(
-            f"The data have {len(data)} points, the embedding {len(places)}{truth_points}.",
-            remedy="Give one row of the data and one row of the embedding for each point.",
+            f"The data have {len(data)} points, the truth {len(true)}.",
+            remedy="Give one row of the truth for each point.",
         )
     report = on_progress or silent
     inputs = Given(score_neighbors, classes, true, report)
@@ -226,12 +226,8 @@ def _to_truth(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
     return disparity(*(np.pad(points, ((0, 0), (0, width - points.shape[1]))) for points in (Y, truth)))
 
 
-def _r_nx(X: NDArray[np.float64], Y: NDArray[np.float64], given: Given) -> float:
-    return kept_neighbors(kneighbors(X, given.score_neighbors)[0], Y)
-
-
-def _lcmc(X: NDArray[np.float64], Y: NDArray[np.float64], given: Given) -> float:
-    return _r_nx(X, Y, given) * (1 - given.score_neighbors / (len(X) - 1))
+def _q_nx(X: NDArray[np.float64], Y: NDArray[np.float64], given: Given) -> float:
+    return kept_share(kneighbors(X, given.score_neighbors)[0], Y)
 
 
 def _require(array: NDArray[Any] | None) -> NDArray[Any]:
@@ -240,6 +236,7 @@ def _require(array: NDArray[Any] | None) -> NDArray[Any]:
 
 
 _OF_NEIGHBORS = "n log n for few features; n^2 d for many"
+_OF_LANDMARKS = "n^2 log n; n log n above 2,000 points"
 _OF_PAIRS = "n^2; of a fixed sample above 2,000 points"
 
 SCORES: dict[str, Score] = {
@@ -251,7 +248,7 @@ SCORES: dict[str, Score] = {
             about="How far the k nearest in the embedding are near in the data, by ranks; "
             "in [0, 1] (Venna & Kaski 2001).",
             better="higher",
-            growth="n log n for few features; n^2 d for many",
+            growth=_OF_NEIGHBORS,
             run=lambda X, Y, given: trustworthiness(X, Y, given.score_neighbors),
         ),
         Score(
@@ -260,7 +257,7 @@ SCORES: dict[str, Score] = {
             about="How far the k nearest in the data are near in the embedding, by ranks; "
             "in [0, 1] (Venna & Kaski 2001).",
             better="higher",
-            growth="n log n for few features; n^2 d for many",
+            growth=_OF_NEIGHBORS,
             run=lambda X, Y, given: continuity(X, Y, given.score_neighbors),
         ),
         Score(
@@ -299,7 +296,7 @@ SCORES: dict[str, Score] = {
             about="1 - R^2 of distances in the embedding with geodesic ones along the k-nearest-neighbor graph of the "
             "data; in [0, 1]; from a fixed sample of 400 landmarks above 2,000 points (Tenenbaum et al. 2000).",
             better="lower",
-            growth="n^2 log n; n log n above 2,000 points",
+            growth=_OF_LANDMARKS,
             run=lambda X, Y, given: residual_variance(X, Y, given.score_neighbors, given.on_progress),
         ),
         Score(
@@ -322,7 +319,7 @@ SCORES: dict[str, Score] = {
             better="higher",
             growth=_OF_NEIGHBORS,
             by_default=False,
-            run=lambda X, Y, given: _lcmc(X, Y, given) + given.score_neighbors / (len(X) - 1),
+            run=_q_nx,
         ),
         Score(
             name="lcmc",
@@ -331,7 +328,7 @@ SCORES: dict[str, Score] = {
             better="higher",
             growth=_OF_NEIGHBORS,
             by_default=False,
-            run=_lcmc,
+            run=lambda X, Y, given: _q_nx(X, Y, given) - given.score_neighbors / (len(X) - 1),
         ),
         Score(
             name="r_nx",
@@ -341,7 +338,7 @@ SCORES: dict[str, Score] = {
             better="higher",
             growth=_OF_NEIGHBORS,
             by_default=False,
-            run=_r_nx,
+            run=lambda X, Y, given: kept_neighbors(kneighbors(X, given.score_neighbors)[0], Y),
         ),
         Score(
             name="r_nx_auc",
@@ -349,7 +346,7 @@ SCORES: dict[str, Score] = {
             about="The mean of R_NX over all k with weights 1 / k; at most 1; over a fixed sample of 400 points above "
             "2,000 (Lee et al. 2015).",
             better="higher",
-            growth="n^2 log n; n log n above 2,000 points",
+            growth=_OF_LANDMARKS,
             by_default=False,
             run=lambda X, Y, given: quality_curves(X, Y, given.on_progress).auc,
         ),

@@ -193,7 +193,7 @@ def _fit_on_landmarks(
         fitted = _fit_located(in_unit(placed[landmarks], alone), alone, on_progress, described, max_flops=max_flops)
     except DisconnectedGraphError as error:
         raise DisconnectedGraphError(
-            f"The graph of the {len(landmarks):,} landmarks is not connected. {error.message}",
+            f"The graph of the {len(landmarks):,} landmarks is not connected. " + error.message,
             remedy=error.remedy + " More landmarks may connect it, too.",
             details={**error.details, "landmarks": len(landmarks)},
         ) from error

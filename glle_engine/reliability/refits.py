@@ -177,7 +177,7 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *
         method.require_possible(half, features, spec, labels=labels)
     except GlleError as refusal:
         raise InvalidParameterError(
-            f"{method.title} cannot be refitted to half of the {n} points. {refusal.message}",
+            f"{method.title} cannot be refitted to half of the {n} points. " + refusal.message,
             remedy=refusal.remedy,
             details=refusal.details,
         ) from refusal

@@ -222,7 +222,7 @@ def resample(
         elif strict:
             raise result
         else:
-            problems.append(str(result))
+            problems.append(result.text)
         on_progress(done + 1, count, stream.name)
     return Resamples(stream, places, tuple(problems))
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from glle_engine.base.arrays import EXACT
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, TableError
-from glle_engine.base.parameters import check_choice
+from glle_engine.base.parameters import as_option, check_choice
 from glle_engine.base.texts import Note, Text, Way, joined
 from glle_engine.base.validation import Missing
 from glle_engine.tables.cells import has_flag, has_marks, is_missing, number_of
@@ -291,7 +291,7 @@ class Layout:
         name = self.name(column)
         sentence = (
             f"The column {name!r} has the name of an id, but its values are neither monotone nor distinct texts. It is"
-            " fitted as a feature; if it is none, set it apart with "
+            " fitted as a feature; if it is not one, set it apart with "
         )
         return Note("id-as-feature", Text(sentence, Way("id", [name]), "."))
 
@@ -422,7 +422,7 @@ def column_option(name: str, value: Any) -> Any:
         isinstance(item, (bool, float)) or not isinstance(item, (str, Integral)) for item in items
     ):
         raise InvalidParameterError(
-            Text(Way(name, value), " names no columns."),
+            Text(as_option(name, value), " names no columns."),
             remedy=f"Give names, as {name}='x'" + ("." if name in SINGLE else f" or {name}=list(frame.columns[2:])."),
         )
     columns = tuple(map(str, items))

@@ -522,7 +522,9 @@ class _Pass:
         if not (values[:, 0] == values[0, 0] + np.arange(len(values))).all():
             return []
         name = self._layout.name(0)
-        sentence = f"The column {name!r} counts the rows. It is fitted as a feature; if it is none, set it apart with "
+        sentence = (
+            f"The column {name!r} counts the rows. It is fitted as a feature; if it is not one, set it apart with "
+        )
         return [Note("counts-rows", Text(sentence, Way("id", [name]), "."))]
 
 

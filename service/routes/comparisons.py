@@ -91,7 +91,7 @@ def _plan(number: int, candidate: Candidate, body: ComparisonIn) -> tuple[Plan, 
         return Plan.from_method(candidate.method, candidate.parameters), {}
     except InvalidParameterError as error:
         raise InvalidParameterError(
-            f"methods.{number}: {error.message}", remedy=error.remedy, details={**error.details, "row": number}
+            f"methods.{number}: " + error.message, remedy=error.remedy, details={**error.details, "row": number}
         ) from None
 
 

@@ -269,15 +269,20 @@ def _form(path: str, method: str, operation: dict[str, Any]) -> str:
     inputs = []
     for each in operation.get("parameters", []):
         name, flags = escape(each["name"]), [f"data-in={each['in']}"]
-        flags += ["data-list=1"] * ("array" in json.dumps(each["schema"])) + ["required"] * each.get("required", False)
+        flags += ["data-list=1"] * ('"type": "array"' in json.dumps(each["schema"])) + ["required"] * each.get(
+            "required", False
+        )
         if each["in"] in {"path", "query"}:
             inputs.append(f"<label>{name} <input name={name} {' '.join(flags)}></label>")
     content = operation.get("requestBody", {}).get("content", {})
-    if media := [name for name in content if name != _FORM]:
+    # The first one is selected: a type with an example, if there is one.
+    media = sorted((name for name in content if name != _FORM), key=lambda name: "example" not in content[name])
+    if media:
         choices = "".join(f"<option>{escape(name)}</option>" for name in media)
-        examples = [json.dumps(content[name]["example"]) for name in media if "example" in content[name]]
+        example = content[media[0]].get("example", "")
+        text = example if isinstance(example, str) else json.dumps(example)
         inputs.append(f"<label>Content-Type <select>{choices}</select></label>")
-        inputs.append(f"<label>body <textarea>{escape(''.join(examples[:1]))}</textarea></label>")
+        inputs.append(f"<label>body <textarea>{escape(text)}</textarea></label>")
     if any(not name.endswith("json") for name in media):
         inputs.append("<label>or a file <input type=file></label>")
     inputs.append("<button>Send</button><output></output>")

@@ -59,8 +59,13 @@ _RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}
 class WayOut(BaseModel):
     """An option, a call or a feature that a text names."""
 
-    name: str = Field(description="Name of the option, or upload, fit, embed, delete-results, feature.")
-    value: Any = Field(description="Value of the option, number of the feature from 0; null for a call.")
+    name: str = Field(
+        description="Name of the option; or a call: upload, fit, embed, delete-posterior, "
+        "delete-embedding, cancel-job, delete-results; or feature."
+    )
+    value: Any = Field(
+        description="Value of the option, id of the resource of a call, or number of the feature from 0; or null."
+    )
 
 
 class NoteOut(BaseModel):

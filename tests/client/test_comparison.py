@@ -56,7 +56,10 @@ def test_notebooks_and_figures(found: Any) -> None:
 
 def test_scores_alone_choose_nothing() -> None:
     """One map by each method, also for coordinates from anywhere and functions."""
-    alone = glle.compare(X, {"mine": X[:, :2], "first": lambda points: points[:, 1:], "pca": "pca"}, audit=False)
+    steps = list[tuple[int, int, str]]()
+    methods = {"mine": X[:, :2], "first": lambda points: points[:, 1:], "pca": "pca"}
+    alone = glle.compare(X, methods, audit=False, on_progress=lambda *step: steps.append(step))
+    assert [step[:2] for step in steps] == [(0, 3), (1, 3), (2, 3), (3, 3)]
     assert (alone.sentences, alone.audits, set(alone.best.values())) == ((), {}, {None})
     assert set(alone.scores) == {"mine", "first", "pca"}
     assert str(alone) == repr(alone)
@@ -75,10 +78,12 @@ def test_a_comparison_of_a_service_has_the_same_frame(found: Any) -> None:
     ]  # fmt: skip
     problem = {"detail": "It is <unknown>.", "remedy": "Give another."}
     rows.append({"label": "nonsense", "scores": None, "seconds": None, "problem": problem})
+    rows[1] |= {"level": "yes", "is_preliminary": True}
     result = Result({}, {"sentences": [*found.sentences], "best": found.best, "rows": rows})
     frame = result.frame()
     assert list(frame.columns) == list(expected.columns)
-    pd.testing.assert_frame_equal(frame.iloc[:2], expected.iloc[:2], check_dtype=False)
+    pd.testing.assert_frame_equal(frame.iloc[:1], expected.iloc[:1], check_dtype=False)
+    assert (frame["level"].iloc[1], frame["seconds"].isna().tolist()) == ("behind", [False, False, True])
     assert frame.loc["nonsense", "problem"] == "It is <unknown>. Give another."
     html = str(result._repr_html_())
     assert html.count("<tr>") == 3

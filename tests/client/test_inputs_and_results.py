@@ -84,7 +84,13 @@ def test_given_labels_and_colors_of_a_frame_are_columns_with_free_names() -> Non
     for ignore in (0, np.array(["0"]), pd.Index([0]), ("0",)):
         given = {"ignore": ignore}
         assert upload_of(labelled, given).query == {"ignore": ["0"]}
-    for wrong in ({"ignore": slice(1)}, {"labels": 1.5}, {"ignore": [1.5]}, {"colors": True}):
+    for wrong in (
+        {"ignore": slice(1)},
+        {"ignore": np.array([True, False])},
+        {"labels": 1.5},
+        {"ignore": [1.5]},
+        {"colors": True},
+    ):
         with pytest.raises(InvalidParameterError, match=r"names no columns\. Give names"):
             upload_of(labelled, wrong)  # type: ignore[arg-type] # what is tested
 

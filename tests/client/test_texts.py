@@ -70,6 +70,12 @@ NAMES = {*UPLOAD_OPTIONS, "force", "feature", *CALLS}
             "`glle jobs cancel job_1`",
         ),
         (Way("delete-posterior"), "DELETE /v1/posteriors/{id}", "`client.posterior(id).delete()`", "over HTTP"),
+        (
+            Way("delete-embedding", "emb_1"),
+            "DELETE /v1/embeddings/emb_1",
+            "`client.delete_embedding('emb_1')`",
+            "over HTTP",
+        ),
         (Way("delete-results", "job_1"), "DELETE /v1/jobs/job_1?record=true", "over HTTP", "over HTTP"),
     ],
 )
@@ -84,6 +90,15 @@ def test_every_name_has_a_text_on_the_page() -> None:
     """The table of the page has each option of data and each call, and nothing else."""
     (table,) = re.findall(r"^const WAYS = \{\n(.*?)^\};", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     assert {name.strip("'") for name in re.findall(r"^  ('?[\w-]+'?): ", table, re.MULTILINE)} == NAMES
+
+
+def test_no_text_of_an_error_is_put_into_a_string() -> None:
+    """An f-string would keep the words of Python alone; `+` keeps the options."""
+    for folder in ("glle_engine", "service/routes", "service/submission", "worker/analyses"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Attribute):
+                    assert node.value.attr not in {"message", "remedy"}, (path, node.lineno)
 
 
 def test_every_name_in_a_text_is_known() -> None:

@@ -30,6 +30,7 @@ def test_a_request_can_be_tried(browser: Browser, up: Up) -> None:
     expect(send("POST", "/v1/datasets/synthetic")).to_contain_text('"n": 500')
     id_ = str(page.locator('form[data-path="/v1/datasets/synthetic"] output').text_content()).split('"id": "')[1][:35]
     expect(send("GET", "/v1/datasets/{id}", id=id_)).to_contain_text("200 OK")
+    expect(send("POST", "/v1/datasets")).to_contain_text('"n": ')  # the example of the body and its type
     assert complaints == []
     expect(send("GET", "/v1/datasets/{id}", id="ds_none")).to_contain_text("404")
     page.close()

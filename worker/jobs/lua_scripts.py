@@ -21,11 +21,11 @@ SWEEP_SECONDS = 3600  # Redis keeps an expired record this long, so that a sweep
 
 _FIELDS = ", ".join(f"'{name}'" for name in FIELDS)
 
-# Replies if a job cannot be created: the tenant's limit of open jobs, that of all tenants, the server's memory.
+# Replies if a job cannot be created: the tenant has too many open jobs, all tenants have, or the memory is full.
 QUOTA, JOBS, ROOM = "!quota", "!jobs", "!room"
 # `list` returns the key of a tenant's list. `drop` removes an ended record with its claim, the key that lets equal
 # requests share one open job; `trim` the expired records, and the oldest beyond the bytes allowed. `refusal` returns
-# which limit of open jobs is reached, a tenant's or that of all.
+# which limit of open jobs is reached, the tenant's limit or the limit of all tenants.
 _LISTS = f"""
 {MAY_HOLD}
 local function list(tenant, name)

@@ -77,7 +77,8 @@ def other_kind(id_: str, collection: str) -> str:
     """Return a remedy if an id, by its beginning, is of another kind of resource than this collection; else ''."""
     for start, (noun, its_collection) in _KINDS_BY_PREFIX.items():
         if id_.startswith(start) and its_collection != collection:
-            return f"{id_} is the id of {noun}."
+            needed = next((noun for noun, name in _KINDS_BY_PREFIX.values() if name == collection), "another resource")
+            return f"Give the id of {needed}: {id_} is the id of {noun}."
     return ""
 
 

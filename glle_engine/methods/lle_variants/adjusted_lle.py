@@ -295,7 +295,7 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
         among, _ = connected_neighbors(X[inliers], k, on_progress)
     except DisconnectedGraphError as error:
         raise DisconnectedGraphError(
-            f"Without {len(outliers)} outliers: {error.message}",
+            f"Without {len(outliers)} outliers: " + error.message,
             remedy=error.remedy + Text(" A lower ", Way("min_reliability"), " finds fewer outliers."),
             details={**error.details, "outliers": len(outliers)},
         ) from error

@@ -77,20 +77,24 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
         return csr_array(weights), ()
     longest = float(minimum_spanning_tree(graph).data.max())
     enough = 1.001 * longest**2 / -np.log(NEGLIGIBLE)
+    shown = Way(option, float(f"{epsilon:.3g}"))
     if is_given:
         raise InvalidParameterError(
-            Text("With ", Way(option, epsilon), f" the weights between {count} parts of the data vanish."),
-            remedy=f"The smallest {option} that connects them is {enough:.3g}. {option}='auto' takes the square of the "
-            "usual distance of neighbors.",
+            Text("With ", shown, f" the weights between {count} parts of the data vanish."),
+            remedy=Text(
+                *("The smallest ", Way(option), f" that connects them is {enough:.3g}. "),
+                *(Way(option, "auto"), " takes the square of the usual distance of neighbors."),
+            ),
             details={option: epsilon, "components": count, "smallest": enough},
         )
     weights.data = np.maximum(weights.data, NEGLIGIBLE)
     message = Text(
         f"The data have {count} parts that are far from each other: with ",
-        Way(option, epsilon),
+        shown,
         ", the usual squared distance of neighbors, the weights between them vanish and are set to ",
-        f"{NEGLIGIBLE:g}. Coordinates tell the parts apart, but not how far apart they are. Give {option} ",
-        f"of at least {enough:.3g} to relate them, or embed each part alone.",
+        f"{NEGLIGIBLE:g}. Coordinates tell the parts apart, but not how far apart they are. Give ",
+        Way(option),
+        f" of at least {enough:.3g} to relate them, or embed each part alone.",
     )
     return csr_array(weights), (Note("far-parts", message),)
 

@@ -120,7 +120,8 @@ def test_an_embedding_is_202_until_it_is_computed(client: httpx.Client, stores: 
     )
     check_problem(client.get(failing.json()["links"]["embedding"] + "?wait=0"), 422, "no-convergence")
     found = client.get("/v1/embeddings/job_0")
-    assert "job_0 is the id of a job." in check_problem(found, 404, "embedding-not-found")["remedy"]
+    problem = check_problem(found, 404, "embedding-not-found")
+    assert problem["remedy"] == "Give the id of an embedding: job_0 is the id of a job."
 
 
 def test_an_embedding_requested_during_the_deletion_goes_with_its_job(
