@@ -24,7 +24,7 @@ def test_a_request_can_be_tried(browser: Browser, up: Up) -> None:
         form.evaluate("form => { form.closest('details').open = true }")
         for name, value in values.items():
             form.locator(f"[name={name}]").fill(value)
-        form.get_by_role("button").click()
+        form.locator("button").click()
         return form.locator("output")
 
     expect(send("POST", "/v1/datasets/synthetic")).to_contain_text('"n": 500')

@@ -11,6 +11,8 @@ from tests.conftest import until
 from tests.ui.driver.tables import csv, sheet, two_sheets
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Route
+
     from tests.ui.driver.explorer import Explorer, Tab
 
 # Records every state of the progress bar: label, value or null, and stage.
@@ -59,6 +61,25 @@ def test_a_long_fit_shows_its_stage_and_is_cancelled(explorer: Explorer) -> None
     assert explorer.state("posterior") is None
     job = explorer.page.request.get(f"{explorer.url}/v1/jobs?limit=1").json()["items"][0]
     assert job["status"] == "cancelled"
+
+
+def test_a_fit_that_ends_after_another_data_set_was_chosen_is_not_shown(explorer: Explorer) -> None:
+    """The points would have the names and colors of other rows."""
+    held: list[Route] = []
+    explorer.open_sheet("s_curve", 150)
+    first = explorer.state("dataset")
+    explorer.open()
+    explorer.make_sheet("swiss_roll", 150)
+    explorer.page.route("**/arrays?name=embedding*", lambda route: held.append(route))  # noqa: PLW0108 # of its signature
+    explorer.at("fit").click()
+    until(lambda: explorer.page.evaluate("1") and held)  # the page handles its requests meanwhile
+    explorer.page.evaluate("async (one) => (await import('/explorer/js/actions/open.js')).openDataset(one)", first)
+    expect(explorer.at("chosen")).to_contain_text("S curve")
+    held[0].continue_()
+    expect(explorer.at("cancel")).to_have_count(0, timeout=30_000)
+    assert (explorer.state("posterior"), explorer.state("dataset")["id"]) == (None, first["id"])
+    assert f"dataset={first['id']}" in explorer.page.url
+    assert "posterior=" not in explorer.page.url
 
 
 def test_disconnected_data_are_fitted_with_the_suggested_k(explorer: Explorer) -> None:

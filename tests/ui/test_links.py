@@ -33,7 +33,9 @@ _SEEN = """async () => {
     return {
         view, frame, shape, axes, blocks, color: resolveColor(state), link: linkHere(), verdict: audit?.verdict,
         title: single?.title, maps: comparison?.rows.map(({ label }) => label), rows: Array.from(selection?.list ?? []),
-        turn: turn?.flat().map((x) => x.toFixed(3)), hidden: [...(hidden?.names ?? [])], columns: state.metadata,
+        turn: turn?.flat().map((x) => x.toFixed(3)), hidden: [...(hidden?.names ?? [])],
+        mask: Array.from(hidden?.mask ?? []),
+        columns: state.metadata,
     };
 }"""
 

@@ -5,7 +5,7 @@ import { readNpz } from './lib/npz.js';
 import { set, state } from './store.js';
 
 const KEY = 'glle-key';
-export const JSON_TYPE = 'application/json';
+const JSON_TYPE = 'application/json';
 export const NPY = 'application/x-npy';
 export const NPZ = 'application/zip';
 

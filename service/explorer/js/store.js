@@ -6,7 +6,7 @@ const listeners = new Set();
 let version = 0; // number of changes
 
 /**
- * @typedef {import('contract').components['schemas']} Schemas - of the records that the service answers
+ * @typedef {import('contract').components['schemas']} Schemas - types of the service's answers, from the contract
  * @typedef {Omit<Schemas['MethodOut'], 'parameters'> & {parameters: Record<string, any>}} Method - parameters: a schema
  * @typedef {Omit<Schemas['PosteriorOut'], 'spec' | 'diagnostics'> &
  *   {spec: Record<string, any>, diagnostics: Record<string, any>}} Posterior
@@ -28,13 +28,13 @@ let version = 0; // number of changes
  *   guessed: {names: string[], method?: string} | null}} Pending - a chosen file before its upload
  * @typedef {{names: string[] | null, values: Float32Array | null, labels?: string[] | null,
  *   colors?: Float64Array | null, coordinates?: Float32Array | null, ids?: string[] | null}} Columns
- * @typedef {{seed: number, scale: number, isAuto: boolean, first: number, count: number, n: number, p: number,
+ * @typedef {{seed: number, scale: number, isAuto: boolean, count: number, n: number, p: number,
  *   data: Float32Array, notes: string[]}} Draws - data: (count, n, p)
  * @typedef {Places & {title: string, label?: string, path?: string | null, isGiven?: boolean, isExample?: boolean,
  *   body: {dataset: string, coordinates?: string, method?: string, parameters?: Record<string, any>},
  *   result: Record<string, any>}} Single - a map that has no draws
  * @typedef {{rows: Schemas['ComparedOut'][], places: Record<string, Places>, request: Record<string, any>,
- *   best: Schemas['BestOut'] | null, asGood: Schemas['AsGoodOut'] | null, isDone: boolean, sentences: string[],
+ *   best: Schemas['BestOut'] | null, isDone: boolean, sentences: string[],
  *   audits: Record<string, Audit>}} Comparison
  */
 

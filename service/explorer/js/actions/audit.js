@@ -14,8 +14,11 @@ const MAX_BLOCK_FEATURES = 200; // columns that are offered as the subject of a 
 // Points of a map that is audited, and of a spread that is measured, without being asked.
 export const MAX_AUDITED = 5000;
 
-/** Audit the shown embedding or posterior. */
-export const auditShown = () => runWork(audit);
+/** Audit what is shown, a given map too. */
+export const auditShown = () => runWork(auditAgain);
+
+const auditAgain = () =>
+  state.single?.isGiven ? auditCoordinates(state.single.body.coordinates, state.single.body.method) : audit();
 
 /** Audit what is shown, within other work; the same audit is one job, which a link follows or reads. */
 export async function audit() {
@@ -98,8 +101,7 @@ export async function askBlocks(name) {
   await runWork(async () => {
     const { labels = [], colors = [], id = [] } = state.dataset.columns ?? {};
     set({ blocks: [...labels, ...colors, ...id].includes(name) ? name : await storeBlocks(name) });
-    const { single } = state;
-    await (single?.isGiven ? auditCoordinates(single.body.coordinates, single.body.method) : audit());
+    await auditAgain();
   });
 }
 
@@ -137,13 +139,13 @@ export async function showAudited(job) {
 /** Follow an audit of what is shown; show its statements as they come. */
 async function read(job) {
   const shown = [state.single, state.posterior];
+  const isShown = () => shown[0] === state.single && shown[1] === state.posterior;
   const take = (found) =>
-    shown[0] === state.single &&
-    shown[1] === state.posterior &&
+    isShown() &&
     !(found.is_preliminary && state.audit?.is_preliminary === false && state.audit.method === found.method) &&
     set({ audit: found });
   await followEarly(job, LABEL, (query) => auditOf(job, query).then(take));
-  if (state.audit) set({ announcement: state.audit.verdict }); // none if another map is shown by now
+  if (isShown()) set({ announcement: state.audit.verdict });
 }
 
 /** The result of an audit's job, its arrays as floats. */

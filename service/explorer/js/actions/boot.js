@@ -2,7 +2,7 @@
 
 import { askJson, Refused } from '../api.js';
 import { cancel } from '../jobs.js';
-import { followLook, readLink } from './link.js';
+import { followLook, holdAddress, readLink } from './link.js';
 import { set, state, subscribe } from '../store.js';
 import { listDatasets } from './data.js';
 import { openLinked } from './open.js';
@@ -28,11 +28,12 @@ export async function boot() {
   }
 }
 
-let isMoved = false; // the address has changed during the work
+let isMoved = false; // the address has changed during the work, and is not written until the work ends
 
 /** Open the link of the address, after Back or a pasted one; running work is cancelled first. */
 function goThere() {
   isMoved = Boolean(state.work);
+  holdAddress(isMoved);
   if (isMoved) cancel();
   else if (state.info) openLinked(readLink());
 }

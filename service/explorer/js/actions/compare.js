@@ -9,7 +9,7 @@ import { settingsOf } from '../methods.js';
 import { set, state } from '../store.js';
 import { auditFirst, auditOf, followEarly } from './audit.js';
 import { openView, writeLink } from './link.js';
-import { clearResults, fold, runWork } from './state.js';
+import { clearResults, fold, requireData, runWork } from './state.js';
 
 /** Labels and truth of the data set, for the methods and scores that need them. */
 function beside() {
@@ -44,6 +44,7 @@ export async function showEmbedding(started) {
     askArray(`${path}?dtype=float32`, title),
     askMade(`/v1/jobs/${job.id}/result?points=0:1`, 'application/json', title).then((answer) => answer.json()),
   ]);
+  requireData(job.dataset);
   const single = { title, path, body, data: embedding.data, p: embedding.shape[1], result };
   set({ single, audit: null, isAudited: false, announcement: `${title} is done.` });
   fold();
@@ -91,10 +92,11 @@ export async function showComparison(started) {
     const found = await (await askMade(`${path}?points=0:1${query}`, 'application/json', 'Comparing')).json();
     const places = await placesOf(found, path, query);
     if (state.comparisonJob !== started.id || found.rows.length < (state.comparison?.rows.length ?? 0)) return;
-    const { rows, best, as_good: asGood } = found;
-    set({ comparison: { rows, places, request, best, asGood, isDone: !query, sentences: found.sentences ?? [],
+    const { rows, best } = found;
+    set({ comparison: { rows, places, request, best, isDone: !query, sentences: found.sentences ?? [],
       audits: state.comparison?.audits ?? {} } });
   });
+  requireData(started.dataset);
   set({ announcement: state.comparison?.sentences.join(' ') || 'The comparison is ready.' });
   writeLink();
   fold();
@@ -117,7 +119,11 @@ async function readAudits(comparisonJob) {
           await follow(job, `Reading the audit of ${label}`);
           const audit = await auditOf(job);
           if (state.comparisonJob === comparisonJob)
-            set({ comparison: { ...state.comparison, audits: { ...state.comparison.audits, [label]: audit } } });
+            set({
+              comparison: { ...state.comparison, audits: { ...state.comparison.audits, [label]: audit } },
+              // The map may have been opened before its audit was read.
+              ...(state.single?.label === label && !state.audit && { audit }),
+            });
         } catch (error) {
           if (!(error instanceof Refused) || error instanceof Cancelled) throw error; // another map may have outlines
         }

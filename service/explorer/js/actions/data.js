@@ -29,7 +29,7 @@ export const listDatasets = async () => set({ recent: (await askJson('/v1/datase
  * The whole lines at the head of a large text in one byte a sign or UTF-8; null for another file, which is sent as a
  * whole.
  */
-export async function headOf(file) {
+async function headOf(file) {
   if (file.size <= LARGE || !isText(file)) return null;
   const bytes = new Uint8Array(await file.slice(0, HEAD).arrayBuffer());
   const end = bytes.lastIndexOf(10);
@@ -224,6 +224,7 @@ async function readApart(pending, sent) {
 export async function uploadPending() {
   const { pending } = state;
   const map = mapOf(pending);
+  const isAtOnce = isMadeAtOnce(); // as the button said
   const isMade = await createDataset(async () => {
     const dataset = await send('/v1/datasets', pending.file, pending, rolesToSend(pending, pending.head !== null));
     await reading;
@@ -233,7 +234,7 @@ export async function uploadPending() {
   if (!isMade) return;
   const guess = map && map.join() === pending.guessed?.names.join() ? pending.guessed.method : undefined;
   if (map) await auditMap(pending.file, map, guess);
-  else if (isMadeAtOnce()) await fit();
+  else if (isAtOnce) await fit();
 }
 
 /** Whether a table becomes a map at once: somebody has chosen a method that makes one map, before the table. */

@@ -185,7 +185,7 @@ function arrayPath() {
   const { posterior, draws, frame, single } = state;
   if (single) return single.path;
   const here = `/v1/posteriors/${posterior.id}`;
-  if (frame > 0) return `${here}/draws/${draws.first + frame - 1}?seed=${draws.seed}&scale=${draws.scale}`;
+  if (frame > 0) return `${here}/draws/${frame - 1}?seed=${draws.seed}&scale=${draws.scale}`;
   return `${here}/draws/0?scale=0`; // a draw at scale 0 is the reference
 }
 

@@ -9,7 +9,7 @@ import { auditFirst } from './audit.js';
 import { chosenMethod } from '../methods.js';
 import { embed } from './compare.js';
 import { writeLink } from './link.js';
-import { clearResults, fold, runWork } from './state.js';
+import { clearResults, fold, requireData, runWork } from './state.js';
 
 const MAX_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
 
@@ -56,6 +56,7 @@ export const drawAgain = () => runWork(draw);
 export async function show(posterior) {
   const here = `/v1/posteriors/${posterior.id}/arrays`;
   const embedding = await askArray(`${here}?name=embedding&dtype=float32`, 'Reading the map');
+  requireData(posterior.dataset);
   set({ posterior, job: null, reference: embedding.data, announcement: 'The fit is done.' });
   fold();
   writeLink();
@@ -74,7 +75,7 @@ export async function draw({ plays = false, onDrawn } = {}) {
   const made = await makeDraws(id, { n_draws: count, seed, scale }, `Drawing ${count} embeddings`);
   if (state.posterior?.id !== id) return;
   set({
-    draws: { ...made, count, seed, first: 0, scale: made.scales[0], isAuto: scale === 'auto' },
+    draws: { ...made, count, seed, scale: made.scales[0], isAuto: scale === 'auto' },
     announcement: `${count} draws are ready.`,
   });
   onDrawn?.();

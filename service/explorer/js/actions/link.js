@@ -21,7 +21,8 @@ const json = (otherwise) => (value) => {
 };
 
 /**
- * The members of the address: how each is read from its text, and what of the state it has.
+ * The parameters of the address: a function that reads the text of each, and one that takes its value from the state. A
+ * false value other than 0 is left out.
  * @type {Record<string, [(value: string | null) => any, (now: import('../store.js').State) => any]>}
  */
 const MEMBERS = {
@@ -90,27 +91,33 @@ export function linkHere() {
   return `${location.origin}${location.pathname}${location.search}${fragment && `#${fragment}`}`;
 }
 
+let isHeld = false; // an address was opened during work, and waits until the work ends
+export const holdAddress = (held) => {
+  isHeld = held;
+};
+
 let isOpening = false; // a link is being opened: the address has its entry in the history
 
 /**
- * Write the view to the address; another place is an entry in the browser's history, unless it is the same with more.
- * That of a running fit is replaced by what it makes.
+ * Write the view to the address. A change of `PLACE` is a new entry of the history, unless `isSame`: the same place
+ * with more of it. The entry of a running fit is replaced by the entry of its result.
  */
 export function writeLink({ isRunning = false, isSame = false } = {}) {
-  if (isOpening) return; // the link stays until all that it names is there, also over another reload
+  if (isOpening || isHeld) return; // the link stays until all that it names is there, also over another reload
   const here = linkHere();
   const isNew = !isSame && !history.state?.isRunning && placeOf(here) !== placeOf(location.href);
   if (here === location.href && Boolean(history.state?.isRunning) === isRunning) return;
   history[isNew ? 'pushState' : 'replaceState']({ isRunning }, '', here);
 }
 
-/** Keep the look in the address, such as a selection, where the place is the same; what changes the place writes it. */
+/** Write the look (color, frame, selection) a moment after it changes; `writeLink` writes changes of the place. */
 export function followLook() {
   let later = 0;
   const write = () => {
     later = 0;
     const here = linkHere();
-    if (isOpening || state.playing || here === location.href || placeOf(here) !== placeOf(location.href)) return;
+    if (isOpening || isHeld || state.playing) return;
+    if (here === location.href || placeOf(here) !== placeOf(location.href)) return;
     history.replaceState(history.state, '', here);
   };
   subscribe(() => (later ||= setTimeout(write, PAUSE)));
@@ -127,7 +134,7 @@ export async function openWithin(work) {
   }
 }
 
-/** Whether what the link of the address names is not yet there. */
+/** Whether the page still loads what the link names. */
 export const isStillOpening = () => isOpening;
 
 /** All that the link names is there, or asked for: from now on the address follows the state. */

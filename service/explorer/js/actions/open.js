@@ -10,7 +10,7 @@ import { changedFrom, methodNamed } from '../methods.js';
 import { draw, followFit, show } from './fit.js';
 import { endOpening, isStillOpening, openWithin, writeLink } from './link.js';
 import { patiently } from '../jobs.js';
-import { lookOf } from '../lib/look.js';
+import { lookOf, resolveColor } from '../lib/look.js';
 import { choosePoints, hideClasses } from './selection.js';
 import { clearResults, runWork } from './state.js';
 import { dimension, points } from '../lib/frames.js';
@@ -57,8 +57,10 @@ async function openResults(link) {
 }
 
 /** Hide the classes of a link. */
-function hideLinked({ hidden }) {
-  const look = hidden.length ? lookOf(state, points()) : null;
+function hideLinked({ color, hidden }) {
+  // A color may be there only later, with the audit or with further columns; the classes are of that color.
+  if (!hidden.length || (color !== 'auto' && resolveColor(state) !== color)) return;
+  const look = lookOf(state, points());
   if (look?.legend.kind === 'classes') hideClasses(new Set(hidden), look);
 }
 

@@ -42,6 +42,11 @@ export function toggleSetUp() {
   requestAnimationFrame(() => document.getElementById('setup').scrollIntoView({ block: 'start' }));
 }
 
+/** End work whose result is of other data than those that are shown by now. */
+export function requireData(id) {
+  if (state.dataset?.id !== id) throw new Cancelled();
+}
+
 /** Run some work with a progress bar; show its problem, or announce its cancellation. */
 export async function runWork(work) {
   set({ problem: null, work: { label: 'Starting', stage: '', done: 0, total: 0 } });

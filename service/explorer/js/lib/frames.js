@@ -17,7 +17,7 @@ let averaged = { data: null, mean: null, ends: [] };
  * The average of the draws, point by point, as they are shown: each rotated to the reference.
  * @returns {{mean: Float32Array, ends: Float32Array[]}} the lower and the upper ends of the points' regions
  */
-export function averageOf({ data, count }) {
+function averageOf({ data, count }) {
   if (averaged.data === data) return averaged;
   const size = data.length / count;
   const [mean, low, high] = [1, 2, 3].map(() => new Float32Array(size));
@@ -67,7 +67,7 @@ export function embeddingOf(frame) {
 /** Title of a frame. */
 export function titleOf(frame) {
   if (frame === -1 && state.draws) return 'Average';
-  return frame <= 0 ? 'Reference' : `Draw ${state.draws.first + frame - 1}`;
+  return frame <= 0 ? 'Reference' : `Draw ${frame - 1}`;
 }
 
 /**

@@ -9,7 +9,7 @@ const MAX_VALUES = 8e6; // of the data; more would be searched too slowly under 
  * The k nearest rows of a row among points of d coordinates, each divided by its scale; the nearest first, equal ones
  * by row.
  */
-export function nearestRows(values, d, row, k, scales = null) {
+function nearestRows(values, d, row, k, scales = null) {
   const n = values.length / d;
   const best = []; // [squared distance, row], the nearest first
   for (let other = 0; other < n; other++) {

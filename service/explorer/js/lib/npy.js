@@ -20,7 +20,7 @@ const MAGIC = '\x93NUMPY';
  * @param {ArrayBuffer} buffer - at least the first bytes of a file
  * @returns {{dtype: string, shape: number[], start: number, fortran: boolean}}
  */
-export function npyHeader(buffer) {
+function npyHeader(buffer) {
   const bytes = new Uint8Array(buffer);
   if (String.fromCharCode(...bytes.subarray(0, 6)) !== MAGIC) throw new Error('This is not an npy file.');
   const view = new DataView(buffer);

@@ -5,7 +5,7 @@ import { SERVICE, address } from './base.js';
 /** The settings that differ from the service's defaults. */
 function changedSettings({ posterior, forms, method, draws, frame }) {
   const changed = { ...forms[method] };
-  const index = frame > 0 ? draws.first + frame - 1 : 0;
+  const index = frame > 0 ? frame - 1 : 0;
   const scale = draws && frame !== 0 ? draws.scale : 0;
   return { fit: { dataset: posterior.dataset, method, ...changed }, index, seed: draws?.seed ?? 0, scale };
 }

@@ -35,7 +35,7 @@ export function densitiesOf({ draws, look, mask, hidden, directions, box }) {
 }
 
 /** The positions of some rows in all embeddings, in the box: [x, y] pairs. */
-export function positionsOf(rows, { data, count, n, p }, directions, box) {
+function positionsOf(rows, { data, count, n, p }, directions, box) {
   const step = Math.max(1, Math.ceil((rows.length * count) / MAX_POSITIONS));
   const positions = [];
   for (let draw = 0; draw < count; draw++) {
