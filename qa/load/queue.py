@@ -119,8 +119,10 @@ def measure(workers: int, tasks: int) -> list[str]:
         process_stores.cache_clear()
         client = stack.enter_context(redis.Redis.from_url(url))
         fork = multiprocessing.get_context("fork")
-        processes = [fork.Process(target=send, args=(number, count // senders)) for number in range(senders)]
-        processes += [fork.Process(target=work, args=(settings, count // workers)) for _ in range(workers)]
+        processes = [
+            fork.Process(target=send, args=(number, count // senders), daemon=True) for number in range(senders)
+        ]
+        processes += [fork.Process(target=work, args=(settings, count // workers), daemon=True) for _ in range(workers)]
         before, began = Reading.of(client), time.perf_counter()
         for process in processes:
             process.start()

@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -246,7 +247,7 @@ def pandas(table: Table) -> Any:
 
 def polars(table: Table) -> Any:
     """Return a frame of polars."""
-    return pytest.importorskip("polars").DataFrame(table.columns)
+    return import_module("polars").DataFrame(table.columns)
 
 
 def arrow(table: Table) -> Any:
@@ -282,8 +283,7 @@ def _stream(table: Table) -> bytes:
 
 
 def _workbook(table: Table) -> bytes:
-    book = pytest.importorskip("openpyxl").Workbook()
-    pytest.importorskip("python_calamine")
+    book = import_module("openpyxl").Workbook()
     for row in [[*table.columns], *zip(*table.columns.values(), strict=True)]:
         book.active.append(row)
     return _written(book.save)

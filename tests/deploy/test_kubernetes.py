@@ -147,9 +147,18 @@ def test_pods_have_the_environment_of_compose() -> None:
     assert threads == {name: COMPOSE["worker"]["environment"][name] for name in threads}
 
 
+PROMISED = {
+    "queue": {"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction"},
+    "cache": {"appendonly": "no", "maxmemory-policy": "allkeys-lru"},
+}
+
+
 @pytest.mark.parametrize("pod", ["queue", "cache"])
-def test_a_server_has_its_password_and_ends_by_a_signal(pod: str, tmp_path: Path) -> None:
-    """The container's command becomes the server, which reads the password and handles the signal itself."""
+def test_a_server_keeps_its_promises_has_its_password_and_ends_by_a_signal(pod: str, tmp_path: Path) -> None:
+    """The container's command becomes the server, which reads the password and handles the signal itself.
+
+    The queue loses nothing; the cache makes room.
+    """
     port, server = free_port(), tmp_path / "redis-server"
     server.write_text(f'#!/bin/sh\nexec "{get_binary_path()}" "$@" --bind 127.0.0.1 --port {port}\n')
     server.chmod(0o755)
@@ -162,6 +171,7 @@ def test_a_server_has_its_password_and_ends_by_a_signal(pod: str, tmp_path: Path
         patient = Retry(ConstantBackoff(0.02), 3000)
         with redis.Redis(port=port, password=environment["REDIS_PASSWORD"], retry=patient) as client:
             assert client.info("server")["process_id"] == process.pid
+            assert client.config_get(*PROMISED[pod]) == PROMISED[pod]
         with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
             stranger.ping()
         process.terminate()
@@ -173,6 +183,7 @@ def test_a_server_has_its_password_and_ends_by_a_signal(pod: str, tmp_path: Path
 def test_grace_periods_exceed_timeouts() -> None:
     """The worker's grace period exceeds the task timeout; the API's exceeds the delay of its proxies."""
     assert PODS["worker"]["terminationGracePeriodSeconds"] > int(SETTINGS["GLLE_JOB_TIMEOUT"])
+    assert int(COMPOSE_DEFAULTS["GLLE_WORKER_GRACE"].removesuffix("s")) > int(COMPOSE_DEFAULTS["GLLE_JOB_TIMEOUT"])
     pause = int(MAIN["api"]["lifecycle"]["preStop"]["exec"]["command"][1])
     assert PODS["api"]["terminationGracePeriodSeconds"] > 2 * pause > 0
 
