@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tracemalloc
 import warnings
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 import glle_engine
-from glle import Client, InvalidRequestError, frame
+from glle import AsyncClient, Client, InvalidRequestError, frame
 from glle_engine import manifolds
 from glle_engine.reliability.calibration import calibrate
 
@@ -94,6 +95,24 @@ def test_jobs_are_listed_followed_and_cancelled(glle: Client) -> None:
     assert fit.result() == posterior
     long = glle.fit(glle.synthetic("s_curve", 2000, seed=3)).start_draws(5000, seed=41)
     assert long.cancel().status in {"cancelling", "cancelled"}
+
+
+def test_awaited_fits_run_side_by_side(up: Up) -> None:
+    """Two concurrent fits with draws give the bits of the blocking client."""
+    X = manifolds.make("swiss_roll", N, seed=15).X
+
+    async def main() -> list[bytes]:
+        async with AsyncClient(up.url) as glle:
+            roll = await glle.dataset(X)
+            fits = [glle.fit(roll, n_neighbors=k) for k in (8, 10)]
+            posteriors = await asyncio.gather(*fits)
+            assert {posterior.id for posterior in posteriors} <= {listed.id async for listed in glle.posteriors()}
+            batches = await asyncio.gather(*[posterior.draws(2) for posterior in posteriors])
+            return [draws.tobytes() for draws in batches]
+
+    awaited = asyncio.run(main())
+    with Client(up.url) as glle:
+        assert awaited == [glle.fit(X, n_neighbors=k).draws(2).tobytes() for k in (8, 10)]
 
 
 def test_large_bodies_do_not_pile_up_in_memory(glle: Client, tmp_path: Path) -> None:
