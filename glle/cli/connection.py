@@ -148,8 +148,18 @@ def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namesp
 def report(args: argparse.Namespace, value: Any, *lines: str, notes: Iterable[NoteOut] = ()) -> int:
     """Print a result, as JSON or as lines followed by the messages of the notes."""
     text = _in_lines(args, lines, notes)
-    print(json.dumps(value) if args.json else text)  # noqa: T201 # the command's output
+    in_words = partial(_in_words, write=partial(in_command, flags=args.flags))
+    print(json.dumps(in_words(value)) if args.json else text)  # noqa: T201 # the command's output
     return 0
+
+
+def _in_words(value: Any, write: Callable[[Way], str]) -> Any:
+    """Return JSON whose texts are in the words of the command."""
+    if isinstance(value, dict):
+        return {name: _in_words(member, write) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_in_words(item, write) for item in value]
+    return written(value, write) if isinstance(value, str) else value
 
 
 def _in_lines(args: argparse.Namespace, lines: Iterable[str], notes: Iterable[NoteOut]) -> str:

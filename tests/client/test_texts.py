@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
 import re
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import glle_engine
-from glle.cli.connection import in_command
+from glle.cli.connection import in_command, report
 from glle.transport.calls import Reply
 from glle.transport.errors import reply_error
 from glle_engine.base import errors
@@ -84,6 +85,13 @@ def test_each_interface_has_its_words(way: Way, request_: str, python: str, comm
     assert (as_request(way), in_python(way), in_command(way)) == (request_, python, command)
     if way.name == "n_neighbors":  # of a command without this flag
         assert in_command(way, flags=("--metric",)) == "n_neighbors=9"
+
+
+def test_a_result_in_json_has_the_words_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """As its lines have: a script gives the advice to the command."""
+    note = {"message": Text("Give ", Way("header", "absent"), ".")}
+    report(argparse.Namespace(json=True, flags=("--header",)), {"notes": [note], "n": 3})
+    assert json.loads(capsys.readouterr().out) == {"notes": [{"message": "Give --header absent."}], "n": 3}
 
 
 def test_every_name_has_a_text_on_the_page() -> None:
