@@ -21,7 +21,7 @@ from glle_engine.audit.sources import checked_coordinates
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.base.parameters import with_keywords, with_seed
 from glle_engine.methods import method as method_of
-from glle_engine.metrics.registry import SCORES, score
+from glle_engine.metrics.registry import SCORES, default_scores, score
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -390,12 +390,7 @@ class Scored:
             )
         if scores is not None:
             return [*scores]
-        inputs = {"nothing", *(name for name in ("labels", "truth") if getattr(self, name) is not None)}
-        return [
-            name
-            for name, item in SCORES.items()
-            if item.needs in inputs and item.by_default and item.most_points is None
-        ]
+        return default_scores({name for name in ("labels", "truth") if getattr(self, name) is not None})
 
     def options(self) -> dict[str, Any]:
         """Return the arguments of `score`."""

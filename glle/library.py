@@ -32,7 +32,7 @@ from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.texts import Note
 from glle_engine.methods import Embedding
 from glle_engine.methods import method as method_of
-from glle_engine.methods.base import OF_METHOD
+from glle_engine.methods.base import OF_METHOD, given_options
 from glle_engine.methods.registry import describe_keywords, method_keywords
 from glle_engine.metrics.registry import score
 from glle_engine.posterior import fit as engine_fit
@@ -418,7 +418,7 @@ def audit(
             f"Y has shape {Y.shape}, and coordinates have shape (n, p).",
             remedy="Give labels by name: glle.audit(X, method, labels=y); and a single coordinate as Y[:, None].",
         )
-    options = {name: value for name, value in options.items() if value is not OF_METHOD}
+    options = given_options(options)
     of_method = {} if n_neighbors is None else {"n_neighbors": n_neighbors}
     of_table = {name: value for name, value in options.items() if name in TableOptions.__annotations__}
     of_method |= {name: value for name, value in options.items() if name not in of_table}

@@ -27,7 +27,7 @@ from glle_engine.base.parameters import accepts_random_state, check_integer, wit
 from glle_engine.base.spec import FitSpec, SpaceSpec
 from glle_engine.graph.sparse import require_possible as require_possible_if_sparse
 from glle_engine.methods import method as method_of
-from glle_engine.methods.base import OF_METHOD
+from glle_engine.methods.base import given_options
 from glle_engine.methods.maps import no_inverse
 from glle_engine.methods.registry import MAPPED, describe_keywords, method_keywords, no_map
 from glle_engine.posterior.fit import fit as fit_posterior
@@ -343,7 +343,7 @@ class Embedding(_Embedder):
 
     def __init__(self, name: str = "isomap", **parameters: Any) -> None:
         self.name = name
-        self._parameters = {name: value for name, value in parameters.items() if value is not OF_METHOD}
+        self._parameters = given_options(parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 # scikit-learn's signature
         """Return the name of the method and the given parameters."""

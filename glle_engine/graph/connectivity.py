@@ -133,11 +133,13 @@ def require_connected(
     X: Data,
     neighbors: NDArray[np.int32],
     search: Search = "exact",
+    *,
+    option: str = "n_neighbors",
     instead: str = "Or take the method glle, which bridges the components, or embed each as a separate data set.",
 ) -> None:
     """Raise `DisconnectedGraphError`, with sizes and the smallest sufficient k, unless there is one component.
 
-    `instead` is the remedy for callers who want to keep their number of neighbors.
+    `option` is the caller's name of k. `instead` is the remedy for callers who want to keep their number of neighbors.
     """
     label = components(neighbors)
     if not label.any():
@@ -147,11 +149,11 @@ def require_connected(
     enough = smallest_connecting_k(X, k, search)
     shown = ", ".join(str(size) for size in sizes[:5]) + (", ..." if len(sizes) > 5 else "")
     raise DisconnectedGraphError(
-        Text("With ", Way("n_neighbors", k), f" the graph falls into {len(sizes)} components, of {shown} points."),
+        Text("With ", Way(option, k), f" the graph falls into {len(sizes)} components, of {shown} points."),
         remedy=(
-            Text("The smallest ", Way("n_neighbors"), f" that connects it is {enough}. ")
+            Text("The smallest ", Way(option), f" that connects it is {enough}. ")
             if enough
-            else Text("No ", Way("n_neighbors"), " of reasonable size connects it. ")
+            else Text("No ", Way(option), " of reasonable size connects it. ")
         )
         + instead
         + (" Duplicated points may be the cause." if sizes[-1] <= k + 1 else ""),

@@ -71,6 +71,11 @@ OF_METHOD = _OfMethod()
 _NOTHING = of_pairs(0)
 
 
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options without those that are left to the method by `OF_METHOD`."""
+    return {name: value for name, value in options.items() if value is not OF_METHOD}
+
+
 # An embedding has collapsed if its participation ratio is below this share of the points. Ten methods with 8 to 20
 # neighbors have .2 to .9 on rolls, sheets and digits; Hessian LLE has .01 to .1 where too many neighbors make it
 # collapse.
@@ -262,7 +267,7 @@ class Method(Generic[S]):
 
         Options with the value `OF_METHOD` are left out.
         """
-        options = {name: value for name, value in options.items() if value is not OF_METHOD}
+        options = given_options(options)
         if not self.random and (seeds := [name for name in ("seed", "random_state") if options.get(name) is not None]):
             raise InvalidParameterError(
                 f"{self.title} has no {seeds[0]}: it is not random.", remedy=f"Leave {seeds[0]} out."

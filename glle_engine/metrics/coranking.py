@@ -25,7 +25,7 @@ from glle_engine.base.errors import TooFewPointsError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.validation import require_same_length
 from glle_engine.linalg.distances import distances, smallest_of_rows
-from glle_engine.metrics.ranks import landmarks_of
+from glle_engine.metrics.ranks import LANDMARKS, fixed_sample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,7 +80,7 @@ def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
     require_same_length(X, Y)
     if n < _MIN_POINTS:
         raise TooFewPointsError(f"{n} points have no curves.", remedy=f"Give at least {_MIN_POINTS} points.")
-    rows = landmarks_of(n)
+    rows = fixed_sample(n, LANDMARKS)
     first_kept = np.zeros(n, np.int64)  # how many pairs have K as the larger of their two ranks
     for part in blocks(len(rows), max(1, _BLOCK_ENTRIES // n), "ranks", on_progress):
         larger = np.maximum(_ranks(X, rows[part]), _ranks(Y, rows[part]))

@@ -13,7 +13,7 @@ import numpy as np
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, TooFewPointsError
 from glle_engine.linalg.distances import distances
 from glle_engine.linalg.rank_correlation import rank_correlation
-from glle_engine.metrics.ranks import EXACT_POINTS
+from glle_engine.metrics.ranks import EXACT_POINTS, fixed_sample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -116,7 +116,7 @@ def silhouette(Y: NDArray[np.float64], labels: NDArray[np.generic]) -> float:
         If there is one label, or each point has its own.
 
     """
-    rows = _sample(len(Y))
+    rows = fixed_sample(len(Y), EXACT_POINTS)
     names, of_points = np.unique(labels[rows], return_inverse=True)
     if not 1 < len(names) < len(rows):
         raise InvalidParameterError(
@@ -137,13 +137,6 @@ def silhouette(Y: NDArray[np.float64], labels: NDArray[np.generic]) -> float:
     return float(values.mean())
 
 
-def _sample(n: int) -> NDArray[np.intp]:
-    """Return all rows, or a fixed sample of them."""
-    if n <= EXACT_POINTS:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(_SEED).choice(n, EXACT_POINTS, replace=False))
-
-
 def _distances_among(points: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.float64]:
     """Return the distances (m, m) of the rows to each other."""
     return distances(points[rows], points, np.broadcast_to(rows, (len(rows), len(rows))))
@@ -151,7 +144,7 @@ def _distances_among(points: NDArray[np.float64], rows: NDArray[np.intp]) -> NDA
 
 def _pairs(X: NDArray[np.float64], Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the distances in the data and in the embedding, of all pairs, or of the pairs in the sample."""
-    rows = _sample(len(X))
+    rows = fixed_sample(len(X), EXACT_POINTS)
     above = np.triu_indices(len(rows), 1)
     return _distances_among(X, rows)[above], _distances_among(Y, rows)[above]
 

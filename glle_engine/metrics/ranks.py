@@ -20,7 +20,7 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import require_same_length
-from glle_engine.graph.connectivity import connected_neighbors
+from glle_engine.graph.connectivity import require_connected
 from glle_engine.graph.neighbors import FEW_FEATURES, kneighbors, kneighbors_of
 from glle_engine.graph.relations import Distances
 from glle_engine.linalg.distances import counts_nearer, distances, power_of_two, unit_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["continuity", "disparity", "local_trustworthiness", "trustworthiness"]
 
-_BLOCK_PAIRS = 4096
+_TREE_BLOCK_POINTS = 4096
 _EQUAL = 1e-12
 _BRUTE_BLOCK_ENTRIES = 1 << 23
 _FEW_POINTS = 4_000  # up to this n, computing all distances is faster than a tree (2.6 ms, not 9.5, for 1,000 points)
@@ -163,7 +163,7 @@ def _counted_by_tree(
 ) -> NDArray[np.float64]:
     tree = cKDTree(X)
     excess = np.zeros(len(rows))
-    for part in blocks(len(rows), _BLOCK_PAIRS, "ranks"):
+    for part in blocks(len(rows), _TREE_BLOCK_POINTS, "ranks"):
         centre, near = X[rows[part]], neighbors[part]
         closer = np.nextafter(distances(centre, X, near) * (1 - _EQUAL), 0.0)
         # Neighbors no farther than the k-th nearest point cannot exceed rank k, and need not be counted.
@@ -187,15 +187,15 @@ def _counted_by_products(
     return excess
 
 
-def landmarks_of(n: int) -> NDArray[np.intp]:
-    """Return the points over which a score of n points averages: all, or a fixed sample of many."""
+def fixed_sample(n: int, size: int) -> NDArray[np.intp]:
+    """Return the points over which a score of n points averages: all up to `EXACT_POINTS`, else a fixed sample."""
     if n <= EXACT_POINTS:
         return np.arange(n)
-    return np.sort(np.random.default_rng(_SEED).choice(n, LANDMARKS, replace=False))
+    return np.sort(np.random.default_rng(_SEED).choice(n, size, replace=False))
 
 
 def residual_variance(
-    X: NDArray[np.float64], Y: NDArray[np.float64], n_neighbors: int = 10, on_progress: OnProgress = silent
+    X: NDArray[np.float64], Y: NDArray[np.float64], score_neighbors: int = 10, on_progress: OnProgress = silent
 ) -> float:
     """Return the residual variance, in [0, 1]; 0 is best.
 
@@ -208,7 +208,7 @@ def residual_variance(
         The data.
     Y : (n, p) float64
         The embedding.
-    n_neighbors : int
+    score_neighbors : int
         k < n of the neighbor graph. Its edges are undirected.
     on_progress
         Called with (landmarks done, all, "geodesics").
@@ -225,9 +225,11 @@ def residual_variance(
     """
     n = len(X)
     require_same_length(X, Y)
-    nearest, lengths = connected_neighbors(X, n_neighbors, on_progress)
-    graph = csr_array((lengths.ravel(), nearest.ravel(), np.arange(0, n * n_neighbors + 1, n_neighbors)), shape=(n, n))
-    landmarks = landmarks_of(n)
+    k = score_neighbors
+    nearest, lengths = kneighbors(X, k, on_progress)
+    require_connected(X, nearest, option="score_neighbors", instead="Or omit residual_variance from the scores.")
+    graph = csr_array((lengths.ravel(), nearest.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
+    landmarks = fixed_sample(n, LANDMARKS)
 
     def along(part: slice) -> NDArray[np.float64]:
         return np.asarray(dijkstra(graph, directed=False, indices=landmarks[part]))

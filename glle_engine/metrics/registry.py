@@ -21,11 +21,11 @@ from glle_engine.metrics.neighbor_count import kept_neighbors, kept_share
 from glle_engine.metrics.ranks import affine_r_squared, continuity, disparity, residual_variance, trustworthiness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["SCORES", "Given", "Score", "neighborhood_hit", "score"]
+__all__ = ["SCORES", "Given", "Score", "default_scores", "neighborhood_hit", "possible_score", "score"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +67,8 @@ class Score:
     better : {"higher", "lower"}
     most_points : int or None
         The largest n; None if only time limits it.
+    largest_k : callable or None
+        n to the largest k that the score allows; None if it has no neighborhoods.
     growth : str
         The growth of time with n.
     reproducible : bool
@@ -84,6 +86,7 @@ class Score:
     needs: Literal["nothing", "labels", "truth"] = "nothing"
     better: Literal["higher", "lower"]
     most_points: int | None = None
+    largest_k: Callable[[int], int] | None = None
     growth: str
     reproducible: bool = True
     by_default: bool = True
@@ -154,8 +157,10 @@ def score(
             remedy="Give one row of the truth for each point.",
         )
     report = on_progress or silent
-    inputs = Given(score_neighbors, classes, true, report)
-    selected = [_possible(name, len(data), inputs) for name in names]
+    inputs = {name for name, values in (("labels", classes), ("truth", true)) if values is not None}
+    selected = [possible_score(name, len(data), inputs) for name in names]
+    for item in selected:
+        _check_neighbors(item, score_neighbors, len(data))
     if len(set(names)) < len(names):
         raise InvalidParameterError("A score is named twice.", remedy="Name each score once.")
     for points, name in ((data, "the data"), (places, "the embedding"), (true, "the truth")):
@@ -163,10 +168,10 @@ def score(
             raise DegenerateDataError(
                 f"All points of {name} are equal.", remedy="Check that they were read as intended."
             )
-    scores: dict[str, float] = {}
+    given, scores = Given(score_neighbors, classes, true, report), dict[str, float]()
     for done, item in enumerate(selected):
         report(done, len(selected), "scores")
-        scores[item.name] = item.run(data, places, inputs)
+        scores[item.name] = item.run(data, places, given)
     report(len(selected), len(selected), "scores")
     return scores
 
@@ -183,12 +188,17 @@ def _checked_labels(labels: ArrayLike | None, n: int) -> NDArray[np.generic] | N
     return classes
 
 
-def _possible(name: str, n: int, inputs: Given) -> Score:
-    """Return the score of a name, or raise `InvalidParameterError` if it cannot be computed."""
+def default_scores(inputs: Collection[str]) -> list[str]:
+    """Return the names of the scores that are computed if none are named; `inputs` are "labels", "truth" or both."""
+    return [name for name, item in SCORES.items() if item.by_default and item.needs in {"nothing", *inputs}]
+
+
+def possible_score(name: str, n: int, inputs: Collection[str]) -> Score:
+    """Return the score of a name, or raise `InvalidParameterError` if n points and the `inputs` do not allow it."""
     item = SCORES.get(name)
     if item is None:
-        raise InvalidParameterError(f"There is no score {name!r}.", remedy=f"Choose from {', '.join(SCORES)}.")
-    if item.needs != "nothing" and getattr(inputs, item.needs) is None:
+        raise InvalidParameterError(f"There is no score {name[:50]!r}.", remedy=f"Choose from {', '.join(SCORES)}.")
+    if item.needs not in {"nothing", *inputs}:
         needed = {"labels": "the class of each point", "truth": "where each point truly lies"}[item.needs]
         raise InvalidParameterError(
             f"{item.title} needs {needed}.", remedy=f"Give {item.needs}, or omit {name}.", details={"score": name}
@@ -199,25 +209,19 @@ def _possible(name: str, n: int, inputs: Given) -> Score:
             remedy=f"Score a sample of at most {item.most_points:,} points, or omit {name}.",
             details={"score": name, "n_points": n, "most": item.most_points},
         )
-    largest = _largest_k(name, n)
-    if largest is not None:
-        check_integer("score_neighbors", inputs.score_neighbors, 1)
-        if inputs.score_neighbors > largest:
-            raise InvalidParameterError(
-                Text(f"{item.title} of {n} points cannot have ", Way("score_neighbors", inputs.score_neighbors), "."),
-                remedy=f"Give at most {largest}." if largest > 0 else "Give more points.",
-                details={"score": name, "n_points": n, "most": largest},
-            )
     return item
 
 
-def _largest_k(name: str, n: int) -> int | None:
-    """Return the largest k that a score allows, or None if it has no neighborhoods."""
-    if name in {"trustworthiness", "continuity"}:
-        return (n - 1) // 2
-    if name in {"lcmc", "q_nx", "r_nx"}:
-        return n - 2
-    return n - 1 if name in {"neighborhood_hit", "residual_variance"} else None
+def _check_neighbors(item: Score, k: int, n: int) -> None:
+    if item.largest_k is None:
+        return
+    check_integer("score_neighbors", k, 1)
+    if k > (largest := item.largest_k(n)):
+        raise InvalidParameterError(
+            Text(f"{item.title} of {n} points cannot have ", Way("score_neighbors", k), "."),
+            remedy=f"Give at most {largest}." if largest > 0 else "Give more points.",
+            details={"score": item.name, "n_points": n, "most": largest},
+        )
 
 
 def _to_truth(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
@@ -231,7 +235,7 @@ def _q_nx(X: NDArray[np.float64], Y: NDArray[np.float64], given: Given) -> float
 
 
 def _require(array: NDArray[Any] | None) -> NDArray[Any]:
-    assert array is not None  # checked by `_possible`
+    assert array is not None  # checked by `possible_score`
     return array
 
 
@@ -248,6 +252,7 @@ SCORES: dict[str, Score] = {
             about="How far the k nearest in the embedding are near in the data, by ranks; "
             "in [0, 1] (Venna & Kaski 2001).",
             better="higher",
+            largest_k=lambda n: (n - 1) // 2,
             growth=_OF_NEIGHBORS,
             run=lambda X, Y, given: trustworthiness(X, Y, given.score_neighbors),
         ),
@@ -257,6 +262,7 @@ SCORES: dict[str, Score] = {
             about="How far the k nearest in the data are near in the embedding, by ranks; "
             "in [0, 1] (Venna & Kaski 2001).",
             better="higher",
+            largest_k=lambda n: (n - 1) // 2,
             growth=_OF_NEIGHBORS,
             run=lambda X, Y, given: continuity(X, Y, given.score_neighbors),
         ),
@@ -267,6 +273,7 @@ SCORES: dict[str, Score] = {
             "in [0, 1] (Paulovich et al. 2008).",
             needs="labels",
             better="higher",
+            largest_k=lambda n: n - 1,
             growth="n log n",
             run=lambda _, Y, given: neighborhood_hit(Y, _require(given.labels), given.score_neighbors),
         ),
@@ -296,6 +303,7 @@ SCORES: dict[str, Score] = {
             about="1 - R^2 of distances in the embedding with geodesic ones along the k-nearest-neighbor graph of the "
             "data; in [0, 1]; from a fixed sample of 400 landmarks above 2,000 points (Tenenbaum et al. 2000).",
             better="lower",
+            largest_k=lambda n: n - 1,
             growth=_OF_LANDMARKS,
             run=lambda X, Y, given: residual_variance(X, Y, given.score_neighbors, given.on_progress),
         ),
@@ -309,6 +317,7 @@ SCORES: dict[str, Score] = {
             most_points=MAX_LIKELIHOOD_POINTS,
             growth="n^3",
             reproducible=False,
+            by_default=False,
             run=lambda X, Y, given: fit_likelihood(X, Y, given.on_progress).log_likelihood,
         ),
         Score(
@@ -317,6 +326,7 @@ SCORES: dict[str, Score] = {
             about="The share of the k nearest in the data that are among the k nearest in the embedding; in [0, 1] "
             "(Lee & Verleysen 2009).",
             better="higher",
+            largest_k=lambda n: n - 2,
             growth=_OF_NEIGHBORS,
             by_default=False,
             run=_q_nx,
@@ -326,6 +336,7 @@ SCORES: dict[str, Score] = {
             title="Local continuity meta-criterion",
             about="Q_NX less its value for random positions, k / (n - 1); below 1 (Chen & Buja 2009).",
             better="higher",
+            largest_k=lambda n: n - 2,
             growth=_OF_NEIGHBORS,
             by_default=False,
             run=lambda X, Y, given: _q_nx(X, Y, given) - given.score_neighbors / (len(X) - 1),
@@ -336,6 +347,7 @@ SCORES: dict[str, Score] = {
             about="LCMC relative to its largest value: 0 for random positions, 1 if all k nearest are kept (Lee et al. "
             "2013).",
             better="higher",
+            largest_k=lambda n: n - 2,
             growth=_OF_NEIGHBORS,
             by_default=False,
             run=lambda X, Y, given: kept_neighbors(kneighbors(X, given.score_neighbors)[0], Y),

@@ -430,7 +430,7 @@ def reference_embedding(
         nearest, kept, bridges = bridge(data, nearest, kept)
     graph = edges(nearest, kept)
     adaptive = "" if kept is None else "(With neighborhoods='fixed'; adaptive ones may need more.) "
-    require_connected(data, graph, spec.search, adaptive + _SEPARATE)
+    require_connected(data, graph, spec.search, instead=adaptive + _SEPARATE)
     # Rows are ascending, so that a draw does not depend on an order of distances that rounding may change.
     ascending = np.argsort(nearest, axis=1)
     neighbors = np.take_along_axis(nearest, ascending, axis=1)

@@ -174,8 +174,8 @@ class Layout:
         one_hot = set(self.roles["one_hot"])
         plain = [column for column in self.features if column not in one_hot]
         texts = [column for column in plain if kinds[column] == "text"]
-        no_guess = set(texts) if len(texts) > MAX_LISTED else set()
-        guessed = [column for column in plain if column not in no_guess]
+        excluded = set(texts) if len(texts) > MAX_LISTED else set()
+        guessed = [column for column in plain if column not in excluded]
         return [column for column in guessed if kinds[column] in {"text", "date"} or _is_id_name(self.names, column)]
 
     def guess(self, kinds: Sequence[Kind], profiles: Mapping[int, ColumnProfile]) -> Layout:
@@ -206,14 +206,16 @@ class Layout:
                 is_constant = role == "labels" and profiles[column].distinct < 2
                 is_apart = bool(taken) or is_constant or (role == "colors" and profiles[column].missing > 0)
                 roles["ignore" if is_apart else role].append(column)
-                notes.append(self._guess(column, role, profiles[column], taken, is_apart=is_apart))
+                notes.append(self._note_on_guess(column, role, profiles[column], taken, is_apart=is_apart))
             elif kinds[column] == "number":
-                notes.append(self._no_id(column))
+                notes.append(self._note_on_feature_named_id(column))
         features = [column for column in self.features if not guessed_roles.get(column)]
         roles = {role: sorted(columns) for role, columns in roles.items()}
         return replace(self, features=features, roles=roles, guesses=tuple(notes), written=written, units=units)
 
-    def _guess(self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool) -> Note:
+    def _note_on_guess(
+        self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool
+    ) -> Note:
         """Return the notice of a guessed role; `taken` lists the column, if any, that has this role already."""
         name, count = self.name(column), profile.distinct
         if role == "id":
@@ -286,7 +288,7 @@ class Layout:
             notices.append(Note("ids-not-stored", message))
         return notices
 
-    def _no_id(self, column: int) -> Note:
+    def _note_on_feature_named_id(self, column: int) -> Note:
         """Return the notice of a feature with the name of an id."""
         name = self.name(column)
         sentence = (

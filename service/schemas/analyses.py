@@ -74,8 +74,8 @@ class ScoredIn(DatasetCommandIn):
     scores: list[str] | None = Field(
         default=None,
         max_length=100,
-        description="Names of GET /v1/scores. By default those with `by_default` that labels and truth "
-        "allow, and those with `most_points` up to a tenth of it; [] for none.",
+        description="Names of GET /v1/scores. By default those with `by_default` that labels and truth allow; "
+        "[] for none.",
     )
     score_neighbors: AutoCount = Field(default="auto", description=_SCORED)
 
@@ -187,7 +187,7 @@ class EmbeddingPage(Page):
     items: list[ListedEmbeddingOut]
 
 
-@fields_of(Score)
+@fields_of(Score, *("name", "title", "about", "needs", "better", "most_points", "growth", "reproducible", "by_default"))
 class ScoreOut(BaseModel):
     """Score of embeddings."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.texts import Text, Way
 from glle_engine.methods import method
-from glle_engine.metrics.registry import SCORES
+from glle_engine.metrics.registry import SCORES, default_scores, possible_score
 from glle_engine.reliability.refits import require_resamplable
 from service.schemas.resources import MAX_COUNTER
 from service.submission.validation import require_storage
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 SCORE_NEIGHBORS = 10
 MEMORY_MARGIN = 3  # expected memory of an embedding, relative to the arrays that it must hold
 MAX_GROUPS = 100  # groups that an audit compares
-QUICK_SHARE = 1 / 10  # up to this share of its most points a score takes about a second, and is a default
 
 
 @dataclass(frozen=True)
@@ -153,15 +152,9 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
     if body.truth is not None:
         _require_rows("truth", stores.datasets.fetch(body.truth), dataset.n)
     if body.scores is None:
-        names = {
-            name
-            for name, score in SCORES.items()
-            if score.by_default and score.needs in {"nothing", *inputs} and _is_possible(name, dataset.n, QUICK_SHARE)
-        }
+        names = {*default_scores(inputs)}
     else:
-        names = set(body.scores)
-        for name in body.scores:
-            _require_score(name, inputs, dataset.n)
+        names = {possible_score(name, dataset.n, inputs).name for name in body.scores}
     used = uses | {SCORES[name].needs for name in names}
     if "truth" in inputs - used:
         raise InvalidParameterError("No score uses truth.", remedy="Leave truth out, or choose a score that needs it.")
@@ -212,27 +205,6 @@ def largest(lower: int, upper: int, is_affordable: Callable[[int], bool]) -> int
         middle = (lower + upper) // 2
         lower, upper = (middle, upper) if is_affordable(middle) else (lower, middle)
     return lower
-
-
-def _require_score(name: str, inputs: set[str], n: int) -> None:
-    if name not in SCORES:
-        raise InvalidParameterError(f"scores: {name[:50]!r} is unknown.", remedy=f"Choose from {', '.join(SCORES)}.")
-    needs, max_points = SCORES[name].needs, SCORES[name].most_points
-    if needs != "nothing" and needs not in inputs:
-        raise InvalidParameterError(
-            f"scores: {name} needs {needs}.", remedy=f"Set {needs} to the id of a data set, or leave {name} out."
-        )
-    if not _is_possible(name, n):
-        raise InvalidParameterError(
-            f"scores: {name} takes at most {max_points:,} points; the data set has {n:,}.",
-            remedy=f"Leave {name} out, or use at most {max_points:,} points.",
-            details={"n_points": n, "most": max_points},
-        )
-
-
-def _is_possible(name: str, n: int, share: float = 1) -> bool:
-    max_points = SCORES[name].most_points
-    return max_points is None or n <= share * max_points
 
 
 def _neighbors(count: int | str, n: int) -> int:

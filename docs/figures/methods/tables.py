@@ -63,7 +63,7 @@ def score_listing() -> str:
     rows = []
     for each in SCORES.values():
         most = f"; at most {each.most_points:,} points" if each.most_points else ""
-        default = "yes" if each.by_default and not each.most_points else "no"
+        default = "yes" if each.by_default else "no"
         rows.append([f"`{each.name}`", each.about, each.needs, each.better, default, f"{each.growth}{most}"])
     return table(["score", "what it measures", "needs", "better", "default", "time grows with"], rows)
 

@@ -148,17 +148,17 @@ class Leaves:
     def nearest(
         self,
         points: NDArray[np.float64],
-        excluded_rows: NDArray[np.intp],
+        excluded: NDArray[np.intp],
         k: int,
         order: NDArray[np.intp] | None = None,
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float64]]]:
         """Yield some points (c,), and the indices and distances (c, k) of their nearest rows, until all are done.
 
-        For point i, row excluded_rows[i], or the rows of group excluded_rows[i], are left out. The k rows are ordered
+        For point i, row excluded[i], or the rows of group excluded[i], are left out. The k rows are ordered
         by (rank of the distance, index). `order` (m,) should put points near each other side by side; by default it is
         computed here.
         """
-        order, queries = self._queries(points, excluded_rows, order)
+        order, queries = self._queries(points, excluded, order)
         step = max(1, int(_MAX_PRODUCTS // (self.size * self._data.size)))
         groups = len(queries.starts) - 1
         for first in range(0, groups, step):
@@ -181,7 +181,7 @@ class Leaves:
         return np.asarray(total * (len(self._data) / points))
 
     def _queries(
-        self, points: NDArray[np.float64], excluded_rows: NDArray[np.intp], order: NDArray[np.intp] | None = None
+        self, points: NDArray[np.float64], excluded: NDArray[np.intp], order: NDArray[np.intp] | None = None
     ) -> tuple[NDArray[np.intp], Queries]:
         """Return the points in groups that are near each other, and the order of the points."""
         if points is self._data:
@@ -192,7 +192,7 @@ class Leaves:
             rows = points[order]
         starts = np.arange(0, len(points), self.size)
         widest = np.maximum.reduceat(tolerance[order], starts)
-        return order, Queries(np.append(starts, len(points)), rows, excluded_rows[order], places[order], widest)
+        return order, Queries(np.append(starts, len(points)), rows, excluded[order], places[order], widest)
 
     def _search(
         self, queries: Queries, first: int, last: int, k: int

@@ -162,7 +162,7 @@ class Queries(NamedTuple):
 
     starts: NDArray[np.int64]
     points: NDArray[np.float64]  # (m, d)
-    own: NDArray[np.int64]  # (m,): group of the rows to leave out, or -1
+    excluded: NDArray[np.int64]  # (m,): group of the rows to leave out, or -1
     places: NDArray[np.float64]  # (m, axes): coordinates on the axes
     tolerance: NDArray[np.float64]  # (groups,): bound on the errors of these coordinates
 
@@ -289,11 +289,11 @@ def nearest_in_leaves(
 ) -> None:
     """Find the k nearest rows for the points of groups first to last, and put them into (m, k) arrays.
 
-    The rows of the group that `queries.own` names for a point are left out. The rows are ordered by (rank of the
+    The rows of the group that `queries.excluded` names for a point are left out. The rows are ordered by (rank of the
     distance, index). The numbers of pairs in tiles and of computed distances are added to `work` (2,).
     """
     data, numbers, lowest, size, scale = tree.data, tree.numbers, tree.lowest, tree.size, tree.scale
-    boxes, groups, points, excluded = tree.boxes, tree.groups, queries.points, queries.own
+    boxes, groups, points, excluded = tree.boxes, tree.groups, queries.points, queries.excluded
     n, d = data.shape
     axes, k = queries.places.shape[1], out_index.shape[1]
     leaves, wide = tree.centres.shape

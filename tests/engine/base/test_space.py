@@ -133,7 +133,11 @@ def with_entries(rows: Any, columns: Any, value: float) -> NDArray[np.float64]:
     ("X", "options", "words"),
     [
         (with_entries(slice(40), 2, 1.0), {"standardize": "robust"}, r"columns 2, .*standardize='zscore'"),
-        (with_entries([4, 9], slice(4), 0.0), {"metric": "cosine"}, "Row 4 is 0 and has no direction. The same holds for 2 of 50 rows"),
+        (
+            with_entries([4, 9], slice(4), 0.0),
+            {"metric": "cosine"},
+            "Row 4 is 0 and has no direction. The same holds for 2 of 50 rows",
+        ),
         (with_entries([4, 9], slice(4), 0.0), {"metric": "correlation"}, "Row 4 is constant and has no correlation"),
         (with_entries(7, 2, 0.5), {"metric": "hamming"}, r"X\[7, 2\] is 0.5"),
         (with_entries(7, 2, 0.0), {"metric": "hamming", "standardize": "zscore"}, "no meaning with metric='hamming'"),

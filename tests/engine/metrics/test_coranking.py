@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import TooFewPointsError
-from glle_engine.metrics import ranks
+from glle_engine.metrics import coranking, ranks
 from glle_engine.metrics.coranking import quality_curves
 from glle_engine.metrics.registry import score
 
@@ -49,7 +49,7 @@ def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The curve of a sample of the points is near that of all; two points have none."""
     exact = quality_curves(X, Y)
     monkeypatch.setattr(ranks, "EXACT_POINTS", 30)
-    monkeypatch.setattr(ranks, "LANDMARKS", 25)
+    monkeypatch.setattr(coranking, "LANDMARKS", 25)
     sampled = quality_curves(X, Y)
     assert sampled.auc != exact.auc
     assert sampled.auc == pytest.approx(exact.auc, abs=0.08)

@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import silhouette_score
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, TooFewPointsError
-from glle_engine.metrics import pairs
+from glle_engine.metrics import pairs, ranks
 from glle_engine.metrics.registry import score
 
 rng = np.random.default_rng(0)
@@ -92,6 +92,7 @@ def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stress of a sample is near that of all points."""
     exact = {name: score(X, Y, [name], labels=LABELS)[name] for name in ("raw_stress", "shepard", "silhouette")}
     monkeypatch.setattr(pairs, "EXACT_POINTS", 60)
+    monkeypatch.setattr(ranks, "EXACT_POINTS", 60)
     sampled = score(X, Y, list(exact), labels=LABELS)
     assert sampled != exact
     assert sampled == pytest.approx(exact, rel=0.15)

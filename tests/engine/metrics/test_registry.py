@@ -163,7 +163,6 @@ BIG = np.arange(4002.0).reshape(2001, 2)
         (SHEET.X, SHEET.coordinates[1:], ["continuity"], {}, InvalidShapeError),
         (SHEET.X, np.ones((N, 2)), ["continuity"], {}, DegenerateDataError),
         (BIG, BIG, ["gplvm"], {}, InvalidParameterError),
-        (APART, APART, ["residual_variance"], {"score_neighbors": 8}, DisconnectedGraphError),
         (np.eye(3), np.eye(3), ["residual_variance"], {"score_neighbors": 2}, DegenerateDataError),
     ],
 )
@@ -172,6 +171,15 @@ def test_refuses_with_a_remedy(X: Any, Y: Any, names: list[str], options: Any, e
     with pytest.raises(error) as caught:
         score(X, Y, names, **options)
     assert caught.value.remedy
+
+
+def test_a_score_on_a_disconnected_graph_names_its_own_option() -> None:
+    """The residual variance has no n_neighbors and no bridges: its remedies are score_neighbors, or to leave it out."""
+    with pytest.raises(DisconnectedGraphError, match="score_neighbors=8") as caught:
+        score(APART, APART, ["residual_variance"], score_neighbors=8)
+    assert "smallest score_neighbors that connects it is" in str(caught.value.remedy)
+    assert "omit residual_variance" in str(caught.value.remedy)
+    assert "n_neighbors" not in str(caught.value).replace("score_neighbors", "")
 
 
 @pytest.mark.parametrize(("d", "few", "k"), [(3, 0, 12), (3, 300, 1), (40, 300, 5)])

@@ -12,7 +12,7 @@ from glle_engine.base.errors import MissingLibraryError
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import Embedding as Places
 from glle_engine.methods import method as method_of
-from glle_engine.metrics.registry import score
+from glle_engine.metrics.registry import default_scores, score
 from tests.service.conftest import check_problem, upload
 from tests.service.encoding.csv_rows import rows
 from tests.service.routes.embeddings.conftest import PCA, SHEET, N, embed
@@ -179,10 +179,11 @@ def test_an_impossible_score_is_a_note(client: httpx.Client, stores: Stores, she
 
 
 def test_slow_scores_are_computed_on_request(client: httpx.Client, sheet: str) -> None:
-    """By default only fast scores are computed, and never beyond their limits."""
+    """By default only fast scores are computed, for data of any size; no score is computed beyond its limits."""
     large = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 2100}).json()["id"]
-    assert "gplvm" in embed(client, sheet).json()["request"]["scores"]
-    assert "gplvm" not in embed(client, large).json()["request"]["scores"]
+    expected = default_scores(set())
+    assert "gplvm" not in expected
+    assert [embed(client, data).json()["request"]["scores"] for data in (sheet, large)] == [expected, expected]
     check_problem(embed(client, large, scores=["gplvm"]), 422, "invalid-parameter")
 
 
