@@ -271,7 +271,7 @@ class Client(BaseClient[Dataset, Posterior, Job, Embedding], Blocking):
     retries
         When to repeat calls that got no answer, or 429, 502, 503 or 504.
     timeout
-        Most seconds between two parts of one response.
+        Seconds that may pass between two parts of one response.
     transport
         Transport of httpx that replaces the network.
 

@@ -239,9 +239,9 @@ def compare(
     blocks
         Subject, series or replicate of each point, or the name of its column, as for `audit`.
     standardize, metric
-        Of the data, as for `audit`. All maps are judged by the same distances.
+        Standardization and metric of the data, as for `audit`. All maps are judged by the same distances.
     audit
-        False for the scores alone, which need one map by each method: nothing is chosen then.
+        False to compute only the scores, which need one map by each method; no map is chosen then.
     scores
         Names of scores; None for the fast scores whose inputs are given.
     score_neighbors

@@ -95,11 +95,11 @@ class GLLE(_Embedder):
     Parameters
     ----------
     n_neighbors : int or "auto"
-        "auto", which None means, too, grows with the root of the number of points.
+        "auto" or None: grows with the square root of the number of points.
     disconnected : {"bridge", "error"}
         A graph in several components is bridged, with a UserWarning, or an error.
     random_state : int, RandomState or None
-        Number of the stream of draws of `sample`, or a source of it; None for another one at each fit.
+        Seed of the draws of `sample`, or a generator of the seed; None for a new seed at each fit.
     n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, noise, neighborhoods, search, \
     landmarks, standardize, metric
         As for `glle_engine.base.spec.FitSpec`.
@@ -108,16 +108,16 @@ class GLLE(_Embedder):
     ----------
     posterior_ : glle_engine.Posterior
     embedding_ : (n, p) float64 or float32
-        Of the type of the data; computed in float64.
+        Has the dtype of the data; computed in float64.
     calibration_ : glle_engine.reliability.calibration.Calibration
         Calibration by half-sampling, computed on first use.
     n_iter_ : int
-        Of the published em; 1 for the closed forms.
+        Number of iterations of the published em; 1 for the other posteriors, which have a closed form.
     seed_ : int
-        Stream of draws of `sample`.
+        Seed of the draws of `sample`.
     n_features_in_ : int
     feature_names_in_ : (n_features_in_,) of str
-        If the data have column names.
+        Defined if the data have column names.
 
     Examples
     --------
@@ -299,7 +299,7 @@ def _takes_sparse(specification: type[SpaceSpec], parameters: dict[str, Any]) ->
 
 
 def _seed(random_state: int | np.random.RandomState | None) -> int:
-    """Return the stream of draws; the errors name `random_state`."""
+    """Return the seed of the draws; errors name `random_state`."""
     if isinstance(random_state, numbers.Integral):
         return check_integer("random_state", random_state, 0, counter=True)
     return int(check_random_state(random_state).randint(2**31))
@@ -323,12 +323,12 @@ class Embedding(_Embedder):
     Attributes
     ----------
     result_ : glle_engine.methods.base.Embedding
-        With figures and notes.
+        The embedding with its figures and notes.
     embedding_ : (n, p) float64 or float32
-        Of the type of the data; computed in float64.
+        Has the dtype of the data; computed in float64.
     n_features_in_ : int
     feature_names_in_ : (n_features_in_,) of str
-        If the data have column names.
+        Defined if the data have column names.
 
     Examples
     --------
@@ -389,21 +389,21 @@ class Embedding(_Embedder):
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Embed points (m, d), each independently; a training point gets its coordinates.
 
-        PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE and UMAP do; other methods have no `transform`.
+        Only PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE and UMAP have a `transform`.
         """
         check_is_fitted(self)
         data = self._check_data(X, is_sparse=False)
         return self.result_.transform(data).astype(data.dtype)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Return points (m, d) at places X (m, p): of PCA, PPCA, factor analysis, kernel PCA and NPE."""
+        """Return points (m, d) for positions X (m, p); only for PCA, PPCA, factor analysis, kernel PCA and NPE."""
         check_is_fitted(self)
         require_lossless(X, "the places")
         places = check_array(X, dtype=[np.float64, np.float32])
         return self.result_.inverse_transform(places).astype(places.dtype)
 
     def _connecting_neighbors(self, spec: Any, error: DisconnectedGraphError, n: int) -> int:
-        """Return how many neighbors connect the graph of n points; raise the error if no default number makes it."""
+        """Return a default number of neighbors that connects the graph of n points; raise the error if none does."""
         few: int = error.details.get("n_neighbors", getattr(spec, "n_neighbors", n))  # of "auto": in the details
         enough: int = min(error.details.get("smallest_connecting_k") or 2 * few, n - 1)
         if not self._has_default_neighbors(spec) or enough <= few:
@@ -411,13 +411,13 @@ class Embedding(_Embedder):
         return enough
 
     def _has_default_neighbors(self, spec: Any) -> bool:
-        """Return whether the graph is made by a number of neighbors that is not given."""
+        """Return whether the graph uses a default number of neighbors."""
         is_default = "n_neighbors" not in self._given and hasattr(spec, "n_neighbors")
         return is_default and getattr(spec, "radius", None) is None and spec.precomputed != "weights"
 
     @property
     def _given(self) -> set[str]:
-        """Names of the parameters that are not left to the method, as "auto" and None do."""
+        """Names of the parameters with a value other than "auto" or None, which leave the choice to the method."""
         return {name for name, value in self._parameters.items() if not (value is None or str(value) == "auto")}
 
     def _spec(self, n: int, d: int) -> Any:

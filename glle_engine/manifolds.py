@@ -51,7 +51,7 @@ def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
         Standard deviation of Gaussian noise on every coordinate, relative to the root mean square
         distance of the points from their centroid.
     seed : int
-        Of the points, and of the noise, which does not change `coordinates`.
+        Seed of the points and of the noise; the noise does not change `coordinates`.
 
     Raises
     ------

@@ -140,7 +140,7 @@ def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namesp
     except BrokenPipeError:
         raise  # `main` handles it
     except (ValueError, OSError) as error:
-        return fail(written(getattr(error, "text", str(error)), write), "", MISUSED)  # of the library: with options
+        return fail(written(getattr(error, "text", str(error)), write), "", MISUSED)  # library errors name options
     except KeyboardInterrupt:
         return fail("Interrupted. A started job goes on.", "See `glle jobs list`.", INTERRUPTED)
 

@@ -49,7 +49,7 @@ def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
 def save_rows(
     client: Client, dataset: str, out: Path, columns: Mapping[str, Any], array: Array, repeats: int = 1
 ) -> None:
-    """Write columns with a row for each of the points, `repeats` times, and the ids of the points; or the array."""
+    """Write the array, or the columns with the ids of the points, which are repeated `repeats` times."""
     ids = client.dataset(dataset).ids() if out.suffix.lower() in TABLES else None
     save_columns(out, {**id_columns(ids, repeats), **columns}, array)
 

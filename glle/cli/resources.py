@@ -58,7 +58,7 @@ def _group(commands: Commands, name: str, text: str, row: Any) -> Commands:
 
 
 def _list(args: argparse.Namespace, client: Client) -> int:
-    """List all, newest first; options choose some."""
+    """List them, the newest first; options select some."""
     options = DatasetsOptions if args.resource == "datasets" else JobsOptions
     items = getattr(client, args.resource)(**select_options(args, options))
     return report_all(args, [item.metadata for item in items], args.row)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _DOUBTS = {
     "scale-saturated": "the spread of draws hardly depends on it",
     "scale-not-matched": "no scale that was tried spreads draws as half-samples",
-    "scale-poorly-correlated": "draws and half-samples disagree which points are uncertain",
+    "scale-poorly-correlated": "draws and half-samples disagree about which points are uncertain",
 }
 
 _FACTS = {

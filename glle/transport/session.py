@@ -81,9 +81,9 @@ class Retries:
 
 
 class Session:
-    """Connection of one client to one service; `classes` of the `dataset`, `posterior` and `job` that it returns.
+    """Connection of one client to one service; `classes` has the client's classes of data sets, posteriors and jobs.
 
-    The caller awaits what it returns.
+    `AsyncClient` uses this class, so the caller awaits what its methods return.
     """
 
     http_class: ClassVar[Callable[..., Any]] = httpx.AsyncClient

@@ -241,7 +241,7 @@ class Disturbed:
 def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64], *, is_linear: bool = False) -> Islands:
     """Return the islands of an embedding (n, p) of points (n, d); nothing is known of other samples.
 
-    A small island that is not isolated in the data is none: a method may tear off a few points anywhere.
+    A small island that is not isolated in the data does not count: a method may tear off a few points anywhere.
     """
     of_points = find_islands(Y)
     in_data = np.ones(int(of_points.max()) + 1, bool) if is_linear else _isolated_in_data(points, of_points)

@@ -42,9 +42,9 @@ class Candidate:
     Attributes
     ----------
     label : str
-        Name of its row.
+        Name of the map's row in the comparison.
     title : str
-        Name in sentences.
+        Name of the map in sentences.
     method : str, callable, estimator or None
         As for `audit`; None for coordinates alone.
     parameters : dict
@@ -125,7 +125,7 @@ def _is_pair(item: Any) -> bool:
 
 
 def _candidate(label: str | None, item: Any) -> Candidate:
-    """Return a candidate with the label that it has alone."""
+    """Return a candidate, labeled by its method or function, or by `label` if it has only coordinates."""
     if isinstance(item, str):
         return _of_method(item, {})
     if _is_pair(item):

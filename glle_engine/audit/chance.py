@@ -81,10 +81,10 @@ SMALL = 50  # all eigenvalues of a matrix with fewer rows are computed
 NULLS = 4
 BLOCK = 1000  # points that are embedded at a time: permuted data have costly graphs
 FALSE_DISCOVERIES = 0.1  # accepted share of false discoveries among the points beyond chance
-MIN_SHARE_OF_COPIES = 0.05  # of the rows; fewer copies change no test
+MIN_SHARE_OF_COPIES = 0.05  # share of the rows; fewer copies change no test
 
 
-_ANSWERS: dict[tuple[Any, ...], float | None] = {}  # by seed and digest of the data
+_ANSWERS: dict[tuple[Any, ...], float | None] = {}  # p-values by seed and digest of the data
 
 
 def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:

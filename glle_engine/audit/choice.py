@@ -3,8 +3,8 @@
 The questions are who is near whom (`neighbors`), distances across the map (`layout`), and groups (`groups`).
 
 - Neighbors: the map that keeps most neighbors of the data's first ten components.
-- Layout: the map of which maps of halves have the highest mean rank correlation with the data's distances, straight and
-  along the data.
+- Layout: the map whose maps of halves have the highest mean rank correlation with the data's distances, straight and
+along the data.
 - Groups: the map with most points on trusted islands, if some map has three trusted islands; of equal ones the map with
   most trusted islands, because a map that lays groups onto each other has fewer.
 
@@ -40,7 +40,7 @@ MIN_LAYOUT = 0.3  # mean rank correlation, below which no map is named for its l
 MIN_TRUSTED = 3  # trusted islands that some map needs, so that a map is named for groups
 BEHIND = 0.05  # maps that are behind by more than this after two pairs of halves, in layout also by 2.5 errors, stop
 FIRST_PAIRS = 2  # pairs of halves after which maps that are clearly behind stop
-SIMPLEST = ("pca", "t-sne")  # of maps that are as good, the first of these is named, or else the first candidate
+SIMPLEST = ("pca", "t-sne")  # if several maps are as good, the first of these is named, or else the first candidate
 MAX_NAMED_MAPS = 3  # a sentence names at most this many maps that are as good
 
 
@@ -62,7 +62,8 @@ class MapFacts:
     kept : float
         Share of the neighbors among the data's components that the map keeps, beyond chance.
     kept_in_halves : (m,) float64
-        The same of each map of a half. Empty for coordinates that cannot be made again, as are all of halves.
+        `kept` of each map of a half. This and the other arrays of halves are empty for coordinates that cannot be made
+        again.
     layout : (m, 2) float64
         Rank correlations of each map of a half with the data's distances, straight and along the data.
     islands : int

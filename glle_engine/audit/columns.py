@@ -3,7 +3,7 @@ r"""Structure within single columns: clusters of one column's values.
 Permuting columns keeps the clusters of each one, so a test of relations among columns does not see them. But a map
 does: three columns with two clusters each make up to eight groups of points, and a reader calls these structure.
 
-Whether a column has clusters is asked by the dip (Hartigan and Hartigan, "The dip test of unimodality", Annals of
+Clusters of a column are found by the dip test (Hartigan and Hartigan, "The dip test of unimodality", Annals of
 Statistics 13, 1985). Here it is computed as the excess mass of two modes (Mueller and Sawitzki, "Excess mass
 estimates and tests for multimodality", JASA 86, 1991), twice the dip: the largest gain, over densities :math:`\lambda`,
 of two intervals over one interval,

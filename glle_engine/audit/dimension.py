@@ -34,11 +34,11 @@ DIMENSION_NEIGHBORS = 10
 def find_dimension(
     wider: Embedder, rows: NDArray[np.intp], seed: int, executor: Executor | None, on_progress: OnProgress
 ) -> tuple[int | None, int | None]:
-    """Return how many coordinates two samples share if the map has one more, and the hidden dimension or None.
+    """Return how many coordinates two samples share if the map has one more, and the hidden dimension.
 
-    The number is returned again as the hidden dimension if the map has fewer coordinates and the points fill the
-    further one. On a sheet they do not fill it: a further coordinate is a function of the others. Halves are made of at
-    most 2,000 of the `rows`. Both are None if the data have no further coordinate.
+    The hidden dimension is the first number if the map has fewer coordinates and the points fill the further one, and
+    otherwise None. On a sheet, the further coordinate is a function of the others, so the points do not fill it. Halves
+    are made of at most 2,000 of the `rows`. Both results are None if the data allow no further coordinate.
     """
     if (n := wider.shape[0]) > MAX_HALVED_POINTS:
         rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))

@@ -1,7 +1,7 @@
 r"""Fidelity of a map to the data: neighbors that it keeps, and distances that it orders as the data do.
 
-Neighbors are those among the data's first ten principal components. Beyond ten dimensions all points are nearly equally
-far from each other, and noise decides who is near whom.
+Neighbors of the data are the nearest points by the first ten principal components. Beyond ten dimensions all points are
+nearly equally far from each other, and noise decides who is near whom.
 
 Distances are compared by their rank correlation, over pairs of a hundred random points with a thousand random points.
 They are compared with two kinds of distances, because a sheet has both: the data's own distances, and distances along
@@ -82,7 +82,7 @@ class Fidelity:
         return np.asarray(dijkstra(graph, directed=False, indices=self.starts)[:, self.ends]).ravel()
 
     def kept(self, Y: NDArray[np.float64], k: int) -> float:
-        """Return the share of the k nearest among the data's components that are among the k nearest in a map (n, p).
+        """Return the share of the data's k nearest neighbors that are also among the k nearest in a map (n, p).
 
         It is corrected for chance: 0 for random positions, 1 for all neighbors.
         """

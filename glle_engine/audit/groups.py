@@ -86,7 +86,7 @@ def labels_and_classes(labels: ArrayLike, n: int, name: str = "labels") -> tuple
 def groups_of_labels(
     labels: ArrayLike | None, n: int
 ) -> tuple[tuple[NDArray[Any], NDArray[np.int64]] | None, tuple[Note, ...]]:
-    """Return the groups as `labels_and_classes` does; None without labels, and with a note if they name no groups."""
+    """Return the groups as `labels_and_classes` does; None without labels, and with a note if they are too many."""
     if labels is None:
         return None, ()
     groups = labels_and_classes(labels, n)
@@ -103,8 +103,8 @@ def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
     is_measured = names.dtype.kind == "f" and len(names) > MAX_NUMBERS and bool((names != np.round(names)).any())
     if is_measured or 2 * int(sizes[sizes > 1].sum()) < n:
         raise InvalidParameterError(
-            f"The labels have {len(names):,} different values for {n:,} points, so that they name no groups.",
-            remedy="Give groups, such as the quarters of the numbers; or audit without labels, and color the picture "
+            f"The labels have {len(names):,} different values for {n:,} points, too many to be groups.",
+            remedy="Give groups, such as quartiles of the numbers; or audit without labels, and color the picture "
             "by the numbers.",
         )
 

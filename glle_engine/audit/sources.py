@@ -232,8 +232,8 @@ def dense_rows(X: ArrayLike) -> ArrayLike:
     rows: Any = finite_data(X)
     if (needed := 8 * math.prod(rows.shape)) > MAX_DENSE_BYTES:
         raise InvalidParameterError(
-            f"An audit permutes the columns of the data, and sparse data of shape {rows.shape} have "
-            f"{needed / 2**30:,.1f} GiB as dense ones; the most is {MAX_DENSE_BYTES / 2**30:g} GiB.",
+            f"An audit permutes the columns of the data, and sparse data of shape {rows.shape} "
+            f"would take {needed / 2**30:,.1f} GiB as a dense array; {MAX_DENSE_BYTES / 2**30:g} GiB are allowed.",
             remedy="Audit a random part of the rows, or 50 components by a truncated SVD.",
         )
     return np.ascontiguousarray(rows.toarray())

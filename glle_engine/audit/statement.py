@@ -238,7 +238,7 @@ def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
         if facts.is_placed_by_chance and islands.count >= MIN_ARRANGED:
             yield "arrangement", (False, f"{between} (this method places them by chance)")
         elif arrangement is not None and (islands.stays.all() or arrangement.share < TRUST):
-            # distances between untrusted islands mean nothing
+            # the distances between islands that cannot be trusted mean nothing
             is_arranged = arrangement.share >= TRUST
             yield "arrangement", (is_arranged, between + _scale(facts, arrangement.share, TRUST))
         if shape is not None:
@@ -271,7 +271,7 @@ def _neighbors(facts: Facts) -> tuple[bool, str]:
 
 
 def _scale(facts: Facts, share: float, needed: float) -> str:
-    """Return a share beside the share that is needed for trust; nothing while the share may still change."""
+    """Return the text of a share and of the share that trust needs; an empty text while the share may still change."""
     return "" if facts.is_preliminary else f" ({share:.0%}, {needed:.0%} needed)"
 
 

@@ -155,7 +155,7 @@ class Subject:
         )
 
     def compared_with_chance(self, executor: Executor | None) -> Subject:
-        """Return the subject after a comparison with maps of permuted data, unless this could decide nothing."""
+        """Return the subject with a comparison with maps of permuted data, unless `unknown_reason` has a reason."""
         if unknown_reason(self.points, self.embedding.shape[1]) is not None:
             return self
         options = self.options
@@ -208,18 +208,22 @@ def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
     if copies:
         yield Note(
             "repeated-rows",
-            f"{copies} of {n} rows repeat others. Halves of the data share them, so that what remains, the spread and "
-            "the p-values are on the hopeful side. Audit the map of distinct rows.",
+            f"{copies} of {n} rows repeat others. Halves of the data share such rows, so that what remains, the spread "
+            "and the p-values are too optimistic. Audit the map of distinct rows.",
         )
     if (limit := neighbors_of_block(n, k)) < k != AUDIT_NEIGHBORS:
         yield Note(
             "fewer-neighbors",
-            Text(f"Kept neighbors and p-values are of {limit} neighbors, not of ", Way("score_neighbors", k), "."),
+            Text(
+                f"Kept neighbors and p-values use {limit} neighbors, a fifth of the points, in place of ",
+                Way("score_neighbors", k),
+                ".",
+            ),
         )
 
 
 def _notes_on_tests(n: int, reason: str | None, *, has_structure: bool | None) -> Iterator[Note]:
-    """Yield notes on tests that say nothing: on p-values, unknown for a `reason`, and on structure."""
+    """Yield notes on what the tests cannot tell: p-values, for a `reason`, and structure in single columns."""
     if reason is not None:
         yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
     if has_structure is False:
@@ -240,8 +244,8 @@ def _notes_on_sample(rows: int, n: int) -> Iterator[Note]:
     if rows < n:
         yield Note(
             "audited-by-sample",
-            f"The audit is of {rows:,} random points of {n:,}: maps are of halves of these, and neighbors are among "
-            "these. The scores of the other points are by their places in those maps.",
+            f"The audit uses {rows:,} random points of {n:,}: it makes maps of halves of this sample, and counts "
+            "neighbors within it. The other points are scored by their positions in these maps.",
         )
 
 
@@ -250,7 +254,8 @@ def _notes_on_points(facts: Facts, chance: Chance) -> Iterator[Note]:
     if facts.has_structure and chance.has_gain and not chance.is_point_beyond.any():
         yield Note(
             "no-point-beyond",
-            "All points together keep more neighbors than chance, but no single one at a false-discovery rate of 10 %.",
+            "All points together keep more neighbors than chance, but no single point does, at a false-discovery rate "
+            "of 10 %.",
         )
 
 

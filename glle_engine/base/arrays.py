@@ -1,4 +1,4 @@
-"""Arrays from what a caller gives, without a change of any value: no dropped mask, no rounded integer."""
+"""Convert a caller's values to arrays without changing one: masks are not dropped, and integers not rounded."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) ->
 def _integers(values: Any, raw: NDArray[Any] | None) -> Iterator[tuple[int | None, NDArray[Any]]]:
     """Yield arrays of the integers that may be beyond 2^53, each with the number of its column or None.
 
-    Other numbers, such as fractions beside them in an array of objects, are 0.
+    In an array of objects, numbers that are not integers are replaced by 0.
     """
     parts: list[tuple[int | None, NDArray[Any]]] = []
     if hasattr(values, "tocsr"):

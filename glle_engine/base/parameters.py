@@ -41,7 +41,7 @@ _OTHER_NAMES = {
     "n_jobs": "threads",
     "n_iter": "max_iter",
     "n_epochs": "max_iter",
-}  # of parameters in other libraries
+}  # names of parameters in other libraries
 _RANDOM_STATE = Argument("random_state", Argument.KEYWORD_ONLY, default=None, annotation="Any")
 LARGEST_COUNTER = 2**64 - 1  # seeds and indices key a counter-based generator
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-MAX_CHARACTERS = 40  # of a value in a one-line representation
+MAX_CHARACTERS = 40  # length of a value in a one-line representation
 
 
 def brief(self: Any) -> str:

@@ -26,7 +26,7 @@ Align = Literal["procrustes", "none"]
 NeighborCount = int | Literal["auto"]
 LandmarkCount = int | Literal["auto", "all"]
 
-MIN_NEIGHBORS, MAX_NEIGHBORS = 10, 30  # of the default k: fewer tear a sheet, and the time of a fit grows with k^2
+MIN_NEIGHBORS, MAX_NEIGHBORS = 10, 30  # bounds of the default k: fewer tear a sheet; the time of a fit grows with k^2
 NEIGHBORS_OF_ROOT = 0.35  # default k over the square root of the number of points (docs/explanation/neighbors.md)
 
 # For landmarks="auto" (docs/explanation/spread.md). They are constants, so that every machine decides alike.

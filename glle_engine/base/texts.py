@@ -48,7 +48,7 @@ class Way(NamedTuple):
 class Text(str):
     """Text of parts, some of which are a `Way`. As a str it names options as keyword arguments of Python.
 
-    An f-string or ``str.join`` keeps these words alone; use ``+`` or `Text` to put texts together.
+    An f-string or ``str.join`` returns a plain str without the parts; use ``+`` or `Text` to put texts together.
     """
 
     __slots__ = ("parts",)
@@ -126,7 +126,7 @@ def to_json(text: str) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a number of numpy as a number of Python, a moderate 2.0 as 2, and a number that JSON lacks as its text."""
+    """Return a number of numpy as Python's, a whole float as an integer, and NaN or infinity as its text."""
     value = value.item() if hasattr(value, "item") else value
     if not isinstance(value, float):
         return value

@@ -33,10 +33,10 @@ LARGEST, SMALLEST = 1e150, 1e-140
 FARTHEST = 2.0**26  # in extents of the data; farther away, fewer than half of a distance's digits order the neighbors
 # Relative to the largest coordinate: squares of smaller distances lose digits.
 RESOLVED = 2.0**-490
-_HASHED = 1 << 20  # entries at a time
+_HASHED = 1 << 20  # entries that are hashed at a time
 _LISTED = 10  # columns in a message
 Missing = Literal["drop", "median"]
-"""Remedy of missing values: drop their rows, or take the median of their column."""
+"""What to do with missing values: drop their rows, or fill in the median of their column."""
 DENSE = "Give a dense array, or 50 components by a truncated SVD if that is too large."
 """Remedy for sparse data."""
 
@@ -179,7 +179,7 @@ def is_sparse(X: object) -> bool:
 
 
 def rows_of_sparse(X: Any) -> Any:
-    """Return a sparse matrix in rows; raise `InvalidShapeError` for wrong indices, which compiled code would trust."""
+    """Return a sparse matrix as CSR; raise `InvalidShapeError` for wrong indices, which compiled code would trust."""
     try:
         if X.format in {"csr", "csc", "bsr"}:
             X.check_format(full_check=True)
@@ -194,7 +194,7 @@ def rows_of_sparse(X: Any) -> Any:
 
 
 def finite_data(X: ArrayLike, name: str = "X") -> NDArray[np.float64] | csr_array:
-    """Return `finite_matrix` of dense data, and of sparse data a canonical copy in rows, without stored zeros."""
+    """Return `finite_matrix` of dense data; sparse data become a canonical CSR copy without stored zeros."""
     if not is_sparse(X):
         return finite_matrix(X, name)
     from scipy.sparse import csr_array  # noqa: PLC0415 -- dense data need it later or not at all

@@ -62,7 +62,8 @@ def random_word(counter: int) -> int:
 def matching(graph: Graph, heaviest: int, seed: int) -> tuple[NDArray[np.int32], int]:
     """Pair vertices along the heaviest edges; return the coarse vertex of each vertex, and the number of coarse ones.
 
-    Vertices with few neighbors choose first, those with equally many in random order. A pair weighs at most `heaviest`.
+    Vertices with few neighbors choose first; vertices with equally many neighbors choose in random order. A pair weighs
+    at most `heaviest`.
     """
     n = len(graph.weights)
     average = 1 + int(graph.start[n]) // n
@@ -77,7 +78,7 @@ def matching(graph: Graph, heaviest: int, seed: int) -> tuple[NDArray[np.int32],
         begin[min(graph.start[i + 1] - graph.start[i], average) + 1] += 1
     for degree in range(average + 1):
         begin[degree + 1] += begin[degree]
-    order = np.empty(n, np.int64)  # by degree, in random order among equal degrees
+    order = np.empty(n, np.int64)  # vertices by degree, in random order among equal degrees
     for position in range(n):
         i = int(shuffled[position])
         degree = min(int(graph.start[i + 1] - graph.start[i]), average)
@@ -299,7 +300,7 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
 
 @compiled
 def _cost(side: NDArray[np.int64], limit: int) -> int:
-    """Return the weight of the separator, with a penalty if a side is too heavy; balance decides between ties."""
+    """Return the weight of the separator, plus a penalty if a side is too heavy; the better balance wins ties."""
     heavier = max(side[0], side[1])
     total = side[0] + side[1] + side[2]
     return int(1024 * side[SEPARATOR] + (1 << 20) * max(0, heavier - limit) + 1023 * heavier // total)
@@ -316,7 +317,7 @@ def _enter(
     used: int,
     i: int,
 ) -> int:
-    """Put a vertex of the separator into the heap, and return its new size."""
+    """Put a vertex of the separator into the heap, and return the heap's new size."""
     drawn[i] = 0
     for e in range(graph.start[i], graph.start[i + 1]):
         if label[graph.adjacent[e]] == away:
@@ -327,7 +328,7 @@ def _enter(
 
 @compiled
 def _precedes(weights: NDArray[np.int32], drawn: NDArray[np.int64], i: int, j: int) -> bool:
-    """Return whether a move of i gains more than one of j; ties go to the smaller number."""
+    """Return whether a move of vertex i gains more than a move of vertex j; ties go to the smaller number."""
     a, b = weights[i] - drawn[i], weights[j] - drawn[j]
     return bool(a > b or (a == b and i < j))
 

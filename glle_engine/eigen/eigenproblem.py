@@ -122,7 +122,7 @@ class Eigenproblem:
     def _prepare(
         cls, pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32], wanted: int
     ) -> tuple[Self, Eigenpairs]:
-        """Choose good pins and solve for the mean weights, in the order of the pattern."""
+        """Choose a pin in each closed class and solve for the mean weights, in the elimination order of the pattern."""
         tried: list[str] = []
         with contextlib.suppress(FloatingPointError):  # the draws move their pins themselves
             for _ in range(2):
@@ -209,7 +209,7 @@ class Eigenproblem:
         )
 
     def lane_solver(self, embedding: NDArray[np.float64]) -> LaneSolver | None:
-        """Return the solver of several problems at once, whose solutions are near an embedding (n, p), or None.
+        """Return the solver of several draws at once, which starts from an embedding (n, p); None if there is none.
 
         There is no such solver for few points, nor for several closed classes, whose null vectors it could not compute.
         """
@@ -225,7 +225,7 @@ def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: floa
     reason = refusal(
         pairs.diagnostics["deviation"],
         pairs.diagnostics["steps"],
-        rounding=share * (2 + share),  # of a square
+        rounding=share * (2 + share),  # an error `share` of a singular value changes its square by this share
         max_steps=LU_STEPS,
     )
     if reason:

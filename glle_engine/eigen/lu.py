@@ -1,8 +1,8 @@
 """Sparse LU factors of B', and eigenpairs by Lanczos on them; the algebra is in `glle_engine.eigen.eigenproblem`.
 
-The mean weights are factored without pivoting, by the kernels of the draws with a single lane. So are published draws
-that the lanes reject, with iterative refinement of every solution (`RefinedLU`). Two solvers do without factors of B: a
-dense one for few points, and one that factors the shifted M as the last resort.
+The mean weights, and published draws that the lanes reject, are factored without pivoting, by the kernels of the draws
+with a single lane. For published draws every solution is refined iteratively (`RefinedLU`). Two solvers do without
+factors of B: a dense one for few points, and one that factors the shifted M as the last resort.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
         row = int(counts.argmin())
         raise InvalidParameterError(
             f"Point {row} has no neighbors.",
-            remedy="Give at least one for each point: of a radius, the distance to its nearest point.",
+            remedy="Give at least one for each point, for example by a larger radius.",
             details={"row": row, "points_without_neighbors": int((counts == 0).sum())},
         )
     return indices.astype(np.int32)

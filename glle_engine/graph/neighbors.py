@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Search
     from glle_engine.graph.relations import Data
 
-LINKS = 24  # M
+LINKS = 24  # M of the hierarchical navigable small world
 EF_CONSTRUCTION = 200
 EF_SEARCH = 96
 RECALL_POINTS = 500  # points that are also searched exactly, for the recall
 _SLACK = 4
 _FLOAT32_ROUNDING = 2.0**-21  # eight times the rounding error of float32 in a difference of coordinates below 1
 _BLOCK_POINTS = 2048
-# Seconds on one core of an AMD EPYC of 2024 with AVX-512, by least squares over 38 searches of 2 to 784 features. Those
-# named FEATURE are added for each feature.
+# Seconds on one core of an AMD EPYC of 2024 with AVX-512, by least squares over 38 searches of 2 to 784 features. The
+# numbers named FEATURE are added for each feature.
 PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # for a pair of points in a tile
 _WALK, _WALK_FEATURE = 8e-5, 4e-7  # for a point of the approximate search by faiss
 LOW_RECALL = 0.99
@@ -180,7 +180,7 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
                     f"{exact:,.0f} s on one core, and much less if the data have few dimensions. ",
                     Way("search", "approximate"),
                     f" (pip install 'glle[ann]') takes some {approximate:,.0f} s, finds {EXPECTED_RECALL}, and ",
-                    "measures the share.",
+                    "reports the share that it found.",
                 ),
             )
         ]

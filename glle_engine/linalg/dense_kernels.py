@@ -336,7 +336,7 @@ def _orthogonalise(column: NDArray[np.float64], basis: NDArray[np.float64]) -> b
         for i in range(a):
             square += column[j, i] * column[j, i]
         largest = max(largest, square)
-    negligible = largest * _EPSILON * _EPSILON  # smaller columns are rounding errors of the others
+    negligible = largest * _EPSILON * _EPSILON  # columns of a smaller squared length are rounding errors
     tolerance = _EPSILON * max(a, 4)  # a bound on the rounding error of the inner products
     for _ in range(_JACOBI_SWEEPS):
         rotated = False
@@ -448,7 +448,7 @@ def diagonalise(diagonal: NDArray[np.float64], off: NDArray[np.float64], rows: N
         norm = max(norm, abs(diagonal[i]) + abs(off[i]))
     for first in range(m):
         for sweep in range(_QL_SWEEPS + 1):
-            # Of a matrix of low rank, a block of rounding errors may not converge in its own unit.
+            # In a matrix of low rank, a block of rounding errors may not converge relative to its own size.
             floor = _EPSILON * norm if sweep > _QL_SWEEPS // 2 else 0.0
             last = first
             while last < m - 1:

@@ -42,7 +42,7 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def vector_at(builder: Any, data: Any, index: Any, lanes: int) -> Any:
-    """Return the address of vector `index`, counted from an address of doubles."""
+    """Return the address that lies `index` vectors after an address of doubles."""
     return builder.gep(builder.bitcast(data, ir.VectorType(DOUBLE, lanes).as_pointer()), [index])
 
 

@@ -153,7 +153,7 @@ class Embedding(PointResult):
         points, p = finite_matrix(places, "places"), self.Y.shape[1]
         if points.shape[1] != p:
             raise InvalidShapeError(
-                f"The places have shape {points.shape}; the embedding has {p} components.",
+                f"The positions have shape {points.shape}; the embedding has {p} components.",
                 remedy=f"Give a matrix of {p} columns.",
             )
         return self.map.inverse(points, check_positive("ridge", ridge))
@@ -411,7 +411,9 @@ class Method(Generic[S]):
         Y = Y - Y.mean(axis=0)
         width = float(Y.std(axis=0).max())
         if width <= 0:
-            raise DegenerateDataError("All points of init are equal.", remedy="Give distinct places, or leave it out.")
+            raise DegenerateDataError(
+                "All points of init are equal.", remedy="Give distinct positions, or leave init out."
+            )
         return np.asarray(Y / width)
 
     def _check_data(self, X: ArrayLike, spec: S) -> NDArray[np.float64] | csr_array:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
 
-CANDIDATES = (8, 10, 14, 18, 24, 31, 40)  # for at most as many points as the sample
+CANDIDATES = (8, 10, 14, 18, 24, 31, 40)  # numbers of neighbors to try, if all points fit in the sample
 SAMPLE = 1500  # points that are embedded for each candidate, at most
 COMPARED = 10  # nearest points of each point that an embedding should keep
 

@@ -18,7 +18,7 @@ from glle_engine.metrics.ranks import EXACT_POINTS, fixed_sample
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_TRIPLETS = 5  # of each point
+_TRIPLETS = 5  # triplets of each point
 _SEED = 0
 _MIN_POINTS = 3
 

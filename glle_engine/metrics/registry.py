@@ -30,7 +30,7 @@ __all__ = ["SCORES", "Given", "Score", "default_scores", "neighborhood_hit", "po
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Inputs of scores beside the data and the embedding.
+    """Further inputs of scores, beside the data and the embedding.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Score:
     about : str
         Its meaning, range and source.
     needs : {"nothing", "labels", "truth"}
-        Beside the data and the embedding.
+        What the score needs beside the data and the embedding.
     better : {"higher", "lower"}
     most_points : int or None
         The largest n; None if only time limits it.
@@ -76,7 +76,7 @@ class Score:
     by_default : bool
         Whether it is among the scores that are computed if none are named.
     run : callable
-        (X, Y, given) to the score; X (n, d) and Y (n, p) are checked.
+        Called with (X, Y, given), returns the score; X (n, d) and Y (n, p) are checked.
 
     """
 

@@ -134,8 +134,8 @@ def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
             reason,
             f"The other {n - m:,} points are placed by drawn weights on their nearest landmarks. Graph, ",
             "spectrum and figures describe the landmarks. Detail that is finer than their distances is lost, ",
-            "and the spread differs from that with all points, often by a factor of 3: compare it within one ",
-            "posterior.",
+            "and the spread differs from the spread with all points, often by a factor of 3: compare it within ",
+            "one posterior.",
         ),
     )
 
@@ -305,8 +305,8 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
         yield Note(
             "non-euclidean-distances",
             f"No points of a Euclidean space have the distances of {bent:,} of {figures['n_points']:,} neighborhoods "
-            f"(negative eigenvalues are up to {figures['non_euclidean_share']:.2g} of the total). The nearest that "
-            "points can have replace them. Where that share is large, try the roots of the distances.",
+            f"(negative eigenvalues are up to {figures['non_euclidean_share']:.2g} of the total). The nearest "
+            "distances that points can have replace them. Where that share is large, try the roots of the distances.",
         )
     yield from scale_notes(figures, figures["n_features"], spec)
     if flat := figures["flat_neighborhoods"]:

@@ -297,7 +297,7 @@ def _require_fixed_candidates(spec: FitSpec) -> None:
     ):
         if is_wrong:
             raise InvalidParameterError(
-                f"{option} needs the same number of given neighbors of every point.", remedy=Text("Use ", needed, ".")
+                f"{option} needs the same number of given neighbors for every point.", remedy=Text("Use ", needed, ".")
             )
 
 
@@ -419,8 +419,8 @@ def reference_embedding(
     """
     if spec.noise == "auto":
         raise InvalidParameterError(
-            Text(Way("noise", "auto"), " leaves the noise model to a fit, and names none."),
-            remedy="Give the specification of the posterior.",
+            Text(Way("noise", "auto"), " names no noise model, because a fit chooses it."),
+            remedy="Give the specification of a fitted posterior, which names its noise model.",
         )
     flatness: NDArray[np.float64] | None = None
     if spec.neighborhoods == "adaptive":

@@ -62,8 +62,8 @@ _ARRAYS = {
 }
 _REQUIRED = {"neighbors", "mean", "covariance_factor", "embedding", "eigenvalues", "order", "pins"}
 _SUM_TOLERANCE = 1e-6  # tolerance for sums of weights in a file, relative to the largest weight
-_MAX_WEIGHT = 2.0**480  # in a file; below it, squared sums of weights and their residuals stay finite
-_MAX_DEVIATION = 1e-2  # of an embedding in a file from (1/n) Y^T Y = I; the last solver of a fit leaves some 1e-6
+_MAX_WEIGHT = 2.0**480  # largest weight in a file; squared sums of weights and of residuals then stay finite
+_MAX_DEVIATION = 1e-2  # deviation of an embedding in a file from (1/n) Y^T Y = I; fits leave at most some 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -313,7 +313,7 @@ class Posterior(PointResult):
         require_restorable(self.spec.metric)
         if is_sparse(X):
             raise InvalidParameterError(
-                "Generated data of sparse training data are not sparse enough to be worth it: each has entries in all "
+                "Data that are generated from sparse data would not be sparse: each row would have entries in all "
                 "columns of its neighbors.",
                 remedy="Multiply some rows: scipy.sparse.csr_array((weights.ravel(), posterior.neighbors.ravel(), "
                 "range(0, n * k + 1, k)), shape=(n, n)) @ X.",

@@ -1,13 +1,13 @@
 r"""Align embeddings of the same points: measure their spread, and regions around the points.
 
 The coverage of regions is calibrated on held-out resamples. The region of point i at level q is :math:`\{y : (y -
-c_i)^T C_i^{-1} (y - c_i) \le r_q^2\}`, an ellipse in two dimensions; :math:`c_i` is its place in the reference
+c_i)^T C_i^{-1} (y - c_i) \le r_q^2\}`, an ellipse in two dimensions; :math:`c_i` is its position in the reference
 embedding and :math:`C_i` its covariance. The radius :math:`r_q`, one for all points, is found by cross-conformal
 calibration (Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015): resamples
 are split into folds (pairs of separate halves stay together), the covariance is computed without a fold, and
 :math:`r_q` is the quantile of the distances of the held-out resamples from the mean of the others, in units of that
-covariance. For normal resamples with the covariance
-:math:`C_i` it is the radius of the chi-squared distribution, 1.18 and 2.15 for 50 % and 90 % in two dimensions.
+covariance. For normal resamples with the covariance :math:`C_i` it is the radius of the chi-squared distribution, 1.18
+and 2.15 for 50 % and 90 % in two dimensions.
 
 The regions around the consensus therefore contain the stated share of the positions in a further resample, on average
 over points and resamples. Regions around the reference are confidence regions: they are meant to contain the mean
@@ -110,7 +110,7 @@ class Regions:
         Row j of half_axes[i] is the vector of half-axis j at radius 1, the longest first: the root of an eigenvalue of
         the covariance times its eigenvector. The sign of a row means nothing.
     levels : tuple of float
-        Share of the places of a point that its region holds, on average over the points.
+        Share of a point's positions over samples that its region holds, on average over the points.
     radii : tuple of float
         Factor on the half-axes for each level.
 
@@ -147,7 +147,7 @@ class Regions:
         return replace(self, radii=tuple(NEW_SAMPLE * radius for radius in self.radii))
 
     def contains(self, places: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
-        """Return whether the place (n, p) of each point lies in its region: (n,) bool."""
+        """Return whether the position (n, p) of each point lies in its region: (n,) bool."""
         return _distances(places - self.center, self.half_axes) <= self.radius(level)
 
     def to_dict(self) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class Calibration:
     ratio : float
         Median spread of draws at that scale over the median spread of half-samples.
     rank_correlation : float
-        Spearman's, between the two spreads over points; 0 if one of them is constant.
+        Spearman's correlation of the two spreads over the points; 0 if one of them is constant.
     slope : float or None
         Measured d log spread / d log scale; None if the first scale, 1, was accepted.
     saturated : bool
@@ -68,7 +68,7 @@ class Calibration:
     half_sample_spread : (n,) float64
         Root of the trace of each point's covariance over half-samples.
     draw_spread : (n,) float64
-        The same over draws at the scale.
+        Root of the trace of each point's covariance over draws at the scale.
     trace : tuple of (scale, ratio)
         All evaluations, in order.
 
@@ -116,7 +116,7 @@ class Calibration:
         if self.rank_correlation < CORRELATED:
             yield Note(
                 POORLY_CORRELATED,
-                f"Draws and half-samples disagree which points are uncertain (rank correlation "
+                f"Draws and half-samples disagree about which points are uncertain (rank correlation "
                 f"{self.rank_correlation:.2f}). The scale {self.scale:.3g} matches the median spread only: do not rank "
                 "single points by their spread.",
             )
@@ -144,13 +144,13 @@ def calibrate(
     Parameters
     ----------
     posterior : Posterior
-        Of the constrained variant.
+        A posterior of the constrained variant.
     X : (n, d)
         The training data.
     n_resamples, n_draws : int
         At least 4 of each.
     seed : int
-        Of the half-samples and of the draws.
+        Seed of the half-samples and of the draws.
     halves : (m, n, p) float64, optional
         Half-samples 0, ..., m - 1 of the seed (`resample` of the stream `HALVES`), if they are computed already; the
         first `n_resamples` are used.
@@ -214,7 +214,7 @@ def _spread(kind: str, embeddings: NDArray[np.float64], reference: NDArray[np.fl
     spread = Alignment.from_maps(embeddings, reference).spread
     if not np.median(spread):
         raise InvalidParameterError(
-            f"The median spread of {kind} is 0, so that no scale compares with it.",
+            f"The median spread of {kind} is 0, so that no scale can match it.",
             remedy="Give the scale as a number, or check that most points of the data differ.",
         )
     return spread

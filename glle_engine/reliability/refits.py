@@ -49,7 +49,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         The data, or distances (n, n).
     method, spec
     labels : (n,) int64, optional
-        Of a supervised method.
+        Class of each point, for a supervised method.
 
     """
 
@@ -184,7 +184,7 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *
 
 
 def affine_map(points: NDArray[np.float64], Y: NDArray[np.float64]) -> AffineMap:
-    """Return the affine map of points (m, d) to their places (m, p); of several the one with the least components."""
+    """Return the affine map from points (m, d) to positions (m, p); if several fit, the one of smallest components."""
     mean, center = points.mean(axis=0), Y.mean(axis=0)
     components = np.linalg.lstsq(points - mean, Y - center, rcond=None)[0].T
     shift = np.linalg.lstsq(components, center, rcond=None)[0]

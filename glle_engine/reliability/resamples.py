@@ -85,7 +85,7 @@ class Sample:
     ----------
     stream : Stream
     number : int
-        Of the resample in its stream.
+        Number of the resample in its stream.
     chosen, others : (m,), (n - m,) int
         Rows of the embedded points, and rows of the points to place; both ascending.
     """
@@ -150,7 +150,7 @@ class Resamples:
 
     @property
     def embeddings(self) -> NDArray[np.float64]:
-        """The places (m, n, p) of the resamples that did not fail."""
+        """The positions (m, n, p) of the resamples that did not fail."""
         return np.asarray(self.places[np.isfinite(self.places).all(axis=(1, 2))])
 
     @property
@@ -255,7 +255,7 @@ def _embed(embed: Embedder, sample: Sample, on_progress: OnProgress = silent) ->
 
 
 def _repeat(on_progress: OnProgress, count: int, total: int, name: str, _done: int, _total: int, _stage: str) -> None:
-    """Report the same progress again, because within a resample only a cancellation matters."""
+    """Report the progress so far once more; within a resample, `on_progress` is only called so that it can cancel."""
     on_progress(count, total, name)
 
 
@@ -329,7 +329,7 @@ class PosteriorEmbedder(Embedder):
         return kneighbors(self.points, min(_WIDTH * self.spec.n_neighbors, len(self.points) - 1))[0]
 
     def _nearest_chosen(self, chosen: NDArray[np.intp], k: int) -> NDArray[np.int32] | None:
-        """Return the k nearest chosen points (n, k), by their place among these; None if they are to be searched."""
+        """Return the k nearest chosen points (n, k), as indices into `chosen`; None if a search has to find them."""
         is_usual = self.spec.search == "exact" and self.spec.noise == "isotropic"
         if not (is_usual and isinstance(self.points, np.ndarray) and _WIDTH * len(chosen) >= self.shape[0]):
             return None
@@ -369,7 +369,7 @@ class FunctionEmbedder(Embedder):
     Attributes
     ----------
     function : callable
-        Of a random part of the points.
+        Called with a random part of the points (m, d), returns an embedding (m, p).
     X : (n, d) float64
         The data.
     n_components : int
@@ -482,7 +482,7 @@ def require_enough_for_halves(n: int) -> None:
 
 
 def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the places (n, p) of all points: the embedding Y of the chosen ones, the others by their LLE weights."""
+    """Return the positions (n, p) of all points: Y for the chosen points, and LLE weights place the others."""
     known, rest = parts_of(points, sample)
     placed = np.empty((len(points), Y.shape[1]))
     placed[sample.chosen] = Y

@@ -34,7 +34,7 @@ _EXPONENT = r"([eEdDqQ][-+\u2212]?\d+|\s?[x\u00d7*\u00b7]\s?10\^?[-+\u2212]?\d+|
 _BEFORE = r"(<=?|>=?|[=~\u2248\u2264\u2265\u00b1'\u2019(\[*]|(ca|approx|about|circa)\.?)"
 _BEHIND = r"([-+*!?'^)\]\u00b0\u2020\u2021\u00b9\u00b2\u00b3\u00a7]|\/-|[(\[][\w*?]{1,4}[)\]])"
 _FLAG = r"[A-Za-z]{1,4}\.?"
-_SPREAD = rf"\s?(\u00b1|\+\/?-|-|\u2013)\s?{_FRACTION}"  # of a number with an uncertainty, and of a range
+_SPREAD = rf"\s?(\u00b1|\+\/?-|-|\u2013)\s?{_FRACTION}"  # end of a number with an uncertainty, or of a range
 # Numbers with a typographic minus, a currency, a unit, a decimal comma, thousands separators or other marks.
 _MARKED = re.compile(
     rf"\s*({_BEFORE}\s?)*{_SIGN}\s?({_CURRENCIES})?\s?{_SIGN}"

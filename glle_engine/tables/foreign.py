@@ -12,7 +12,7 @@ HEAD_BYTES = 1024  # bytes by which a file is recognized
 
 @dataclass(frozen=True)
 class ForeignFile:
-    """Kind of a file that is no table in a format that is read: `noun` with its article, and the remedy."""
+    """Kind of a file that cannot be read as a table: `noun` with its article, and the remedy."""
 
     noun: str
     remedy: str

@@ -34,7 +34,7 @@ MAX_PATTERNS = 100  # patterns in a request; each is compared with every name
 MAX_IDS = 10  # columns of ids in a table whose values are stored; more are ignored
 MAX_LISTED = 100  # column names in a problem; if there are more columns of texts, their roles are not guessed
 MAX_LABEL_WORDS = 100  # distinct words of a guessed label
-MIN_TEXTS = 10  # of fewer texts, the number of distinct ones says nothing about the role of their column
+MIN_TEXTS = 10  # with fewer texts, the number of distinct ones says nothing about the column's role
 _DISTINCT = 0.95  # columns of texts are guessed to be ids if at least this share of the texts is distinct
 _PATTERN = re.compile(r"[*?\[]")
 # Names under which pandas, R and databases write the number or the key of a row.
@@ -62,7 +62,7 @@ class ColumnRoles:
     one_hot
         Columns of categories, of which each becomes a feature of zeros and ones.
     missing
-        Remedy of missing values: drop their rows, or take the median of the column; None refuses them.
+        What to do with missing values: drop their rows, or fill in the median of the column; None refuses them.
 
     """
 
@@ -115,7 +115,7 @@ class Layout:
     guesses
         A sentence on each guessed role.
     written
-        Columns of numbers that are texts, because some have units or are words: an example cell by position.
+        Columns of numbers that were read as texts, because some cells have units or words: by position, such a cell.
     units
         Columns of `written` in which only the first cell is no number.
     index

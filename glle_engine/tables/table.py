@@ -97,7 +97,7 @@ class Table:
         Labels (n,) as texts or float64, colors (n,) as float64, true coordinates (n, 2) of synthetic data, and ids (n,)
         or, from several columns, (n, columns) as texts or int64; None if there are none.
     notices
-        What was decided.
+        Notices of what was decided about the columns.
     kept
         (rows,) mask of the rows that became points, or None if all did.
     layout

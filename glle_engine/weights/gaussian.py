@@ -72,7 +72,7 @@ def _halves(typing: Any, a: Any, b: Any) -> Any:
 
 @compiled
 def uniforms(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write each lane's uniforms from number 4 first on, four per counter, as (4 count, lanes); lanes must be even."""
+    """Write each lane's uniforms from number 4 * `first` on, four per counter: (4 * count, lanes), lanes even."""
     lanes = len(tag)
     for block in range(count):
         counter = np.uint64(first + block + 1)  # numpy's counters begin at 1
@@ -181,7 +181,7 @@ def _box_muller(typing: Any, tag: Any, data: Any, index: Any) -> Any:
 
 @compiled
 def normals(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write each lane's normals from number 4 first on, four for each of `count` counters, as (4 count, lanes)."""
+    """Write each lane's normals from number 4 * `first` on, four per counter: (4 * count, lanes)."""
     uniforms(tag, seeds, indices, first, count, target)
     for pair in range(2 * count):
         _box_muller(tag, target, 2 * pair)

@@ -360,7 +360,7 @@ def _congruence(left: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArr
 
 
 def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return U S^+ (m, d, k), V^T (m, k, k), and (m, k) with 1 for rows of V^T in the row space of X, 0 for others."""
+    """Decompose X = U S V^T: return U S^+, V^T, and a mask (m, k) of the rows of V^T in the row space of X."""
     m, d, k = raw.shape
     if d < k:  # rows of zeros complete the basis of right singular vectors
         raw = np.concatenate([raw, np.zeros((m, k - d, k))], axis=1)

@@ -118,7 +118,7 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
 
 
 def _require_no_loss(stores: Stores) -> None:
-    """Raise `StartError` for a loss; a store that does not answer is left to what the command needs of it."""
+    """Raise `StartError` for a loss. If a store does not answer, the command reports it where it needs the store."""
     try:
         stores.mark.require_no_loss()
     except ProblemError as error:

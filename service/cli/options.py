@@ -76,7 +76,7 @@ def span(text: str) -> float:
 def days(text: str) -> float:
     """Parse a number of days above 0 for argparse."""
     if not (value := span(text)):
-        raise argparse.ArgumentTypeError(f"{text} days would end it at once: give more, or leave the option out")
+        raise argparse.ArgumentTypeError(f"{text} days would end the key at once: give more, or leave the option out")
     return value
 
 

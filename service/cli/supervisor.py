@@ -73,7 +73,7 @@ class ServeHead:
         self._add_api_processes(self._settings.to_env())
 
     def _load(self, *loaders: Callable[[], object]) -> None:
-        """Load what the processes share; report a compilation."""
+        """Load the modules that the processes share; report a compilation."""
         text = "The first start in an environment compiles its loops, which takes a minute or two."
         signal.signal(signal.SIGALRM, lambda *_: self._report(text))
         signal.setitimer(signal.ITIMER_REAL, COMPILING_SECONDS)
@@ -187,7 +187,7 @@ class UpHead(ServeHead):
         return "\n".join([f"glle is ready at {url}", *(f"  {name:<13}  {value}" for name, value in rows.items())])
 
     def _stop(self) -> None:
-        """Stop API and workers (warm, then at once, then by SIGKILL); the servers, which keep the queue, stop last."""
+        """Stop API and workers (gracefully, at once, then by SIGKILL), and then the servers, which have the queue."""
         supervisor = self._supervisor
         if supervisor.signals:
             self._report(f"glle stops. Work in progress has {STOP_SECONDS:g} s to end.")
@@ -197,13 +197,13 @@ class UpHead(ServeHead):
 
 
 def load_api() -> None:
-    """Load what API processes share."""
+    """Import the modules that API processes share."""
     import service.app  # noqa: PLC0415 # each command loads what it needs
     import service.server.uvicorn_server  # noqa: F401, PLC0415 # each command loads what it needs
 
 
 def load_worker() -> None:
-    """Load what workers share."""
+    """Import the modules that workers share."""
     from worker.execution import parent  # noqa: PLC0415 # each command loads what it needs
 
     parent.load()

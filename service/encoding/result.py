@@ -95,7 +95,7 @@ def _position(text: str, size: int, name: str, *, last: int) -> int:
         raise refuse(
             "slice-out-of-range",
             422,
-            f"{name}: {position} is outside; there are {size:,}.",
+            f"{name}: {position} is outside the range of {size:,}.",
             f"Choose positions of 0 to {last}, or of {-size} to -1 from the end.",
             allowed=[0, last],
             size=size,

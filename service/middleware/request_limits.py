@@ -147,7 +147,7 @@ class _Body:
     Parameters
     ----------
     most
-        Most bytes of the body; None: the route has its own limit.
+        Maximum number of bytes of the body; None: the route has its own limit.
     on_end
         Awaited when the whole body has arrived, before its last message is returned.
 

@@ -89,7 +89,7 @@ async def summary(
     random halves of the data do, as POST .../calibration finds it with its defaults; `calibration` has its result. This
     is the default where halves can measure the posterior; for others, and by default for these, the scale is 1.
     `arrays`: `covariance` (n, p, p) of each point's position; `spread` (n,), the root of its trace; `consensus` (n, p),
-    the mean place; `stability` (n,), the share of a point's neighbors in the consensus that stay its neighbors in a
+    the mean position; `stability` (n,), the share of a point's neighbors in the consensus that stay its neighbors in a
     draw; `local_trust` (n,), each point's trustworthiness in the reference embedding; with a calibrated scale
     `half_sample_spread` (n,). `quantiles` are of spread, stability and local trust. `spectrum`, one row for each draw:
     `eigenvalues`, `relative_gaps` (null if the solver did not estimate the next eigenvalue), `agreement` of its span

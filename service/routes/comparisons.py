@@ -83,7 +83,7 @@ def _candidates(body: ComparisonIn, dataset: Dataset) -> list[Candidate]:
 
 
 def _plan(number: int, candidate: Candidate, body: ComparisonIn) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a row, and what it has no parameter for; a refusal has the number of the row."""
+    """Return the plan of a row, and the space for which its method has no parameter; errors name the row's number."""
     space = {name: value for name in ("standardize", "metric") if (value := getattr(body, name)) is not None}
     try:
         if body.audit:

@@ -97,8 +97,8 @@ async def draw_one(
     one row for each point, columns id, if the points have ids, and y1 to yp. npy supports Range.
 
     With `scale=auto` the draw equals, in its bits and its ETag, the draw at the scale that half-sampling suggests:
-    JSON's `scale`, and the header Glle-Scale. The first such request starts the calibration: 202 until it ends. Doubts
-    about the scale are JSON's `notes`, whose ETag differs then, and their codes the header Glle-Notes.
+    JSON's `scale`, and the header Glle-Scale. The first such request starts the calibration: 202 until it ends. If the
+    scale is doubtful, JSON has `notes` and another ETag, and the header Glle-Notes has the codes of the notes.
     """
     media = negotiate(request, RESULT_MEDIA)
     recent, cache = request.app.state.recent_posteriors, request.app.state.answer_cache

@@ -55,7 +55,7 @@ async def embed(body: EmbeddingIn, stores: TenantStores, wait: Wait = 0.0) -> Re
     The result has `embedding` (n, p), `eigenvalues` of spectral methods, the method's `figures` and `notes`, `seconds`
     by stage, and `scores`. The embedding itself is a resource, `links.embedding`; its id is the digest of data set,
     method, all parameters, labels and engine version. A request whose arrays exceed the memory of a task is refused at
-    once, with the size that can.
+    once, with the largest number of points that fits.
     """
     return await job_response(stores, partial(_embed, stores, body), wait)
 
@@ -113,8 +113,8 @@ async def get_coordinates(
 ) -> Response:
     """Return the coordinates of the points, (n, p): immutable, with a strong ETag.
 
-    JSON has the description of the embedding, and `embedding` among its `arrays`; npz has `embedding`, npy is it; CSV
-    and Arrow have one row for each point, with its `id` if it has one.
+    JSON has the description of the embedding, and `embedding` among its `arrays`; npz has `embedding`, npy has it
+    alone; CSV and Arrow have one row for each point, with its `id` if it has one.
     """
     record, entry = await _record_and_entry(stores, id_, wait)
     query = ResultQuery(request, dtype, points, ids=ids_of(stores, record.recipe.dataset, record.spec))
@@ -144,7 +144,7 @@ async def get_embedding_arrays(
 ) -> Response:
     """Return the coordinates and the map to new points, all arrays as npz, or one by name as npy or JSON.
 
-    `embedding` (n, p). Of PCA, PPCA and NPE also `mean` (d,) and `components` (p, d): the place of a point x is
+    `embedding` (n, p). Of PCA, PPCA and NPE also `mean` (d,) and `components` (p, d): the position of a point x is
     `components @ (x - mean)`. Of kernel PCA `kernel_means` (n,), the means of the columns of the kernel matrix.
     """
     _, entry = await _record_and_entry(stores, id_, wait)

@@ -112,13 +112,13 @@ def get_method(name: Annotated[str, Path(description="Such as em.")]) -> MethodO
 
 
 def _linked(method: MethodOut) -> MethodOut:
-    """Return a method of the catalog with its links as the client of this request has to send them."""
+    """Return a method of the catalog, with links that include the prefix of this request."""
     return method.model_copy(update={"links": {name: address(path) for name, path in method.links.items()}})
 
 
 @router.get("/v1/scores", summary="List scores", responses=failures())
 def list_scores() -> ScoreList:
-    """List the scores of embeddings: their inputs, their direction, and their most points."""
+    """List the scores of embeddings: their inputs, their direction, and the most points that they take."""
     members = ScoreOut.model_fields
     return ScoreList(items=[ScoreOut(**{name: getattr(score, name) for name in members}) for score in SCORES.values()])
 

@@ -119,8 +119,8 @@ async def livez() -> LiveOut:
 async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     """Return 200 if the service can work, and this process is not stopping.
 
-    The servers answer, the queue's takes writes, a worker is alive, the records and their files are not lost, and data
-    can be written.
+    Both Redis servers answer, the queue's server accepts writes, a worker is alive, the records and their files are not
+    lost, and data can be written.
 
     The status is `degraded` while a check has a warning: the queue server uses more than 80 % of its memory, so that
     new jobs are refused; the disk has less free than its reserve, so that uploads are refused; or the object store

@@ -49,11 +49,10 @@ _PLAIN = {
     503: ("too-many-requests", "Send the request again after Retry-After, and fewer at the same time."),
 }
 
-# Retry-After in seconds, by code or status.
 _OF_PYDANTIC = re.compile("^Value error, | after validation")
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PARAMETER = re.compile(r"\{.*?\}")
-_RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}
+_RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}  # Retry-After in seconds, by code or status
 
 
 class WayOut(BaseModel):

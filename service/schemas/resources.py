@@ -22,7 +22,7 @@ from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 
 PREVIEW_ROWS = 5
-PREVIEW_BYTES, PREVIEW_ROW_BYTES = 2**22, 64  # most bytes of the points of a preview; bytes of a list
+PREVIEW_BYTES, PREVIEW_ROW_BYTES = 2**22, 64  # maximum bytes of a preview's points; bytes that a list takes in JSON
 MAX_COUNTER = 2**64 - 1  # seeds and indices key a counter-based generator
 
 Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is LLE.")]

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on one connection: uvicorn's protocol with bounds on heads and chunks, and an end after an unread body.
+"""HTTP/1.1 on one connection: uvicorn's protocol with limits on heads and chunks, which closes after an unread body.
 
 h11 parses everything that a read has brought in one go, on the event loop. Here a connection parses at most
 `EVENTS_PER_TURN` parts of a message, then the other connections have their turn. httptools parses faster, but sends
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
 HEAD_BYTES = 64 * 2**10  # largest request line and headers of a request
-MAX_HEAD_LINES = 200  # of a request; browsers behind two proxies send some 40
+MAX_HEAD_LINES = 200  # lines of a request's head; browsers behind two proxies send some 40
 MAX_SMALL_CHUNKS = 2**14  # chunks of a body that may be shorter than `MIN_CHUNK_BYTES` on average
 MIN_CHUNK_BYTES = 64
 EVENTS_PER_TURN = 32  # heads, chunks and ends that a connection parses at a turn of the event loop: less than 1 ms

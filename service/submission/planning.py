@@ -143,7 +143,7 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
     Parameters
     ----------
     uses
-        Those of `labels` and `truth` that the method itself uses as inputs.
+        Which of `labels` and `truth` the method itself uses as inputs.
 
     """
     inputs = {name for name in ("labels", "truth") if getattr(body, name) is not None}

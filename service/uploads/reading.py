@@ -56,7 +56,7 @@ _GZIP_TYPES = ("application/gzip", "application/x-gzip")
 _VAGUE = {"", "application/octet-stream", "text/plain", "application/vnd.ms-excel", "application/x-zip-compressed"}
 _PIECE = 2**20
 _LINE_END = b"\r\n"
-_MAX_PARTS, _MAX_HEAD, _MAX_FIELD = 1000, 2**13, 2**16  # most parts, and most bytes of a part's head and of a field
+_MAX_PARTS, _MAX_HEAD, _MAX_FIELD = 1000, 2**13, 2**16  # parts of a form, bytes of a part's head, bytes of a field
 
 
 class IncomingBytes:
@@ -198,7 +198,7 @@ class Upload:
 
     @property
     def cap(self) -> int:
-        """The most bytes that the body may have."""
+        """The largest number of bytes that the body may have."""
         return self.limits.body if self._is_packed else format_of(self.content_type).max_bytes(self.limits.body)
 
     @property

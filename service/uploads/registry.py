@@ -60,7 +60,7 @@ class Format:
     needs_calamine: bool = False
 
     def max_bytes(self, max_body: int) -> int:
-        """Return the most bytes that a body may have; text that the API process may read is always allowed."""
+        """Return how many bytes a body may have at most; text that the API process may read is always allowed."""
         return max_body if self.share == 1 else max(max_body // self.share, min(max_body, self.safe))
 
 

@@ -17,7 +17,7 @@ SAFE_POINTS = 2**13  # the API process samples these in a millisecond, which is 
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Request to sample a manifold; JSON-able. The parameters are the ones of `glle_engine.manifolds.make`."""
+    """Request to sample a manifold; JSON-able. It has the parameters of `glle_engine.manifolds.make`."""
 
     name: str
     n: int
@@ -38,7 +38,7 @@ class Synthetic:
         return self.n * (3 + 2) * 8
 
     def check(self, limits: Limits) -> None:
-        """Raise ``too-many-points``."""
+        """Raise ``too-many-points`` if the points exceed the limits."""
         limits.check((self.n, 3))
 
     def is_safe(self, file: IO[bytes]) -> bool:

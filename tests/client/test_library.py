@@ -256,7 +256,7 @@ def test_plot_refuses_what_it_cannot_draw(posterior: Any, axes: Any, monkeypatch
     for wrong, message in (
         ({"labels": [1, 2]}, r"labels has shape \(2,\); there are 150"),
         ({"spread": [1.0]}, "spread"),
-        ({"spread": np.full(N, np.nan)}, "spread is not of finite numbers"),
+        ({"spread": np.full(N, np.nan)}, "spread has values that are not finite numbers"),
         ({"by": "opaque"}, "by='opaque' is not one of opacity, size"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -42,8 +42,8 @@ READ_FROM_HALVES = ("labels", "score_neighbors")
 class AuditSpec(AnalysisSpec):
     """An audit of an embedding by its recipe, of coordinates, of a method, or else of the job's posterior.
 
-    A method beside coordinates is compared with them. A method alone is one whose embedding is not stored: PCA and
-    others without the parameters `standardize` and `metric`, in the space of these.
+    If there are coordinates and a method, the coordinates are compared with the method's maps. A method alone is given
+    if its embedding cannot be stored, because `standardize` or `metric` is not among its parameters (as for PCA).
     """
 
     kind = "audit"
@@ -54,7 +54,7 @@ class AuditSpec(AnalysisSpec):
     embedding: str | None = None  # the id of the embedding
     recipe: dict[str, Any] | None = None  # the inputs of the embedding
     method: str | None = None
-    parameters: dict[str, Any] | None = None  # all of the method's
+    parameters: dict[str, Any] | None = None  # values of all parameters of the method
     standardize: Standardize | None = None
     metric: Metric | None = None
     labels: str | None = None  # the data set of the groups
@@ -85,7 +85,7 @@ class AuditSpec(AnalysisSpec):
         return StoredResamples(self.owners(context.subject), SEPARATE, self.seed, load_embedder, name=name)
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the last statement; publish each one before as the partial result."""
+        """Return the final statement; publish each earlier one as the partial result."""
         result = Entry({}, {})
         for audit in self.audits(context):
             result = self.entry(audit, context.subject)

@@ -100,9 +100,9 @@ class Part:
     Parameters
     ----------
     size
-        Resamples in it.
+        Number of resamples in the part.
     make
-        Makes and stores it, unless it is stored.
+        Makes the part and stores it, unless it is stored.
 
     """
 

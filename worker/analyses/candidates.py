@@ -44,7 +44,7 @@ class Request(Protocol):
 
     @property
     def methods(self) -> tuple[dict[str, Any], ...]:
-        """The rows."""
+        """The rows of the comparison, one for each method."""
 
     @property
     def total(self) -> int:

@@ -33,7 +33,7 @@ class Recipe:
 
     dataset: str
     method: str
-    parameters: dict[str, Any]  # all of the method's
+    parameters: dict[str, Any]  # values of all parameters of the method
     labels: str | None = None  # the data set of the classes, for a supervised method
     engine: str = NUMBERS  # version of the engine's numbers
 
@@ -70,7 +70,7 @@ class Recipe:
         return Entry(metadata, {"embedding": result.Y, **{MAP + name: a for name, a in (stored or {}).items()}})
 
     def place(self, context: AnalysisContext, points: Array, on_progress: OnProgress) -> Array:
-        """Return the places (m, p) of new points (m, d) by the embedding's map."""
+        """Return the positions (m, p) of new points (m, d) by the embedding's map."""
         from glle_engine.methods import Embedding, method  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         embedder = method(self.method)
@@ -193,7 +193,7 @@ class PlacementSpec(AnalysisSpec):
         return Recipe(**self.recipe).owners
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the places (m, p) of the points."""
+        """Return the positions (m, p) of the new points in the embedding."""
         points = np.asarray(context.values(self.dataset, self.recipe["dataset"]), np.float64)
         places = Recipe(**self.recipe).place(context, points, context.on_progress)
         return Entry({"dataset": self.dataset, "embedding": self.embedding}, {"embedding": places})

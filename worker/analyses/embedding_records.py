@@ -37,9 +37,9 @@ class EmbeddingRecord:
     Parameters
     ----------
     recipe
-        All its inputs.
+        All inputs of the embedding.
     claim
-        Claim of the last job that was requested for it.
+        Claim of the last job that was requested for the embedding.
     file
         The file of its coordinates; None until a job has computed them.
 

@@ -125,7 +125,7 @@ class TransformSpec(SampleSpec):
         return max(1, self.n_draws)
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return embedding and distances; over draws, mean and covariance of each point."""
+        """Return the embedding and the distances, and with draws also the mean and the covariance of each point."""
         posterior = context.posterior()
         new = np.asarray(context.values(self.dataset, context.dataset), np.float64)
         extension = _extend(posterior, context.training(), new, context.on_progress)

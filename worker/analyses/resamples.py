@@ -37,7 +37,7 @@ class StoredResamples:
     embedder
         Returns the embedder that makes the resamples.
     strict
-        Whether a resample that fails ends the analysis; otherwise its places are NaN.
+        Whether a resample that fails ends the analysis; otherwise its positions are NaN.
     name
         Name of anything else on which the resamples depend.
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from glle_engine import Note
 
-MAX_TEXT = 2000  # most characters of a text; the longest remedy has some 300
-MAX_MEMBERS = 100  # most members of a list or object in the details
-MAX_DEPTH = 6  # most levels of nested lists and objects in the details
-MAX_TOTAL = 32_768  # most characters of all details together
+MAX_TEXT = 2000  # maximum characters of a text; the longest remedy has some 300
+MAX_MEMBERS = 100  # maximum members of a list or object in the details
+MAX_DEPTH = 6  # maximum depth of nested lists and objects in the details
+MAX_TOTAL = 32_768  # maximum characters of all details together
 CUT = "truncated"  # member that marks shortened details
 # Errors that mean a failed allocation: of a thread's stack, or of a library that is being loaded.
 _NO_MEMORY = (
@@ -56,7 +56,7 @@ class Problem:
     status
         HTTP status.
     detail
-        Sentence that says what happened this time; as the remedy a `Text` if it names options or calls.
+        Sentence that says what happened this time; like the remedy, a `Text` if it names options or calls.
     remedy
         Sentence that says what the user can do.
     details

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 READ_SIZE = 2**20  # bytes that are read at a time; redis-py's 32 KB halves the speed of large values
 RECORD_SIZE = 2**16
-SOCKET_TIMEOUT_SECONDS = 5.0  # of each answer of a server
+SOCKET_TIMEOUT_SECONDS = 5.0  # time limit of each answer of a server
 CONNECT_SECONDS = 2.0
-# Otherwise each new connection reads the version of redis-py from the disk, which takes as long as a hundred commands.
+# Without this, each connection reads redis-py's version from the disk, which takes as long as a hundred commands.
 _UNNAMED: dict[str, Any] = {"driver_info": None}
 _FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 _LOGIN = "its login has a character reserved in URLs: write / as %2F, # as %23, ? as %3F, [ as %5B."

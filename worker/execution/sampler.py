@@ -179,7 +179,7 @@ class SamplerLoop:
             self._retire_if_large()
 
     def _read(self) -> None:
-        """Read requests unless enough were read already; several lane groups ahead when a busy server answers late."""
+        """Read requests unless enough were read before; `_ahead` says how many, because a busy server answers late."""
         if self._is_stopping or len(self._waiting) >= self._ahead:
             return
         if self._waiting.next_size >= LANES:
@@ -208,7 +208,7 @@ class SamplerLoop:
         posterior, latest, drawn_at = self._latest
         is_recent = time.monotonic() < drawn_at + LATEST_SECONDS
         if batch.posterior == posterior and latest.issuperset(batch.keys) and is_recent:
-            self._submit(partial(self._stream.finish, batch, "drawn"))  # after they are cached
+            self._submit(partial(self._stream.finish, batch, "drawn"))  # answered after the draws are cached
             return
         if batch.posterior in self._slow:
             self._stream.finish(batch, "job")
@@ -282,8 +282,8 @@ class SamplerLoop:
     def _finish(self, batch: DrawBatch, keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: float) -> None:
         """Publish and cache draws: an answer that carries them does not wait for the cache.
 
-        A repeated request waits for it (`_draw`). If a server does not answer, unanswered requests stay in their
-        streams, and are drawn again after their lease.
+        A repeated request waits until the draws are cached (`_draw`). If a server does not answer, unanswered requests
+        stay in their streams, and are drawn again after their lease.
         """
         try:
             entries = draw_entries(keys, draws, seconds)

@@ -55,7 +55,7 @@ def fork(name: str, run: Callable[[], int]) -> int:
         for signum in (*SIGNALS, signal.SIGCHLD):
             signal.signal(signum, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        with suppress(OSError):  # Linux
+        with suppress(OSError):  # only Linux has this file
             Path("/proc/self/comm").write_text(name)
         code = run()
     except SystemExit as error:

@@ -1,7 +1,7 @@
-"""Sweep of the stored files: removes expired results, and what has lost its owner: results, and files.
+"""Sweep of the stored files: removes expired results, results of deleted resources, and files without a record.
 
-Killed uploads and tasks leave files that no record names, and deletions while the store does not answer. A killed
-deletion leaves results about what was deleted. A worker sweeps each hour.
+Killed uploads and tasks leave files that no record names, and so does a deletion while the store does not answer. A
+killed deletion leaves results about what was deleted. A worker sweeps each hour.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ class TaskTelemetry:
     Parameters
     ----------
     kind
-        Of requests, whose stages are counted at once; empty for a task, which counts the sum of each stage at its end.
+        Kind of requests, whose stages are counted at once; empty for a task, which counts the sum of each stage at its
+        end.
 
     Attributes
     ----------
@@ -77,7 +78,7 @@ class TaskTelemetry:
             self._seconds[name] = self._seconds.get(name, 0.0) + seconds
 
 
-_ACTIVE: ContextVar[TaskTelemetry | None] = ContextVar("telemetry", default=None)  # of the task in progress
+_ACTIVE: ContextVar[TaskTelemetry | None] = ContextVar("telemetry", default=None)  # telemetry of the task in progress
 
 
 @contextmanager

@@ -98,8 +98,8 @@ class TaskWorker(RqWorker):
 
     max_connection_wait_time = 2.0  # longest pause between two attempts to reach the queue's Redis (RQ: a minute)
     _oom_kills = 0  # processes that the kernel had killed for memory before the task
-    _overdue = ""  # the task that was stopped to be queued as a batch
-    _prolonged = ""  # the task that goes on in the long place
+    _overdue = ""  # id of the task that was stopped to be queued as a batch
+    _prolonged = ""  # id of the task that goes on in the long place
     _renewed = float("-inf")  # monotonic time of the latest renewal of the worker's keys between tasks
 
     def __init__(self, *arguments: Any, place: LongPlace | None = None, **options: Any) -> None:

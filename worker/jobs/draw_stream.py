@@ -43,7 +43,7 @@ DRAWN = "glle:drawn"  # beginning of the channels of the answers
 TURNS = "glle:draws"
 STREAM = "glle:draws:"  # beginning of the streams
 BELL = "glle:bell"
-MAX_RINGS = 64  # elements of the bell's list; more samplers than that look by themselves, after their wait
+MAX_RINGS = 64  # elements of the bell's list; further samplers check for requests only after their wait
 ALWAYS_ACCEPTED = 100  # requests of a tenant; whatever other tenants hold need not be counted below it
 MAX_ABANDONED = 8  # requests of a stream that are looked at together
 MAX_SENT_BYTES = 2**18  # a larger draw is not sent in the answer, but read from the cache
@@ -129,9 +129,9 @@ class DrawRequest:
     Parameters
     ----------
     stream, id
-        Of its entry.
+        Stream, and id of the request's entry in it.
     name
-        Of the posterior, source and alignment, in messages.
+        Name of the posterior, source and alignment, as in messages.
     metadata
         Request id of the HTTP request.
     reply
@@ -257,14 +257,14 @@ class DrawStream:
     client
         The cache's Redis.
     sampler
-        Its name. A successor of the same name continues its requests.
+        Name of the sampler. A successor of the same name continues its requests.
 
     """
 
     def __init__(self, client: redis.Redis, sampler: str) -> None:
         self._client = client
         self._sampler = sampler
-        self._has_all = False  # whether no request waited after the last look
+        self._has_all = False  # whether no request was waiting when the streams were last read
 
     def read(self, count: int, seconds: float) -> list[DrawRequest]:
         """Return the next requests, at most `count`, waiting for one for some seconds.

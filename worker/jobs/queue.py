@@ -62,7 +62,7 @@ REPLICATION_MARK = "glle:replicated"
 REPLICATION_MARK_SECONDS, REPLICATION_WAIT_MS = 60, 1000
 STALE_SECONDS = 2.0  # an open job without news for this time is compared with RQ
 SWEEP_JOBS = 200  # open jobs of one sweep, a random sample of larger sets
-STOP_GRACE_SECONDS = 2.0  # for a task to stop by itself after its time limit
+STOP_GRACE_SECONDS = 2.0  # time in which a task can stop by itself after its time limit
 _DRAWS_SUFFIX = ":draws"
 FAILED = (JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED)
 PENDING = (JobStatus.DEFERRED, JobStatus.RATE_LIMITED, JobStatus.SCHEDULED, JobStatus.READY_TO_ENQUEUE)
@@ -77,7 +77,7 @@ class TaskQueue:
     Parameters
     ----------
     quotas
-        Of the records of ended jobs.
+        Quotas of the records of ended jobs.
     has_keys
         Returns whether the service has keys, and so several tenants.
 

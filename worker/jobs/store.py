@@ -146,9 +146,9 @@ class JobStore:
         parts
             Shards of an analysis; None for one task. Draws have the shards of their specification.
         points
-            Points of the request, under a data set id without a stored data set.
+            Points that came with the request; `spec` names them by an id, for which no data set is stored.
         short
-            Whether it begins in the queue of interactive tasks.
+            Whether the job begins in the queue of interactive tasks.
 
         Returns
         -------

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AUTO: Literal["auto"] = "auto"  # scale calibrated by half-sampling
 _GROUPS = versioned_key(f"lanes:{NUMBERS}:")  # another version of numbers makes other draws
-MAX_SHARD_BYTES = 2**26  # most bytes of a shard: a worker keeps its draws in memory until it writes their file
+MAX_SHARD_BYTES = 2**26  # bytes of a shard, which a worker keeps in memory until it writes the file
 QUICK_SECONDS = 1.0  # a sampler makes draws that are expected to take at most this long; a job makes slower ones
 
 

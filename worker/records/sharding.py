@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Most work in one shard, so that jobs interleave; a shard of four resamples may take longer.
+# Maximum work in one shard, so that jobs interleave; a shard of four resamples may take longer.
 SHARD_SECONDS = 2.0
 MAX_SHARDS = 500  # shards of a job; each is a task of RQ, and enqueuing it takes a millisecond
 
@@ -49,7 +49,7 @@ class PartsSharding:
 
     @classmethod
     def from_sizes(cls, stage: str, sizes: Sequence[int], seconds: float, max_seconds: float) -> Self | None:
-        """Return the shards of parts that take `seconds` each; None if together they take at most `most` seconds."""
+        """Return the shards of parts that take `seconds` each; None if together they take at most `max_seconds`."""
         total = seconds * len(sizes)
         if total <= max_seconds or len(sizes) < 2:
             return None

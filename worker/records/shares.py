@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 PART = 3  # a tenant may hold at most this many times what is left free
 SHARE, UNLIMITED = -1, 0  # values of a limit that are not a number of things
 
-MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270  # in an API process
-MAX_JOBS, MAX_DRAWS = 10_000, 10_000  # in the deployment
+MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270  # limits of an API process
+MAX_JOBS, MAX_DRAWS = 10_000, 10_000  # limits of the deployment
 HELD = "glle:shares"  # hash in the cache's Redis: what tenants hold in each API process, as JSON with its time
 HELD_MS = 5000  # what a process has published counts for this long
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from worker.base.problems import Problem
     from worker.base.settings import Settings
 
-ADDRESSES = "servers.json"  # in the data folder while the embedded servers of `glle up` run
+ADDRESSES = "servers.json"  # file in the data folder while the embedded servers of `glle up` run
 PROBE_BYTES = 4096
 CAPACITY_CHECK_SECONDS = 1.0  # pause between two readings of free disk space and the server's memory
 HIGH_WATER = 0.8  # used share of the queue server's memory above which new jobs are refused

@@ -56,7 +56,7 @@ MARK_FOLDER = f"{FOLDER}/mark/"  # beside the files, so that both are lost toget
 PATH = f"{MARK_FOLDER}records.json"
 KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters that messages show
 MAX_BYTES = 4096  # a larger file is not a mark
-MAX_OUTCOME_AGE = 1.0  # largest age of the outcome that requests use which read
+MAX_OUTCOME_AGE = 1.0  # seconds for which requests that only read use an outcome again
 READ_SECONDS = 10.0
 RENEW_SECONDS = 10  # pause between two checks of an API process whether records have changed
 SETTLED_SECONDS = 30.0
@@ -91,7 +91,7 @@ class Mark:
 
     @property
     def is_blank(self) -> bool:
-        """Whether it was written before the first record."""
+        """Whether the mark was written before the first record."""
         return not (self.changes or self.has_keys)
 
 
@@ -126,7 +126,7 @@ class RecordsMark:
         self._read_at = self._failed_at = -READ_SECONDS  # monotonic times of the last reading, and of one that failed
         self._has_read = False
         self._settling: deque[tuple[float, _RedisState]] = deque()  # monotonic times, and the states at these times
-        self._state: _RedisState | None = None  # as it was compared last
+        self._state: _RedisState | None = None  # state that was compared last
         self._loss: ProblemError | None = None  # outcome that requests use
         self._looked_at = -MAX_OUTCOME_AGE  # monotonic time of this outcome
 
@@ -286,7 +286,7 @@ class RecordsMark:
         return self._mark
 
     def _has_mark(self, now: float, max_age: float) -> bool:
-        """Return whether the mark need not be read; a store that has just failed is not asked by each request."""
+        """Return whether the mark need not be read: it was read recently, or the store has just failed."""
         return self._has_read and now < max(self._read_at + max_age, self._failed_at + READ_SECONDS)
 
     @property
@@ -347,7 +347,7 @@ def _mark_of(state: _RedisState, service: str) -> Mark:
 
 
 def _first_mark(state: _RedisState, service: str) -> Mark:
-    """Return a mark of at most one change, because the others may be too young."""
+    """Return a mark of at most one change, because Redis may still lose later changes in a failover."""
     return replace(_mark_of(state, service), changes=min(state.changes, 1))
 
 

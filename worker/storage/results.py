@@ -1,8 +1,8 @@
 """Results of analyses, of parts of analyses, and of shards of draws jobs; each is one record and one file.
 
 A result is named by a key that covers all its inputs, so equal requests share one result. It belongs to the data sets,
-posteriors or embeddings that it is about (its owners), and is deleted with any of them. It also expires when the jobs
-of its time do.
+posteriors or embeddings that it is about (its owners), and is deleted with any of them. It also expires after `ttl`
+seconds.
 """
 
 from __future__ import annotations

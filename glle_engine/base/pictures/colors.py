@@ -160,7 +160,7 @@ def _values(labels: Any) -> NDArray[Any]:
 
 
 def _dates(values: list[Any], texts: NDArray[np.str_]) -> NDArray[np.datetime64]:
-    """Return dates and times as times in the zone of the first one, without it."""
+    """Return dates and times as local times, without a zone, in the time zone of the first one."""
     zone = next((value.tzinfo for value in values if getattr(value, "tzinfo", None) is not None), None)
     dates = np.full(len(values), "NaT", "M8[us]")
     for row, (value, text) in enumerate(zip(values, texts, strict=True)):

@@ -68,7 +68,7 @@ class Panel:
     sizes: NDArray[np.float64] | None = None  # (n,), relative to the usual area
     covariance: NDArray[np.float64] | None = None  # (n, 2, 2), of the regions
     radii: dict[float, float] = field(default_factory=dict)  # radius of the regions of each level
-    apart_from: dict[str, int] = field(default_factory=dict)  # of the classes that are groups of an audit
+    apart_from: dict[str, int] = field(default_factory=dict)  # groups that each group of an audit stays apart from
     islands: dict[int, tuple[str, bool]] = field(default_factory=dict)  # names, and whether they stay
     of_islands: NDArray[np.int64] | None = None  # (n,)
     tears: NDArray[np.int64] | None = None  # (t, 2)
@@ -206,7 +206,9 @@ def plot(
     if distances is not None and (spread is not None or by == "size"):
         require_rows("spread", distances, len(points.places))
         if distances.dtype.kind not in "fiub" or not np.isfinite(distances).all():
-            raise InvalidShapeError("The spread is not of finite numbers.", remedy="Give one number for each point.")
+            raise InvalidShapeError(
+                "The spread has values that are not finite numbers.", remedy="Give one number for each point."
+            )
         relative = _relative(distances.astype(np.float64))
         is_size = by == "size"
         sizes = np.interp(relative, (0, 1), _SIZES) if is_size else None
@@ -216,7 +218,7 @@ def plot(
         width = _own_width(ax)
         ax = plt.figure(figsize=(6.4, 5.6), layout="constrained").gca() if ax is None else ax
         drawn = draw(ax, panel, inches=width, **options)
-        has_names = bool(panel.colors.names and panel.apart_from)  # on the picture
+        has_names = bool(panel.colors.names and panel.apart_from)  # names are written on the picture
         if labels is not None and not panel.colors.classes and not has_names:
             _draw_scale(ax, panel.colors, drawn)
         if labels is not None and (panel.colors.classes or panel.colors.missing):

@@ -51,21 +51,21 @@ class Code:
         self.lanes = lanes
 
     def at(self, data: Any, index: Any, more: int = 0) -> Any:
-        """Return the address of vector `index + more`, counted from `data`."""
+        """Return the address of the vector that lies `index + more` vectors after `data`."""
         if more:
             index = self.builder.add(index, ir.Constant(index.type, more))
         return vector_at(self.builder, data, index, self.lanes)
 
     def load(self, data: Any, index: Any, more: int = 0) -> Any:
-        """Load vector `index + more`, counted from `data`."""
+        """Load the vector that lies `index + more` vectors after `data`."""
         return read(self.builder, self.at(data, index, more))
 
     def store(self, value: Any, data: Any, index: Any, more: int = 0) -> None:
-        """Write vector `index + more`, counted from `data`."""
+        """Write the vector that lies `index + more` vectors after `data`."""
         write(self.builder, value, self.at(data, index, more))
 
     def prefetch(self, data: Any, index: Any, more: int) -> None:
-        """Prefetch vector `index + more`, counted from `data`."""
+        """Prefetch the vector that lies `index + more` vectors after `data`."""
         byte = ir.IntType(8).as_pointer()
         number = ir.IntType(32)
         function = cgutils.get_or_insert_function(
@@ -125,7 +125,7 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
         builder = code.builder
         values = [code.variable(code.load(f, begin, j)) for j in range(width)]
         zero = ir.Constant(begin.type, 0)
-        # In a narrow supernode each addition would wait for the last one, so that rows alternate between sets of sums.
+        # In a narrow supernode each addition would wait for the one before, so rows are added to several sums in turn.
         sets = 3 if width <= 2 else 2 if width <= 4 else 1
         more = [[code.variable(constant(code.lanes, 0.0)) for _ in range(width)] for _ in range(sets - 1)]
 
@@ -154,7 +154,7 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
             if lower:
                 column = (
                     t * (width - 1) - t * (t - 1) // 2 - t - 1
-                )  # of L_D, without its diagonal: entry u is at column + u
+                )  # column t of L_D, without its diagonal: entry u is at column + u
                 for u in range(t + 1, width):
                     code.less(values[t], code.load(triangle, zero, column + u), builder.fneg(builder.load(values[u])))
             else:
@@ -349,7 +349,7 @@ def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, rig
         for (v, j), place in sums.items():
             parts = [code.load(target, places[v * together + q], j) for q in range(together)]
             builder.store(_join(builder, parts), place)
-        for row in range(rows):  # of the next tile
+        for row in range(rows):  # rows of the next tile
             for j in range(_TILE_COLUMNS, 2 * _TILE_COLUMNS, max(1, 8 // lanes)):
                 code.prefetch(target, places[row], j)
     with cgutils.for_range(builder, depth) as loop:
@@ -407,7 +407,7 @@ def subtract(
     The factors are the panels of the first `count` supernodes; rows `left_at` and `right_at` of `panels` have their
     positions. If `known` is 0, the target counts as zeros, whatever it holds. `room` is scratch for `ROOM` vectors.
     """
-    depth, rows = panels[1, count - 1], _REGISTERS * max(1, _DOUBLES // len(tag))  # of a tile
+    depth, rows = panels[1, count - 1], _REGISTERS * max(1, _DOUBLES // len(tag))  # columns, and rows of a tile
     strips = advance(tag, room, rows * _DEPTH)
     edge = advance(tag, strips, _STRIP * _DEPTH)
     for strip in range(first, last, _STRIP):

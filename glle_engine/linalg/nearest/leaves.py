@@ -92,7 +92,7 @@ def leaf_order(places: NDArray[np.float64], size: int) -> NDArray[np.intp]:
 
 
 def leaf_boxes(places: NDArray[np.float64], tolerance: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Return the least and the greatest coordinates (leaves, 2, axes) of the points of each leaf, in this order."""
+    """Return the least and the greatest coordinates (leaves, 2, axes) of the points of each leaf."""
     starts = np.arange(0, len(places), size)
     low = np.minimum.reduceat(places - tolerance[:, None], starts)
     return np.stack([low, np.maximum.reduceat(places + tolerance[:, None], starts)], axis=1)

@@ -139,7 +139,7 @@ def lowest_bit(typing: Any, mask: Any) -> Any:
 
 
 class Tree(NamedTuple):
-    """Arrays of a tree whose leaf b holds the rows b size to (b + 1) size, in the order of the leaves.
+    """Arrays of a tree; leaf b holds the rows from b * size up to (b + 1) * size, in the order of the leaves.
 
     Node i has the children 2 i + 1, with the first half of its leaves, rounded down, and 2 i + 2.
     """

@@ -264,6 +264,6 @@ def _not_converged(spec: DrillSpec, iterations: int) -> Note:
         Text(
             f"After {iterations} rounds the duality gap is still above {spec.tol:g} a point. Raise ",
             Way("max_iter"),
-            ", or l1: small penalties are the slow ones.",
+            ", or l1: with small penalties it converges slowly.",
         ),
     )

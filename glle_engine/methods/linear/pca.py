@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 ACCURATE = 1e-4  # for s_p^2 / s_1^2 from here on, squaring costs at most four of sixteen digits
 NO_NOISE = 1e-20  # if the noise is a smaller share of the variance, it is rounding: the data lie in p dimensions
 EQUAL = 1e-9  # a smaller relative excess over the noise variance is rounding
-EM_GAIN, EM_STEPS = 1e-13, 100_000  # of probabilistic PCA: stop at a smaller gain in nats per point, or after the steps
+EM_GAIN, EM_STEPS = 1e-13, 100_000  # PPCA by em stops at a smaller gain in nats per point, or after the steps
 MIN_NOISE = 1e-6  # smallest noise, as a share of the variance of a feature; without it the likelihood is unbounded
 
 
@@ -161,7 +161,7 @@ class FactorMap(AffineMap):
         varying = self.noise_variances > 0
         W, noise, centered = self.loadings[varying], self.noise_variances[varying], centered[:, varying]
         weighted = W / noise[:, None]
-        precision = np.eye(W.shape[1]) + W.T @ weighted  # of z, given x
+        precision = np.eye(W.shape[1]) + W.T @ weighted  # precision of z, given x
         explained = centered @ weighted
         squares = (centered**2 / noise).sum(axis=1) - (explained * np.linalg.solve(precision, explained.T).T).sum(
             axis=1

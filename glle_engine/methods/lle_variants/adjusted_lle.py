@@ -1,4 +1,4 @@
-r"""LLE with an automatic k, with an automatic ridge, without outliers, and of some points first.
+r"""Four variants of LLE: automatic k, automatic ridge, outliers set apart, and points added one by one.
 
 LLE with an automatic number of neighbors: of a range of k, the one whose embedding keeps the most neighbors
 (`glle_engine.metrics.neighbor_count`). Only graphs of one component with one closed class are candidates.

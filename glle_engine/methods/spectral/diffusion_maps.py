@@ -108,7 +108,7 @@ class DiffusionMapsSpec(RadiusSpec):
             raise InvalidParameterError(
                 f"The whole kernel of {n:,} points is too large.",
                 remedy=Text(
-                    "Cut it: give ",
+                    "Truncate it: give ",
                     Way("n_neighbors"),
                     f", such as {_TRUNCATED}; or at most {2 * DENSE_MOST:,} points.",
                 ),
@@ -286,10 +286,10 @@ def _notes(dimension: int, count: int, n: int, spec: DiffusionMapsSpec) -> Itera
         yield Note(
             "coordinates-left-out",
             Text(
-                f"{number} coordinates count to the accuracy ",
+                f"{number} coordinates matter at the accuracy ",
                 Way("delta", spec.delta),
-                f", {spec.n_components} are shown. With a greater t fewer count; ",
+                f", {spec.n_components} are shown. With a larger t, fewer matter; ",
                 Way("t", "auto"),
-                " takes the first for which these are enough.",
+                " takes the smallest t for which the shown ones are enough.",
             ),
         )

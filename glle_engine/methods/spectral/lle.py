@@ -50,7 +50,7 @@ class LleSpec(NeighborSpec):
 class LleGraphSpec(RadiusSpec, LleSpec):
     """Parameters of LLE on nearest neighbors, or on neighbors within a radius."""
 
-    n_neighbors: int = integer(  # "auto" becomes a number by the data
+    n_neighbors: int = integer(  # "auto" is replaced by a number that suits the data
         10,
         "k, the number of neighbors of a point; auto: the k, of seven from 8 to 40 (times the root of n / 1,500 for "
         "more points), whose embedding keeps the most neighbors of the data.",
@@ -73,7 +73,7 @@ class LleGraphSpec(RadiusSpec, LleSpec):
 
     @property
     def has_auto_neighbors(self) -> bool:
-        """Whether the number of neighbors is found by the data."""
+        """Whether the number of neighbors is chosen from the data."""
         return isinstance(self.n_neighbors, str)
 
 

@@ -178,8 +178,8 @@ def _notes(p: int, lonely: int, flat: int) -> Iterator[Note]:
     if lonely:
         yield Note(
             "lonely-points",
-            f"{lonely} points are among the neighbors of no other point. They have a place by their own patches. "
-            "scikit-learn leaves a point out of its own patch, so that its embedding only separates these points.",
+            f"{lonely} points are among the neighbors of no other point: only their own patches determine where they "
+            "are. scikit-learn leaves a point out of its own patch, so that its embedding only separates these points.",
         )
     if flat:
         yield Note(

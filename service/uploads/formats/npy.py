@@ -127,7 +127,7 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
     except GlleError:  # also a ValueError
         raise
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of the disk; EINVAL: an offset before the body
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # the disk failed; EINVAL: a bad offset
             raise
         reason = "a member is not within it" if isinstance(error, OSError) else str(error)[:200]
         remedy = "Save the arrays again as .npz, with or without compression."

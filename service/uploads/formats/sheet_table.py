@@ -75,7 +75,7 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
             raise refuse("no-such-sheet", 422, f"The workbook has no sheet {sheet[:100]!r}.", remedy)
         name = names[0] if sheet is None else sheet
         rows = [row for row in book.get_sheet_by_name(name).iter_rows() if any(cell != "" for cell in row)]
-    # Zipfile raises some of them.
+    # python-calamine and the zipfile module raise these errors.
     except (CalamineError, zipfile.BadZipFile, zlib.error, NotImplementedError, ValueError) as error:
         remedy = "Save it again as .xlsx, without a password, or as CSV UTF-8."
         raise refuse("malformed-xlsx", 422, f"The body is not an Excel workbook: {str(error)[:200]}.", remedy) from None

@@ -86,7 +86,7 @@ def test_parameters_that_contradict_each_other(name: str, options: Options, word
             r"initial_share >= 0\.0275",
             {"initial_share": 0.0275},
         ),
-        ("diffusion-maps", 5000, 3, {"n_neighbors": "all"}, "Cut it: give n_neighbors", {"n_neighbors": 30}),
+        ("diffusion-maps", 5000, 3, {"n_neighbors": "all"}, "Truncate it: give n_neighbors", {"n_neighbors": 30}),
         ("diffusion-maps", 300, 3, {"n_neighbors": 300}, "needs at least 301 points", {"n_neighbors": 299}),
         *((name, 30, 3, {"n_components": 3}, "n_components of at most 2", {}) for name in ("ppca", "factor-analysis")),
         *((name, 40, 3, {"perplexity": 14}, "at most 13", {"perplexity": 13}) for name in ("sne", "t-sne")),

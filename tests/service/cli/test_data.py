@@ -128,7 +128,7 @@ def test_revoke_ends_a_key(store: KeyStore, capsys: pytest.CaptureFixture[str]) 
         (["create", "--tenant", "A B"], 1, "'A B' is not the name of a tenant. Use small letters"),
         (["create", "--scope", "all"], 2, "invalid choice: 'all'"),
         (["create", "--expires-days", "-1"], 2, "-1 is not between 0 and 36,500"),
-        (["create", "--expires-days", "0"], 2, "0 days would end it at once"),
+        (["create", "--expires-days", "0"], 2, "0 days would end the key at once"),
         (["rotate", "x", "--overlap-hours", "nan"], 2, "nan is not between 0 and 36,500"),
         ([], 2, "arguments are required: action"),
     ],

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from worker.base.problems import ProblemError
     from worker.observability.counters import Counters
 
-PIECE = 2**23  # most bytes of a request, because each request has a time limit
+PIECE = 2**23  # maximum bytes of a request, because each request has a time limit
 SECONDS = 15.0  # time limit of a request
 RETRIES = 3  # retries of a failed request, within a second or two
 _PARALLEL = 2  # requests of a long write
@@ -151,7 +151,7 @@ class Bucket:
         return self._request("list", find) or {}
 
     def contains(self, folder: str, *, except_in: str) -> bool:
-        """Return whether a folder has an object that is not in one of its folders; at most some pages are listed."""
+        """Return whether a folder has an object outside its subfolder `except_in`; at most some pages are listed."""
 
         def find(store: Store) -> bool:
             return any(not item["path"].startswith(except_in) for page in store.list(folder) for item in page)
