@@ -13,7 +13,7 @@ import numpy as np
 from glle.inputs import set_blocks_apart
 from glle.progress import watched
 from glle.reading import ColumnOptions, DataPoints, read_points, table_options
-from glle.table import table_html, table_text
+from glle.table import map_frame, map_table, table_html, table_text
 from glle_engine.audit.candidates import candidates_of, default_candidates
 from glle_engine.audit.choice import QUESTIONS, Choices
 from glle_engine.audit.comparison import compare_maps
@@ -108,26 +108,7 @@ class Comparison:
             Without pandas.
 
         """
-        import pandas as pd  # noqa: PLC0415 # an optional package
-
-        labels = list(dict.fromkeys([*self._rows(), *self.problems]))
-        rows = []
-        for label in labels:
-            errors = self.problems.get(label, [])
-            values = self._values(label) if label in self.facts else {}
-            audit = self.audits.get(label)
-            rows.append(
-                {
-                    "best_for": ", ".join(question for question in QUESTIONS if self.best[question] == label),
-                    **values,
-                    **self.scores.get(label, {}),
-                    "remains": None if audit is None else audit.remains,
-                    "seconds": self.seconds.get(label),
-                    "verdict": None if audit is None else audit.verdict,
-                    "problem": " ".join(map(str, errors)) or None,
-                }
-            )
-        return pd.DataFrame(rows, index=pd.Index(labels, name="map"))
+        return map_frame(self._rows(), self.best)
 
     def plot(self, labels: ArrayLike | None = None) -> Figure:
         """Draw all maps as small panels, with outlines of islands and the level of each audit; return the figure.
@@ -159,45 +140,32 @@ class Comparison:
             axes.set_title(f"{label}{level}" + (f"\nbest for {', '.join(best)}" if best else ""), fontsize="small")
         return figure
 
-    def _rows(self) -> list[str]:
-        return list(self.embeddings)
+    def _rows(self) -> list[dict[str, Any]]:
+        """Return a row for each map, also for those that failed, with the members of a service's answer."""
+        rows = []
+        for label in dict.fromkeys([*self.embeddings, *self.problems]):
+            audit, facts = self.audits.get(label), self.facts.get(label)
+            rows.append(
+                {
+                    "label": label,
+                    "level": facts and facts.level,
+                    "is_preliminary": facts and not facts.is_complete,
+                    "facts": facts and facts.numbers(),
+                    "scores": self.scores.get(label),
+                    "remains": audit and audit.remains,
+                    "seconds": {"all": self.seconds[label]} if label in self.seconds else None,
+                    "verdict": audit and audit.verdict,
+                    "problem": " ".join(map(str, self.problems.get(label, ()))) or None,
+                }
+            )
+        return rows
 
     def _table(self) -> list[list[str]]:
-        return [["", *self._columns()], *([label, *self._cells(label)] for label in self._rows())]
+        return map_table([row for row in self._rows() if row["label"] in self.embeddings])
 
     def _below(self) -> list[str]:
         failures = [f"{label}: {error}" for label, errors in self.problems.items() for error in errors]
         return [*failures, *(note.message for note in self.notes)]
-
-    def _columns(self) -> list[str]:
-        names = list(dict.fromkeys(name for row in self.scores.values() for name in row))
-        facts = ["level", "neighbors", "distances", "along the data", "islands", "trusted"] if self.facts else []
-        return [*facts, *names]
-
-    def _cells(self, label: str) -> list[str]:
-        row = self.scores.get(label, {})
-        names = list(dict.fromkeys(name for each in self.scores.values() for name in each))
-        scores = [f"{row[name]:.4g}" if name in row else "" for name in names]
-        if not self.facts:
-            return scores
-        values = self._values(label) if label in self.facts else dict.fromkeys(range(6))
-        cells = ["" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
-                 for value in list(values.values())[:6]]  # fmt: skip
-        return [*cells, *scores]
-
-    def _values(self, label: str) -> dict[str, Any]:
-        """Return the values that the choice rests on."""
-        facts = self.facts[label]
-        straight, along = (None, None) if not len(facts.layout) else facts.layout.mean(axis=0).tolist()
-        return {
-            "level": facts.level if facts.is_complete else "behind",
-            "neighbors": facts.kept,
-            "distances": straight,
-            "along": along,
-            "islands": facts.islands,
-            "trusted_islands": facts.trusted,
-            "trusted_points": facts.grouped,
-        }
 
 
 @with_keywords(ColumnOptions)

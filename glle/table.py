@@ -1,19 +1,65 @@
-"""Tables of text."""
+"""Tables of text, and the tables of comparisons."""
 
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    import pandas as pd
 
-def score_rows(scores: Mapping[str, Mapping[str, float]]) -> list[list[str]]:
-    """Return the scores by label and name as rows of cells, the first with the names."""
-    names = list(dict.fromkeys(name for row in scores.values() for name in row))
-    rows = [[label, *(f"{row[name]:.4g}" if name in row else "" for name in names)] for label, row in scores.items()]
-    return [["", *names], *rows]
+
+# Columns of comparisons, and the names of their values in the facts of a map (`MapFacts.numbers`).
+_FACTS = {
+    "neighbors": "kept",
+    "distances": "straight",
+    "along": "along",
+    "islands": "islands",
+    "trusted_islands": "trusted",
+    "trusted_points": "grouped",
+}
+
+
+def map_frame(rows: Sequence[Mapping[str, Any]], best: Mapping[str, str | None]) -> pd.DataFrame:
+    """Return the rows of a comparison as a frame; a row has the members of a service's answer, and a problem as text.
+
+    `best` has the labels of the maps to show by question. Raises `ImportError` without pandas.
+    """
+    import pandas as pd  # noqa: PLC0415 # an optional package
+
+    records = [
+        {
+            "best_for": ", ".join(question for question, label in best.items() if label == row["label"]),
+            **_map_values(row),
+            **(row["scores"] or {}),
+            "remains": row.get("remains"),
+            "seconds": sum(row["seconds"].values()) if row["seconds"] else None,
+            "verdict": row.get("verdict"),
+            "problem": row["problem"],
+        }
+        for row in rows
+    ]
+    return pd.DataFrame(records, index=pd.Index([row["label"] for row in rows], name="map"))
+
+
+def map_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the rows of a comparison as rows of cells, the first with the names; no column is empty."""
+    values = [{**_map_values(row), **(row["scores"] or {})} for row in rows]
+    names = list(dict.fromkeys(name for each in values for name, value in each.items() if value is not None))
+    cells = [[_cell(each.get(name)) for name in names] for each in values]
+    return [["", *names], *([row["label"], *line] for row, line in zip(rows, cells, strict=True))]
+
+
+def _map_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    facts = row.get("facts") or {}
+    level = "behind" if row.get("is_preliminary") else row.get("level")
+    return {"level": level, **{column: facts.get(name) for column, name in _FACTS.items()}}
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def table_text(rows: Sequence[Sequence[object]]) -> str:

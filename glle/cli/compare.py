@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from glle.cli import output
 from glle.cli.connection import add_command, argument, in_command, report, report_all, report_made, select_options
 from glle.cli.resources import DATA, dataset_of, file_or_id
-from glle.table import table_text
+from glle.table import map_table, table_text
 from glle.types import AuditOptions, CompareOptions, MethodsOptions, UploadOptions
 from glle_engine.base.texts import joined, written
 
@@ -167,35 +167,15 @@ def _compare(args: argparse.Namespace, client: Client) -> int:
         vars(args).update(set_blocks_apart(args.data, getattr(args, "blocks", None), upload_options)[1])
     data, options = _data(args, client)
     result = client.compare(data, args.methods, **options, **select_options(args, CompareOptions))
-    names = list(dict.fromkeys(name for row in result.rows for name in row["scores"] or {}))
-    rows = [_score_row(row, names) for row in result.rows]
-    table = table_text([list(rows[0]), *[list(cells.values()) for cells in rows]])
+    (_, *names), *cells = map_table(result.rows)
+    rows = [[*line, *_cost_and_notes(row)] for line, row in zip(cells, result.rows, strict=True)]
+    table = table_text([["method", *names, "seconds", "notes"], *rows])
     return report(args, result.metadata, "\n".join([*result.metadata.get("sentences", ()), table]))
 
 
-def _score_row(row: dict[str, Any], names: list[str]) -> dict[str, object]:
-    problem, scores = row["problem"], row["scores"] or {}
+def _cost_and_notes(row: dict[str, Any]) -> tuple[str, str]:
+    """Return the last cells of a row: its seconds, and its problem or its notes."""
+    problem, seconds = row["problem"], row["seconds"]
     texts = [problem["detail"], problem["remedy"]] if problem else [note["message"] for note in row["notes"]]
-    return {
-        "method": row["label"],
-        **({"level": _level(row), **_facts(row)} if "facts" in row else {}),
-        **{name: _number(scores.get(name)) for name in names},
-        "seconds": _number(sum(row["seconds"].values()) if row["seconds"] else None),
-        "notes": written(joined(texts), partial(in_command, flags=())),
-    }
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
-
-
-def _level(row: dict[str, Any]) -> str:
-    return "behind" if row["is_preliminary"] else row["level"] or ""
-
-
-def _facts(row: dict[str, Any]) -> dict[str, object]:
-    """Return the numbers that the answers rest on."""
-    facts = row["facts"] or {}
-    shares = {"neighbors": "kept", "distances": "straight", "along": "along"}
-    cells: dict[str, object] = {name: _number(facts.get(key)) for name, key in shares.items()}
-    return {**cells, "islands": facts.get("islands", ""), "trusted": facts.get("trusted", "")}
+    cost = f"{sum(seconds.values()):.4g}" if seconds else ""
+    return cost, written(joined(texts), partial(in_command, flags=()))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from glle.table import score_rows, table_html, table_text
+from glle.table import map_frame, map_table, table_html, table_text
 from glle.transport.calls import Call, path_of
 from glle.transport.session import Async, Blocking, operation
 from glle_engine.base.arrays import PointArray
@@ -28,15 +28,6 @@ _DOUBTS = {
     "scale-not-matched": "no scale that was tried spreads draws as half-samples",
     "scale-poorly-correlated": "draws and half-samples disagree about which points are uncertain",
 }
-
-_FACTS = {
-    "kept": "neighbors",
-    "straight": "distances",
-    "along": "along",
-    "islands": "islands",
-    "trusted": "trusted_islands",
-    "grouped": "trusted_points",
-}  # columns of `Comparison.frame`
 
 
 def warn_of_scale(reply: Reply) -> None:
@@ -102,26 +93,11 @@ class Result(PointArray):
 
         For a result with points, there is ``glle.frame(result)``.
         """
-        import pandas as pd  # noqa: PLC0415 # optional
-
-        best = self.metadata.get("best") or {}
-        rows = [
-            {
-                "best_for": ", ".join(question for question, label in best.items() if label == row["label"]),
-                "level": "behind" if row.get("is_preliminary") else row.get("level"),
-                **{name: (row.get("facts") or {}).get(fact) for fact, name in _FACTS.items()},
-                **(row["scores"] or {}),
-                "remains": row.get("remains"),
-                "seconds": sum(row["seconds"].values()) if row["seconds"] else None,
-                "verdict": row.get("verdict"),
-                "problem": self._problem(row),
-            }
-            for row in self.rows
-        ]
-        return pd.DataFrame(rows, index=pd.Index([row["label"] for row in self.rows], name="map"))
+        rows = [{**row, "problem": self._problem(row)} for row in self.rows]
+        return map_frame(rows, self.metadata.get("best") or {})
 
     def _table(self) -> list[list[str]]:
-        return score_rows({row["label"]: row["scores"] or {} for row in self.rows if not row["problem"]})
+        return map_table([row for row in self.rows if not row["problem"]])
 
     def _below(self) -> list[str]:
         failures = [f"{row['label']}: {self._problem(row)}" for row in self.rows if row["problem"]]

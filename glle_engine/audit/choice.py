@@ -106,6 +106,12 @@ class MapFacts:
         arrays = {name: np.array(value[name]) for name in ("kept_in_halves", "grouped_in_halves")}
         return cls(**{**value, **arrays, "layout": np.array(value["layout"]).reshape(-1, 2)})
 
+    def numbers(self) -> dict[str, float | None]:
+        """Return the numbers that the answers rest on; those of distances are means over halves, None without them."""
+        straight, along = self.layout.mean(axis=0).tolist() if len(self.layout) else (None, None)
+        shares = {name: getattr(self, name) for name in ("islands", "trusted", "grouped")}
+        return {"kept": self.kept, "straight": straight, "along": along, **shares}
+
     @property
     def fidelity(self) -> float | None:
         """Mean rank correlation of distances in maps of halves with distances in the data; None without halves."""

@@ -8,17 +8,20 @@ async function send(form) {
   let target = path;
   for (const { name, value, dataset } of form.querySelectorAll('input[name]')) {
     if (value && dataset.in === 'path') target = target.replace(`{${name}}`, encodeURIComponent(value));
-    if (value && dataset.in === 'query') for (const part of dataset.list ? value.split(',') : [value]) query.append(name, part.trim());
+    const parts = dataset.list ? value.split(',') : [value];
+    if (value && dataset.in === 'query') for (const part of parts) query.append(name, part.trim());
   }
   const key = document.querySelector('#key').value;
   const headers = key ? { Authorization: `Bearer ${key}` } : {};
   const body = form.querySelector('[type=file]')?.files[0] ?? form.querySelector('textarea')?.value;
   if (body) headers['Content-Type'] = form.querySelector('select').value;
-  const answer = await fetch(new URL(`${target.slice(1)}${query.size ? `?${query}` : ''}`, base), { method, headers, body: body || undefined });
+  const url = new URL(`${target.slice(1)}${query.size ? `?${query}` : ''}`, base);
+  const answer = await fetch(url, { method, headers, body: body || undefined });
   const type = answer.headers.get('Content-Type') ?? '';
   const isText = /json|^text/.test(type);
   const text = isText ? await answer.text() : `${(await answer.arrayBuffer()).byteLength} bytes of ${type || 'nothing'}`;
-  return `${answer.status} ${answer.statusText}\n${type.includes('json') ? JSON.stringify(JSON.parse(text), null, 1) : text}`.slice(0, SHOWN);
+  const shown = type.includes('json') ? JSON.stringify(JSON.parse(text), null, 1) : text;
+  return `${answer.status} ${answer.statusText}\n${shown}`.slice(0, SHOWN);
 }
 
 for (const form of document.forms) {

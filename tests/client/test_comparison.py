@@ -85,6 +85,7 @@ def test_a_comparison_of_a_service_has_the_same_frame(found: Any) -> None:
     pd.testing.assert_frame_equal(frame.iloc[:1], expected.iloc[:1], check_dtype=False)
     assert (frame["level"].iloc[1], frame["seconds"].isna().tolist()) == ("behind", [False, False, True])
     assert frame.loc["nonsense", "problem"] == "It is <unknown>. Give another."
+    assert result._table()[:2] == found._table()[:2]
     html = str(result._repr_html_())
     assert html.count("<tr>") == 3
     assert "It is &lt;unknown&gt;." in html

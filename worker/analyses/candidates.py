@@ -199,23 +199,10 @@ class CandidateMaps:
             **{name: look.meta[name] for name in (*_OF_LOOK, "notes")},
             "level": facts.level,
             "is_preliminary": not facts.is_complete,
-            "facts": _shown(facts),
+            "facts": facts.numbers(),
             "problem": None,
         }
 
 
 def _facts(entry: Entry) -> MapFacts:
     return MapFacts.from_dict(entry.meta["facts"])
-
-
-def _shown(facts: MapFacts) -> dict[str, Any]:
-    """Return the numbers that the answers rest on."""
-    straight, along = facts.layout.mean(axis=0).tolist() if len(facts.layout) else (None, None)
-    return {
-        "kept": facts.kept,
-        "straight": straight,
-        "along": along,
-        "islands": facts.islands,
-        "trusted": facts.trusted,
-        "grouped": facts.grouped,
-    }

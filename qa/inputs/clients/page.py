@@ -1,4 +1,4 @@
-"""Check the scripts of the page: the length of their lines, and their types by TypeScript.
+"""Check the scripts of the page and of /docs: the length of their lines; of the page also their types by TypeScript.
 
 `python -m qa.inputs.clients.page` runs in `make lint`. The types of the service's records come from the contract.
 Without npm the types are not checked, as `install_or_skip` says.
@@ -15,7 +15,7 @@ from qa.inputs.clients.npm import install_or_skip
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[2]
-SCRIPTS = ROOT / "service" / "explorer" / "js"
+SCRIPTS = (ROOT / "service" / "explorer" / "js", ROOT / "service" / "schemas")
 LINE = 120  # characters
 CONTRACT = ROOT / "openapi" / "openapi.json"
 TYPES = FOLDER / "node_modules" / ".contract.d.ts"
@@ -23,7 +23,7 @@ TYPES = FOLDER / "node_modules" / ".contract.d.ts"
 
 def main() -> int:
     """Check the scripts; return 0, or 1 for a failure."""
-    if long := long_lines(SCRIPTS):
+    if long := [place for folder in SCRIPTS for place in long_lines(folder)]:
         sys.stderr.write("".join(f"{place}: longer than {LINE} characters\n" for place in long))
         return 1
     status = install_or_skip(FOLDER, "The types of the page's scripts are unchecked.")

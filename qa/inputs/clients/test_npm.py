@@ -58,7 +58,7 @@ def test_without_npm_the_length_of_lines_is_still_checked(
 ) -> None:
     """Lint passes without types if npm may be missing, and fails by a long line."""
     monkeypatch.setattr(page, "FOLDER", failing)
-    monkeypatch.setattr(page, "SCRIPTS", failing)
+    monkeypatch.setattr(page, "SCRIPTS", (failing,))
     (failing / "view.js").write_text(f"let short;\nconst text = '{'x' * 120}';\n")
     assert page.main() == 1
     assert f"{failing}/view.js:2: longer than 120 characters" in capsys.readouterr().err
