@@ -166,7 +166,7 @@ def test_the_bodies_and_requests_of_a_tenant_leave_places_to_others(
             until(lambda: connected.shares.bodies.held["greedy"] == 6)
             assert client.post("/v1/datasets", content=b"1,2\n3,4\n", headers={**CSV, **other}).status_code == 201
             statuses = [status_of(each) for each in sockets if select.select([each], [], [], 0)[0]]
-            assert set(statuses) <= {429, 408}
+            assert set(statuses) <= {429, 408, 503}  # 503 while bodies that are ended still hold all places
         until(lambda: connected.shares.bodies.used == 0)
         path = f"/v1/jobs/{job.id}?wait=30"
         monkeypatch.setattr(request_limits, "BODY_GRACE_SECONDS", 60.0)  # none of these is ended
