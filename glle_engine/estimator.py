@@ -282,7 +282,7 @@ class GLLE(_Embedder):
 
 
 def _warn(notes: tuple[Note, ...]) -> None:
-    """Warn of the notes that scikit-learn's estimators make warnings."""
+    """Warn about each note for which scikit-learn's own estimators would warn."""
     for note in notes:
         if note.code in _WARNINGS:
             warnings.warn(note.message, _WARNINGS[note.code], stacklevel=3)
@@ -404,7 +404,7 @@ class Embedding(_Embedder):
 
     def _connecting_neighbors(self, spec: Any, error: DisconnectedGraphError, n: int) -> int:
         """Return a default number of neighbors that connects the graph of n points; raise the error if none does."""
-        few: int = error.details.get("n_neighbors", getattr(spec, "n_neighbors", n))  # of "auto": in the details
+        few: int = error.details.get("n_neighbors", getattr(spec, "n_neighbors", n))  # for "auto", in the details
         enough: int = min(error.details.get("smallest_connecting_k") or 2 * few, n - 1)
         if not self._has_default_neighbors(spec) or enough <= few:
             raise error
@@ -477,7 +477,7 @@ Embedding.inverse_transform = available_if(_has_inverse)(Embedding.inverse_trans
 
 
 def _shown_name(name: str = "isomap", **parameters: Any) -> None:
-    """Have the signature of `Embedding`, whose constructor takes the parameters of all methods."""
+    """Serve as the signature that `Embedding` shows, because its constructor takes the parameters of all methods."""
 
 
 Embedding.__signature__ = signature(with_keywords(method_keywords())(_shown_name))

@@ -347,7 +347,8 @@ def neighborhoods(
     k, rows = near.shape[2], np.arange(len(islands)) if rows is None else rows
     pairs = np.array([shared(a, b) for a, b in zip(near[::2], near[1::2], strict=True)])
     count, is_inside = int(islands.max()) + 1, islands >= 0
-    sizes = np.append(np.bincount(islands[rows][is_inside[rows]], minlength=count), len(rows))  # the last one is of -1
+    # The last size is the size for points of no island, -1.
+    sizes = np.append(np.bincount(islands[rows][is_inside[rows]], minlength=count), len(rows))
     by_chance = np.minimum(k / np.maximum(sizes - 1, 1), 1.0)[islands]
     beyond = np.divide(pairs - by_chance, 1 - by_chance, out=np.zeros_like(pairs), where=by_chance < 1)
     of_points = np.clip(beyond.mean(axis=0), 0, 1)
@@ -487,7 +488,7 @@ def standard_error(values: NDArray[np.float64]) -> float:
 
 
 def _some_tears(rows: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return at most 100 pairs, each once, those with the largest weight first."""
+    """Return at most 100 distinct pairs, the pairs of largest weight first."""
     pairs = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)], axis=1).astype(np.int64)
     order = np.argsort(-weights, kind="stable")
     distinct, first = np.unique(pairs[order], axis=0, return_index=True)

@@ -251,7 +251,7 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
     distinct = distance[distance[:, 0] > 0]
     if k < MIN_CUT or not len(distinct):
         return usual
-    dimension = intrinsic_dimension(distinct) * (k - 2) / (k - 1)  # without the bias of few neighbors
+    dimension = intrinsic_dimension(distinct) * (k - 2) / (k - 1)  # removes the bias of few neighbors
     if len(points) <= DIMENSION_NEIGHBORS:  # too few for this estimate: a piece of a curve is nearly straight
         squares = np.linalg.svd(points - points.mean(axis=0), compute_uv=False) ** 2
         dimension = (min(dimension, 2) + squares.sum() ** 2 / (squares**2).sum()) / 2

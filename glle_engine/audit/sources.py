@@ -110,7 +110,7 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
     if isinstance(Y, Posterior):
         if space:
             raise InvalidParameterError(
-                f"A posterior has its own {' and '.join(space)}.", remedy="Fit it with them, and audit that posterior."
+                f"A posterior has its own {' and '.join(space)}.", remedy="Fit with these, and audit the new posterior."
             )
         if method is not None:
             raise InvalidParameterError(

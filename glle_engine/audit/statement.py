@@ -368,7 +368,7 @@ def _true_distances(fidelity: Agreement) -> str:
 
 
 def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
-    """Return the clauses about distances and neighbors that disagree with the data, and the ones that agree."""
+    """Return the clauses about distances and neighbors that disagree with the data, and the clauses that agree."""
     fidelity, false, true = facts.fidelity, list[str](), list[str]()
     if facts.remains is not None and facts.remains >= PARTLY and not facts.islands.stays.any():
         is_true = max(fidelity.straight, fidelity.along) >= TRUE_DISTANCES

@@ -191,7 +191,7 @@ class Eigenproblem:
                     tried.append(f"{solver}: {reason}")
                     continue
                 pairs = factored.eigenpairs(wanted, null, exhaustive=exhaustive)
-            except FloatingPointError as error:  # exactly singular; overflow
+            except FloatingPointError as error:  # the matrix is exactly singular, or numbers overflow
                 tried.append(f"{solver}: {error}")
                 continue
             pairs.diagnostics.update(solver=solver, pin=strength)

@@ -82,7 +82,7 @@ def _elimination_steps(
                 pool, free = _compact(pool, begin, length, weight, alive, max_entries)
             merged = weight[p]
             weight[p] = -merged
-            # The new element has all neighbors of the pivot, direct ones and those through its elements.
+            # The new element has all neighbors of the pivot, direct neighbors and neighbors through its elements.
             begins = free
             total = 0
             for entry in range(begin[p], begin[p] + length[p]):

@@ -70,7 +70,7 @@ class Distances:
         return type(self).among(self.known[np.ix_(rows, rows)])
 
     def of_others(self, rows: NDArray[np.intp], known: NDArray[np.intp]) -> Self:
-        """Return the distances from some known points (`rows`) to others (`known`), and among the latter."""
+        """Return the distances from some known points (`rows`) to the points `known`, and among the points `known`."""
         return type(self)(self.known[np.ix_(rows, known)], self.known[np.ix_(known, known)])
 
     def nearest(self, k: int, on_progress: OnProgress) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

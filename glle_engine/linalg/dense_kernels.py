@@ -234,7 +234,7 @@ def _tridiagonalise(
             mirror[i] = work[i, j]
         length = np.sqrt(mirror[j + 1] * mirror[j + 1] + square)
         for i in range(j + 1, k):
-            mirror[i] /= length  # I - 2 v v^T
+            mirror[i] /= length  # v of the reflection I - 2 v v^T
             work[i, j] = mirror[i]
         for i in range(j + 1, k):
             product[i] = 0.0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FEW_POINTS = 60  # fewer points are compared with all rows, which is faster than building a tree
 _BLOCK_ENTRIES = 1 << 20
-_LARGEST_EXPONENT = 300  # of 2; up to here, fourth powers of differences are normal numbers
+_LARGEST_EXPONENT = 300  # exponent of 2 up to which fourth powers of differences are normal numbers
 
 
 def power_of_two(extent: float) -> float:

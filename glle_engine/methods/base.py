@@ -72,7 +72,7 @@ _NOTHING = of_pairs(0)
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options without those that are left to the method by `OF_METHOD`."""
+    """Return the options without the options of value `OF_METHOD`, which the method chooses."""
     return {name: value for name, value in options.items() if value is not OF_METHOD}
 
 

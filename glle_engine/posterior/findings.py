@@ -358,7 +358,7 @@ def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
         yield Note(
             "small-gap",
             Text(
-                f"Eigenvalues {p} and {p + 1} differ by {figures['relative_gap']:.2g} of the latter: the last ",
+                f"Eigenvalues {p} and {p + 1} differ by {figures['relative_gap']:.2g} of eigenvalue {p + 1}: the last ",
                 "coordinate can change places with the next one between draws. Look at ",
                 Way("n_components"),
                 " one higher.",

@@ -110,7 +110,7 @@ if __name__ == "__main__":
     draws = multiprocessing.get_context("spawn").Process(target=_compile_draws)
     draws.start()
     own = fingerprint()
-    next(fit(sheet(_SPARSE_POINTS), n_neighbors=8, landmarks=80).draws(1))  # compiles; not in the digest
+    next(fit(sheet(_SPARSE_POINTS), n_neighbors=8, landmarks=80).draws(1))  # code of landmarks; not in the digest
     draw_cost(fit(sheet(_SPARSE_POINTS), n_neighbors=8))
     draws.join()
     warm()

@@ -1,8 +1,8 @@
 r"""Draws of embeddings and their keys; a draw has the same bits alone and among several.
 
 With landmarks, a draw solves the eigenproblem for the landmarks, and places the other points by drawn weights on the
-landmarks. The standard normal numbers of landmark i are row i of the draw's stream, and those of the q-th other point
-are row :math:`4 \lceil m / 4 \rceil + q`. The weights of a point therefore depend on (seed, index) and the point
+landmarks. The standard normal numbers of landmark i are row i of the draw's stream, and the numbers of the q-th other
+point are row :math:`4 \lceil m / 4 \rceil + q`. The weights of a point therefore depend on (seed, index) and the point
 only.
 """
 

@@ -163,7 +163,7 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *
     """Raise the `GlleError` of a method that cannot be refitted to half of n points, from the sizes alone."""
     if (name := spec.precomputed) in {"kernel", "weights"}:
         raise InvalidParameterError(
-            f"An embedding of halves compares distances of points, which {name}='precomputed' does not give.",
+            f"Embeddings of halves need distances between the points, and {name}='precomputed' has none.",
             remedy="Embed the points, or their distances.",
         )
     half = n // 2

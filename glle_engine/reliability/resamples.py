@@ -324,7 +324,7 @@ class PosteriorEmbedder(Embedder):
 
     @cached_property
     def _near(self) -> NDArray[np.int32]:
-        """Neighbors (n, w) of all points, of which those in a sample are its neighbors there: one search for all."""
+        """Neighbors (n, w) of all points, found by one search; a sample uses the neighbors that it contains."""
         assert isinstance(self.points, np.ndarray)
         return kneighbors(self.points, min(_WIDTH * self.spec.n_neighbors, len(self.points) - 1))[0]
 

@@ -25,7 +25,7 @@ TRUE_DISTANCES = 0.65  # rank correlation with distances in the data or along th
 DOMINANT = 0.9  # share of the variance in one feature, from which on a map shows little else
 
 SHARED_COORDINATE = 0.5  # squared canonical correlation from which on two samples share a coordinate
-FILLED = 0.5  # points fill a further dimension if their intrinsic dimension exceeds the map's number by this
+FILLED = 0.5  # points fill a further dimension if their intrinsic dimension exceeds the map's by this
 
 # Rows that are no independent samples.
 NEAR_COPY = 0.1  # rows are near-copies if they are nearer than this, relative to the distance to the fifth neighbor

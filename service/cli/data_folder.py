@@ -67,7 +67,8 @@ def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
 def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: bool = False) -> Iterator[Stores]:
     """Yield the stores of a deployment, whether it runs or not.
 
-    If the settings have no URLs, the servers are embedded: those of a running `glle up`, or temporary ones.
+    If the settings have no URLs, the servers are embedded: a running `glle up` has them, or they are started for this
+    command.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
             if not allows_loss:
                 _require_no_loss(stores)
             yield stores
-            if is_embedded:  # a key of a new service is marked
+            if is_embedded:  # records in the mark that a new service has keys now
                 with contextlib.suppress(ProblemError):
                     stores.mark.renew()
         except redis.RedisError as error:

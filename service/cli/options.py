@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _DEST = "setting_"
-_LONGEST_SPAN = 36_500  # days of a hundred years
+_LONGEST_SPAN = 36_500  # days: a hundred years
 
 
 CANNOT_START = 2  # exit code of a command whose settings, arguments or machine prevent its start

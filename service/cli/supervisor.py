@@ -156,7 +156,7 @@ class UpHead(ServeHead):
         self._load(load_api, load_worker)
         for server in self._servers:
             server.wait()
-        # `glle up` stops as a whole, so that no other process takes over.
+        # `glle up` stops as a whole: no other process could take over during a drain.
         environment = {**replace(settings, drain=0.0).to_env(), "GLLE_DATA_DIR": str(self._data)}
         self._add_api_processes(environment)
         for number in range(1, settings.workers + 1):

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 PROBE_PATHS = frozenset({"/livez", "/readyz", "/metrics"})  # paths that are requested every few seconds
 NOT_FOUND_STEP_SECONDS = 0.02
 TENANT = "glle.tenant"  # key of the ASGI scope of an authenticated request
-_NO_TENANT = ""  # requests to open paths, and those that are refused, take their turns together
+_NO_TENANT = ""  # requests to open paths and refused requests take their turns together
 _STARTED = "glle.started"  # key of the ASGI scope: whether the response has started
 _REALM = 'Bearer realm="glle"'
 _CHALLENGES = {  # RFC 6750

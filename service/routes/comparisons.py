@@ -109,7 +109,13 @@ def _require_alignable(stores: Stores, body: ComparisonIn, plans: list[Plan], tr
                 Way("align", body.align), f" needs one dimension; these are {', '.join(map(str, sorted(dimensions)))}."
             ),
             remedy=Text(
-                *("Use the same ", Way("n_components"), " in every row, for ", Way("align", "truth"), " the truth's; "),
+                *(
+                    "Use the same ",
+                    Way("n_components"),
+                    " in every row, and with ",
+                    Way("align", "truth"),
+                    " as many as the truth has; ",
+                ),
                 *("or leave ", Way("align"), " out."),
             ),
         )

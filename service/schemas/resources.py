@@ -435,9 +435,9 @@ MAX_NAME, MAX_TAGS, MAX_TAG = 200, 20, 50
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, pattern=_LINE_PATTERN)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=MAX_TAG, pattern=_LINE_PATTERN)]
-NameFilter = Annotated[str | None, Query(description="Only those with this name.")]
+NameFilter = Annotated[str | None, Query(description="Only records with this name.")]
 TagFilter = Annotated[
-    list[str], Query(default_factory=list, description="Only those with this tag; if repeated, with all of them.")
+    list[str], Query(default_factory=list, description="Only records with this tag; if repeated, with all these tags.")
 ]
 
 

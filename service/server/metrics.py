@@ -143,7 +143,7 @@ class _Deployment(Collector):
         yield from _server("glle_cache_up", "Whether the cache's Redis answers.", self._cache)
 
     def _data(self) -> Iterator[Metric]:
-        with suppress(redis.RedisError, ProblemError):  # without an answer it is not known
+        with suppress(redis.RedisError, ProblemError):  # without an answer, a loss is not known
             yield self._losses()
         with suppress(redis.RedisError):
             usage = self._stores.datasets.usage()

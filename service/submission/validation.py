@@ -38,7 +38,7 @@ def require_success(job: Job) -> None:
     if job.error is not None:
         raise ProblemError(job.error)
     if job.status in {"cancelled", "cancelling"}:
-        remedy = "Send the request that created it again."
+        remedy = "Send the request that created the job again."
         raise refuse("job-cancelled", 409, f"Job {job.id} was cancelled.", remedy, job=job.id)
 
 

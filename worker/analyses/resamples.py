@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Embedder, Stream
     from worker.analyses.base import AnalysisContext
 
-PART = 4  # resamples in a stored part; fewer give more workers a part, and more files
+PART = 4  # resamples in a stored part; with fewer, more workers get a part, but there are more files
 
 
 @dataclass(frozen=True)

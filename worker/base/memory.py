@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
 
-RESIDENT_SHARE = 8  # the posteriors of all workers may take one part in this many of the memory
+RESIDENT_SHARE = 8  # the posteriors of all workers may take the memory divided by this number
 MIN_RESIDENT, MAX_RESIDENT = 2**26, 2**32  # limits on the bytes of posteriors that one worker keeps
 GROWTH = 3  # a sampler is replaced when it takes this many times the bytes of its posteriors
 PROGRAM_BYTES = 280 * 2**20  # the head process of a worker or API, with the engine; its children share these bytes

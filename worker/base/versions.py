@@ -113,7 +113,7 @@ def require_numbers(posterior: str, numbers: str) -> None:
 
 def unreadable(name: str) -> ProblemError:
     """Return the error for a damaged record."""
-    remedy = "It was not changed. Restore a backup, or delete it."
+    remedy = "The record was not changed. Restore a backup, or delete the record."
     return refuse("record-unreadable", 500, f"{name} is damaged, or of another program.", remedy)
 
 

@@ -3,8 +3,8 @@
     redis://user:password@host:6379/0            rediss:// with TLS, unix:///path for a socket
 
 In the queue's URL, `?replicas=1` is the number of replicas that must have a job before the job is accepted. All other
-parameters are those of redis-py, such as `ssl_ca_certs`, `ssl_certfile` and `ssl_keyfile`. If the master can change,
-the URL needs an address that stays: a name in DNS, or a proxy that follows the master (docs/how-to/storage.md).
+parameters are parameters of redis-py, such as `ssl_ca_certs`, `ssl_certfile` and `ssl_keyfile`. If the master can
+change, the URL needs an address that stays: a name in DNS, or a proxy that follows the master (docs/how-to/storage.md).
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class ResidentPosteriors:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._posteriors: dict[str, tuple[Posterior, int, float]] = {}  # bytes, last use; in its order
+        self._posteriors: dict[str, tuple[Posterior, int, float]] = {}  # bytes, time of last use; in this order
 
     def get(self, id_: str) -> Posterior | None:
         """Return a posterior, or None."""
@@ -179,7 +179,7 @@ class SamplerLoop:
             self._retire_if_large()
 
     def _read(self) -> None:
-        """Read requests unless enough were read before; `_ahead` says how many, because a busy server answers late."""
+        """Read up to `_ahead` requests, unless a lane group is waiting; a busy server may answer a later read late."""
         if self._is_stopping or len(self._waiting) >= self._ahead:
             return
         if self._waiting.next_size >= LANES:

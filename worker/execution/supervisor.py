@@ -108,7 +108,7 @@ class Child:
             return False
         try:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
-        except ChildProcessError:  # reaped elsewhere
+        except ChildProcessError:  # other code has reaped the process
             pid, status = self.pid, 1 << 8
         if not pid:
             return False

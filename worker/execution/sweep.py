@@ -54,7 +54,8 @@ def find_unnamed_files(stores: Stores, age: float = ORPHAN_SECONDS) -> list[str]
         ``records-lost`` or ``files-lost``, as the mark beside the files shows; ``store-unavailable``.
 
     """
-    times = stores.files.bucket.modification_times(FOLDER)  # listed before the records are read
+    # Files are listed before the records are read, so that each listed file has its record by then.
+    times = stores.files.bucket.modification_times(FOLDER)
     stores.mark.require_no_loss()
     named = {path for _, record in _records_with_files(stores) for path in record.files}
     old = [path for path, written in times.items() if written < time.time() - age]
@@ -67,7 +68,8 @@ def find_records_without_files(stores: Stores) -> list[str]:
     The store is listed and no file is read: `glle scrub` reads them.
     """
     records = list(_records_with_files(stores))
-    stored = stores.files.bucket.modification_times(FOLDER)  # listed after the records are read
+    # Files are listed after the records are read, because a record is written after its files.
+    stored = stores.files.bucket.modification_times(FOLDER)
     return [
         record.id
         for store, record in records

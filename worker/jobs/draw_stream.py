@@ -379,7 +379,7 @@ def stream_state(client: redis.Redis) -> StreamState:
             pipeline.xrange(stream, count=1)
             pipeline.xpending(stream, _SAMPLERS)
         replies = pipeline.execute(raise_on_error=False)
-    lengths, firsts, pending = replies[::3], replies[1::3], replies[2::3]  # pending: an error without a group
+    lengths, firsts, pending = replies[::3], replies[1::3], replies[2::3]  # `pending` is an error if there is no group
     for reply in (*lengths, *firsts):
         if isinstance(reply, redis.RedisError):
             raise reply

@@ -326,8 +326,9 @@ class TaskQueue:
     def _free_places(self, limit: RateLimitRegistry, ids: list[str], waiting: set[str], running: set[str]) -> None:
         """Free the places of tasks that neither wait nor run, and delete these tasks.
 
-        RQ frees the places of ended tasks, and `repair` the places of those that their job still needs: a worker may
-        just be taking one. An interactive task that goes on as a batch has a place among the batches while it runs.
+        RQ frees the places of ended tasks. `repair` frees the places of tasks that their job still needs, because a
+        worker may be taking such a task from the queue right now. An interactive task that goes on as a batch has a
+        place among the batches while it runs.
         """
         for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
             if id_ in running or (task is not None and (id_ in waiting or task.get_status(refresh=False) not in BEGUN)):

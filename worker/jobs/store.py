@@ -198,7 +198,7 @@ class JobStore:
                 404,
                 f"Job {id_} does not exist, or its record has expired.",
                 other_kind(id_, "jobs")
-                or "Send the request that created it again: a stored result is not computed twice.",
+                or "Send the request that created the job again: a stored result is not computed twice.",
                 job=id_,
             )
         return job

@@ -289,7 +289,7 @@ class RecordStore(Generic[R]):
     def newest(
         self, before: str | None = None, *, name: str | None = None, tags: Sequence[str] = ()
     ) -> Iterator[tuple[str, R | None]]:
-        """Yield (cursor, record) of the tenant's records, newest first; with `before`, those after that cursor.
+        """Yield (cursor, record) of the tenant's records, newest first; with `before`, the records after this cursor.
 
         None stands for a record that was deleted in the meantime, or that lacks the name or one of the tags.
         """

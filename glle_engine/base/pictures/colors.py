@@ -23,7 +23,7 @@ CLASSES = (
 SEQUENCE = "viridis"
 MISSING, MISSING_NAME = "#c8c8c8", "no value"  # color and name of points without a label
 MAX_CLASS_COLORS = 20
-SHOWN_NAMES = 24  # names beside a scale of more classes
+SHOWN_NAMES = 24  # class names beside a color scale, if there are more classes than colors
 _MAX_LEGEND_LETTERS = 30  # letters of a name in a legend
 
 

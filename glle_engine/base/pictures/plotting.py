@@ -32,7 +32,7 @@ _INCHES = 3.2  # width of a panel in which points have the usual area
 _LETTERS, _SMALL_LETTERS = 17, 15  # letters per inch in a title, and in the text below
 _BETWEEN = 0.7  # inches that a title leaves free, so that it stays apart from the title of the next panel
 _NARROW, _LETTERS_OF_NARROW = 4.0, 21  # panels below this width in inches have smaller letters, of this number per inch
-_MAX_VECTORS = 5000  # points of a panel; a file of vector graphics has more points as a bitmap
+_MAX_VECTORS = 5000  # with more points, a file of vector graphics has the points as a bitmap
 _COLORING = {"c", "cmap", "vmin", "vmax", "plotnonfinite"}  # options that a color given by the caller replaces
 _OUTLYING = 0.002  # share of the points at each end that may lie outside of a panel
 
@@ -66,10 +66,10 @@ class Panel:
     below: str = ""
     opacities: NDArray[np.float64] | None = None  # (n,)
     sizes: NDArray[np.float64] | None = None  # (n,), relative to the usual area
-    covariance: NDArray[np.float64] | None = None  # (n, 2, 2), of the regions
+    covariance: NDArray[np.float64] | None = None  # (n, 2, 2), for the regions
     radii: dict[float, float] = field(default_factory=dict)  # radius of the regions of each level
     apart_from: dict[str, int] = field(default_factory=dict)  # groups that each group of an audit stays apart from
-    islands: dict[int, tuple[str, bool]] = field(default_factory=dict)  # names, and whether they stay
+    islands: dict[int, tuple[str, bool]] = field(default_factory=dict)  # name of each island, and whether it stays
     of_islands: NDArray[np.int64] | None = None  # (n,)
     tears: NDArray[np.int64] | None = None  # (t, 2)
     is_folded: NDArray[np.bool_] | None = None  # (n,)
@@ -333,7 +333,7 @@ def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **o
 
 
 def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any], sizes: Any) -> None:
-    """Draw outlines around islands, solid around those that stay and dashed around others, and lines across tears.
+    """Draw outlines around islands, solid if an island stays and dashed otherwise, and lines across tears.
 
     Points of no island become gray; `sizes` are their areas, one or (n,).
     """

@@ -39,7 +39,7 @@ class PointTable:
     ----------
     places : (n, p) float64
     columns : dict of str to (n,) array
-        Spread, stability, p-value and others, of those that the result has.
+        Spread, stability, p-value and others, as far as the result has them.
     verdict : str
         Sentence on the picture, or empty.
     covariance : (n, 2, 2) float64, optional

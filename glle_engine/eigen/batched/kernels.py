@@ -113,7 +113,7 @@ def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
 
 
 def enter(width: int, *, lower: bool) -> Callable[..., None]:
-    """Return the writer of the way down, :math:`z_c = T^{-T}_c (f_c - P^T z_r)` for L, and the same for U.
+    """Return the writer of a step down the tree: :math:`z_c = T^{-T}_c (f_c - P^T z_r)` for L, and likewise for U.
 
     Arguments: f, z, a second target for z_c, the first column, the row numbers, their count, the panel P and the
     triangle, each as an address.
@@ -171,7 +171,7 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
 
 
 def leave(width: int, *, lower: bool) -> Callable[..., None]:
-    r"""Return the writer of the way up: :math:`x_c = T_c^{-1} x_c`, then :math:`x_r \mathrel{-}= P x_c`.
+    r"""Return the writer of a step up the tree: :math:`x_c = T_c^{-1} x_c`, then :math:`x_r \mathrel{-}= P x_c`.
 
     Arguments: x, the first column, the row numbers, their count, the panel P and the triangle.
     """
@@ -349,7 +349,7 @@ def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, rig
         for (v, j), place in sums.items():
             parts = [code.load(target, places[v * together + q], j) for q in range(together)]
             builder.store(_join(builder, parts), place)
-        for row in range(rows):  # rows of the next tile
+        for row in range(rows):  # prefetch the target of the next tile
             for j in range(_TILE_COLUMNS, 2 * _TILE_COLUMNS, max(1, 8 // lanes)):
                 code.prefetch(target, places[row], j)
     with cgutils.for_range(builder, depth) as loop:

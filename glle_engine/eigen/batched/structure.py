@@ -164,7 +164,7 @@ def plan_blocks(
     nodes = len(below)
     block_start, stride = np.zeros(nodes, np.int64), below.copy()
     begin, end = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # room in the buffer where each block lies
-    live = np.empty(nodes + 1, np.int64)  # ascending by address
+    live = np.empty(nodes + 1, np.int64)  # nodes of the blocks in use, ascending by address
     count, highest = 0, 0
     for node in range(nodes):
         heir_of_node = heir[node]
@@ -208,7 +208,7 @@ def peak_blocks(width: NDArray[np.int64], below: NDArray[np.int64], parent: NDAr
     nodes = len(width)
     room = below * below
     heir = np.full(nodes, -1, np.int64)
-    freed = np.zeros(nodes, np.int64)  # rooms of the children
+    freed = np.zeros(nodes, np.int64)  # room that the children's blocks take
     total, peak = 0, 0
     for node in range(nodes):
         heir_of_node = heir[node]

@@ -240,7 +240,7 @@ def _list_leaves(
     """List the leaves, except first to last, within a squared distance of a box; return their number.
 
     The keys are squared distances. Leaves at distance 0 get keys that are almost 0 and that ascend with the leaves'
-    lowest rows. If there are many copies of a point, those with the smallest indices are then met first.
+    lowest rows. If there are many copies of a point, the copies with the smallest indices are then met first.
     """
     stack = np.empty((128, 3), np.int64)
     stack[0, 0], stack[0, 1], stack[0, 2] = 0, 0, len(tree.boxes)
@@ -267,7 +267,7 @@ def _list_leaves(
 
 @compiled
 def _bounds(places: NDArray[np.float64], box: NDArray[np.float64], tolerance: float, out: NDArray[np.float64]) -> None:
-    """Put the squared distances of points, in columns, to a box into out."""
+    """Write the squared distances from points, one in each column, to a box into `out`."""
     for r in range(len(out)):
         out[r] = 0.0
     for f in range(len(places)):

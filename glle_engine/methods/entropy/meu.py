@@ -6,8 +6,9 @@ distances of neighbors equal to the observed ones (Lawrence 2012, sections 2 and
 coordinates of K.
 
 With multipliers of any sign, all pairs as neighbors and d >= n - 1, L can be any symmetric matrix with :math:`L 1 = 0`.
-The centered K then becomes :math:`Y Y^T / d`, and the embedding is that of PCA, divided by :math:`\sqrt d`. With fewer
-features this likelihood is unbounded. Positive multipliers bound it, and the embedding then differs from PCA.
+The centered K then becomes :math:`Y Y^T / d`, and the embedding is the embedding by PCA, divided by :math:`\sqrt d`.
+With fewer features this likelihood is unbounded. Positive multipliers bound it, and the embedding then differs from
+PCA.
 
 The multipliers maximize the likelihood. With a multiplier :math:`\lambda_e` for each edge :math:`e = (i, j)`,
 :math:`b_e = e_i - e_j` and :math:`P = \gamma I + \sum_e \lambda_e b_e b_e^T`, the objective is the convex
@@ -18,9 +19,9 @@ The multipliers maximize the likelihood. With a multiplier :math:`\lambda_e` for
 with the observed squared distance per feature :math:`s_e = b_e^T S b_e`, and the expected squared distance
 :math:`r_e = b_e^T K b_e`, :math:`K = P^{-1}`. Up to a constant, the log likelihood (Lawrence 2012, section 2.5.1) is
 -d/2 times F. The Hessian is :math:`(b_e^T K b_f)^2`. For :math:`\lambda \ge 0`, the steps are the projected Newton
-steps of Bertsekas (1982): preconditioned conjugate gradients, without the multipliers that are 0 and those that the
-diagonal step would take to 0. At the optimum the expected squared distance of an edge equals the observed one; if the
-multiplier is 0, it may be smaller.
+steps of Bertsekas (1982): preconditioned conjugate gradients, without the multipliers that are 0 and the multipliers
+that the diagonal step would take to 0. At the optimum the expected squared distance of an edge equals the observed one;
+if the multiplier is 0, it may be smaller.
 """
 
 from __future__ import annotations

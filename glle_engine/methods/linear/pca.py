@@ -1,8 +1,8 @@
 r"""Linear maps to the directions of greatest variance: PCA, probabilistic PCA and factor analysis.
 
-Principal component analysis: the centered data are :math:`X = U S V^T`, and :math:`Y = U_p S_p`. The eigenvalues are
-those of the covariance, :math:`S^2 / n`. Of all linear maps to p dimensions, this one keeps the most variance (Pearson
-1901; Hotelling 1933).
+Principal component analysis: the centered data are :math:`X = U S V^T`, and :math:`Y = U_p S_p`. The eigenvalues belong
+to the covariance, :math:`S^2 / n`. Of all linear maps to p dimensions, this one keeps the most variance (Pearson 1901;
+Hotelling 1933).
 
 To compute the eigenvectors of :math:`X^T X`, or of :math:`X X^T` if d > n, takes a tenth of the time of the singular
 value decomposition. But the eigenvalues are accurate only relative to the largest, so that :math:`s_p` loses a factor

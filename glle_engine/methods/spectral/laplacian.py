@@ -129,7 +129,7 @@ def bottom_pairs(
     residual = float(np.linalg.norm(A @ vectors - vectors * values, axis=0).max()) / norm
     if not residual < _ACCEPTED_RESIDUAL:
         raise ConvergenceError(
-            f"The eigensolver left a residual of {residual:.1e} of the matrix.",
+            f"The eigensolver left a residual of {residual:.1e}, relative to the norm of the matrix.",
             remedy=_REMEDY,
             details={"residual": residual},
         )

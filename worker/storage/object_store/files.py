@@ -388,7 +388,7 @@ class ObjectFiles:
 
     def _keep_copy(self, file: StoredFile, data: bytes) -> None:
         if self._cache is not None:
-            with contextlib.suppress(redis.RedisError):  # without the copy, the next read is as slow as this one
+            with contextlib.suppress(redis.RedisError):  # without the copy, the next read is as slow as this read
                 self._cache.set(_copy_key(file), data, ex=COPY_SECONDS)
 
     def is_intact(self, files: Iterable[StoredFile]) -> bool:
