@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from worker.analyses.base import AnalysisSpec
     from worker.records.cache_entry import Entry
-    from worker.storage.records import RecordStore
+    from worker.storage.file_records import FileStore
 
 
 @dataclass(frozen=True)
@@ -142,9 +142,9 @@ class Stores:
         record = self.embeddings.get(id_)
         return record is not None and record.file is not None
 
-    def owner(self, id_: str) -> RecordStore[Any]:
+    def owner(self, id_: str) -> FileStore[Any]:
         """Return the store of a data set, posterior or embedding by its id."""
-        stores: dict[str, RecordStore[Any]] = {"ds": self.datasets, "post": self.posteriors, "emb": self.embeddings}
+        stores: dict[str, FileStore[Any]] = {"ds": self.datasets, "post": self.posteriors, "emb": self.embeddings}
         return stores[id_.partition("_")[0]]
 
     def max_bytes(self, tenant: str) -> int:
@@ -152,7 +152,7 @@ class Stores:
         return self.quotas.for_tenant(tenant).bytes
 
     @property
-    def with_files(self) -> tuple[RecordStore[Any], ...]:
+    def with_files(self) -> tuple[FileStore[Any], ...]:
         """The stores of the kinds of records that name files."""
         return self.datasets, self.posteriors, self.embeddings, self.results
 

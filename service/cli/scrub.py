@@ -43,7 +43,7 @@ def _scrub(options: argparse.Namespace, stores: Stores) -> int:
     damaged = 0
     for store in stores.with_files:
         records = 0
-        for record, is_intact in stores.files.verify(store):
+        for record, is_intact in store.verify():
             records += 1
             if not is_intact:
                 damaged += 1

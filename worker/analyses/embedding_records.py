@@ -14,15 +14,13 @@ import pydantic.dataclasses
 from glle_engine.base.texts import Text, Way
 from worker.analyses.embedding import EmbeddingSpec, Recipe
 from worker.base.clock import now_iso
-from worker.base.problems import refuse
 from worker.records.ids import DEFAULT
 from worker.records.stored_file import STORED, StoredFile
-from worker.storage.object_store.files import STORED_BYTES, DamagedFileError, over_quota
-from worker.storage.records import LimitExceededError, RecordKind, RecordStore
+from worker.storage.file_records import FileStore
+from worker.storage.object_store.files import STORED_BYTES
+from worker.storage.records import RecordKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import redis
 
     from worker.records.cache_entry import Entry
@@ -79,7 +77,7 @@ EMBEDDING_KIND = RecordKind[EmbeddingRecord](
 )
 
 
-class EmbeddingStore(RecordStore[EmbeddingRecord]):
+class EmbeddingStore(FileStore[EmbeddingRecord]):
     """Store of embeddings.
 
     Parameters
@@ -94,9 +92,7 @@ class EmbeddingStore(RecordStore[EmbeddingRecord]):
     """
 
     def __init__(self, client: redis.Redis, files: ObjectFiles, results: ResultStore) -> None:
-        super().__init__(client, EMBEDDING_KIND)
-        self._files = files
-        self._results = results
+        super().__init__(client, EMBEDDING_KIND, files, results)
 
     def request(self, recipe: Recipe, claim: str) -> None:
         """Write the record of an embedding before the job with this claim, unless the data set was deleted."""
@@ -107,25 +103,7 @@ class EmbeddingStore(RecordStore[EmbeddingRecord]):
     def find_entry(self, id_: str) -> Entry | None:
         """Return an embedding, or None if none is stored; raises ``embedding-damaged``, ``store-unavailable``."""
         record = self.get(id_)
-        if record is None or record.file is None:
-            return None
-        try:
-            return self._files.read_entry(record.file)
-        except (FileNotFoundError, DamagedFileError) as error:
-            if not self.exists(id_):  # deleted meanwhile
-                return None
-            is_missing = isinstance(error, FileNotFoundError)
-            raise refuse(
-                "embedding-damaged",
-                500,
-                f"The stored file of embedding {id_} {'is missing' if is_missing else 'has changed'}.",
-                Text(
-                    "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the ",
-                    *("embedding (", Way("delete-embedding", id_), ") and request it again; "),
-                    "or restore a backup. Check the disk.",
-                ),
-                embedding=id_,
-            ) from error
+        return None if record is None or record.file is None else self.read_entry(record, record.file)
 
     def put(self, id_: str, entry: Entry, *, max_bytes: int = 0) -> None:
         """Store the coordinates of an embedding, unless they are stored already or the embedding has no record.
@@ -136,24 +114,15 @@ class EmbeddingStore(RecordStore[EmbeddingRecord]):
             ``quota-exceeded``, ``storage-full``, ``store-unavailable``.
 
         """
-        file = self._files.write_entry(entry)
-        try:
-            record = self.change(
+        record = self.get(id_)
+        if record is None or record.file is not None:
+            return
+        new = replace(record, file=self.files.write_entry(entry))
+        with self.limited(new, max_bytes):
+            stored = self.change(
                 id_,
-                lambda old: old if old.file is not None else replace(old, file=file),
+                lambda old: old if old.file is not None else replace(old, file=new.file),
                 limits={STORED_BYTES: max_bytes},
             )
-        except LimitExceededError as error:
-            self._files.remove([file.path])
-            tenant = self.fetch(id_).tenant
-            raise over_quota(self, tenant, file.size, max_bytes) from error
-        if record is None or record.file != file:
-            self._files.remove([file.path])
-
-    def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> EmbeddingRecord | None:
-        """Remove an embedding with its file, scores and spread; return its record, or None."""
-        record = super().delete(id_, unless_existing=unless_existing)
-        if record is not None:
-            self._files.remove(record.files)
-            self._results.delete_of(id_, record.tenant)
-        return record
+        if stored is None or stored.file != new.file:
+            self.files.remove(new.files)

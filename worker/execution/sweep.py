@@ -16,8 +16,7 @@ from worker.storage.object_store.files import FOLDER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from worker.storage.object_store.files import RecordWithFiles
-    from worker.storage.records import RecordStore
+    from worker.storage.file_records import FileRecord, FileStore
     from worker.stores import Stores
 
 
@@ -78,7 +77,7 @@ def find_records_without_files(stores: Stores) -> list[str]:
     ]
 
 
-def _records_with_files(stores: Stores) -> Iterator[tuple[RecordStore[Any], RecordWithFiles]]:
+def _records_with_files(stores: Stores) -> Iterator[tuple[FileStore[Any], FileRecord]]:
     for store in stores.with_files:
         for id_, raw in store.all():
             yield store, store.kind.load(id_, raw)

@@ -18,12 +18,13 @@ from worker.base.problems import refuse
 from worker.records.dataset import VALUES, Array, Dataset, content_digest
 from worker.records.ids import DEFAULT, dataset_id
 from worker.records.quotas import too_many_bytes
+from worker.storage.file_records import FileStore
 from worker.storage.object_store.files import STORED_BYTES, DamagedFileError
-from worker.storage.records import RecordKind, RecordStore
+from worker.storage.records import RecordKind
 from worker.storage.validation import BLOCK, checked_blocks, converted_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     import redis
 
@@ -44,7 +45,7 @@ DATASET_KIND = RecordKind[Dataset](
 )
 
 
-class DatasetStore(RecordStore[Dataset]):
+class DatasetStore(FileStore[Dataset]):
     """Data sets: records, and the npy files that the records name. All files of a tenant share one quota.
 
     Parameters
@@ -61,10 +62,8 @@ class DatasetStore(RecordStore[Dataset]):
     """
 
     def __init__(self, client: redis.Redis, files: ObjectFiles, room: QueueCapacity, results: ResultStore) -> None:
-        super().__init__(client, DATASET_KIND)
-        self.files = files
+        super().__init__(client, DATASET_KIND, files, results)
         self._room = room
-        self._results = results
 
     def add(self, table: Table) -> tuple[Dataset, bool]:
         """Store a table; return its record and whether it is new.
@@ -105,20 +104,35 @@ class DatasetStore(RecordStore[Dataset]):
         if existing is None:
             self._room.require()
             self.require_room(sum(size for _, size in sources.values()))
-        return self.put(dataset, sources)
+        return self._write(dataset, sources)
 
-    def put(self, dataset: Dataset, sources: Mapping[str, Source]) -> tuple[Dataset, bool]:
+    def _write(self, dataset: Dataset, sources: Mapping[str, Source]) -> tuple[Dataset, bool]:
         """Store the files of a data set by name, and its record; return the record, and whether it is new.
 
-        If the data set exists and its files are damaged, the files are replaced. Raises ``quota-exceeded``.
+        If the data set exists and its files are damaged, the files are replaced. Afterwards, files that no record names
+        are removed. Raises ``quota-exceeded``.
         """
         stored = self.files.write_new({f"{name}.npy": source for name, source in sources.items()})
-        return self.files.publish(
-            self,
-            replace(dataset, stored={name: stored[f"{name}.npy"] for name in sources}),
-            with_files=lambda old, new: replace(old, stored=new.stored),
-            max_bytes=self.quota,
-        )
+        new = replace(dataset, stored={name: stored[f"{name}.npy"] for name in sources})
+        replaced: set[str] = set()
+
+        def change(old: Dataset) -> Dataset:
+            replaced.update(old.files)
+            return replace(old, stored=new.stored)
+
+        with self.limited(new, self.quota):
+            while not self.create(new, limits={STORED_BYTES: self.quota}):
+                if (existing := self.get(new.id)) is None:  # deleted meanwhile
+                    continue
+                if existing.files == new.files:  # the reply to the first command was lost
+                    break
+                if self.files.is_intact(existing.files.values()):
+                    self.files.remove(new.files)
+                    return existing, False
+                if (changed := self.change(new.id, change)) is not None:
+                    self.files.remove(replaced.difference(new.files))
+                    return changed, False
+        return new, True
 
     def id_of(self, table: Table) -> str:
         """Return the id that a table's data set would have, without storing it; raises as `add` for invalid values."""
@@ -143,17 +157,6 @@ class DatasetStore(RecordStore[Dataset]):
         """Return the ids of the rows, (n,) or (n, columns), or None; raises ``dataset-damaged``."""
         dataset = self.get(id_)
         return None if dataset is None or not dataset.has_ids else np.asarray(self._load(id_, "ids"))
-
-    def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> Dataset | None:
-        """Remove a data set with its files and results, unless one of these keys exists; return it, or None.
-
-        Arrays that are already mapped stay readable.
-        """
-        dataset = super().delete(id_, unless_existing=unless_existing)
-        if dataset is not None:
-            self.files.remove(dataset.files)
-            self._results.delete_of(id_, dataset.tenant)
-        return dataset
 
     def require_room(self, nbytes: int) -> None:
         """Raise ``quota-exceeded`` unless the tenant may store `nbytes` more bytes now."""

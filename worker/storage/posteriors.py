@@ -12,17 +12,17 @@ import pydantic.dataclasses
 import glle_engine
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.texts import Text, Way
-from worker.base.problems import refuse
 from worker.base.versions import dump_record
 from worker.records.cache_entry import Entry
 from worker.records.ids import DEFAULT, content_sha256, digest
 from worker.records.quotas import RECORD_BYTES, too_many_posteriors, too_many_record_bytes
 from worker.records.stored_file import STORED, StoredFile
-from worker.storage.object_store.files import STORED_BYTES, DamagedFileError
-from worker.storage.records import RecordKind, RecordStore
+from worker.storage.file_records import FileStore
+from worker.storage.object_store.files import STORED_BYTES
+from worker.storage.records import RecordKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     import redis
 
@@ -142,8 +142,10 @@ POSTERIOR_KIND = RecordKind[PosteriorRecord](
 )
 
 
-class PosteriorStore(RecordStore[PosteriorRecord]):
+class PosteriorStore(FileStore[PosteriorRecord]):
     """Store of posteriors.
+
+    Draws in the cache are not deleted with their posterior: without its record nobody reads them, and they expire.
 
     Parameters
     ----------
@@ -157,9 +159,7 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
     """
 
     def __init__(self, client: redis.Redis, files: ObjectFiles, results: ResultStore) -> None:
-        super().__init__(client, POSTERIOR_KIND)
-        self._files = files
-        self._results = results
+        super().__init__(client, POSTERIOR_KIND, files, results)
 
     def require_room(self) -> None:
         """Raise ``quota-exceeded`` if the tenant has no room for a new posterior, or for the bytes of its record.
@@ -185,7 +185,7 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
         head, arrays = posterior.head(), posterior.arrays()
         sha256 = content_sha256({}, arrays)
         meta = {"head": head, "sha256": content_sha256({**head, ARRAYS: sha256}, {}), ARRAYS: sha256}
-        return self._files.write_entry(Entry(meta, arrays)), sha256
+        return self.files.write_entry(Entry(meta, arrays)), sha256
 
     def record(self, record: PosteriorRecord, *, while_running: str, max_bytes: int = 0) -> bool:
         """Write the record of a written file unless the record exists; return whether it exists now.
@@ -207,10 +207,7 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
 
         """
         sources = [f"glle:dataset:{source}" for source in record.datasets]
-        is_written = self._files.record(
-            self, record, max_bytes=max_bytes, while_running=while_running, while_existing=sources
-        )
-        return is_written or self.exists(record.id)
+        return self.create_with_files(record, max_bytes=max_bytes, while_running=while_running, while_existing=sources)
 
     def calibrate(self, id_: str, calibration: dict[str, Any]) -> dict[str, Any]:
         """Record a posterior's calibration unless it has one; return the recorded calibration.
@@ -238,39 +235,14 @@ class PosteriorStore(RecordStore[PosteriorRecord]):
             ``posterior-not-found``, ``posterior-damaged``, ``store-unavailable``.
 
         """
-        try:
-            return self._files.read_entry(record.file)
-        except (FileNotFoundError, DamagedFileError) as error:
-            if self.get(record.id) is None:  # deleted meanwhile
-                raise self.kind.not_found(record.id) from None
-            is_missing = isinstance(error, FileNotFoundError)
-            raise refuse(
-                "posterior-damaged",
-                500,
-                f"The stored file of posterior {record.id} {'is missing' if is_missing else 'has changed'}.",
-                Text(
-                    "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the ",
-                    *("posterior (", Way("delete-posterior", record.id), ") and fit it again; "),
-                    "or restore a backup. Check the disk.",
-                ),
-                posterior=record.id,
-            ) from error
+        if (entry := self.read_entry(record, record.file)) is None:
+            raise self.kind.not_found(record.id)
+        return entry
 
     def load(self, record: PosteriorRecord) -> glle_engine.Posterior:
         """Return the posterior of a record; raises as `arrays`."""
         entry = self.arrays(record)
         return glle_engine.Posterior.from_parts(entry.meta["head"], entry.arrays)
-
-    def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> PosteriorRecord | None:
-        """Remove a posterior with its file and its results, unless one of these keys exists; return it, or None.
-
-        The draws in the cache need not be removed: without the record nobody reads them, and they expire.
-        """
-        record = super().delete(id_, unless_existing=unless_existing)
-        if record is not None:
-            self._files.remove(record.files)
-            self._results.delete_of(id_, record.tenant)
-        return record
 
 
 def recorded_parameters(spec: FitSpec, neighbors: str | None) -> dict[str, Any]:

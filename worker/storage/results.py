@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic.dataclasses
 
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from worker.base.clock import iso, now_iso, now_ms
-from worker.base.problems import refuse
 from worker.records.ids import DEFAULT, digest, member_name, text
 from worker.records.stored_file import STORED, StoredFile
-from worker.storage.object_store.files import STORED_BYTES, DamagedFileError
-from worker.storage.records import RecordKind, RecordStore
+from worker.storage.file_records import FileStore, damaged_file
+from worker.storage.object_store.files import STORED_BYTES
+from worker.storage.records import RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ RESULT_KIND = RecordKind[ResultRecord](
 )
 
 
-class ResultStore(RecordStore[ResultRecord]):
+class ResultStore(FileStore[ResultRecord]):
     """Store of results.
 
     Parameters
@@ -92,8 +92,7 @@ class ResultStore(RecordStore[ResultRecord]):
     """
 
     def __init__(self, client: redis.Redis, files: ObjectFiles, ttl: int) -> None:
-        super().__init__(client, RESULT_KIND)
-        self._files = files
+        super().__init__(client, RESULT_KIND, files)
         self._ttl = ttl
 
     def put(self, key: str, entry: Entry, *, owners: Sequence[str], job: str, tenant: str, max_bytes: int = 0) -> bool:
@@ -114,23 +113,15 @@ class ResultStore(RecordStore[ResultRecord]):
             ``quota-exceeded``, ``storage-full``, ``store-unavailable``.
 
         """
-        file = self._files.write_entry(entry)
+        file = self.files.write_entry(entry)
         record = ResultRecord(key=key, owners=list(owners), job=job, file=file, created=now_iso(), tenant=tenant)
         existing = [f"glle:{_OWNERS[owner.partition('_')[0]]}:{owner}" for owner in owners]
-        is_written = self._files.record(self, record, max_bytes=max_bytes, while_existing=existing)
-        return is_written or self.exists(record.id)
+        return self.create_with_files(record, max_bytes=max_bytes, while_existing=existing)
 
     def find(self, key: str) -> Entry | None:
         """Return a result, or None if there is none; raises ``result-damaged``, ``store-unavailable``."""
         record = self.get(result_id(key))
-        if record is None:
-            return None
-        try:
-            return self._files.read_entry(record.file)
-        except (FileNotFoundError, DamagedFileError) as error:
-            if self.get(record.id) is None:  # deleted meanwhile
-                return None
-            raise _damaged(record, is_missing=isinstance(error, FileNotFoundError)) from error
+        return None if record is None else self.read_entry(record, record.file)
 
     def fetch_entry(self, key: str) -> Entry:
         """Return a result; raises ``result-not-found``, and as `find`."""
@@ -143,17 +134,10 @@ class ResultStore(RecordStore[ResultRecord]):
         records = self._client.mget([self.kind.key(result_id(key)) for key in keys]) if keys else []
         return [raw is not None for raw in records]
 
-    def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> ResultRecord | None:
-        """Remove a result; return its record, or None."""
-        record = super().delete(id_, unless_existing=unless_existing)
-        if record is not None:
-            self._files.remove(record.files)
-        return record
-
-    def delete_of(self, owner: str, tenant: str) -> None:
-        """Remove all results about a data set, posterior or embedding, or of a job."""
-        for id_ in self.for_tenant(tenant).ids_in(f"of:{owner}"):
-            self.delete(id_)
+    def damaged(self, record: ResultRecord, flaw: str) -> ProblemError:
+        """Return the problem of a result whose file is missing or has changed."""
+        deletion = "job with its results (", Way("delete-results", record.job), ") and"
+        return damaged_file("result", f"a result of job {record.job}", flaw, *deletion, job=record.job)
 
     def delete_of_deleted(self) -> int:
         """Remove results whose owner was deleted by a process that died before it removed them; return their number.
@@ -182,22 +166,3 @@ class ResultStore(RecordStore[ResultRecord]):
 def result_id(key: str) -> str:
     """Return the id of the result with a key."""
     return "res_" + digest(key)
-
-
-def _damaged(record: ResultRecord, *, is_missing: bool) -> ProblemError:
-    return refuse(
-        "result-damaged",
-        500,
-        f"The stored file of a result of job {record.job} is missing."
-        if is_missing
-        else f"The stored file of a result of job {record.job} has changed: the disk has lost or changed bits.",
-        Text(
-            "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the job with ",
-            *(
-                "its results (",
-                Way("delete-results", record.job),
-                "), and send the request again; or restore a backup.",
-            ),
-        ),
-        job=record.job,
-    )

@@ -94,7 +94,7 @@ def copies(stores: Stores) -> list[Path]:
 
 def find_damaged_ids(stores: Stores) -> list[str]:
     """Return the ids of the damaged data sets."""
-    return [dataset.id for dataset, is_intact in stores.files.verify(stores.datasets) if not is_intact]
+    return [dataset.id for dataset, is_intact in stores.datasets.verify() if not is_intact]
 
 
 def ids(stores: Stores) -> set[str]:

@@ -1,4 +1,4 @@
 """Object store with the files of all records, in a folder, S3, Google or Azure.
 
-May import `base`, `records`, `observability` and `storage.records`. Start with `files`.
+May import `base`, `records` and `observability`. Start with `files`.
 """

@@ -25,7 +25,7 @@ import secrets
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import redis
 
@@ -34,17 +34,14 @@ from worker.base.files import PREFIX, make_folder, remove_abandoned, temporary
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import versioned_key
 from worker.records.cache_entry import file_parts, parse_file
-from worker.records.quotas import too_many_bytes
 from worker.records.stored_file import StoredFile
 from worker.storage.object_store.backend import PIECE, Bucket
-from worker.storage.records import LimitExceededError, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from worker.base.settings import Settings
     from worker.records.cache_entry import Entry
-    from worker.storage.records import RecordStore
 
     Source = tuple[Iterable[bytes | memoryview], int]  # parts of a file, and the sum of their bytes
 
@@ -66,17 +63,6 @@ log = logging.getLogger(__name__)
 
 class DamagedFileError(Exception):
     """The content of a stored file does not match its digest."""
-
-
-class RecordWithFiles(Record, Protocol):
-    """Record that names files."""
-
-    @property
-    def files(self) -> Mapping[str, StoredFile]:
-        """The files that the record names, by path."""
-
-
-R = TypeVar("R", bound=RecordWithFiles)
 
 
 class LocalCopies:
@@ -216,102 +202,6 @@ class ObjectFiles:
             self.remove(paths.values())
             raise
 
-    def record(
-        self,
-        records: RecordStore[R],
-        new: R,
-        *,
-        max_bytes: int = 0,
-        while_running: str | None = None,
-        while_existing: Sequence[str] = (),
-    ) -> bool:
-        """Write the record of new files unless the record exists; return whether it was written.
-
-        Afterwards, files that no record names are removed.
-
-        Parameters
-        ----------
-        max_bytes
-            Quota of the tenant's stored bytes; 0: none.
-        while_running, while_existing
-            As for `RecordStore.create`.
-
-        Raises
-        ------
-        ProblemError
-            ``quota-exceeded``.
-
-        """
-        try:
-            if records.create(
-                new, limits={STORED_BYTES: max_bytes}, while_running=while_running, while_existing=while_existing
-            ):
-                return True
-        except LimitExceededError as error:
-            self.remove(new.files)
-            raise over_quota(records, new.tenant, sum(file.size for file in new.files.values()), max_bytes) from error
-        existing = records.get(new.id)
-        if existing is not None and existing.files == new.files:  # the reply to the first command was lost
-            return True
-        self.remove(new.files)
-        return False
-
-    def publish(
-        self,
-        records: RecordStore[R],
-        new: R,
-        *,
-        with_files: Callable[[R, R], R],
-        max_bytes: int = 0,
-    ) -> tuple[R, bool]:
-        """Write a record of new files, or give the files to an existing record whose own files are damaged.
-
-        Afterwards, files that no record names are removed.
-
-        Parameters
-        ----------
-        with_files
-            Returns the first record with the files of the second.
-        max_bytes
-            Quota of the tenant's stored bytes; 0: none.
-
-        Returns
-        -------
-        tuple
-            The record, and whether it is new.
-
-        Raises
-        ------
-        ProblemError
-            ``quota-exceeded``.
-
-        """
-        replaced: set[str] = set()
-
-        def change(old: R) -> R:
-            replaced.update(old.files)
-            return with_files(old, new)
-
-        try:
-            while not records.create(new, limits={STORED_BYTES: max_bytes}):
-                if (existing := records.get(new.id)) is None:  # deleted meanwhile
-                    continue
-                if existing.files == new.files:  # the reply to the first command was lost
-                    break
-                if self.is_intact(existing.files.values()):
-                    self.remove(new.files)
-                    return existing, False
-                if (changed := records.change(new.id, change)) is not None:
-                    self.remove(replaced.difference(new.files))
-                    return changed, False
-        except LimitExceededError as error:
-            self.remove(new.files)
-            raise over_quota(records, new.tenant, sum(file.size for file in new.files.values()), max_bytes) from error
-        except ProblemError:
-            self.remove(new.files)
-            raise
-        return new, True
-
     def path(self, file: StoredFile) -> Path:
         """Return a local path for reading a file; another process may remove the file at any time.
 
@@ -402,13 +292,6 @@ class ObjectFiles:
             return False
         return True
 
-    def verify(self, records: RecordStore[R]) -> Iterator[tuple[R, bool]]:
-        """Read the files of all tenants' records; yield each record, and whether its files match their digests."""
-        for id_, _ in records.all():
-            record = records.get(id_)
-            if record is not None:
-                yield record, self.is_intact(record.files.values()) or records.get(id_) != record
-
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files that no record names; if the store fails, a sweep removes them later."""
         try:
@@ -432,11 +315,6 @@ class ObjectFiles:
         if self.bucket.is_local:
             return self.bucket.local_path(file.path)
         return self._copies.get(file.sha256, file.size, lambda: self.bucket.pieces(file.path, file.size))
-
-
-def over_quota(records: RecordStore[R], tenant: str, nbytes: int, max_bytes: int) -> ProblemError:
-    """Return the error for a file that exceeds the quota of a tenant's stored bytes."""
-    return too_many_bytes(tenant, nbytes, records.for_tenant(tenant).usage()[STORED_BYTES], max_bytes)
 
 
 def _copy_key(file: StoredFile) -> str:

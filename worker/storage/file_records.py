@@ -1,0 +1,162 @@
+"""Stores of records whose files are deleted with them, and so are the results about them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from glle_engine.base.texts import Text, Way
+from worker.base.problems import ProblemError, refuse
+from worker.records.quotas import too_many_bytes
+from worker.storage.object_store.files import STORED_BYTES, DamagedFileError
+from worker.storage.records import LimitExceededError, Record, RecordStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import redis
+
+    from worker.records.cache_entry import Entry
+    from worker.records.stored_file import StoredFile
+    from worker.storage.object_store.files import ObjectFiles
+    from worker.storage.records import RecordKind
+
+
+class FileRecord(Record, Protocol):
+    """Record that names files."""
+
+    @property
+    def files(self) -> dict[str, StoredFile]:
+        """The files by their paths in the store."""
+
+
+R = TypeVar("R", bound=FileRecord)
+
+
+class FileStore(RecordStore[R]):
+    """Records of one kind, and their files.
+
+    Parameters
+    ----------
+    client
+        The queue's Redis, for the records.
+    kind
+        Kind of the records.
+    files
+        The files of all kinds.
+    results
+        Results about the records, which are deleted with them; None if there are none.
+
+    """
+
+    def __init__(
+        self, client: redis.Redis, kind: RecordKind[R], files: ObjectFiles, results: FileStore[Any] | None = None
+    ) -> None:
+        super().__init__(client, kind)
+        self.files = files
+        self._results = results
+
+    def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> R | None:
+        """Remove a record with its files and results, unless one of these keys exists; return the record, or None.
+
+        Arrays that are already mapped stay readable.
+        """
+        record = super().delete(id_, unless_existing=unless_existing)
+        if record is not None:
+            self.files.remove(record.files)
+            if self._results is not None:
+                self._results.delete_of(id_, record.tenant)
+        return record
+
+    def delete_of(self, owner: str, tenant: str) -> None:
+        """Remove all records of a tenant about a data set, posterior or embedding, or of a job."""
+        for id_ in self.for_tenant(tenant).ids_in(f"of:{owner}"):
+            self.delete(id_)
+
+    def create_with_files(
+        self, new: R, *, max_bytes: int = 0, while_running: str | None = None, while_existing: Sequence[str] = ()
+    ) -> bool:
+        """Write the record of new files unless the record exists; return whether it exists now.
+
+        Afterwards, files that no record names are removed.
+
+        Parameters
+        ----------
+        max_bytes
+            Quota of the tenant's stored bytes; 0: none.
+        while_running, while_existing
+            As for `RecordStore.create`.
+
+        Raises
+        ------
+        ProblemError
+            ``quota-exceeded``.
+
+        """
+        with self.limited(new, max_bytes):
+            limits = {STORED_BYTES: max_bytes}
+            if self.create(new, limits=limits, while_running=while_running, while_existing=while_existing):
+                return True
+        existing = self.get(new.id)
+        if existing is None or existing.files != new.files:  # equal: the reply to the first command was lost
+            self.files.remove(new.files)
+        return existing is not None
+
+    @contextmanager
+    def limited(self, new: R, max_bytes: int) -> Iterator[None]:
+        """Remove the files of a new record if it cannot be written; raises ``quota-exceeded`` beyond the quota."""
+        try:
+            yield
+        except LimitExceededError as error:
+            self.files.remove(new.files)
+            nbytes, stored = sum(file.size for file in new.files.values()), self.for_tenant(new.tenant).usage()
+            raise too_many_bytes(new.tenant, nbytes, stored[STORED_BYTES], max_bytes) from error
+        except ProblemError:
+            self.files.remove(new.files)
+            raise
+
+    def verify(self) -> Iterator[tuple[R, bool]]:
+        """Read the files of all tenants' records; yield each record, and whether its files match their digests."""
+        for id_, _ in self.all():
+            record = self.get(id_)
+            if record is not None:
+                yield record, self.files.is_intact(record.files.values()) or self.get(id_) != record
+
+    def read_entry(self, record: R, file: StoredFile) -> Entry | None:
+        """Return the entry in a file of a record, or None if the record was deleted meanwhile.
+
+        Raises ``<kind>-damaged`` for a missing or changed file, and ``store-unavailable``.
+        """
+        try:
+            return self.files.read_entry(file)
+        except (FileNotFoundError, DamagedFileError) as error:
+            if self.get(record.id) is None:
+                return None
+            is_missing = isinstance(error, FileNotFoundError)
+            raise self.damaged(record, "is missing" if is_missing else "has changed") from error
+
+    def damaged(self, record: R, flaw: str) -> ProblemError:
+        """Return the problem of a record whose file is missing or has changed."""
+        name, title = self.kind.name, self.kind.title
+        return damaged_file(
+            name,
+            f"{title} {record.id}",
+            flaw,
+            f"{title} (",
+            Way(f"delete-{name}", record.id),
+            ") and",
+            **{name: record.id},
+        )
+
+
+def damaged_file(kind: str, subject: str, flaw: str, *deletion: str | Way, **details: str) -> ProblemError:
+    """Return the problem of a file that is missing or has changed.
+
+    `deletion` says what must be deleted before the same request makes it again.
+    """
+    remedy = Text(
+        "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the ",
+        *deletion,
+        " send its request again; or restore a backup. Check the disk.",
+    )
+    return refuse(f"{kind}-damaged", 500, f"The stored file of {subject} {flaw}.", remedy, **details)
