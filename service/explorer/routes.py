@@ -1,5 +1,9 @@
-"""The explorer page and its files. Their Content-Security-Policy keeps the browser from requests to other hosts."""
+"""The explorer page, its files, and the schemas of its forms.
 
+Their Content-Security-Policy keeps the browser from requests to other hosts.
+"""
+
+import json
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +16,15 @@ import glle_engine
 from service.encoding.static import REVALIDATE, StaticBody
 from service.schemas.addresses import address
 from service.schemas.problems import failures
+from service.schemas.resources import DrawsIn, SyntheticIn
 from worker.base.problems import refuse
 
 router = APIRouter(tags=["service"])
 
 FOLDER = Path(__file__).parent
 INDEX = "index.html"
+FORMS = (DrawsIn, SyntheticIn)  # bodies of which the page makes forms, besides those of methods
+SCHEMAS = "forms.json"  # the contract has these schemas, too, and is thirty times as large
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -42,18 +49,20 @@ _HTML = "text/html"
 def files() -> dict[str, StaticBody]:
     """Return every file of the page by its path below the folder of this package."""
     paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES)
-    return {path.relative_to(FOLDER).as_posix(): _read(path) for path in paths}
+    found = {path.relative_to(FOLDER).as_posix(): _of(path, path.read_bytes()) for path in paths}
+    schemas = {model.__name__: model.model_json_schema() for model in FORMS}
+    return found | {SCHEMAS: _of(FOLDER / SCHEMAS, json.dumps(schemas).encode())}
 
 
-def _read(path: Path) -> StaticBody:
-    """Return a file of the page."""
+def _of(path: Path, body: bytes) -> StaticBody:
+    """Return a file of the page, with its headers."""
     headers = {
         "Content-Type": MEDIA_TYPES[path.suffix],
         "Cache-Control": _YEAR if path.parent.name == "vendor" else REVALIDATE,
         "Content-Security-Policy": POLICY,
         "Referrer-Policy": "no-referrer",
     }
-    return StaticBody.of(path.read_bytes(), headers)
+    return StaticBody.of(body, headers)
 
 
 class StartOut(BaseModel):

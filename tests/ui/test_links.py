@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -18,6 +19,8 @@ from tests.ui.driver.tables import csv, sheet
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from playwright.sync_api import Route
 
     from tests.ui.driver.explorer import Explorer, Tab
 
@@ -163,6 +166,74 @@ def test_a_reload_in_the_middle_of_a_comparison_follows_it(explorer: Explorer, t
     explorer.at("thumb").last.locator("canvas").press("Enter")
     expect(explorer.at("frame-name")).to_have_text("Isomap")
     expect_again(explorer, tab)
+
+
+def test_a_card_opened_while_outlines_are_read_has_its_address(explorer: Explorer, tab: Tab) -> None:
+    """A link to a comparison is open once its maps are there; the audits of the maps come later."""
+    explorer.open_sheet("s_curve", 60)
+    explorer.at("tab-compare").click()
+    explorer.page.get_by_text("Choose the methods").click()
+    for name in ("pca", "isomap"):
+        explorer.at(f"compare-{name}").click()
+    explorer.at("compare-go").click()
+    expect(explorer.at("thumb")).to_have_count(2, timeout=LONG)
+    link = seen(explorer)["link"].removeprefix(explorer.url)
+    with tab(explorer.url) as other:
+        held: list[Route] = []
+        other.page.route("**/v1/audits", lambda route: held.append(route))  # noqa: PLW0108 -- playwright marks it
+        other.open(link)
+        expect(other.at("thumb")).to_have_count(2, timeout=LONG)
+        until(lambda: len(held) == 2)
+        other.at("thumb").last.locator("canvas").press("Enter")
+        expect(other.at("frame-name")).to_have_text("Isomap")
+        until(lambda: "method=isomap" in other.page.url)
+        for route in held:
+            route.continue_()
+        seen(other)
+
+
+def test_a_refused_audit_is_repeated_alone(explorer: Explorer, link: str) -> None:
+    """Of a link whose audit meets a restart only the audit is repeated: what was changed in the meantime stays."""
+    explorer.expected.append("503")
+    refused: list[Route] = []
+
+    def refuse(route: Route) -> None:
+        refused.append(route)
+        route.fulfill(status=503, json={})
+
+    explorer.page.route("**/v1/audits", refuse, times=2)  # without being asked, and for the link
+    explorer.open(f"{link}&audit=1")
+    until(lambda: len(refused) == 2, 60)
+    explorer.at("color").select_option("row")
+    expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
+    expect(explorer.at("color")).to_have_value("row")
+
+
+def test_a_link_with_another_scale_draws_again(tab_with_draws: Explorer) -> None:
+    """The same fit, seed and number of draws at another scale are other draws."""
+    here = tab_with_draws.page.url
+    assert "scale=1" in here
+    tab_with_draws.page.evaluate("address => { location.href = address; }", here.replace("scale=1", "scale=0.5"))
+    until(lambda: (tab_with_draws.state("draws") or {}).get("scale") == 0.5, 60)
+    tab_with_draws.wait_drawn()
+    expect(tab_with_draws.at("draws-scale")).to_have_value("0.5")
+
+
+def test_the_link_of_a_job_reads_its_data_once(explorer: Explorer, tab: Tab) -> None:
+    """A link names the job and the data set; the rows of the data set are asked for once."""
+    explorer.open_sheet("s_curve", 60)
+    explorer.at("method").select_option("pca")
+    explorer.at("fit").click()
+    expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
+    link = seen(explorer)["link"].removeprefix(explorer.url)
+    assert "job=" in link
+    assert "dataset=" in link
+    with tab(explorer.url) as other:
+        asked: list[str] = []
+        other.page.on("request", lambda request: asked.append(urlsplit(request.url).query))
+        other.open(link)
+        seen(other)
+        assert asked.count("points=0:4") == 1
 
 
 def test_the_subjects_of_a_verdict_come_back(explorer: Explorer, tab: Tab) -> None:

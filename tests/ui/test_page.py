@@ -248,6 +248,15 @@ def test_the_first_load_is_small(explorer: Explorer) -> None:
     assert sum(sizes) < FIRST_LOAD_BYTES
 
 
+def test_the_page_does_not_wait_for_the_contract(explorer: Explorer) -> None:
+    """Its forms of draws and of synthetic data are there without the contract, which has fifty times as many bytes."""
+    asked: list[str] = []
+    explorer.page.on("request", lambda request: asked.append(request.url))
+    explorer.open_sheet("s_curve", 20)
+    expect(explorer.at("draws-seed")).to_have_value("0")
+    assert not any("openapi" in url for url in asked)
+
+
 EXAMPLES = {"swiss-roll": (1000, None), "digits": (1797, "10"), "wine": (178, "3")}
 
 

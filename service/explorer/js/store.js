@@ -43,7 +43,7 @@ let version = 0; // number of changes
  * @property {'connecting' | 'ready' | 'down' | 'locked'} service
  * @property {number} missed - requests that a stopped service has not answered
  * @property {Schemas['InfoOut'] | null} info
- * @property {Record<string, any> | null} contract
+ * @property {Record<string, any> | null} schemas - of the bodies that have a form: DrawsIn and SyntheticIn
  * @property {Method[]} methods
  * @property {Schemas['DatasetOut'][]} recent
  * @property {boolean} isSetUp - whether the steps are shown; they fold away once there is a picture
@@ -93,7 +93,7 @@ export const state = {
   service: 'connecting',
   missed: 0,
   info: null,
-  contract: null,
+  schemas: null,
   methods: [],
   recent: [],
   isSetUp: true,

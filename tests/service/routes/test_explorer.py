@@ -76,6 +76,16 @@ def test_only_versioned_files_are_immutable(client: httpx.Client) -> None:
         assert not kept or re.search(r"-\d+\.\d+\.\d+\.", name), name
 
 
+def test_the_schemas_of_forms_are_those_of_the_contract(client: httpx.Client) -> None:
+    """The page makes forms of two bodies, and loads their schemas without the whole contract."""
+    contract = client.get("/openapi.json").json()["components"]["schemas"]
+    found = client.get("/explorer/forms.json").json()
+    assert found.keys() == {"DrawsIn", "SyntheticIn"}
+    for name, schema in found.items():
+        assert schema["properties"].keys() == contract[name]["properties"].keys()
+        assert schema["required"] == contract[name]["required"]
+
+
 def test_other_files_are_404(client: httpx.Client) -> None:
     """A path outside of the page's files is a 404 problem."""
     for path in ("nothing.js", "../page.py", "%2e%2e/page.py", "README.md", ""):

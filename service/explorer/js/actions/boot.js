@@ -12,12 +12,12 @@ const RETRY = 3000; // milliseconds between retries while the service is down
 /** Load the service's info and methods; retry while it is down. */
 export async function boot() {
   try {
-    const [info, methods, contract] = await Promise.all([
+    const [info, methods, schemas] = await Promise.all([
       askJson('/v1/info'),
       askJson('/v1/methods'),
-      askJson('/openapi.json'),
+      askJson('/explorer/forms.json'),
     ]);
-    set({ info, methods: methods.items, contract, service: 'ready', problem: null });
+    set({ info, methods: methods.items, schemas, service: 'ready', problem: null });
     await listDatasets();
     const link = readLink();
     if (link) await openLinked(link);

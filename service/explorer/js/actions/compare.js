@@ -80,9 +80,9 @@ export async function compare() {
 
 /**
  * Follow the job of a comparison, and show its maps as they finish, then their outlines; meanwhile the address has the
- * job.
+ * job. `onShown` is called once all maps are there, before their outlines.
  */
-export async function showComparison(started) {
+export async function showComparison(started, onShown = () => {}) {
   const { request } = started;
   set({ comparison: null, comparisonJob: started.id });
   writeLink({ isRunning: true });
@@ -100,6 +100,7 @@ export async function showComparison(started) {
   set({ announcement: state.comparison?.sentences.join(' ') || 'The comparison is ready.' });
   writeLink();
   fold();
+  onShown();
   await readAudits(started.id);
 }
 

@@ -3,7 +3,7 @@
 import { ask, askArrays, askJson, Refused } from '../api.js';
 import { cellsOf, guessMap, hasDates, MAP, mergeColumns, refusedColumns, ROLES, SINGLE } from '../lib/columns.js';
 import { asFloats } from '../lib/npy.js';
-import { chosenMethod, hindrance } from '../methods.js';
+import { chosenMethod, hindrance, methodNamed } from '../methods.js';
 import { set, state } from '../store.js';
 import { auditCoordinates } from './audit.js';
 import { fit } from './fit.js';
@@ -54,6 +54,12 @@ export async function takeFile(file) {
 
 /** The role of a column of a pending file: the chosen one, else the role by the service. */
 export const roleOf = ({ name, role }, { roles }) => roles.get(name) ?? role;
+
+/**
+ * The roles of some columns by their names.
+ * @returns {[string, string][]}
+ */
+const rolesOf = (columns) => columns.map(({ name, role }) => [name, role]);
 
 /** Whether the service has listed the columns, and not only refused some. */
 const isListed = ({ columns }) => columns.some(({ role }) => role);
@@ -148,7 +154,7 @@ async function previewPending(changes = {}) {
       return previewPending({ head: null }); // the head may end within a quoted line break
     }
     const columns = mergeColumns(pending.columns, shown);
-    const first = new Map([...new Map(columns.map(({ name, role }) => [name, role])), ...pending.first]);
+    const first = new Map([...rolesOf(columns), ...pending.first]);
     const guessed = !pending.roles.size && !pending.guessed && guessMap(columns);
     if (guessed)
       return previewPending({
@@ -217,7 +223,7 @@ async function readApart(pending, sent) {
     name,
     role: names.includes(name) ? 'feature' : role,
   }));
-  return { ...found, columns: listed, first: new Map(listed.map(({ name, role }) => [name, role])) };
+  return { ...found, columns: listed, first: new Map(rolesOf(listed)) };
 }
 
 /** Upload the pending file, as its preview shows it. */
@@ -252,8 +258,8 @@ export async function auditMap(file, columns = [], method = undefined) {
     const form = new FormData();
     for (const name of columns) form.append('features', name);
     form.append('file', file, file.name);
-    const isMade = state.methods.some(({ name, available }) => name === method && available !== false);
-    await auditCoordinates((await askJson('/v1/datasets', { method: 'POST', body: form })).id, isMade && method);
+    const { available = true } = methodNamed(method) ?? { available: false };
+    await auditCoordinates((await askJson('/v1/datasets', { method: 'POST', body: form })).id, available && method);
   });
 }
 

@@ -24,13 +24,14 @@ export async function openLinked(link) {
     }
     try {
       await patiently(() => openResults(link));
+      await patiently(() => auditLinked(link));
     } catch (error) {
       if (error.problem?.status !== 404 || !link.dataset ||
         link.dataset === error.problem.details?.dataset) throw error;
       await chooseOf(link, link.dataset); // its result was deleted, or its job is forgotten
       if (link.coordinates) return auditCoordinates(link.coordinates, link.made);
       const { method, ...parameters } = link.fit;
-      if (state.methods.some(({ name }) => name === method)) settings(method, parameters, link);
+      if (methodNamed(method)) settings(method, parameters, link);
       throw error;
     }
     return undefined;
@@ -47,10 +48,20 @@ async function openResults(link) {
   else if (!link.job) clearResults();
   if (!link.comparison) set({ comparison: null, comparisonJob: null });
   else if (link.comparison !== state.comparisonJob)
-    await openComparison(await askJson(`/v1/jobs/${link.comparison}`), link);
+    return openComparison(await askJson(`/v1/jobs/${link.comparison}`), link);
+  return showChosen(link);
+}
+
+/** Show the map of a comparison that a link names, if it names one, and the look of the link. */
+function showChosen(link) {
   const row = state.comparison?.rows.find(({ label }) => label === link.method);
   if (row) openRow(row);
   if (row || isStillOpening()) showLook(link);
+}
+
+/** Audit the map that a link has opened, unless another one has been opened in the meantime. */
+async function auditLinked(link) {
+  if (link.method && state.single?.label !== link.method) return;
   if (link.audit && !state.isAudited) await audit();
   else if (link.job && state.single) await auditFirst(); // the map was still being made when the address was written
   if (!state.hidden) hideLinked(link); // the colors may be of the audit
@@ -93,7 +104,6 @@ export async function openDataset(dataset) {
 
 /** Follow a job to what it makes. */
 async function openJobOf(link) {
-  if (link.dataset) await chooseOf(link, link.dataset); // stays if the job's record is gone
   const job = await askJson(`/v1/jobs/${link.job}`);
   const { request } = job;
   if (job.kind === 'fit') {
@@ -110,7 +120,7 @@ async function openJobOf(link) {
     await showAudited(job);
   } else if (job.kind === 'comparison') await openComparison(job, link);
   else if (job.posterior) await openPosterior(job.posterior, { ...link, ...request });
-  else if (job.dataset) await chooseOf(link, job.dataset);
+  else if (job.dataset ?? link.dataset) await chooseOf(link, job.dataset ?? link.dataset);
 }
 
 /** Show the comparison of a job. */
@@ -125,21 +135,27 @@ async function openComparison(job, link) {
     ? Object.fromEntries(methods.map(({ method, parameters }) => [method, changedFrom(method, parameters)]))
     : {};
   set({ view: 'compare', compared: isChosen ? names : null, forms: { ...state.forms, ...forms } });
-  await showComparison(job);
+  await showComparison(job, () => showChosen(link));
 }
+
+/** The scale of some draws, as a link has it. */
+const scaleOf = (draws) => (draws?.isAuto ? 'auto' : draws?.scale);
 
 /** Show a posterior and the draws of a link. */
 async function openPosterior(id, link) {
   const { draws } = state;
   const { seed = draws?.seed, n_draws: count = draws?.count } = link;
-  if (id === state.posterior?.id && draws && draws.seed === seed && draws.count === count) {
-    if (state.single) set({ single: null, audit: null, isAudited: false });
+  const [scale, blocks] = [link.scale ?? scaleOf(draws), link.blocks ?? null];
+  if (id === state.posterior?.id && draws?.seed === seed && draws.count === count && scaleOf(draws) === scale) {
+    if (state.single || blocks !== state.blocks) set({ blocks, single: null, audit: null, isAudited: false });
     return showLook(link); // it is there already
   }
   const posterior = await askJson(`/v1/posteriors/${id}`);
   const dataset = await askJson(`/v1/datasets/${posterior.dataset}`);
-  if (state.dataset?.id === dataset.id) clearResults();
-  else await choose(dataset, link.blocks);
+  if (state.dataset?.id === dataset.id) {
+    clearResults();
+    set({ blocks });
+  } else await choose(dataset, blocks);
   settings(posterior.spec.method, posterior.spec, link);
   await show(posterior);
   return draw({ onDrawn: () => showLook(link) });

@@ -1,6 +1,6 @@
 /** Short names of the methods, for captions and tables (the service has whole names), and labels of settings. */
 
-import { state } from '../store.js';
+import { methodNamed } from '../methods.js';
 
 const SHORT = {
   em: 'GLLE',
@@ -26,8 +26,7 @@ const SHORT = {
 };
 
 /** Short name of a method. */
-export const titleOfMethod = (name) =>
-  SHORT[name] ?? state.methods.find((method) => method.name === name)?.title ?? name;
+export const titleOfMethod = (name) => SHORT[name] ?? methodNamed(name)?.title ?? name;
 
 const LABELS = {
   n: 'Rows',

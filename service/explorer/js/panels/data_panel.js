@@ -67,8 +67,8 @@ function Drop() {
 
 /** Form of a synthetic data set. */
 function Synthetic() {
-  const { info, contract, forms, work } = useStore('info', 'contract', 'forms', 'work');
-  const schema = contract?.components.schemas.SyntheticIn;
+  const { info, schemas, forms, work } = useStore('info', 'schemas', 'forms', 'work');
+  const schema = schemas?.SyntheticIn;
   if (!info || !schema) return null;
   const values = forms.synthetic ?? {};
   const name = values.name ?? 'swiss_roll';

@@ -6,6 +6,7 @@ import { dimension, points } from '../lib/frames.js';
 import { hasDates } from '../lib/columns.js';
 import { date, html, number, percent, useMemo, useRef, useState } from '../lib/html.js';
 import { nearestOf } from '../lib/nearest.js';
+import { labelOf } from '../lib/titles.js';
 import { addColumns, rowsWith } from '../actions/metadata.js';
 import { certaintyOf, choices, leastCertain, LOOK, resolveColor } from '../lib/look.js';
 import { Legend } from '../views/legend.js';
@@ -33,9 +34,8 @@ export function Inspector() {
 function Scores() {
   const { single } = useStore('single');
   const scores = Object.entries(single.result.scores ?? {});
-  const words = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll('_', ' ');
   return scores.length > 0 && html`<section class="panel" data-testid="single-scores"><h2>Scores</h2>
-    <dl class="facts">${scores.map(([name, value]) => html`<dt>${words(name)}</dt><dd>${number(value)}</dd>`)}</dl>
+    <dl class="facts">${scores.map(([name, value]) => html`<dt>${labelOf(name)}</dt><dd>${number(value)}</dd>`)}</dl>
     </section>`;
 }
 

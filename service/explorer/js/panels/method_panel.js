@@ -1,7 +1,7 @@
 /** Steps two and three: the method with its settings, and the draws. */
 
 import { defaultCount, drawAgain, drawSettings, fit } from '../actions/fit.js';
-import { hindrance } from '../methods.js';
+import { chosenMethod, hindrance } from '../methods.js';
 import { bytes, html, number } from '../lib/html.js';
 import { set, state, useStore } from '../store.js';
 import { titleOfMethod } from '../lib/titles.js';
@@ -16,7 +16,7 @@ const WORDS = {
 /** The method and its settings. */
 export function MethodPanel() {
   const { methods, method, forms } = useStore('methods', 'method', 'forms', 'dataset');
-  const chosen = methods.find((one) => one.name === method);
+  const chosen = chosenMethod();
   if (!chosen) return html`<section class="panel"><h2>2 · Method</h2><p class="quiet">Waiting for the service.</p>
   </section>`;
   const values = forms[method] ?? {};
@@ -54,10 +54,10 @@ function families(methods) {
 
 /** Settings of the draws, their size, and the button. */
 export function FitPanel() {
-  const state = useStore('dataset', 'forms', 'work', 'posterior', 'contract', 'draws', 'service', 'method', 'methods');
-  const { dataset, work, posterior, contract } = state;
-  const isEmbedding = state.methods.find(({ name }) => name === state.method)?.makes === 'embedding';
-  const schema = isEmbedding ? null : contract?.components.schemas.DrawsIn;
+  const state = useStore('dataset', 'forms', 'work', 'posterior', 'schemas', 'draws', 'service', 'method', 'methods');
+  const { dataset, work, posterior, schemas } = state;
+  const isEmbedding = chosenMethod()?.makes === 'embedding';
+  const schema = isEmbedding ? null : schemas?.DrawsIn;
   const values = state.forms.draws ?? {};
   const change = (changed) => set({ forms: { ...state.forms, draws: changed } });
   const ready = Boolean(dataset) && !work && state.service !== 'connecting';
