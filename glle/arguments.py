@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TRIPLES = 4000  # triples of points for which the triangle inequality is checked
-_MOSTLY = 0.95  # a matrix is one of distances if this share of the triples satisfies it
+_MOSTLY = 0.95  # a matrix counts as distances if this share of the triples satisfies it
 
 
 def method_parameters(name: str, options: Mapping[str, Any], others: Any) -> dict[str, Any]:

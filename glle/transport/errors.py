@@ -68,7 +68,7 @@ class ConflictError(GlleServiceError):
 
 
 class RateLimitedError(GlleServiceError):
-    """Rate limit or quota, for longer than the client retries."""
+    """A rate limit or a quota was exceeded for longer than the client retries."""
 
     statuses = frozenset({429})
 

@@ -239,7 +239,7 @@ class Disturbed:
 
 
 def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64], *, is_linear: bool = False) -> Islands:
-    """Return the islands of an embedding (n, p) of points (n, d); nothing is known of other samples.
+    """Return the islands of one embedding (n, p) of points (n, d), if no maps of halves can confirm them.
 
     A small island that is not isolated in the data does not count: a method may tear off a few points anywhere.
     """

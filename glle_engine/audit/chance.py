@@ -308,7 +308,7 @@ def discoveries(p_value: NDArray[np.float64], rate: float = FALSE_DISCOVERIES) -
 
 
 def unknown_reason(points: NDArray[np.float64], p: int) -> str | None:
-    """Return why the comparison says nothing about these points, or None."""
+    """Return why the comparison with permuted data says nothing about these points, or None."""
     d = points.shape[1]
     if d <= p:
         return f"an embedding of {p} dimensions can show all {d} features, so that each map preserves neighbors"

@@ -39,7 +39,7 @@ class Audit(PointResult):
         Whether more halves follow.
     beyond_chance : bool or None
         Whether the data have relations among their features, and the map keeps more of their neighbors than random
-        places do; None if fewer than two features vary.
+        positions do; None if fewer than two features vary.
     embedding : (n, p) float64
     islands : Islands
         Which islands the map has, and whether the data have them, too. If a method is given, also whether other samples

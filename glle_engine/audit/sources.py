@@ -119,7 +119,7 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
         return source_of_posterior(X, Y), Y.embedding
     X = dense_rows(X)
     if isinstance(method, str):
-        if not space.keys() <= registry.method(method).spec.parameters().keys():  # PCA has the space of its data
+        if not space.keys() <= registry.method(method).spec.parameters().keys():  # such as of PCA
             X, space = points_in_space(X, DistanceSpec.from_dict(space)), {}
         return source_of_method(X, method, parameters | space, Y)
     if method is not None:
@@ -291,7 +291,7 @@ def _points(data: NDArray[np.float64], spec: SpaceSpec) -> NDArray[np.float64]:
 
 
 def _require_columns(spec: SpaceSpec) -> None:
-    """Raise `InvalidParameterError` for data without columns to permute: a matrix of all pairs."""
+    """Raise `InvalidParameterError` for a matrix of all pairs, which has no columns to permute."""
     if name := spec.precomputed:
         raise InvalidParameterError(
             Text(

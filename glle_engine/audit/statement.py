@@ -349,9 +349,7 @@ def _expected(facts: Facts, expect: str = "we expect") -> str:
 
 
 def _kept(fidelity: Agreement, subject: str = "it") -> str:
-    return (
-        f"{subject} keeps {fidelity.kept:.0%} of the neighbors, and random places would keep {fidelity.by_chance:.0%}"
-    )
+    return f"{subject} keeps {fidelity.kept:.0%} of the neighbors, and random positions {fidelity.by_chance:.0%}"
 
 
 def _true_distances(fidelity: Agreement) -> str:

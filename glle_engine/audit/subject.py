@@ -190,7 +190,7 @@ def blocks_of_rows(blocks: ArrayLike | None, n: int) -> NDArray[np.int64] | None
 
 
 def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> None:
-    """Raise `TooFewPointsError` or `InvalidParameterError` for a map with nothing to compare."""
+    """Raise `TooFewPointsError` or `InvalidParameterError` for a map of too few or of equal points."""
     if distinct < MIN_AUDIT_POINTS:
         raise TooFewPointsError(
             f"An audit needs at least {MIN_AUDIT_POINTS} distinct points, not {distinct}.", remedy="Give more points."

@@ -12,7 +12,7 @@ from glle_engine.linalg.vectors import address, fill, fma, fnma, load, offset, s
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_TAG = (0, 0, 0, 0)  # vectors of four doubles on every processor
+_TAG = (0, 0, 0, 0)  # its length is the number of doubles in a vector, the same on every processor
 
 
 @compiled

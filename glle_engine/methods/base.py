@@ -403,7 +403,7 @@ class Method(Generic[S]):
         if raw.shape != (n, spec.n_components) or raw.dtype.kind not in "fiub":
             raise InvalidShapeError(
                 f"init has shape {raw.shape} and type {raw.dtype}.",
-                remedy=f"Give coordinates of shape {(n, spec.n_components)}, or the name of a start to the parameters.",
+                remedy=f"Give coordinates of shape {(n, spec.n_components)}, or the name of a start.",
             )
         Y = float64_of(raw)
         require_finite(Y, "init")

@@ -41,9 +41,9 @@ class QualityCurves:
     Attributes
     ----------
     neighbors : (n - 2,) int64
-        K.
+        The numbers K of neighbors.
     q_nx, r_nx, lcmc : (n - 2,) float64
-        At most 1; `r_nx` and `lcmc` are 0 for random positions.
+        The curves, at most 1; `r_nx` and `lcmc` are 0 for random positions.
     auc : float
         Area under `r_nx`, where each K has the weight 1 / K.
 

@@ -67,10 +67,11 @@ def absent(description: str) -> Any:
 
 
 def fields_of(result: Any, *names: str) -> Callable[[type[M]], type[M]]:
-    """Return the decorator of a model that adds the named fields of a result type, or all but arrays and functions.
+    """Return the decorator of a model that adds the named fields of a result type.
 
-    Fields that the model already has stay. A field whose type is another result type gets the model of that type. An
-    array gets the model for its number of axes, which the docstring states, such as ``(n, p) float64``.
+    Without names, it adds all fields but arrays and functions. Fields that the model already has stay. A field whose
+    type is another result type gets the model of that type. An array gets the model for its number of axes, which the
+    docstring states, such as ``(n, p) float64``.
     """
     hints = get_type_hints(result, localns=_FOR_TYPES)
     documented = {

@@ -96,7 +96,7 @@ class IncomingBytes:
             self._datasets.require_room(held + more)
 
     def write(self, file: IO[bytes], data: bytes) -> None:
-        """Write bytes to the file of the body; called in a thread, and raises as `require`."""
+        """Write bytes to the file of the body after `require`; called in a thread."""
         self.require(len(data))
         file.write(data)
 

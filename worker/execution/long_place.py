@@ -16,7 +16,7 @@ class LongPlace:
     """
 
     def __init__(self) -> None:
-        self._file, path = tempfile.mkstemp()  # inherited by a fork; its locks are of the process
+        self._file, path = tempfile.mkstemp()  # forks inherit the file, but each process has its own locks
         Path(path).unlink()
         weakref.finalize(self, os.close, self._file)
 

@@ -111,7 +111,7 @@ class JobStore:
         Parameters
         ----------
         limit
-            Returns how many jobs may be open, as for `worker.records.shares`; by default `quota` has it.
+            Returns how many jobs may be open, or a value of `worker.records.shares`; by default the limit of `quota`.
 
         """
         store = copy(self)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import redis
 
 PART = 3  # a tenant may hold at most this many times what is left free
-SHARE, UNLIMITED = -1, 0  # values of a limit that are not a number of things
+SHARE, UNLIMITED = -1, 0  # special values of a limit, which is otherwise a number
 
 MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270  # limits of an API process
 MAX_JOBS, MAX_DRAWS = 10_000, 10_000  # limits of the deployment

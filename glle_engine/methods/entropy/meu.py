@@ -120,6 +120,7 @@ class Unfolded:
     ----------
     multipliers : (m,) float64
     K : (n, n) float64
+        Covariance of the points, P^-1.
     log_det : float
         log |P|.
     trace : float

@@ -176,7 +176,7 @@ class KernelPcaSpec(MethodSpec):
         self.refuse_unused("kernel", *unused)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse more components than the images can span."""
+        """Refuse more components than n points span in the feature space of the kernel."""
         self.require_rank(n, d if self.kernel in {"linear", "cosine"} else n)
 
 

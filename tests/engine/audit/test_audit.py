@@ -202,7 +202,7 @@ def test_estimators_and_embeddings_are_audited() -> None:
 
 
 def test_coordinates_alone_have_fidelity() -> None:
-    """Without a method nothing is known of another sample; random places show nothing."""
+    """Without a method nothing is known of another sample; random positions show nothing."""
     X = PLANE[:45]
     found, at_random = audit(X, principal(X)), audit(X, RNG.standard_normal((45, 2)))
     assert (found.p_value, found.remains, found.neighborhoods) == (None, None, None)

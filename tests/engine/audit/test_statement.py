@@ -73,7 +73,7 @@ ALONE: Any = {"remains": None}
         ({"fidelity": LOST}, "no", "", "", ["the map does not show it", "keeps 10%"]),
         ({"has_structure": None, "fidelity": LOST}, "unknown", "layout neighbors", "", ["fewer than two features"]),
         ({"dominant": ("column 'a'", 0.97)}, "unknown", "", "", ["column 'a' has 97% of the variance"]),
-        (ALONE, "unknown", "", "", ["coordinates alone cannot tell. The map keeps 60% of", "would keep 10%."]),
+        (ALONE, "unknown", "", "", ["coordinates alone cannot tell. The map keeps 60% of", "random positions 10%."]),
         (ALONE | {"islands": islands([1, 0, 0], None)}, "unknown", "", "", ["1 of its 3 islands is separate"]),
         (ALONE | {"islands": islands([1, 1], None)}, "unknown", "", "", ["both islands are separate"]),
         (ALONE | {"islands": islands([1, 1, 1], None)}, "unknown", "", "", ["all 3 islands are separate"]),
