@@ -51,12 +51,7 @@ from worker.storage.records import CHANGES, KEYS, SCHEMA_OF_RECORDS, SERVICE, US
 if TYPE_CHECKING:
     from worker.storage.object_store.backend import Bucket
 
-LOSSES = (
-    "records-lost",
-    "files-lost",
-    "other-schema",
-    "mark-damaged",
-)  # codes of the problems that `find_loss` returns
+LOSSES = ("records-lost", "files-lost", "other-schema", "mark-damaged")  # problems that `find_loss` returns
 MARK_FOLDER = f"{FOLDER}/mark/"  # beside the files, so that both are lost together
 PATH = f"{MARK_FOLDER}records.json"
 KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters that messages show
