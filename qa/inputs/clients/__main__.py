@@ -1,4 +1,4 @@
-"""Make clients of the contract by two generators, and run their pages: `python -m qa.inputs.clients`.
+"""Make clients of the contract by three generators, and run their pages: `python -m qa.inputs.clients`.
 
 Without npm the TypeScript page is not checked, as `install_or_skip` says.
 """
@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qa.inputs.clients.journeys import run_python, run_typescript
+from qa.inputs.clients.journeys import run_functions, run_python, run_types
 from qa.inputs.clients.npm import install_or_skip
 from tests.system.conftest import ONE_EACH, running
 
@@ -21,10 +21,10 @@ FOLDER = Path(__file__).parent
 
 
 def main() -> int:
-    """Check both clients; return 0, or 1 for a failure."""
+    """Check all clients; return 0, or 1 for a failure."""
     status = install_or_skip(FOLDER, "The TypeScript page is unchecked.")
     if status is None:
-        return check(run_python, run_typescript)
+        return check(run_python, run_types, run_functions)
     return status or check(run_python)
 
 

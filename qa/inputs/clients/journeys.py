@@ -40,27 +40,46 @@ if (draw.values.length !== 800 || parseNpy(all).values[2 * 7 * 400] === undefine
 """
 
 
-def run_typescript(folder: Path, url: str) -> str:
+def run_types(folder: Path, url: str) -> str:
     """Compile the TypeScript page with the types of its command, run it, and compare its draws; return a summary."""
-    (folder / "node_modules").symlink_to(MODULES)
-    tools = MODULES / ".bin"
-    make_types, compile_program = _commands(TYPESCRIPT_PAGE, "npx ", url)
     (folder / "package.json").write_text('{"type": "module"}', "utf-8")  # of the page's `npm pkg set`
-    run([str(tools / make_types[1]), *make_types[2:]], folder)
-    program = "\n".join([*blocks(TYPESCRIPT_PAGE, "ts"), SAVE_TYPESCRIPT])
+    program = "\n".join([*_programs(of_functions=False), SAVE_TYPESCRIPT])
     (folder / "journey.ts").write_text(program.replace("docs/examples", str(ROOT / "docs" / "examples")), "utf-8")
-    run([str(tools / compile_program[1]), *compile_program[2:]], folder)
-    (command,) = _commands(TYPESCRIPT_PAGE, "node ", url)
-    output = run(command, folder, GLLE_URL=url)
-    _compare(folder, url, output)
+    _run_program(folder, url, _commands(TYPESCRIPT_PAGE, ("npx ", "node "), url)[:3])
     return "The TypeScript page compiles in strict mode, and its draws have the bits of the service."
+
+
+def run_functions(folder: Path, url: str) -> str:
+    """Compile the page's second program with the functions of its command, run it, and compare its draw."""
+    (folder / "package.json").write_text('{"type": "module"}', "utf-8")
+    (config,) = blocks(TYPESCRIPT_PAGE, "js")
+    (folder / "openapi-ts.config.mjs").write_text(config.replace(PAGE_URL, url), "utf-8")
+    (program,) = _programs(of_functions=True)
+    (folder / "functions.ts").write_text(program, "utf-8")
+    _run_program(folder, url, _commands(TYPESCRIPT_PAGE, ("npx ", "node "), url)[3:])
+    return "Functions for TypeScript by hey-api compile in strict mode, and their draw has the bits of the service."
+
+
+def _programs(*, of_functions: bool) -> list[str]:
+    """Return the blocks of TypeScript, or the one that calls generated functions."""
+    return [block for block in blocks(TYPESCRIPT_PAGE, "ts") if ("sdk.gen" in block) == of_functions]
+
+
+def _run_program(folder: Path, url: str, commands: list[list[str]]) -> None:
+    """Run the commands of a page with the locked packages, and compare the draws that its program saves."""
+    (folder / "node_modules").symlink_to(MODULES)
+    output = ""
+    for name, *arguments in commands:
+        command = [name, *arguments] if name == "node" else [str(MODULES / ".bin" / arguments[0]), *arguments[1:]]
+        output = run(command, folder, GLLE_URL=url)
+    _compare(folder, url, output)
 
 
 def run_python(folder: Path, url: str) -> str:
     """Import every module of the Python client that the page's command makes, and run the page; return a summary."""
     (config,) = blocks(PYTHON_PAGE, "yaml")
     (folder / "glle.yaml").write_text(config, "utf-8")
-    (line,) = _commands(PYTHON_PAGE, "openapi-python-client ", url)
+    (line,) = _commands(PYTHON_PAGE, ("openapi-python-client ",), url)
     report = run([str(Path(sys.executable).with_name(line[0])), *line[1:]], folder)
     if unexpected := set(re.findall(r"WARNING parsing (\S+ \S+) within", report)) - INCOMPLETE:
         raise RuntimeError(f"The generator leaves parts of {', '.join(sorted(unexpected))} out:\n{report[:5000]}")
@@ -83,9 +102,9 @@ def run(command: list[str], folder: Path, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
-def _commands(page: Path, start: str, url: str) -> list[list[str]]:
-    """Return the words of a page's commands that begin so, for the service at `url`."""
-    lines = [line for block in blocks(page, "sh") for line in block.splitlines() if line.startswith(start)]
+def _commands(page: Path, starts: tuple[str, ...], url: str) -> list[list[str]]:
+    """Return the words of a page's commands that begin with one of these, for the service at `url`."""
+    lines = [line for block in blocks(page, "sh") for line in block.splitlines() if line.startswith(starts)]
     return [shlex.split(line.replace(PAGE_URL, url)) for line in lines]
 
 
