@@ -55,12 +55,12 @@ def test_an_audit_takes_the_parameters_of_its_method() -> None:
 
 def test_an_audit_prints_its_verdict_and_its_notes() -> None:
     """In this order."""
-    found = glle.audit(X * [100, 1, 1, 1, 1, 1], "pca")
-    assert found.notes
-    assert str(found).startswith(found.verdict)
-    assert str(found).endswith("\n".join(note.message for note in found.notes))
-    assert found.level == "unknown"  # one column has nearly all of the variance
-    assert "Standardize the features" in found.verdict
+    audit = glle.audit(X * [100, 1, 1, 1, 1, 1], "pca")
+    assert audit.notes
+    assert str(audit).startswith(audit.verdict)
+    assert str(audit).endswith("\n".join(note.message for note in audit.notes))
+    assert audit.level == "unknown"  # one column has nearly all of the variance
+    assert "Standardize the features" in audit.verdict
 
 
 @pytest.mark.filterwarnings("ignore:The descent did not converge")
@@ -149,10 +149,10 @@ def test_numbers_are_groups_if_they_repeat() -> None:
     groups = glle.audit(X, "pca", labels=doses).groups
     assert groups is not None
     assert groups.names.tolist() == [0.5, 1.0, 2.5]
-    found = glle_engine.audit.audit.audit(X, method="pca", labels=X[:, 0])
-    assert found.groups is None
-    assert "labels-are-no-groups" in [note.code for note in found.notes]
-    assert "groups" not in found.verdict
+    audit = glle_engine.audit.audit.audit(X, method="pca", labels=X[:, 0])
+    assert audit.groups is None
+    assert "labels-are-no-groups" in [note.code for note in audit.notes]
+    assert "groups" not in audit.verdict
 
 
 def test_help_shows_the_parameters() -> None:
@@ -186,15 +186,15 @@ def test_help_shows_the_parameters() -> None:
         assert "perplexity : float" in text
         assert "Default: 30.0 for sne, symmetric-sne, t-sne, elastic-embedding." in " ".join(text.split())
     for function, arguments in ((glle.fit, ()), (glle.audit, ("pca",)), (glle.embed, ("isomap",))):
-        given = {
+        keywords = {
             name: each.default
             for name, each in inspect.signature(function).parameters.items()
             if each.kind is each.KEYWORD_ONLY
         }
-        function(X, *arguments, **{**given, "disconnected": "bridge"} if function is glle.embed else given)
+        function(X, *arguments, **{**keywords, "disconnected": "bridge"} if function is glle.embed else keywords)
     shown = inspect.signature(glle.Embedding).parameters
-    given = {name: each.default for name, each in shown.items()}
-    assert glle.Embedding(**{**given, "n_neighbors": 40}).fit(X).embedding_.shape == (N, 2)
+    keywords = {name: each.default for name, each in shown.items()}
+    assert glle.Embedding(**{**keywords, "n_neighbors": 40}).fit(X).embedding_.shape == (N, 2)
 
 
 def test_a_name_whose_package_is_absent_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

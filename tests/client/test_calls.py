@@ -300,9 +300,9 @@ def test_truth_and_labels_are_vectors_columns_or_files(form: Any, tmp_path: Path
     sent = json.loads(service.requests[-1].content)
     assert (sent["truth"], sent["labels"]) == ("ds_2", "ds_2")
     for upload in service.requests[1:-1]:
-        found = np.load(io.BytesIO(upload.content))
+        stored = np.load(io.BytesIO(upload.content))
         np.testing.assert_array_equal(
-            found["labels"][:, None] if "labels" in getattr(found, "files", ()) else found, column
+            stored["labels"][:, None] if "labels" in getattr(stored, "files", ()) else stored, column
         )
 
 
@@ -395,9 +395,9 @@ def test_a_large_upload_shows_its_progress(kind: Any, capsys: pytest.CaptureFixt
     """In megabytes, until the service answers; a small one does not."""
     for n, shown in ((1_600_000, "upload: megabytes 8/12, "), (4, "")):
         client = kind(URL, progress=True, transport=Service(httpx.Response(201, json=DATASET)).transport)
-        found = client.dataset(np.zeros((n, 1)))
+        dataset = client.dataset(np.zeros((n, 1)))
         if kind is AsyncClient:
-            asyncio.run(found)
+            asyncio.run(dataset)
         assert shown in (err := capsys.readouterr().err)
         assert bool(err) == bool(shown)
 

@@ -298,9 +298,9 @@ def test_results_as_tables(client: httpx.Client, run: Callable[..., str], sheet:
         assert "weights" in run("weights", id_, "--index", "3", "--seed", "1", "-o", str(file))
     np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), weights)
     triples = pd.read_csv(tmp_path / "w.csv")
-    found = np.zeros((N, N))
-    found[triples["row"], triples["column"]] = triples["value"]
-    np.testing.assert_array_equal(np.take_along_axis(found, near, axis=1), weights)
+    matrix = np.zeros((N, N))
+    matrix[triples["row"], triples["column"]] = triples["value"]
+    np.testing.assert_array_equal(np.take_along_axis(matrix, near, axis=1), weights)
     out = run("summary", id_, "--n-draws", "6", "-o", str(tmp_path / "s.parquet"))
     table = pd.read_parquet(tmp_path / "s.parquet")
     np.testing.assert_array_equal(table["spread"], summary.spread)

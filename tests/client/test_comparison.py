@@ -14,44 +14,44 @@ SIDES = np.where(X[:, 0] > 0, "right", "left")
 
 
 @pytest.fixture(scope="module")
-def found() -> Any:
+def comparison() -> Any:
     """A comparison with a candidate that fails."""
     table = pd.DataFrame(X, columns=list("abc")).assign(side=SIDES)
     methods = ["pca", ("isomap", {"n_neighbors": 12}), "nonsense"]
     return glle.compare(table, methods, labels="side", scores=["trustworthiness", "neighborhood_hit"], threads=1)
 
 
-def test_it_prints_the_answer(found: Any) -> None:
+def test_it_prints_the_answer(comparison: Any) -> None:
     """At most three sentences; its representation adds a row for each map, and the reason of a failure."""
-    assert str(found).splitlines() == list(found.sentences)
-    assert 1 <= len(found.sentences) <= 3
-    assert set(found.best) == {"neighbors", "layout", "groups"}
-    assert set(found.best.values()) <= {"pca", "isomap", None}
-    lines = repr(found).splitlines()
-    assert lines[: len(found.sentences)] == list(found.sentences)
-    assert "nonsense: method='nonsense' is not known" in repr(found)
-    assert set(found.audits) == set(found.facts) == set(found.embeddings) == {"pca", "isomap"}
+    assert str(comparison).splitlines() == list(comparison.sentences)
+    assert 1 <= len(comparison.sentences) <= 3
+    assert set(comparison.best) == {"neighbors", "layout", "groups"}
+    assert set(comparison.best.values()) <= {"pca", "isomap", None}
+    lines = repr(comparison).splitlines()
+    assert lines[: len(comparison.sentences)] == list(comparison.sentences)
+    assert "nonsense: method='nonsense' is not known" in repr(comparison)
+    assert set(comparison.audits) == set(comparison.facts) == set(comparison.embeddings) == {"pca", "isomap"}
 
 
-def test_a_row_for_each_map(found: Any) -> None:
+def test_a_row_for_each_map(comparison: Any) -> None:
     """With what the answer rests on, the scores, and the problem of a candidate that failed."""
-    frame = found.frame()
+    frame = comparison.frame()
     assert list(frame.index) == ["pca", "isomap", "nonsense"]
     assert {"level", "neighbors", "distances", "along", "trusted_islands", "trustworthiness"} <= set(frame.columns)
-    assert frame.loc["pca", "neighborhood_hit"] == found.scores["pca"]["neighborhood_hit"]
+    assert frame.loc["pca", "neighborhood_hit"] == comparison.scores["pca"]["neighborhood_hit"]
     assert "not known" in frame.loc["nonsense", "problem"]
     best = {question for label in frame.index for question in str(frame.loc[label, "best_for"]).split(", ") if question}
-    assert best == {question for question, label in found.best.items() if label}
+    assert best == {question for question, label in comparison.best.items() if label}
 
 
-def test_notebooks_and_figures(found: Any) -> None:
+def test_notebooks_and_figures(comparison: Any) -> None:
     """HTML is escaped; a figure has a panel for each map, with its level."""
-    html = found._repr_html_()  # the protocol of notebooks
+    html = comparison._repr_html_()  # the protocol of notebooks
     assert html.count("<tr>") == 3
     assert "<script" not in glle.compare(X, {"<script>": X[:, :2]}, audit=False)._repr_html_()
-    titles = [axes.get_title() for axes in found.plot().axes]
+    titles = [axes.get_title() for axes in comparison.plot().axes]
     assert [title.split()[0] for title in titles] == ["pca", "isomap"]
-    assert found.audits["pca"].level in titles[0]
+    assert comparison.audits["pca"].level in titles[0]
 
 
 def test_scores_alone_choose_nothing() -> None:
@@ -65,27 +65,27 @@ def test_scores_alone_choose_nothing() -> None:
     assert str(alone) == repr(alone)
 
 
-def test_a_comparison_of_a_service_has_the_same_frame(found: Any) -> None:
+def test_a_comparison_of_a_service_has_the_same_frame(comparison: Any) -> None:
     """And HTML with a row for each map that did not fail."""
     names = {"kept": "neighbors", "straight": "distances", "along": "along", "islands": "islands",
              "trusted": "trusted_islands", "grouped": "trusted_points"}  # fmt: skip
-    expected = found.frame()
+    expected = comparison.frame()
     rows = [
         {"label": label, "level": row["level"], "facts": {fact: row[name] for fact, name in names.items()},
-         "scores": found.scores[label], "remains": row["remains"], "seconds": {"search": row["seconds"]},
+         "scores": comparison.scores[label], "remains": row["remains"], "seconds": {"search": row["seconds"]},
          "verdict": row["verdict"], "problem": None}
         for label, row in expected.iterrows() if label != "nonsense"
     ]  # fmt: skip
     problem = {"detail": "It is <unknown>.", "remedy": "Give another."}
     rows.append({"label": "nonsense", "scores": None, "seconds": None, "problem": problem})
     rows[1] |= {"level": "yes", "is_preliminary": True}
-    result = Result({}, {"sentences": [*found.sentences], "best": found.best, "rows": rows})
+    result = Result({}, {"sentences": [*comparison.sentences], "best": comparison.best, "rows": rows})
     frame = result.frame()
     assert list(frame.columns) == list(expected.columns)
     pd.testing.assert_frame_equal(frame.iloc[:1], expected.iloc[:1], check_dtype=False)
     assert (frame["level"].iloc[1], frame["seconds"].isna().tolist()) == ("behind", [False, False, True])
     assert frame.loc["nonsense", "problem"] == "It is <unknown>. Give another."
-    assert result._table()[:2] == found._table()[:2]
+    assert result._table()[:2] == comparison._table()[:2]
     html = str(result._repr_html_())
     assert html.count("<tr>") == 3
     assert "It is &lt;unknown&gt;." in html

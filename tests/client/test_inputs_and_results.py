@@ -74,16 +74,16 @@ def test_an_index_that_numbers_no_rows_has_the_ids() -> None:
 def test_given_labels_and_colors_of_a_frame_are_columns_with_free_names() -> None:
     """The query names them; options may be names, numbers and arrays of them."""
     labelled = pd.DataFrame({"a": [1.5, 2.5], "labels": [3, 4], 0: [1, 2]})
-    given: Any = {"ignore": [0], "labels": pd.Series([None, "u"], index=[1, 0]), "colors": [0.5, 0.25]}
-    upload = upload_of(labelled, given)
+    options: Any = {"ignore": [0], "labels": pd.Series([None, "u"], index=[1, 0]), "colors": [0.5, 0.25]}
+    upload = upload_of(labelled, options)
     assert upload.query == {"labels": "labels_", "colors": "colors", "ignore": ["0"]}
     sent = members(b"".join(upload.body.pieces()))
     assert (bytes(sent["4_text"]), sent["4_lengths"]) == (b"u", [1, -1])  # in the order of the frame's index
     with pytest.raises(InvalidParameterError, match="a different index"):
         upload_of(labelled, {"labels": pd.Series(["u", "v"], index=[7, 8])})
     for ignore in (0, np.array(["0"]), pd.Index([0]), ("0",)):
-        given = {"ignore": ignore}
-        assert upload_of(labelled, given).query == {"ignore": ["0"]}
+        options = {"ignore": ignore}
+        assert upload_of(labelled, options).query == {"ignore": ["0"]}
     for wrong in (
         {"ignore": slice(1)},
         {"ignore": np.array([True, False])},
@@ -165,8 +165,8 @@ def test_lossy_uploads_are_refused(data: Any, options: Any, message: str) -> Non
 def test_labels_and_colors_go_with_an_array_in_one_npz(kind: Callable[[Any], Any]) -> None:
     """Words, numbers and bools; a missing label is empty; the array goes in pieces."""
     X, words = np.arange(6.0).reshape(3, 2), kind(["u", "v", "w"])
-    found = members(upload_body(X, {"labels": words, "colors": kind([1, 2, 3])}))
-    assert found == {"data": X.tolist(), "labels": ["u", "v", "w"], "colors": [1, 2, 3]}
+    stored = members(upload_body(X, {"labels": words, "colors": kind([1, 2, 3])}))
+    assert stored == {"data": X.tolist(), "labels": ["u", "v", "w"], "colors": [1, 2, 3]}
     for labels, expected in (([None, "v", float("nan")], ["", "v", ""]), ([True, False, True], [1, 0, 1])):
         assert members(upload_body(X, {"labels": labels})) == {"data": X.tolist(), "labels": expected}
     large = np.arange(150_000.0).reshape(-1, 4)

@@ -77,7 +77,7 @@ def test_integers_of_128_bits_are_exact_or_refused() -> None:
     """Numpy has no such type."""
     pl = pytest.importorskip("polars")
     small, large = (
-        pl.DataFrame({**POINTS, "x": pl.Series([base + at for at in range(N)], dtype=pl.Int128)}) for base in (0, 2**90)
+        pl.DataFrame({**POINTS, "x": pl.Series([base + i for i in range(N)], dtype=pl.Int128)}) for base in (0, 2**90)
     )
     assert read_points(small, {}).X[:, 3].tolist() == list(range(N))
     assert read_points(large, {"id": "x"}).ids[0] == str(2**90)  # type: ignore[index]
@@ -127,7 +127,7 @@ def test_data_without_values_are_refused_with_the_call_that_helps() -> None:
 def test_a_row_of_units_is_named() -> None:
     """In a frame, whose columns are texts then; in a file it is the only bad row."""
     frame = pd.DataFrame(
-        {name: [unit, *map(str, X[:, at])] for at, (name, unit) in enumerate({"t": "oC", "p": "hPa"}.items())}
+        {name: [unit, *map(str, X[:, column])] for column, (name, unit) in enumerate({"t": "oC", "p": "hPa"}.items())}
     )
     with pytest.raises(GlleError, match=r"Only the first row is not a number, 'oC', 'hPa'.*Remove that row"):
         glle.fit(frame)

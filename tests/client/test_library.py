@@ -304,12 +304,12 @@ def test_islands_and_tears_of_an_audit_are_drawn(axes: Any) -> None:
     assert len(split.disturbed.tears)
     figure = axes.figure
     figure.clear()
-    for panel, found in zip(figure.subplots(1, 2), (split, kept), strict=True):
-        found.plot(ax=panel)
+    for panel, audited in zip(figure.subplots(1, 2), (split, kept), strict=True):
+        audited.plot(ax=panel)
         outlines = [patch.get_linestyle() for patch in panel.patches]
-        is_solid = found.islands.stays & (found.level in {"trust", "partly"})
+        is_solid = audited.islands.stays & (audited.level in {"trust", "partly"})
         assert outlines == ["-" if stays else "--" for stays in is_solid]
-        marked = bool(len(found.disturbed.tears)) + bool(0 < found.is_glued.mean() <= MANY_DISTURBED)
+        marked = bool(len(audited.disturbed.tears)) + bool(0 < audited.is_glued.mean() <= MANY_DISTURBED)
         assert len(panel.collections) == 1 + marked
     figure.canvas.draw()
     for panel in figure.axes:
@@ -322,12 +322,12 @@ def test_names_of_many_groups_do_not_cover_each_other() -> None:
     """Sixty groups have their names, few of which overlap, and a legend is inside of the saved picture."""
     rng = np.random.default_rng(1)
     Y = 30 * rng.random((60, 2))[np.arange(600) % 60] + 0.3 * rng.standard_normal((600, 2))
-    names = np.array([f"type {at:02}" for at in range(60)])[np.arange(600) % 60]
+    names = np.array([f"type {number:02}" for number in range(60)])[np.arange(600) % 60]
     axes = glle.audit(np.c_[Y, Y[:, 0] * Y[:, 1]], Y, method=lambda part: part[:, :2], labels=names).plot()
     axes.figure.canvas.draw()
     boxes = [text.get_window_extent() for text in axes.texts if text.get_text() in set(names)]
     assert len(boxes) == 60
-    assert sum(a.overlaps(b) for at, a in enumerate(boxes) for b in boxes[:at]) <= 6
+    assert sum(a.overlaps(b) for number, a in enumerate(boxes) for b in boxes[:number]) <= 6
     figure = axes.figure
     figure.clear()
     for panel in figure.subplots(1, 2):
@@ -384,15 +384,15 @@ def test_results_are_arrays_where_an_array_is_expected(posterior: Any, audit: An
     """Their coordinates, with a row for each point: of this process and of a service."""
     embedding, summary = glle.embed(X, "pca"), posterior.summary(4, scale=1.0)
     of_client = Result({"consensus": summary.consensus, "spread": summary.spread}, {"scale": 1.0})
-    for found in (embedding, posterior, posterior.draw(0), summary, audit, of_client):
-        array = np.asarray(found)
-        assert array is found.embedding is found.Y
-        assert (array.shape, array.dtype.name, len(found)) == ((N, 2), "float64", N)
-        np.testing.assert_array_equal(found[3:5, 1], array[3:5, 1])
-        assert np.asarray(found, np.float32).dtype == np.float32
-        assert not np.shares_memory(np.array(found), array)
+    for result in (embedding, posterior, posterior.draw(0), summary, audit, of_client):
+        array = np.asarray(result)
+        assert array is result.embedding is result.Y
+        assert (array.shape, array.dtype.name, len(result)) == ((N, 2), "float64", N)
+        np.testing.assert_array_equal(result[3:5, 1], array[3:5, 1])
+        assert np.asarray(result, np.float32).dtype == np.float32
+        assert not np.shares_memory(np.array(result), array)
         with pytest.raises(ValueError, match="copy"):
-            np.array(found, np.float32, copy=False)
+            np.array(result, np.float32, copy=False)
     np.testing.assert_array_equal(np.array([posterior.draw(0), posterior.draw(1)])[1], posterior.draw(1).Y)
     assert PCA(1).fit_transform(embedding).shape == (N, 1)
     scale = Result({}, {"scale": 1.0})

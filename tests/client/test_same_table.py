@@ -348,10 +348,11 @@ def by_reader(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
         upload = upload_of(FRAMES[way](table), options)
         media, query, body = upload.body.media, upload.query, b"".join(upload.body.pieces())
     try:
-        found = read(body, media, **query)
+        parsed = read(body, media, **query)
     except ProblemError as error:
         return {"refusal": error.problem.code, "words": f"{error.problem.detail} {error.problem.remedy}"}
-    return _of_service(_in_words(found.source.get("notices", [])), {"data": found.values, **found.extras}, found.names)  # noqa: PD011 # no pandas
+    arrays = {"data": parsed.values, **parsed.extras}  # noqa: PD011 # no pandas
+    return _of_service(_in_words(parsed.source.get("notices", [])), arrays, parsed.names)
 
 
 def by_http(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
@@ -411,7 +412,7 @@ OVER_HTTP = ("numbers", "words", "rows dropped", "medians", "roles", "features",
 
 def from_zero(text: str) -> str:
     """Return a message with the numbers of rows from 0."""
-    return re.sub(r"row (\d+) \(from (\d)\)", lambda found: f"row {int(found[1]) - int(found[2])}", text)
+    return re.sub(r"row (\d+) \(from (\d)\)", lambda match: f"row {int(match[1]) - int(match[2])}", text)
 
 
 @pytest.mark.parametrize("name", EACH)
@@ -422,28 +423,28 @@ def test_a_table_is_the_same_in_every_way(name: str, client: httpx.Client) -> No
     for way, (by, of) in WAYS.items():
         if of in table.without or (by in {by_http, by_client} and name not in OVER_HTTP):
             continue
-        found = by(table, of, client)
+        parts = by(table, of, client)
         if table.is_rounded and of == "xlsx":
-            assert found.get("refusal") == (table.refusal or "inexact-integer"), way
-            assert "2^53" in found["words"], way
+            assert parts.get("refusal") == (table.refusal or "inexact-integer"), way
+            assert "2^53" in parts["words"], way
         elif table.refusal:
-            assert (found.get("refusal"), from_zero(found["words"])) == (table.refusal, from_zero(plain["words"])), way
-            assert table.words in found["words"], way
+            assert (parts.get("refusal"), from_zero(parts["words"])) == (table.refusal, from_zero(plain["words"])), way
+            assert table.words in parts["words"], way
         else:
-            assert "refusal" not in found, (way, found)
-            require_table(table, found, way)
+            assert "refusal" not in parts, (way, parts)
+            require_table(table, parts, way)
 
 
-def require_table(table: Table, found: dict[str, Any], way: str) -> None:
+def require_table(table: Table, sent: dict[str, Any], way: str) -> None:
     """Require the parts of a table."""
-    features = [at for at in table.names if at in table.columns]
-    points = np.array([table.columns[at] for at in features], np.float64).T if table.points is None else table.points
-    np.testing.assert_array_equal(np.asarray(found["values"])[:, : points.shape[1]], points, err_msg=way)
-    ids = found["ids"] if table.options.get("missing") != "drop" else table.ids  # frames have the rows that stay
-    parts = (found["names"], found["labels"], found["colors"], ids)
+    features = [name for name in table.names if name in table.columns]
+    points = np.array([table.columns[x] for x in features], np.float64).T if table.points is None else table.points
+    np.testing.assert_array_equal(np.asarray(sent["values"])[:, : points.shape[1]], points, err_msg=way)
+    ids = sent["ids"] if table.options.get("missing") != "drop" else table.ids  # frames have the rows that stay
+    parts = (sent["names"], sent["labels"], sent["colors"], ids)
     assert parts == (table.names, table.labels, table.colors, table.ids), way
-    assert len(found["notes"]) == len(table.notes), (way, found["notes"])
-    assert all(part in note for part, note in zip(table.notes, found["notes"], strict=True)), (way, found["notes"])
+    assert len(sent["notes"]) == len(table.notes), (way, sent["notes"])
+    assert all(part in note for part, note in zip(table.notes, sent["notes"], strict=True)), (way, sent["notes"])
 
 
 class Cells:
@@ -451,13 +452,13 @@ class Cells:
 
     def __init__(self, values: Any, labels: list[Any]) -> None:
         self.X, self.var_names = values, pd.Index(["x", "y"])
-        self.obs_names = pd.Index([f"s-{at}" for at in range(N)])
+        self.obs_names = pd.Index([f"s-{row}" for row in range(N)])
         self.obs = pd.DataFrame({"k": labels}, index=self.obs_names)
         self.obsm: dict[str, Any] = {}
 
 
 def _members(labels: list[Any]) -> dict[str, Any]:
-    return {"names": np.array(["x", "y"]), "labels": np.array(labels), "ids": np.array([f"s-{at}" for at in range(N)])}
+    return {"names": np.array(["x", "y"]), "labels": np.array(labels), "ids": np.array([f"s-{i}" for i in range(N)])}
 
 
 ARRAYS: dict[str, Callable[[list[Any]], tuple[str, bytes]]] = {
@@ -482,7 +483,7 @@ def test_arrays_have_the_labels_and_ids_of_a_table(way: str, labels: list[Any], 
     """Labels are exact, or refused by JSON, whose readers round."""
     expected = list(map(str, labels)) if labels is LARGE else labels
     names: Any = ["x", "y"]
-    ids: Any = [f"s-{at}" for at in range(N)]
+    ids: Any = [f"s-{row}" for row in range(N)]
     if way in ARRAYS:
         media, body = ARRAYS[way](labels)
         answer = client.post("/v1/datasets", content=body, headers={"content-type": media})
@@ -491,19 +492,19 @@ def test_arrays_have_the_labels_and_ids_of_a_table(way: str, labels: list[Any], 
             return
         content = client.get(answer.json()["links"]["data"], headers={"accept": "application/zip"}).content
         with np.load(io.BytesIO(content)) as arrays:
-            found = _of_service([], dict(arrays), answer.json()["names"])
+            stored = _of_service([], dict(arrays), answer.json()["names"])
     elif way == "AnnData":
         points = read_points(Cells(csr_array(X), labels), {"labels": "k"})
         assert points.labels is not None
         assert points.ids is not None
         parts = {"labels": points.labels.tolist(), "ids": points.ids.tolist()}
-        found = {"names": points.names, "values": points.X.toarray(), **parts}
+        stored = {"names": points.names, "values": points.X.toarray(), **parts}
     else:
         with glle.Client(str(client.base_url), progress=False) as service:
             if way == "AnnData by the client":
                 dataset = service.dataset(Cells(csr_array(X), labels), labels="k")
             else:
                 dataset, names, ids = service.dataset(X, labels=labels), None, None
-            found = _of_service([], dataset.arrays(), dataset.names)
-    np.testing.assert_array_equal(found["values"], X)
-    assert (found["names"], found["labels"], found["ids"]) == (names, expected, ids)
+            stored = _of_service([], dataset.arrays(), dataset.names)
+    np.testing.assert_array_equal(stored["values"], X)
+    assert (stored["names"], stored["labels"], stored["ids"]) == (names, expected, ids)

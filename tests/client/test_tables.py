@@ -168,7 +168,7 @@ def test_rows_that_are_dropped_leave_the_index_and_the_ids(index: Any, client: h
     points = read_points(table, {"missing": "drop"})
     with glle.Client(str(client.base_url), progress=False) as service:
         dataset = service.dataset(table, missing="drop")
-        kept = [each for at, each in enumerate(index or range(N)) if at not in {3, 5}]
+        kept = [each for row, each in enumerate(index or range(N)) if row not in {3, 5}]
         assert points.ids is not None
         assert points.ids.tolist() == list(dataset.index) == list(points.kept_index) == kept
         assert dataset.arrays()["ids"].tolist() == kept
@@ -189,7 +189,7 @@ def test_a_fit_has_the_columns_of_its_table() -> None:
     """The rows without gaps, the classes as labels, and notes; analyses take the same table."""
     table = GAPS.set_index(pd.Index(NAMES))
     posterior = glle.fit(table, labels="cluster", missing="drop", n_neighbors=6)
-    kept = [at for at in range(N) if at not in {3, 5}]
+    kept = [row for row in range(N) if row not in {3, 5}]
     assert [note.code for note in posterior.notes][:3] == ["colors-guessed", "date-colors", "rows-dropped"]
     assert posterior.calibrate(table, n_resamples=4, n_draws=4).scale > 0
     same = glle.fit(POINTS.to_numpy()[kept], n_neighbors=6)
@@ -203,8 +203,8 @@ def test_a_fit_has_the_columns_of_its_table() -> None:
 def test_guessed_roles_and_large_features_are_said_by_name() -> None:
     """In the notes, in print, and in the legend."""
     table = TABLE.assign(c=TABLE["c"] * 1e4)
-    for found in (glle.fit(table, n_neighbors=6), glle.embed(table, "lle", n_neighbors=6)):
-        assert any("'cluster' has 2 distinct words. It has the labels" in note.message for note in found.notes)
+    for result in (glle.fit(table, n_neighbors=6), glle.embed(table, "lle", n_neighbors=6)):
+        assert any("'cluster' has 2 distinct words. It has the labels" in note.message for note in result.notes)
     posterior = glle.fit(table, n_neighbors=6)
     assert "1 of 3 features hold 99 % of the variance, most of it c, and" in " ".join(
         n.message for n in posterior.notes
@@ -227,7 +227,7 @@ def test_labels_by_name_reach_what_uses_them() -> None:
 
 def test_all_problems_of_a_table_are_in_one_message() -> None:
     """Columns without a role, missing and infinite values, with the choices, before anything is computed."""
-    table = GAPS.assign(d=np.inf, note=[f"w{at % 25}" for at in range(N)], pair=pd.to_timedelta(range(N), unit="s"))
+    table = GAPS.assign(d=np.inf, note=[f"w{row % 25}" for row in range(N)], pair=pd.to_timedelta(range(N), unit="s"))
     with pytest.raises(GlleError) as refused:
         glle.fit(table)
     message = str(refused.value)
@@ -263,7 +263,7 @@ def test_all_problems_of_a_table_are_in_one_message() -> None:
         ({"a": X[:, 0]}, {}, r"pandas\.DataFrame"),
         (X[:1], {}, r"than 1 points\. Give more points"),
         *(
-            (POINTS.assign(k=[text.replace("7", f"{at:03}") for at in range(N)]), {}, "'k' has numbers as texts")
+            (POINTS.assign(k=[text.replace("7", f"{row:03}") for row in range(N)]), {}, "'k' has numbers as texts")
             for text in ("1.7,5", "7%", "$4.7", "7,5 €", "1 7")
         ),
         (POINTS.assign(k=["?", "4", "5", "4"] * 10), {}, r"numbers as texts, such as '\?'"),
@@ -303,9 +303,9 @@ def test_new_points_are_placed_by_the_names_of_their_columns(table: Any, kind: s
     embedding = glle.embed(table, "pca", **options)
     features = table.drop(columns=["cluster", "when"], errors="ignore")
     for new in (table[:2], table[table.columns[::-1]][:2], features[:2], features.iloc[:2, ::-1]):
-        given = new if kind == "pandas" else pa.Table.from_pandas(new)
-        np.testing.assert_array_equal(posterior.transform(table, given), posterior.embedding[:2])
-        np.testing.assert_allclose(embedding.transform(given), embedding.Y[:2], atol=1e-12)
+        points = new if kind == "pandas" else pa.Table.from_pandas(new)
+        np.testing.assert_array_equal(posterior.transform(table, points), posterior.embedding[:2])
+        np.testing.assert_allclose(embedding.transform(points), embedding.Y[:2], atol=1e-12)
     places: list[Callable[[Any], Any]] = [lambda new: posterior.transform(table, new), embedding.transform]
     for result in places:
         with pytest.raises(GlleError, match="missing: 'a'; unknown: 'q'"):
@@ -341,7 +341,7 @@ def test_new_cells_are_placed_by_the_names_of_their_variables() -> None:
 
 def test_rows_keep_their_index(tmp_path: Path) -> None:
     """Of posteriors, embeddings and audits, without the dropped rows, with labels and ids; also after a save."""
-    gaps = GAPS.set_axis([f"r{at}" for at in range(N)])
+    gaps = GAPS.set_axis([f"r{row}" for row in range(N)])
     kept = gaps.dropna()
     posterior = glle.fit(gaps, missing="drop", n_neighbors=6)
     posterior.save(tmp_path / "post.npz")
@@ -382,8 +382,8 @@ def test_blocks_are_a_column_or_an_array() -> None:
     for column in (subjects, texts):
         frame = pd.DataFrame(X).rename(columns=str).assign(who=column)
         for options in ({"blocks": "who"}, {"blocks": "who", "id": "who"}, {"blocks": column, "ignore": "who"}):
-            found = glle.audit(frame, method="pca", **options)
-            assert (found.remains, found.pairs) == (direct.remains, direct.pairs), options
+            audit = glle.audit(frame, method="pca", **options)
+            assert (audit.remains, audit.pairs) == (direct.remains, direct.pairs), options
     gaps = frame.assign(who=texts)
     gaps.iloc[5, 0] = np.nan
     kept = gaps["who"].notna() & gaps["0"].notna()
@@ -408,8 +408,8 @@ def test_labels_are_those_of_their_rows() -> None:
     """A series has the order of its index; missing labels are the empty one."""
     table = POINTS.set_axis(NAMES)
     labels = pd.Series(CLUSTERS, NAMES)
-    for given in (labels[::-1], labels.to_numpy()):
-        supervised = glle.embed(table, "supervised-lle", labels=given, n_neighbors=6)
+    for values in (labels[::-1], labels.to_numpy()):
+        supervised = glle.embed(table, "supervised-lle", labels=values, n_neighbors=6)
         np.testing.assert_array_equal(supervised.Y, glle.embed(X, "slle", labels=CLUSTERS, n_neighbors=6).Y)
     assert "neighborhood_hit" in glle.compare(table, ["pca"], labels=labels, audit=False).scores["pca"]
     with pytest.raises(GlleError, match="a different index"):

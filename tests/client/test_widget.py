@@ -60,13 +60,13 @@ def test_labels_are_matched_by_their_index(posterior: Any) -> None:
 
 def test_other_results_have_no_player() -> None:
     """An audit is opaque by its stability; embeddings that are given are played; numbers are a scale."""
-    found = glle.audit(SHEET.X, method="pca")
-    audited = glle.widget(found, SHEET.coordinates[:, 0])
+    audit = glle.audit(SHEET.X, method="pca")
+    audited = glle.widget(audit, SHEET.coordinates[:, 0])
     assert len(audited.box.children) == 2
-    assert found.stability is not None
+    assert audit.stability is not None
     assert audited.scatter.opacity()["by"] == "opacity"
-    played = glle.widget(found.embedding, draws=[found.embedding, -found.embedding])
-    np.testing.assert_array_equal(played.places[2], -found.embedding)
+    played = glle.widget(audit.embedding, draws=[audit.embedding, -audit.embedding])
+    np.testing.assert_array_equal(played.places[2], -audit.embedding)
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:

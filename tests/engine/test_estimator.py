@@ -109,7 +109,7 @@ def test_small_data_and_components_need_no_parameters() -> None:
     """Half of few points are neighbors; two blobs are bridged with a warning, or an error of the engine."""
     X = np.random.default_rng(0).normal(size=(40, 3))
     assert GLLE().fit(X[:12]).posterior_.spec.n_neighbors == 6
-    few, auto = (Embedding("isomap", **given).fit_transform(X[:9]) for given in ({}, {"n_neighbors": "auto"}))
+    few, auto = (Embedding("isomap", **neighbors).fit_transform(X[:9]) for neighbors in ({}, {"n_neighbors": "auto"}))
     np.testing.assert_array_equal(few, auto)
     X[20:] += 50
     with pytest.warns(UserWarning, match="1 edge that joins no nearest neighbors was added"):

@@ -47,11 +47,11 @@ def test_neighbors_of_two_sheets_in_one_place_are_not_trusted() -> None:
     rng = np.random.default_rng(1)
     sheet = np.where(np.arange(400) % 2 == 0, 0.6, 0.0)
     X = rotated(np.c_[rng.uniform(-0.8, 0.8, (400, 2)) * [1.3, 1], sheet], 6, 0.01, 1)
-    found = audit(X, method="pca")
-    assert found.neighborhoods is not None
-    assert found.neighborhoods.share > 0.5
-    assert "neighbors" in found.statement.distrusted
-    assert "of its neighbors are near in the data" in found.verdict
+    audited = audit(X, method="pca")
+    assert audited.neighborhoods is not None
+    assert audited.neighborhoods.share > 0.5
+    assert "neighbors" in audited.statement.distrusted
+    assert "of its neighbors are near in the data" in audited.verdict
     near = measure_agreement(X, principal(X), 15).near
     assert 0.4 < near < NEAR_IN_DATA
 
@@ -84,8 +84,8 @@ def test_a_layout_that_follows_no_distances_is_not_trusted() -> None:
     rng = np.random.default_rng(4)
     X = np.c_[rng.uniform(-1, 1, (400, 2)), 0.02 * rng.standard_normal((400, 3))]
     X[:, 3] += 0.5 * X[:, 0]
-    found = audit(X, method=lambda part: np.cos(4 * part[:, :2]) * [2, 1])
-    assert found.remains is not None
-    assert found.remains > 0.6
-    assert (found.level, found.statement.trusted) == ("no", ())
-    assert "rank neither like straight distances" in found.verdict
+    audited = audit(X, method=lambda part: np.cos(4 * part[:, :2]) * [2, 1])
+    assert audited.remains is not None
+    assert audited.remains > 0.6
+    assert (audited.level, audited.statement.trusted) == ("no", ())
+    assert "rank neither like straight distances" in audited.verdict

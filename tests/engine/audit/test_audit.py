@@ -54,51 +54,51 @@ def principal(points: NDArray[np.float64]) -> NDArray[np.float64]:
 @pytest.mark.parametrize("method", ["pca", "glle"])
 def test_noise_is_said_to_be_noise(method: str) -> None:
     """Independent features are no structure, and nothing is said of the order of the points."""
-    found = audit(NOISE[:120], method=method)
-    assert found.beyond_chance is False
-    assert found.level == "no"
-    assert found.verdict.startswith("✗ Do not read structure into this map: we found none.")
-    assert found.is_point_beyond is not None
-    assert found.is_point_beyond.mean() < 0.05
+    audited = audit(NOISE[:120], method=method)
+    assert audited.beyond_chance is False
+    assert audited.level == "no"
+    assert audited.verdict.startswith("✗ Do not read structure into this map: we found none.")
+    assert audited.is_point_beyond is not None
+    assert audited.is_point_beyond.mean() < 0.05
 
 
 def test_a_plane_is_believed() -> None:
     """Two factors are structure, remain in another sample, and are two coordinates."""
-    found = audit(PLANE, method="pca")
-    assert found.beyond_chance is True
-    assert found.remains is not None
-    assert found.remains > 0.95
-    assert (found.level, found.statement.trusted) == ("trust", ("layout", "neighbors"))
-    assert found.verdict.startswith("✓ Trust the layout (")
-    assert "\nWe expect a new sample half this size" in found.verdict
-    assert found.neighbors is not None
-    assert found.stability is not None
-    assert 0 <= found.neighbors.data.min() <= found.neighbors.data.max() < 1
-    assert ((found.stability > 0.2) & (found.stability <= 1)).all()
-    assert found.regions["new sample"].radius(0.9) == pytest.approx(np.sqrt(2) * found.regions["mean"].radius(0.9))
+    audited = audit(PLANE, method="pca")
+    assert audited.beyond_chance is True
+    assert audited.remains is not None
+    assert audited.remains > 0.95
+    assert (audited.level, audited.statement.trusted) == ("trust", ("layout", "neighbors"))
+    assert audited.verdict.startswith("✓ Trust the layout (")
+    assert "\nWe expect a new sample half this size" in audited.verdict
+    assert audited.neighbors is not None
+    assert audited.stability is not None
+    assert 0 <= audited.neighbors.data.min() <= audited.neighbors.data.max() < 1
+    assert ((audited.stability > 0.2) & (audited.stability <= 1)).all()
+    assert audited.regions["new sample"].radius(0.9) == pytest.approx(np.sqrt(2) * audited.regions["mean"].radius(0.9))
 
 
 def test_a_ball_has_three_coordinates() -> None:
     """A map of two dimensions hides the third coordinate; that of a sheet is a function of the others."""
     ball = RNG.standard_normal((400, 3))
     ball *= (RNG.uniform(size=400) ** (1 / 3) / np.linalg.norm(ball, axis=1))[:, None]
-    found = audit(ball, method="glle")
-    assert found.dimension == 3
-    assert "fill 3 dimensions" in found.verdict
+    audited = audit(ball, method="glle")
+    assert audited.dimension == 3
+    assert "fill 3 dimensions" in audited.verdict
     sheet = manifolds.make("s_curve", 400, seed=1).X
     assert "fill" not in audit(sheet, fit(sheet, n_neighbors=12)).verdict
 
 
 def test_islands_are_apart() -> None:
     """Separate groups are apart in all pictures, and each point is among its group."""
-    found = audit(ISLANDS, method="pca", labels=CLASSES)
-    assert found.verdict.startswith("✓ Trust all 3 islands")
-    assert found.verdict.endswith("the labels a, b and c stay apart from each other.")
-    assert found.islands.in_samples is not None
-    assert found.islands.in_samples.tolist() == [1, 1, 1]
-    assert found.arrangement is not None
-    assert found.arrangement.share > 0.9
-    groups = found.groups
+    audited = audit(ISLANDS, method="pca", labels=CLASSES)
+    assert audited.verdict.startswith("✓ Trust all 3 islands")
+    assert audited.verdict.endswith("the labels a, b and c stay apart from each other.")
+    assert audited.islands.in_samples is not None
+    assert audited.islands.in_samples.tolist() == [1, 1, 1]
+    assert audited.arrangement is not None
+    assert audited.arrangement.share > 0.9
+    groups = audited.groups
     assert groups is not None
     assert groups.names.tolist() == ["a", "b", "c"]
     np.testing.assert_array_equal(groups.apart, 1 - np.eye(3))
@@ -113,15 +113,15 @@ def test_groups_are_apart_by_the_points_that_are_not_in_the_half() -> None:
     rng = np.random.default_rng(0)
     labels = np.arange(120) % 4
     X = 0.9 * rng.standard_normal((4, 30))[labels] + rng.standard_normal((120, 30))
-    found = audit(X, method="pca", labels=labels)
+    audited = audit(X, method="pca", labels=labels)
     embedder = embedder_of_halves(X, method="pca")
     apart = []
-    for number, Y in enumerate(resample(embedder, 2 * found.pairs, stream=SEPARATE).places):
+    for number, Y in enumerate(resample(embedder, 2 * audited.pairs, stream=SEPARATE).places):
         others = draw_sample(embedder, SEPARATE, 0, number).others
         apart.append(groups_apart(Y[others], labels[others]))
-    assert found.groups is not None
-    np.testing.assert_array_equal(found.groups.apart, np.mean(apart, axis=0))
-    assert 0 < found.groups.apart.sum() < 12
+    assert audited.groups is not None
+    np.testing.assert_array_equal(audited.groups.apart, np.mean(apart, axis=0))
+    assert 0 < audited.groups.apart.sum() < 12
     is_first = labels == 0
     assert not groups_apart(X, labels, ~is_first)[0].any()  # a group without points is apart from none
 
@@ -178,11 +178,11 @@ def test_a_posterior_and_its_method_are_one() -> None:
 
 def test_a_function_is_a_method() -> None:
     """A function of the caller gets everything but the dimension, because it has a fixed number of coordinates."""
-    found = audit(PLANE, method=principal)
-    assert found.beyond_chance is True
-    assert found.dimension is None
-    assert found.remains == pytest.approx(audit(PLANE, method="pca").remains, abs=0.05)
-    frame = found.frame()
+    audited = audit(PLANE, method=principal)
+    assert audited.beyond_chance is True
+    assert audited.dimension is None
+    assert audited.remains == pytest.approx(audit(PLANE, method="pca").remains, abs=0.05)
+    frame = audited.frame()
     assert list(frame.columns) == [
         "y1", "y2", "island", "is_trusted", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam",
         "p_value", "is_point_beyond", "spread", "stability",
@@ -197,19 +197,19 @@ def test_estimators_and_embeddings_are_audited() -> None:
     assert by_estimator.remains == pytest.approx(audit(X, method=lambda part: PCA(2).fit_transform(part)).remains)
     assert not hasattr(model, "components_")
     assert audit(X, GLLE().fit(X)).to_dict() == audit(X, fit(X)).to_dict()
-    found = METHODS["pca"].embed(X)
-    assert audit(X, found).to_dict() == audit(X, Embedding("pca").fit(X)).to_dict() == audit(X, found.Y).to_dict()
+    pca = METHODS["pca"].embed(X)
+    assert audit(X, pca).to_dict() == audit(X, Embedding("pca").fit(X)).to_dict() == audit(X, pca.Y).to_dict()
 
 
 def test_coordinates_alone_have_fidelity() -> None:
     """Without a method nothing is known of another sample; random positions show nothing."""
     X = PLANE[:45]
-    found, at_random = audit(X, principal(X)), audit(X, RNG.standard_normal((45, 2)))
-    assert (found.p_value, found.remains, found.neighborhoods) == (None, None, None)
-    assert (found.level, found.beyond_chance) == ("unknown", True)
-    assert found.verdict.startswith("Give the method of this map")
-    assert "of the neighbors" in found.verdict
-    assert "t-sne" not in found.verdict.lower()
+    audited, at_random = audit(X, principal(X)), audit(X, RNG.standard_normal((45, 2)))
+    assert (audited.p_value, audited.remains, audited.neighborhoods) == (None, None, None)
+    assert (audited.level, audited.beyond_chance) == ("unknown", True)
+    assert audited.verdict.startswith("Give the method of this map")
+    assert "of the neighbors" in audited.verdict
+    assert "t-sne" not in audited.verdict.lower()
     assert (at_random.level, at_random.beyond_chance) == ("no", False)
     assert "does not show it" in at_random.verdict
 
@@ -218,26 +218,26 @@ def test_other_coordinates_are_no_map_of_the_method() -> None:
     """Coordinates beside a method are believed only if its maps have their neighbors."""
     data = np.random.default_rng(5)
     X = data.standard_normal((200, 2)) @ data.standard_normal((2, 8)) + 0.1 * data.standard_normal((200, 8))
-    own = principal(X)
-    line = np.c_[own[:, 0], np.zeros(len(X))]
-    for Y in (line, own[RNG.permutation(len(X))], np.c_[X[:, 0], RNG.standard_normal(len(X))]):
-        found = audit(X, Y, method="pca")
-        assert found.level != "trust"
-        assert found.statement.trusted == ()
-        assert (found.remains, found.neighborhoods) == (None, None)
+    own_map = principal(X)
+    line = np.c_[own_map[:, 0], np.zeros(len(X))]
+    for Y in (line, own_map[RNG.permutation(len(X))], np.c_[X[:, 0], RNG.standard_normal(len(X))]):
+        audited = audit(X, Y, method="pca")
+        assert audited.level != "trust"
+        assert audited.statement.trusted == ()
+        assert (audited.remains, audited.neighborhoods) == (None, None)
     assert "this is not a map by Principal component analysis" in audit(X, line, method="pca").verdict
     noise = audit(NOISE[:120], RNG.permutation(principal(NOISE[:120])), method="pca")
     assert (noise.level, noise.verdict.startswith("Audit these coordinates by")) == ("no", True)
     assert "Do not read structure into this map: we found none; your points" in noise.verdict
-    turned = 3 * own @ [[0, 1], [1, 0]] + 7
+    turned = 3 * own_map @ [[0, 1], [1, 0]] + 7
     assert audit(X, turned, method="pca").level == "trust"
 
 
 def test_a_map_that_the_audit_makes_is_one_of_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
     """However far its neighbors are from those of maps of halves; coordinates that are given are compared."""
     monkeypatch.setattr("glle_engine.audit.conclusion._foreign", lambda *_: (0.1, 0.8))
-    own = {"Y": principal(PLANE), "method": "pca", "is_own_map": True}
-    for options in ({"method": "pca"}, {"Y": fit(PLANE)}, own):
+    own_map = {"Y": principal(PLANE), "method": "pca", "is_own_map": True}
+    for options in ({"method": "pca"}, {"Y": fit(PLANE)}, own_map):
         assert audit(PLANE, **options).remains is not None
     assert "this is not a map" in audit(PLANE, principal(PLANE), method="pca").verdict
 
@@ -258,21 +258,21 @@ def test_tears_are_found(method: str | None) -> None:
     """Points at the edge of a planted tear have the most stretch, and pairs across it are named."""
     Y = principal(SHEET)
     Y[Y[:, 0] > 0, 0] += 3
-    own = principal(SHEET)[:, 0]
-    found = audit(SHEET, Y, method=method)
-    assert area_under_curve(found.stretch, abs(own) < 0.15) >= 0.9
-    assert found.is_torn[abs(own) < 0.05].mean() > 0.8
-    assert not found.is_torn[abs(own) > 1].any()
-    assert len(found.disturbed.tears)
-    assert (np.sign(own[found.disturbed.tears]).prod(axis=1) == -1).all()
-    assert "the map tears islands A and B apart" in found.verdict
-    assert found.level != "trust"
-    seam = found.disturbed.seams[0]
+    position = principal(SHEET)[:, 0]
+    audited = audit(SHEET, Y, method=method)
+    assert area_under_curve(audited.stretch, abs(position) < 0.15) >= 0.9
+    assert audited.is_torn[abs(position) < 0.05].mean() > 0.8
+    assert not audited.is_torn[abs(position) > 1].any()
+    assert len(audited.disturbed.tears)
+    assert (np.sign(position[audited.disturbed.tears]).prod(axis=1) == -1).all()
+    assert "the map tears islands A and B apart" in audited.verdict
+    assert audited.level != "trust"
+    seam = audited.disturbed.seams[0]
     assert (seam.kind, sorted(seam.islands)) == ("tear", [0, 1])
-    sides = [own[side] for side in seam.sides]
+    sides = [position[side] for side in seam.sides]
     assert {bool((each > 0).all()) for each in sides} == {True, False}, "each side is on one side of the cut"
-    np.testing.assert_array_equal(np.flatnonzero(found.seam == 1), seam.sides[0])
-    np.testing.assert_array_equal(np.flatnonzero(found.seam == -1), seam.sides[1])
+    np.testing.assert_array_equal(np.flatnonzero(audited.seam == 1), seam.sides[0])
+    np.testing.assert_array_equal(np.flatnonzero(audited.seam == -1), seam.sides[1])
 
 
 @pytest.mark.parametrize("method", ["pca", None])
@@ -284,11 +284,11 @@ def test_glue_is_found(method: str | None) -> None:
     X[side, 0] += 12
     Y = principal(X)
     Y[side] += Y[~side][:1] - Y[side].mean(axis=0)
-    found = audit(X, Y, method=method)
-    assert area_under_curve(found.squeeze, side) >= 0.9
-    assert found.is_glued[side].mean() > 0.5
-    assert found.is_glued[~side].mean() < 0.2
-    seam = next(seam for seam in found.disturbed.seams if seam.kind == "fold")
+    audited = audit(X, Y, method=method)
+    assert area_under_curve(audited.squeeze, side) >= 0.9
+    assert audited.is_glued[side].mean() > 0.5
+    assert audited.is_glued[~side].mean() < 0.2
+    seam = next(seam for seam in audited.disturbed.seams if seam.kind == "fold")
     assert {bool(side[each].all()) for each in seam.sides} == {True, False}, "each side is a group"
     assert not any(side[each].any() and not side[each].all() for each in seam.sides)
 
@@ -301,25 +301,25 @@ def test_a_torn_roll_is_said_to_be_torn() -> None:
     Both sides of a tear are beside each other on the roll, on different sides of a cut across it, and far in the map.
     """
     sheet = manifolds.make("swiss_roll", 1000, seed=0)
-    found = audit(sheet.X, method="t-sne", parameters={"perplexity": 150}, threads=1)
+    audited = audit(sheet.X, method="t-sne", parameters={"perplexity": 150}, threads=1)
     on_sheet = kneighbors(np.ascontiguousarray(sheet.coordinates), 10)[0]
-    reach = kneighbors(np.ascontiguousarray(found.embedding), 10)[1][:, -1]
-    apart = np.linalg.norm(found.embedding[:, None] - found.embedding[on_sheet], axis=2)
+    reach = kneighbors(np.ascontiguousarray(audited.embedding), 10)[1][:, -1]
+    apart = np.linalg.norm(audited.embedding[:, None] - audited.embedding[on_sheet], axis=2)
     is_torn = (apart > FAR * np.maximum(reach[:, None], reach[on_sheet])).mean(axis=1) > DISTURBED
     assert is_torn.sum() > 20, "this map is torn"
-    assert "the map tears" in found.verdict.lower()
-    assert found.level != "trust"
-    assert area_under_curve(found.stretch, is_torn) >= 0.9
-    assert found.is_torn[is_torn].mean() > 0.6
-    assert is_torn[found.is_torn].mean() > 0.6
-    first, second = found.disturbed.seams[0].sides
+    assert "the map tears" in audited.verdict.lower()
+    assert audited.level != "trust"
+    assert area_under_curve(audited.stretch, is_torn) >= 0.9
+    assert audited.is_torn[is_torn].mean() > 0.6
+    assert is_torn[audited.is_torn].mean() > 0.6
+    first, second = audited.disturbed.seams[0].sides
     along = sheet.coordinates[:, 0]
     assert abs(np.median(along[first]) - np.median(along[second])) < 0.1 * np.ptp(along)
     assert area_under_curve(np.r_[along[first], along[second]], np.arange(len(first) + len(second)) < len(first)) in (
         pytest.approx(0, abs=0.1),
         pytest.approx(1, abs=0.1),
     )
-    centers = [np.median(found.embedding[side], axis=0) for side in (first, second)]
+    centers = [np.median(audited.embedding[side], axis=0) for side in (first, second)]
     assert np.linalg.norm(centers[0] - centers[1]) > FAR * np.median(reach)
 
 
@@ -336,7 +336,7 @@ def test_islands_of_pictures() -> None:
     """Separate groups are islands, the largest first; a disc, and groups joined by a bridge of points, are one."""
     rng = np.random.default_rng(3)
     sizes = (150, 90, 60)
-    Y = np.concatenate([rng.standard_normal((size, 2)) + 12 * at for at, size in enumerate(sizes)])
+    Y = np.concatenate([rng.standard_normal((size, 2)) + 12 * number for number, size in enumerate(sizes)])
     np.testing.assert_array_equal(find_islands(Y), np.repeat([0, 1, 2], sizes))
     assert find_islands(rng.uniform(size=(500, 2))).max() == 0
     bridge = np.c_[np.linspace(0, 12, 60), np.linspace(0, 12, 60)]
@@ -369,13 +369,13 @@ def test_a_rare_group_is_trusted_and_a_smaller_one_is_none() -> None:
     group = np.repeat([0, 1, 2, 3], [250, 245, 10, 5])
     X = np.array([[0, 0], [14, 0], [7, 14], [7, -14.0]])[group] @ np.eye(2, 6) + rng.standard_normal((510, 6))
     X[group == 3] = X[group == 3].mean(axis=0) + 0.2 * rng.standard_normal((5, 6))
-    found = audit(X, method="pca", standardize="none")
-    assert found.islands.count == 3
-    assert found.islands.stays.all()
-    np.testing.assert_array_equal(found.island[group > 1], np.repeat([2, -1], [10, 5]))
-    assert found.islands.outside == found.islands.to_dict()["outside"] == 5
-    assert found.islands.to_dict()["sizes"] == [250, 245, 10]
-    assert all(np.isfinite(values).all() for values in found.arrays().values())
+    audited = audit(X, method="pca", standardize="none")
+    assert audited.islands.count == 3
+    assert audited.islands.stays.all()
+    np.testing.assert_array_equal(audited.island[group > 1], np.repeat([2, -1], [10, 5]))
+    assert audited.islands.outside == audited.islands.to_dict()["outside"] == 5
+    assert audited.islands.to_dict()["sizes"] == [250, 245, 10]
+    assert all(np.isfinite(values).all() for values in audited.arrays().values())
 
 
 def test_a_few_points_that_the_method_tears_off_are_no_island() -> None:
@@ -393,11 +393,11 @@ def test_islands_that_a_method_places_by_chance_have_no_arrangement() -> None:
     for method, is_by_chance in (("umap", True), ("t-sne", True), ("pca", False), ("isomap", False)):
         source, _ = source_of_method(ISLANDS, method, {}, principal(ISLANDS))
         assert source.is_placed_by_chance == is_by_chance
-    found = audit(ISLANDS, fit(ISLANDS, n_neighbors=8, disconnected="bridge"))
-    assert found.islands.stays.all()
-    assert found.arrangement is None
-    assert "arrangement" in found.statement.distrusted
-    assert "the distances between islands (this method places them by chance)" in found.verdict
+    audited = audit(ISLANDS, fit(ISLANDS, n_neighbors=8, disconnected="bridge"))
+    assert audited.islands.stays.all()
+    assert audited.arrangement is None
+    assert "arrangement" in audited.statement.distrusted
+    assert "the distances between islands (this method places them by chance)" in audited.verdict
 
 
 @pytest.mark.parametrize(
@@ -406,9 +406,9 @@ def test_islands_that_a_method_places_by_chance_have_no_arrangement() -> None:
 )
 def test_unclear_islands_need_more_halves(share: float, pairs: int, expected: bool) -> None:  # noqa: FBT001
     """Islands of the data that are isolated in some halves only are not settled by 16 halves."""
-    found = audit(ISLANDS, method="pca")
+    audited = audit(ISLANDS, method="pca")
     shares = np.array([1.0, 1.0, share])
-    unclear = replace(found, islands=replace(found.islands, in_samples=shares), remains=0.9, remains_error=0.01)
+    unclear = replace(audited, islands=replace(audited.islands, in_samples=shares), remains=0.9, remains_error=0.01)
     assert is_certain(unclear, pairs) == expected
     cut = replace(unclear.islands, in_data=np.array([True, True, False]))
     assert is_certain(replace(unclear, islands=cut), pairs)
@@ -430,8 +430,8 @@ def without_groups(name: str, n: int, seed: int) -> NDArray[np.float64]:
 @pytest.mark.parametrize("name", ["sheet", "strip", "disc", "normal", "ring", "curve", "band"])
 def test_chance_gaps_are_no_islands(name: str) -> None:
     """Random points of one piece have gaps, and none of them makes an island, in two or in three dimensions."""
-    found = [int(find_islands(without_groups(name, n, seed)).max()) for n in (100, 400) for seed in range(4)]
-    assert sum(count > 0 for count in found) <= 1
+    counts = [int(find_islands(without_groups(name, n, seed)).max()) for n in (100, 400) for seed in range(4)]
+    assert sum(count > 0 for count in counts) <= 1
     X = without_groups(name, 250, 0)
     assert islands_of_picture(X, np.c_[X, 0.1 * X[:, 0] ** 2]).count == 0
 
@@ -442,14 +442,14 @@ def test_islands_that_the_method_cuts_are_named() -> None:
     def cut(points: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(np.c_[points[:, 0] + 9 * (points[:, 0] > 0.3), points[:, 1]])
 
-    found = audit(SHEET, method=cut)
-    assert found.islands.count == 2
-    assert not found.islands.in_data.any()
-    assert not found.islands.stays.any()
-    assert found.islands.is_cut.all()
-    assert "islands" in found.statement.distrusted
-    assert "2 islands are separate in the maps but not in the data" in found.verdict
-    assert "the method may have cut them (A, B)" in found.verdict
+    audited = audit(SHEET, method=cut)
+    assert audited.islands.count == 2
+    assert not audited.islands.in_data.any()
+    assert not audited.islands.stays.any()
+    assert audited.islands.is_cut.all()
+    assert "islands" in audited.statement.distrusted
+    assert "2 islands are separate in the maps but not in the data" in audited.verdict
+    assert "the method may have cut them (A, B)" in audited.verdict
 
 
 def test_a_small_group_stays() -> None:
@@ -457,11 +457,11 @@ def test_a_small_group_stays() -> None:
     rng = np.random.default_rng(2)
     X = rng.standard_normal((200, 6))
     X[::17, :2] += 10
-    found = audit(X, method=lambda points: points[:, :2])
-    assert found.islands.count == 2
-    assert found.islands.in_samples is not None
-    assert found.islands.in_samples.min() >= STAYS
-    assert found.islands.stays.all()
+    audited = audit(X, method=lambda points: points[:, :2])
+    assert audited.islands.count == 2
+    assert audited.islands.in_samples is not None
+    assert audited.islands.in_samples.min() >= STAYS
+    assert audited.islands.stays.all()
 
 
 def test_groups_of_many_features_are_in_the_data() -> None:
@@ -479,10 +479,10 @@ def test_series_need_blocks() -> None:
     """Rows near the row before them are no independent samples, and the first sentence asks for the blocks."""
     rng = np.random.default_rng(3)
     walk = np.cumsum(rng.standard_normal((300, 3)), axis=0) @ rng.standard_normal((3, 6))
-    found = audit(walk, method="pca")
-    assert found.level == "unknown"
-    assert found.statement.trusted == ()
-    assert found.verdict.startswith("Before you rely on this map, name the subject or series of each row (blocks)")
+    audited = audit(walk, method="pca")
+    assert audited.level == "unknown"
+    assert audited.statement.trusted == ()
+    assert audited.verdict.startswith("Before you rely on this map, name the subject or series of each row (blocks)")
     assert "unknown" not in {audit(X, method="pca").level for X in (walk[rng.permutation(300)], ISLANDS)}, "sorted"
     assert audit(walk, method="pca", blocks=np.arange(300) // 30).level != "unknown"
 
@@ -536,10 +536,10 @@ def test_blocks_stay_together() -> None:
 def test_units_are_named_first() -> None:
     """A column with nearly all of the variance is named; with standardize the map is another one."""
     X = PLANE * [1, 1e3, 1, 1, 1, 1, 1, 1]
-    found = audit(X, method="pca", names=list("abcdefgh"))
-    assert found.level == "unknown"
-    assert found.verdict.startswith("Standardize the features")
-    assert "column 'b' has 100%" in found.verdict
+    audited = audit(X, method="pca", names=list("abcdefgh"))
+    assert audited.level == "unknown"
+    assert audited.verdict.startswith("Standardize the features")
+    assert "column 'b' has 100%" in audited.verdict
     assert "column 2 has" in audit(X, method="pca").verdict
     for method in ("pca", principal):
         standardized = audit(X, method=method, standardize="zscore")
@@ -558,9 +558,9 @@ def test_few_points_of_many_features_have_structure(seed: int) -> None:
     centers = np.zeros((3, 2000))
     centers[:, :100] = 2 * rng.standard_normal((3, 100))
     noise = rng.standard_normal((80, 2000))
-    found = find_relations(centers[rng.integers(0, 3, 80)] + noise, seed)
-    assert found is not None
-    assert found <= STRUCTURE_LEVEL
+    p_value = find_relations(centers[rng.integers(0, 3, 80)] + noise, seed)
+    assert p_value is not None
+    assert p_value <= STRUCTURE_LEVEL
     at_random = find_relations(noise, seed)
     assert at_random is not None
     assert at_random > STRUCTURE_LEVEL
@@ -582,18 +582,18 @@ def test_many_points_are_audited_by_a_sample(by_name: bool, monkeypatch: pytest.
         return embed(part, *arguments, **options)
 
     monkeypatch.setattr(type(METHODS["pca"]), "embed", embed_counted)
-    found = audit(X, principal(X), method="pca" if by_name else counted)
+    audited = audit(X, principal(X), method="pca" if by_name else counted)
     assert max(sizes) == 2000
     assert len(sizes) <= 8 + 4 + (4 if by_name else 0), "halves, permuted data, and one more dimension"
-    assert "audited-by-sample" in {note.code for note in found.notes}
-    assert found.level == "trust"
-    assert "a new sample of 2,000 points" in found.verdict
-    assert found.neighbors is not None
-    assert found.spread is not None
-    assert len(np.unique(found.neighbors.indices)) <= 4000
-    assert (found.neighbors.indptr[1:] > found.neighbors.indptr[:-1]).all()
-    is_sampled = np.isin(np.arange(5200), found.neighbors.indices)
-    for score in (found.stretch, found.squeeze, found.spread):
+    assert "audited-by-sample" in {note.code for note in audited.notes}
+    assert audited.level == "trust"
+    assert "a new sample of 2,000 points" in audited.verdict
+    assert audited.neighbors is not None
+    assert audited.spread is not None
+    assert len(np.unique(audited.neighbors.indices)) <= 4000
+    assert (audited.neighbors.indptr[1:] > audited.neighbors.indptr[:-1]).all()
+    is_sampled = np.isin(np.arange(5200), audited.neighbors.indices)
+    for score in (audited.stretch, audited.squeeze, audited.spread):
         others = np.median(score[~is_sampled])
         assert others == pytest.approx(np.median(score[is_sampled]), rel=0.25), "placed points are like the others"
 
@@ -602,11 +602,11 @@ def test_many_points_are_audited_by_a_sample(by_name: bool, monkeypatch: pytest.
 def test_few_points_are_too_few_to_tell(n: int) -> None:
     """Without visible structure, the level of few points is "unknown"; one sample of 40 shows structure by chance."""
     audits_of_noise = [audit(np.random.default_rng(seed).standard_normal((n, 5)), method="pca") for seed in range(3)]
-    without = [found for found in audits_of_noise if not found.beyond_chance]
+    without = [audited for audited in audits_of_noise if not audited.beyond_chance]
     assert len(without) >= 2
-    for found in without:
-        assert (found.level, found.statement.trusted) == ("unknown", ())
-        assert found.verdict.startswith(f"Collect more points before you read this map: {n} points are too few")
+    for audited in without:
+        assert (audited.level, audited.statement.trusted) == ("unknown", ())
+        assert audited.verdict.startswith(f"Collect more points before you read this map: {n} points are too few")
 
 
 @pytest.mark.parametrize(
@@ -622,20 +622,20 @@ def test_it_says_when_it_cannot_speak(X: NDArray[np.float64], reason: str, codes
 
     They keep modes of a column, and few points show few relations; a group of one point says nothing.
     """
-    found = audit(X, method="pca", parameters={"n_components": 2}, labels=np.maximum(np.arange(len(X)), len(X) - 3))
-    assert found.beyond_chance is False
-    assert found.p_value is None
-    assert reason in " ".join(note.message for note in found.notes)
+    audited = audit(X, method="pca", parameters={"n_components": 2}, labels=np.maximum(np.arange(len(X)), len(X) - 3))
+    assert audited.beyond_chance is False
+    assert audited.p_value is None
+    assert reason in " ".join(note.message for note in audited.notes)
     expected = [*codes, "chance-unknown", "unseen-structure", "groups-of-one-point"]
-    assert [note.code for note in found.notes] == expected
+    assert [note.code for note in audited.notes] == expected
     assert "one feature has 99%" in str(unknown_reason(NOISE[:, :2] * [1e300, 1e299], 1))  # no square is a number
 
 
 def test_copies_of_rows_are_no_structure() -> None:
     """Noise with every row twice is noise, with a note; rows of few values repeat by chance."""
-    found = audit(np.repeat(NOISE[:100], 2, axis=0), method="pca")
-    assert found.beyond_chance is False
-    assert "100 of 200 rows repeat others" in next(note.message for note in found.notes if note.code == "repeated-rows")
+    audited = audit(np.repeat(NOISE[:100], 2, axis=0), method="pca")
+    assert audited.beyond_chance is False
+    assert "100 of 200 rows repeat others" in {note.code: note.message for note in audited.notes}["repeated-rows"]
     bits = RNG.random((300, 5)) < 0.3
     assert np.unique(bits, axis=0).shape[0] < 40
     assert not find_copies(bits.astype(float)).any()
@@ -645,10 +645,10 @@ def test_copies_of_rows_are_no_structure() -> None:
 def test_small_gains_on_single_points_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """A picture may keep more neighbors than chance on the whole, and no point beyond the false-discovery rate."""
     monkeypatch.setattr("glle_engine.audit.chance.discoveries", lambda p_value: np.zeros(len(p_value), bool))
-    found = audit(PLANE, method="pca", score_neighbors=60)
-    assert found.is_point_beyond is not None
-    assert not found.is_point_beyond.any()
-    assert {"no-point-beyond", "fewer-neighbors"} <= {note.code for note in found.notes}
+    audited = audit(PLANE, method="pca", score_neighbors=60)
+    assert audited.is_point_beyond is not None
+    assert not audited.is_point_beyond.any()
+    assert {"no-point-beyond", "fewer-neighbors"} <= {note.code for note in audited.notes}
 
 
 def test_two_features_may_be_related() -> None:
@@ -666,9 +666,9 @@ def test_relations_have_no_unit(transform: Callable[[NDArray[np.float64]], NDArr
     """A monotone transformation of a feature hides no relation, and makes none; huge and tiny ones are no errors."""
     for X, is_related in ((PLANE, True), (NOISE, False)):
         for scale in (1.0, 1e-300, 1e-3):
-            found = find_relations(scale * transform(X))
-            assert found is not None
-            assert (found <= STRUCTURE_LEVEL) == is_related
+            p_value = find_relations(scale * transform(X))
+            assert p_value is not None
+            assert (p_value <= STRUCTURE_LEVEL) == is_related
 
 
 @pytest.mark.parametrize("is_grouped", [True, False])
@@ -679,9 +679,9 @@ def test_principal_components_show_groups(is_grouped: bool) -> None:  # noqa: FB
     factor = np.exp((rng.random((3, 200)) < 0.15) * rng.normal(0, 1.5, (3, 200)))
     X = np.log1p(rng.poisson(mean * factor[groups]))
     _, _, axes = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
-    found = find_relations((X - X.mean(axis=0)) @ axes[:30].T)
-    assert found is not None
-    assert (found <= STRUCTURE_LEVEL) == is_grouped
+    p_value = find_relations((X - X.mean(axis=0)) @ axes[:30].T)
+    assert p_value is not None
+    assert (p_value <= STRUCTURE_LEVEL) == is_grouped
 
 
 def test_stages_are_refined() -> None:
@@ -745,9 +745,9 @@ def test_blocks_are_permuted_whole(sizes: NDArray[np.int64]) -> None:
         by_blocks.append(find_relations(noise, seed, blocks))
         by_rows.append(find_relations(noise, seed))
         of_factor.append(find_relations(factor, seed, blocks))
-    found = [(np.array(p_values) <= STRUCTURE_LEVEL).sum() for p_values in (by_blocks, by_rows, of_factor)]
-    assert found[0] <= 2, "two of six are one case of 100"
-    assert min(found[1:]) >= 5
+    discoveries = [(np.array(p_values) <= STRUCTURE_LEVEL).sum() for p_values in (by_blocks, by_rows, of_factor)]
+    assert discoveries[0] <= 2, "two of six are one case of 100"
+    assert min(discoveries[1:]) >= 5
 
 
 def test_replicates_of_noise_are_noise_by_blocks() -> None:

@@ -15,12 +15,12 @@ def facts(label: str, kept: float = 0.4, layout: float = 0.5, *, spread: float =
     """Return the facts of a map, whose halves differ from each other by `spread` as the halves of all maps do."""
     off = spread * np.random.default_rng(0).standard_normal(8)
     grouped = members.get("grouped", 0.0)
-    given: dict[str, Any] = {
+    typical: dict[str, Any] = {
         "title": label.upper(), "method": label, "level": "partly", "beyond_chance": True, "islands": 0, "trusted": 0,
         "in_groups": grouped, "grouped": grouped, "grouped_in_halves": np.full(8, grouped),
         "kept_in_halves": kept + off, "layout": np.repeat(layout + off[:, None], 2, axis=1),
     }  # fmt: skip
-    return MapFacts(label=label, kept=kept, **(given | members))
+    return MapFacts(label=label, kept=kept, **(typical | members))
 
 
 def test_each_question_has_its_own_best_map() -> None:

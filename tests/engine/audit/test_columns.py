@@ -12,10 +12,10 @@ def test_clusters_of_independent_columns_are_named() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 5))
     X[:, :3] += 8 * (rng.random((300, 3)) < 0.5)
-    found = audit(X, method="pca", names=list("abcde"))
-    assert (found.level, found.beyond_chance) == ("partly", False)
-    assert found.statement.trusted == ()
-    assert "column 'a', column 'b' and column 'c' have clusters" in found.verdict.replace("Column", "column")
+    audited = audit(X, method="pca", names=list("abcde"))
+    assert (audited.level, audited.beyond_chance) == ("partly", False)
+    assert audited.statement.trusted == ()
+    assert "column 'a', column 'b' and column 'c' have clusters" in audited.verdict.replace("Column", "column")
 
 
 @pytest.mark.parametrize("n", [40, 200, 1000])

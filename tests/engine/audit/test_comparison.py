@@ -18,16 +18,16 @@ from glle_engine.base.errors import InvalidParameterError
 
 def compared(X: Any, methods: Any, **options: Any) -> tuple[dict[str, Compared], Choices]:
     """Return the maps by label, and which of them to show."""
-    ((found, choices),) = deque(compare_maps(X, candidates_of(methods), threads=1, **options), maxlen=1)
-    return {each.candidate.label: each for each in found}, choices
+    ((maps, choices),) = deque(compare_maps(X, candidates_of(methods), threads=1, **options), maxlen=1)
+    return {each.candidate.label: each for each in maps}, choices
 
 
 def test_an_audit_within_a_comparison_is_the_audit() -> None:
     """With the same halves for all, of a function and of a method by name."""
     X = manifolds.make("swiss_roll", 200, seed=0).X
-    found, choices = compared(X, ["isomap", lambda points: points[:, :2]], seed=3)
+    maps, choices = compared(X, ["isomap", lambda points: points[:, :2]], seed=3)
     direct = audit(X, method="isomap", seed=3, threads=1)
-    of_isomap = found["isomap"].audit
+    of_isomap = maps["isomap"].audit
     assert of_isomap is not None
     assert (of_isomap.verdict, of_isomap.remains) == (direct.verdict, direct.remains)
     assert set(choices.best) == {"neighbors", "layout", "groups"}
@@ -37,11 +37,11 @@ def test_an_audit_within_a_comparison_is_the_audit() -> None:
 def test_a_candidate_that_refuses_is_a_row_with_its_reason() -> None:
     """Unknown methods, impossible parameters and failing functions; the others go on."""
     X = manifolds.make("s_curve", 80, seed=0).X
-    found, _ = compared(X, ["pca", "nonsense", ("isomap", {"n_neighbors": 200}), lambda points: points[:-1, :2]])
-    problems = {label: str(each.problem) for label, each in found.items() if each.problem is not None}
-    assert set(problems) == set(found) - {"pca"}
+    maps, _ = compared(X, ["pca", "nonsense", ("isomap", {"n_neighbors": 200}), lambda points: points[:-1, :2]])
+    problems = {label: str(each.problem) for label, each in maps.items() if each.problem is not None}
+    assert set(problems) == set(maps) - {"pca"}
     assert "not known" in problems["nonsense"]
-    assert found["pca"].audit is not None
+    assert maps["pca"].audit is not None
 
 
 def test_noise_has_no_map() -> None:
@@ -54,9 +54,9 @@ def test_noise_has_no_map() -> None:
 def test_points_in_no_island_belong_to_no_group() -> None:
     """A map with a clump that is too small to judge is compared as others, and its islands hold fewer points."""
     rng = np.random.default_rng(2)
-    X = np.concatenate([rng.standard_normal((n, 3)) + at for n, at in ((60, 0), (60, 30), (60, -30), (4, 90))])
-    found, _ = compared(X, ["pca"])
-    facts, of_map = found["pca"].facts, found["pca"].audit
+    X = np.concatenate([rng.standard_normal((n, 3)) + shift for n, shift in ((60, 0), (60, 30), (60, -30), (4, 90))])
+    maps, _ = compared(X, ["pca"])
+    facts, of_map = maps["pca"].facts, maps["pca"].audit
     assert facts is not None
     assert of_map is not None
     assert of_map.islands.outside == 4
@@ -68,8 +68,8 @@ def test_a_map_that_is_clearly_behind_stops_after_two_pairs() -> None:
     rng = np.random.default_rng(0)
     X = np.column_stack([10 * rng.standard_normal((200, 2)), rng.standard_normal((200, 3))])
     X[:, 2] += X[:, 0]
-    found, choices = compared(X, {"plane": lambda points: points[:, :2], "bad": lambda points: points[:, 3:]})
-    bad, plane = found["bad"].audit, found["plane"].audit
+    maps, choices = compared(X, {"plane": lambda points: points[:, :2], "bad": lambda points: points[:, 3:]})
+    bad, plane = maps["bad"].audit, maps["plane"].audit
     assert bad is not None
     assert plane is not None
     assert (bad.is_preliminary, bad.pairs) == (True, 2)
@@ -80,9 +80,9 @@ def test_a_map_that_is_clearly_behind_stops_after_two_pairs() -> None:
 def test_candidates_have_distinct_labels_and_titles() -> None:
     """By name, with parameters, as functions and as coordinates; a size is part of the label of one of several."""
     Y = np.zeros((5, 2))
-    found = candidates_of(["pca", ("tsne", {"perplexity": 10}), ("t-sne", {"perplexity": 50}), "umap"])
-    assert [each.label for each in found] == ["pca", "t-sne-10", "t-sne-50", "umap"]
-    assert [each.title for each in found][:2] == ["PCA", "t-SNE with perplexity 10"]
+    candidates = candidates_of(["pca", ("tsne", {"perplexity": 10}), ("t-sne", {"perplexity": 50}), "umap"])
+    assert [each.label for each in candidates] == ["pca", "t-sne-10", "t-sne-50", "umap"]
+    assert [each.title for each in candidates][:2] == ["PCA", "t-SNE with perplexity 10"]
     named = candidates_of({"mine": Y, "PCA": "pca"})
     assert [(each.label, each.name) for each in named] == [("mine", None), ("PCA", "pca")]
     with pytest.raises(InvalidParameterError, match="is not a method"):

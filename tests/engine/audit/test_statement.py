@@ -102,11 +102,12 @@ def test_a_statement_follows_from_the_facts(
         "name": "PCA", "n": N, "has_structure": True, "fidelity": TRUE,
         "islands": ONE, "remains": 0.96, "neighborhoods": NEAR,
     }  # fmt: skip
-    found = state(Facts(**facts | changes))
-    assert (found.level, " ".join(found.trusted), " ".join(found.distrusted)) == (level, trusted, distrusted)
+    statement = state(Facts(**facts | changes))
+    assert statement.level == level
+    assert (" ".join(statement.trusted), " ".join(statement.distrusted)) == (trusted, distrusted)
     for part in parts:
-        assert part in found.text
-    assert found.text.count(";") <= 3
+        assert part in statement.text
+    assert statement.text.count(";") <= 3
 
 
 SHARES = (0.0, 0.2, 0.45, 0.95)
@@ -135,22 +136,22 @@ def test_a_statement_does_not_contradict_itself(count: int, remains: float | Non
                 dominant=("column 1", 0.97) if rng.random() < 0.1 else None,
                 hidden=3 if rng.random() < 0.2 else None,
             )  # fmt: skip
-        found = state(facts)
-        assert not set(found.trusted) & set(found.distrusted)
-        assert found.text.count(". ") <= 1
-        assert found.text.endswith(".")
-        lines = found.text.splitlines()
-        assert sum(line.startswith("✓ Trust ") for line in lines) == bool(found.trusted)
-        if found.trusted:
-            assert any(line.startswith("✗ Do not read ") for line in lines) >= bool(found.distrusted)
-            assert lines[0].startswith("✗ Do not read ") == (found.level == "partly"), "the exception comes first"
+        statement = state(facts)
+        assert not set(statement.trusted) & set(statement.distrusted)
+        assert statement.text.count(". ") <= 1
+        assert statement.text.endswith(".")
+        lines = statement.text.splitlines()
+        assert sum(line.startswith("✓ Trust ") for line in lines) == bool(statement.trusted)
+        if statement.trusted:
+            assert any(line.startswith("✗ Do not read ") for line in lines) >= bool(statement.distrusted)
+            assert lines[0].startswith("✗ Do not read ") == (statement.level == "partly"), "the exception comes first"
         early = state(replace(facts, is_preliminary=True))
-        assert (early.level, early.trusted) == (found.level, found.trusted)
+        assert (early.level, early.trusted) == (statement.level, statement.trusted)
         assert not (early.trusted and "%" in early.text), "numbers that may still change are not said"
-        assert (found.level in {"trust", "partly", "unknown"}) or not found.trusted
-        if found.level == "trust":
+        assert (statement.level in {"trust", "partly", "unknown"}) or not statement.trusted
+        if statement.level == "trust":
             assert remains is not None
-            assert not set(found.distrusted) - {"neighbors"}
+            assert not set(statement.distrusted) - {"neighbors"}
         if structure is False:
-            assert (found.level, found.trusted) == ("no", ())
-        assert found.text.startswith("Audit these coordinates by the method") == (facts.foreign is not None)
+            assert (statement.level, statement.trusted) == ("no", ())
+        assert statement.text.startswith("Audit these coordinates by the method") == (facts.foreign is not None)

@@ -242,11 +242,11 @@ def test_duplicates_reconstruct_each_other(seed: int, copies: int) -> None:
     alike = [chosen, *range(len(SHEET), len(X))]
     assert fitted.diagnostics.figures["points_with_duplicates"] == copies + 1
     for point in alike:
-        own = np.isin(fitted.neighbors[point], alike)
-        assert own.sum() == copies
-        np.testing.assert_allclose(fitted.mean[point, own], fitted.mean[chosen, -copies:], atol=1e-12)
-        np.testing.assert_array_equal(fitted.neighbors[point, ~own], fitted.neighbors[chosen, :-copies])
-        np.testing.assert_allclose(fitted.mean[point, ~own], fitted.mean[chosen, :-copies], atol=1e-12)
+        is_copy = np.isin(fitted.neighbors[point], alike)
+        assert is_copy.sum() == copies
+        np.testing.assert_allclose(fitted.mean[point, is_copy], fitted.mean[chosen, -copies:], atol=1e-12)
+        np.testing.assert_array_equal(fitted.neighbors[point, ~is_copy], fitted.neighbors[chosen, :-copies])
+        np.testing.assert_allclose(fitted.mean[point, ~is_copy], fitted.mean[chosen, :-copies], atol=1e-12)
     assert np.ptp(fitted.embedding[alike], axis=0).max() < 0.1 * np.ptp(fitted.embedding, axis=0).min()
 
 

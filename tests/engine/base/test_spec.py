@@ -111,10 +111,10 @@ def test_options_without_an_effect_are_reset() -> None:
         assert spec.max_iter == FitSpec().max_iter
     assert FitSpec(noise="tangent", variance="dirichlet").variance == "auto"
     assert FitSpec(variance="dirichlet").variance == "dirichlet"
-    for options, least in (({}, 4), ({"n_neighbors": 8}, 9), ({"n_components": 12}, 14)):
-        assert FitSpec(landmarks=least, **options).landmarks == least  # type: ignore[arg-type]
-        with pytest.raises(InvalidParameterError, match=f"of at least {least}"):
-            FitSpec(landmarks=least - 1, **options)  # type: ignore[arg-type]
+    for options, minimum in (({}, 4), ({"n_neighbors": 8}, 9), ({"n_components": 12}, 14)):
+        assert FitSpec(landmarks=minimum, **options).landmarks == minimum  # type: ignore[arg-type]
+        with pytest.raises(InvalidParameterError, match=f"of at least {minimum}"):
+            FitSpec(landmarks=minimum - 1, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

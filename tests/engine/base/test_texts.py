@@ -36,8 +36,8 @@ def test_texts_keep_their_options() -> None:
     assert parts_of(joined(["First.", TEXT])) == ("First. Leave it out with ", *TEXT.parts[1:])
     assert joined([]) == ""
     again = pickle.loads(pickle.dumps(TEXT))  # noqa: S301 # written here
-    found = (Text.from_json(json.loads(json.dumps(to_json(TEXT)))), again, copy.copy(TEXT))
-    assert all((text, text.parts) == (TEXT, TEXT.parts) for text in found)
+    copies = (Text.from_json(json.loads(json.dumps(to_json(TEXT)))), again, copy.copy(TEXT))
+    assert all((text, text.parts) == (TEXT, TEXT.parts) for text in copies)
     assert to_json("plain") == ["plain"]
 
 

@@ -46,7 +46,7 @@ def with_vanishing_pivot(
 
         at_zero, at_one = pivot(weights, row), pivot(move_weight(1.0), row)
         if abs(at_one - at_zero) > 0.01:
-            found = move_weight(at_zero / (at_zero - at_one))
-            assert abs(pivot(found, row)) < 1e-13
-            return found
+            moved = move_weight(at_zero / (at_zero - at_one))
+            assert abs(pivot(moved, row)) < 1e-13
+            return moved
     raise AssertionError("no row with neighbors on both sides")

@@ -118,16 +118,16 @@ def test_the_cheapest_order_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dissection wins on solids, and is not even tried where it would take longer than the factorizations."""
     neighbors = grid_neighbors(12, 3)
     start, adjacent = graph_of(neighbors)
-    least = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
+    by_degree = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
     order, prediction = cheapest_order(neighbors, 10**6)
     assert prediction.order == "nested-dissection"
     assert (prediction.flops, prediction.bytes) == predicted_cost(start, adjacent, order)
-    assert prediction.flops < predicted_cost(start, adjacent, least)[0]
+    assert prediction.flops < predicted_cost(start, adjacent, by_degree)[0]
 
     monkeypatch.setattr(pattern, "nested_dissection", None)
     order, prediction = cheapest_order(neighbors, 1)
     assert prediction.order == "minimum-degree"
-    assert np.array_equal(order, least)
+    assert np.array_equal(order, by_degree)
 
 
 def test_orders_are_the_same_everywhere() -> None:
@@ -152,8 +152,8 @@ def test_the_prediction_is_in_the_diagnostics(sheet: NDArray[np.float64]) -> Non
 
 def test_patterns_of_more_entries_than_an_int32_counts_are_refused() -> None:
     """Compiled code finds the weights of a factorization by int32, which would be negative beyond."""
-    least = np.broadcast_to(np.int32(0), (2**20, 2**11 - 1))  # without memory
+    wide = np.broadcast_to(np.int32(0), (2**20, 2**11 - 1))  # without memory
     with pytest.raises(InvalidParameterError, match="2047 neighbors") as caught:
-        Pattern.from_neighbors(least)
+        Pattern.from_neighbors(wide)
     assert caught.value.remedy.startswith("Give n_neighbors of at most 2046")
-    assert Pattern.from_neighbors(least[:, :-1]).neighbors.shape == (2**20, 2046)
+    assert Pattern.from_neighbors(wide[:, :-1]).neighbors.shape == (2**20, 2046)

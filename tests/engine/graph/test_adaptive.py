@@ -85,17 +85,17 @@ def test_the_posterior_of_one_neighbourhood(roll: manifolds.Manifold, adaptive_p
     """Mean and covariance are those of the kept neighbors, as without other candidates."""
     kept = kept_of(adaptive_posterior)
     point = int(np.argmin(kept.sum(axis=1)))
-    own = np.flatnonzero(kept[point])
-    k = len(own)
+    columns = np.flatnonzero(kept[point])
+    k = len(columns)
     assert k < 20
-    differences = roll.X[adaptive_posterior.neighbors[point, own]] - roll.X[point]
+    differences = roll.X[adaptive_posterior.neighbors[point, columns]] - roll.X[point]
     gram = differences @ differences.T
     inverse = np.linalg.inv(gram + 1e-3 * np.trace(gram) * np.eye(k))
     total = inverse.sum()
-    np.testing.assert_allclose(adaptive_posterior.mean[point, own], inverse.sum(axis=0) / total, atol=1e-10)
+    np.testing.assert_allclose(adaptive_posterior.mean[point, columns], inverse.sum(axis=0) / total, atol=1e-10)
     noise = 1e-3 * np.trace(gram) / (k * (k + 1))
     covariance = noise * (inverse - np.outer(inverse.sum(axis=0), inverse.sum(axis=0)) / total)
-    factor = adaptive_posterior.covariance_factor[point][own]
+    factor = adaptive_posterior.covariance_factor[point][columns]
     np.testing.assert_allclose(factor @ factor.T, covariance, atol=1e-9)
 
 
@@ -107,8 +107,8 @@ def test_a_graph_that_falls_apart_is_refused_or_bridged(monkeypatch: pytest.Monk
     def apart(_: Any, nearest: NDArray[np.int32], *__: Any) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         return np.asarray(left[nearest] == left[:, None]), np.ones(nearest.shape[1] + 1)
 
-    own = kneighbors(X, 12)[0]
-    X = X[left[own[:, 0]] == left]  # so that the nearest is always of one's own half
+    adjacent = kneighbors(X, 12)[0]
+    X = X[left[adjacent[:, 0]] == left]  # so that the nearest is always of one's own half
     left = X[:, 0] < 0.5
     monkeypatch.setattr(import_module("glle_engine.posterior.fit"), "kept_candidates", apart)
     with pytest.raises(DisconnectedGraphError) as caught:

@@ -94,9 +94,9 @@ def test_possible_bridges_are_the_shortest_to_points_that_lead_to_another_class(
     reached = connectivity._reachable_classes(nearest, classes)
     assert leads[reached, np.arange(len(X))[:, None]].all()
     np.testing.assert_array_equal(reached[:, 0] == reached[:, 1], leads.sum(axis=0) == 1)
-    found = connectivity._shortest_edges(X, classes, reached)
+    edges = connectivity._shortest_edges(X, classes, reached)
     distances = cdist(X, X)
-    for number, edge in enumerate(found):
+    for number, edge in enumerate(edges):
         ends = np.flatnonzero(np.delete(leads, number, axis=0).any(axis=0))
         assert edge.end in ends
         assert edge.start in classes[number]

@@ -67,7 +67,7 @@ def test_recall_is_high_and_measured(d: int) -> None:
     assert share > 0.998
     assert measured_recall(X, distances)[0] == pytest.approx(share, abs=0.002)
     reports: list[tuple[int, int, str]] = []
-    assert measured_recall(X, np.delete(further, 3, axis=1), lambda *at: reports.append(at)) == (0.9, 500)
+    assert measured_recall(X, np.delete(further, 3, axis=1), lambda *report: reports.append(report)) == (0.9, 500)
     assert reports[-1] == (500, 500, "recall")
 
 
@@ -75,16 +75,16 @@ def test_the_same_with_any_number_of_threads() -> None:
     """Indices and distances are the same bits, and the number of threads is left as it was."""
     X = curved_sheet(1200, 20, seed=3)
     before = faiss.omp_get_max_threads()
-    found = set()
+    results = set()
     try:
         for threads in (1, 2, 5):
             faiss.omp_set_num_threads(threads)
             indices, distances = approximate_kneighbors(X, 8)
-            found.add((indices.tobytes(), distances.tobytes()))
+            results.add((indices.tobytes(), distances.tobytes()))
             assert faiss.omp_get_max_threads() == threads
     finally:
         faiss.omp_set_num_threads(before)
-    assert len(found) == 1
+    assert len(results) == 1
 
 
 @settings(max_examples=15)
@@ -132,9 +132,9 @@ def test_points_that_float32_cannot_tell_apart() -> None:
 def test_few_points_are_searched_exactly(n: int, k: int) -> None:
     """Small data, and k = n - 1, are searched exactly."""
     X = curved_sheet(n)
-    found, expected = approximate_kneighbors(X, k), kneighbors(X, k)
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_array_equal(found[1], expected[1])
+    approximate, expected = approximate_kneighbors(X, k), kneighbors(X, k)
+    np.testing.assert_array_equal(approximate[0], expected[0])
+    np.testing.assert_array_equal(approximate[1], expected[1])
 
 
 @pytest.mark.parametrize("fault", ["too few", "astray"])
@@ -145,12 +145,12 @@ def test_points_with_faulty_candidates_are_searched_exactly(monkeypatch: pytest.
         """Finds too few for every third point, or the neighbors of a point of the other half."""
 
         def search(self, places: Any, taken: int, params: Any = None) -> Any:
-            distances, found = super().search(places, taken, params=params)
+            distances, neighbors = super().search(places, taken, params=params)
             if fault == "too few":
-                found[::3, -2:] = -1
+                neighbors[::3, -2:] = -1
             else:
-                found[::3] = np.roll(found, 600, axis=0)[::3]
-            return distances, found
+                neighbors[::3] = np.roll(neighbors, 600, axis=0)[::3]
+            return distances, neighbors
 
     monkeypatch.setattr(faiss, "IndexHNSWFlat", Faulty)
     X = curved_sheet(1200)
@@ -180,11 +180,11 @@ def test_progress_and_cancellation(half: int, monkeypatch: pytest.MonkeyPatch) -
     """It goes up to n by blocks; an exception cancels links and walks, and the number of threads is restored."""
     monkeypatch.setattr(room, "_BLOCK_POINTS", 500)
     reports: list[tuple[int, int, str]] = []
-    approximate_kneighbors(curved_sheet(1200), 10, lambda *at: reports.append(at))
-    done = [at[0] for at in reports]
+    approximate_kneighbors(curved_sheet(1200), 10, lambda *report: reports.append(report))
+    done = [report[0] for report in reports]
     assert done == sorted(done)
     assert (len(done), done[2], done[-1]) == (6, 600, 1200)
-    assert {at[1:] for at in reports} == {(1200, "neighbors")}
+    assert {report[1:] for report in reports} == {(1200, "neighbors")}
 
     def cancel(done: int, total: int, stage: str) -> None:
         if 2 * done > half * total:
@@ -210,14 +210,14 @@ def test_without_faiss_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatc
 def test_a_fit_whose_neighbours_are_all_found_is_the_exact_one(options: Any) -> None:
     """Bit for bit, but for the parameter and what the diagnostics add."""
     X = manifolds.make("swiss_roll", 1500, seed=2).X
-    exact, found = fit(X, **options), fit(X, search="approximate", **options)
+    exact, approximate = fit(X, **options), fit(X, search="approximate", **options)
     for name, array in exact.arrays().items():
-        np.testing.assert_array_equal(found.arrays()[name], array)
-    reports = found.diagnostics.figures
+        np.testing.assert_array_equal(approximate.arrays()[name], array)
+    reports = approximate.diagnostics.figures
     assert reports["neighbor_recall"] == 1.0
     assert reports["neighbor_search"] == f"faiss {faiss.__version__}"
     assert {**reports, **exact.diagnostics.figures} == reports
-    (note,) = set(found.diagnostics.notes) - set(exact.diagnostics.notes)
+    (note,) = set(approximate.diagnostics.notes) - set(exact.diagnostics.notes)
     assert note.code == "approximate-neighbors"
     assert note.message == ("Neighbors are approximate: recall 1.0 (measured on 500 points).")
 

@@ -29,8 +29,8 @@ def test_distances_are_summed_in_the_documented_order(d: int) -> None:
     for f in range(d):
         apart = points[:, f, None] - data[:, f]
         sums[f % 4] += apart * apart
-    found = distances_between(points, data, np.broadcast_to(np.arange(60), (40, 60)))
-    assert found.tobytes() == np.sqrt((sums[0] + sums[1]) + (sums[2] + sums[3])).tobytes()
+    distances = distances_between(points, data, np.broadcast_to(np.arange(60), (40, 60)))
+    assert distances.tobytes() == np.sqrt((sums[0] + sums[1]) + (sums[2] + sums[3])).tobytes()
 
 
 def take(route: str, patch: pytest.MonkeyPatch) -> None:
@@ -45,8 +45,8 @@ def test_each_point_is_reported_once(route: str, monkeypatch: pytest.MonkeyPatch
     expected, done = kneighbors(X, 10), [0]
     take(route, monkeypatch)
     monkeypatch.setattr(leaves, "_MAX_PRODUCTS", 1e6)
-    found = kneighbors(X, 10, lambda count, *_: done.append(count))
-    np.testing.assert_array_equal(found, expected)
+    neighbors = kneighbors(X, 10, lambda count, *_: done.append(count))
+    np.testing.assert_array_equal(neighbors, expected)
     assert done[-1] == 1200
     assert done == sorted(set(done))
     assert len(done) > 2 or route == "few"
@@ -76,9 +76,9 @@ def test_neighbors_are_the_smallest_pairs(
     new = np.concatenate([X[:4], rng.integers(0, 2 * levels, (count, d)) / 2])
     with pytest.MonkeyPatch.context() as patch:
         take(route, patch)
-        found, expected = kneighbors(X, k), nearest_by_sorting(X, X, np.arange(n), k)
+        neighbors, expected = kneighbors(X, k), nearest_by_sorting(X, X, np.arange(n), k)
         placed, expected_new = kneighbors_to(X, new, k), nearest_by_sorting(X, new, np.full(len(new), -1), k)
-    for result, truth in ((found, expected), (placed, expected_new)):
+    for result, truth in ((neighbors, expected), (placed, expected_new)):
         np.testing.assert_array_equal(result[0], truth[0])
         np.testing.assert_array_equal(result[1], truth[1])
 
@@ -88,11 +88,11 @@ def test_impossible_numbers_of_neighbors_are_refused() -> None:
     X = np.random.default_rng(0).standard_normal((20, 3))
     searches = partial(kneighbors_to, X, X + 1), partial(kneighbors_of, X, np.arange(20)), partial(kneighbors, X)
     errors = InvalidParameterError, InvalidParameterError, TooFewPointsError
-    for search, most, error in zip(searches, (20, 19, 19), errors, strict=True):
-        for k in (-1, 0, most + 1):
-            with pytest.raises(error, match=f"from 1 to {most}"):
+    for search, maximum, error in zip(searches, (20, 19, 19), errors, strict=True):
+        for k in (-1, 0, maximum + 1):
+            with pytest.raises(error, match=f"from 1 to {maximum}"):
                 search(k)
-        assert all(len(set(row)) == most for row in search(most)[0].tolist())
+        assert all(len(set(row)) == maximum for row in search(maximum)[0].tolist())
 
 
 @pytest.mark.parametrize("d", [3, 30])

@@ -22,10 +22,10 @@ LONGEST = float(minimum_spanning_tree(APART).data.max())
 METHODS_WITH_RADIUS = sorted(name for name, method in METHODS.items() if "radius" in method.spec.parameters())
 
 
-@pytest.mark.parametrize("given", [X, Distances.among(APART)], ids=["coordinates", "distances"])
-def test_neighbors_within_a_radius_are_those_of_all_pairs(given: Any) -> None:
+@pytest.mark.parametrize("data", [X, Distances.among(APART)], ids=["coordinates", "distances"])
+def test_neighbors_within_a_radius_are_those_of_all_pairs(data: Any) -> None:
     """All pairs at a distance of at most the radius are edges, and no others."""
-    graph = neighbors_within(given, 1.1 * LONGEST, silent)
+    graph = neighbors_within(data, 1.1 * LONGEST, silent)
     expected = (APART <= 1.1 * LONGEST) & ~np.eye(len(X), dtype=bool)
     np.testing.assert_array_equal(symmetric_graph(*graph).toarray() > 0, expected)
     assert graph.kept is not None
@@ -75,7 +75,7 @@ def test_lle_within_a_radius_reconstructs_from_these_points_alone() -> None:
     """The weights of the other candidates are 0, and M annihilates the embedding up to its eigenvalues."""
     method = METHODS["lle"]
     radius = 1.2 * LONGEST
-    found = method.embed(X, method.spec(radius=radius))
+    embedding = method.embed(X, method.spec(radius=radius))
     W = np.zeros((len(X), len(X)))
     for i in range(len(X)):
         near = np.flatnonzero((APART[i] <= radius) & (np.arange(len(X)) != i))
@@ -83,21 +83,21 @@ def test_lle_within_a_radius_reconstructs_from_these_points_alone() -> None:
         G = D @ D.T
         w = np.linalg.solve(G + 1e-3 * np.trace(G) * np.eye(len(near)), np.ones(len(near)))
         W[i, near] = w / w.sum()
-    assert found.eigenvalues is not None
+    assert embedding.eigenvalues is not None
     M = (np.eye(len(X)) - W).T @ (np.eye(len(X)) - W)
-    np.testing.assert_allclose(found.eigenvalues, np.linalg.eigvalsh(M)[1:3], rtol=1e-5)
-    np.testing.assert_allclose(M @ found.Y, found.Y * found.eigenvalues, atol=1e-8)
+    np.testing.assert_allclose(embedding.eigenvalues, np.linalg.eigvalsh(M)[1:3], rtol=1e-5)
+    np.testing.assert_allclose(M @ embedding.Y, embedding.Y * embedding.eigenvalues, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["lle", "isomap"])
 def test_new_points_have_the_neighbors_within_the_radius(name: str) -> None:
     """A point beside a training point is placed beside it; one beyond the radius is refused with its distance."""
     method = METHODS[name]
-    found = method.embed(X, method.spec(radius=1.2 * LONGEST))
-    places = found.transform(X[:5] + 1e-6)
-    np.testing.assert_allclose(places, found.Y[:5], atol=2e-2 * np.abs(found.Y).max())
+    embedding = method.embed(X, method.spec(radius=1.2 * LONGEST))
+    places = embedding.transform(X[:5] + 1e-6)
+    np.testing.assert_allclose(places, embedding.Y[:5], atol=2e-2 * np.abs(embedding.Y).max())
     with pytest.raises(InvalidParameterError, match="beyond radius"):
-        found.transform(X[:1] + 3.0)
+        embedding.transform(X[:1] + 3.0)
 
 
 @pytest.mark.parametrize("setting", [{"n_neighbors": 6}, {"radius": 2.5}], ids=["neighbors", "radius"])
@@ -110,23 +110,23 @@ def test_parts_are_joined_by_the_shortest_edges_on_request(name: str, setting: d
     method = METHODS[name]
     with pytest.raises(DisconnectedGraphError):
         method.embed(points, method.spec(**setting))
-    found = method.embed(points, method.spec(disconnected="bridge", **setting))
-    assert [note.code for note in found.notes].count("bridged") == 1
-    between = [(i, j) for i, j in found.figures["bridges"] if part[i] != part[j]]
+    embedding = method.embed(points, method.spec(disconnected="bridge", **setting))
+    assert [note.code for note in embedding.notes].count("bridged") == 1
+    between = [(i, j) for i, j in embedding.figures["bridges"] if part[i] != part[j]]
     assert sorted(sorted(part[list(pair)].tolist()) for pair in between) == [[0, 1], [0, 2]]
     apart = cdist(points, points)
     for i, j in between:
         assert apart[i, j] == pytest.approx(apart[np.ix_(part == part[i], part != part[i])].min(), rel=1e-12)
-    assert np.isfinite(found.Y).all()
+    assert np.isfinite(embedding.Y).all()
     whole = method.embed(X, method.spec(disconnected="bridge", n_neighbors=10))
     np.testing.assert_array_equal(whole.Y, method.embed(X, method.spec(n_neighbors=10)).Y)
     assert "bridges" not in whole.figures
 
 
-@pytest.mark.parametrize("given", [X, Distances.among(APART)], ids=["coordinates", "distances"])
-def test_a_bridged_radius_joins_lonely_points_to_their_nearest(given: Any) -> None:
+@pytest.mark.parametrize("data", [X, Distances.among(APART)], ids=["coordinates", "distances"])
+def test_a_bridged_radius_joins_lonely_points_to_their_nearest(data: Any) -> None:
     """With a radius below all distances the edges to the nearest points are counted once, and have their lengths."""
-    graph, bridges = bridged_graph(given, 2, 0.5 * float(APART[APART > 0].min()), silent)
+    graph, bridges = bridged_graph(data, 2, 0.5 * float(APART[APART > 0].min()), silent)
     edges = symmetric_graph(*graph)
     assert connected_components(edges, directed=False)[0] == 1
     assert len({frozenset(pair) for pair in bridges}) == len(bridges) == edges.nnz // 2

@@ -86,8 +86,8 @@ def test_the_nearest_gram_matrix_has_no_negative_eigenvalues() -> None:
     among = Distances.among(D)
     nearest = among.nearest(6, lambda *_: None)[0]
     gram = among.gram(slice(0, 30), nearest)
-    own = np.take_along_axis(D, nearest.astype(int), axis=1) ** 2
-    raw = (own[:, :, None] + own[:, None, :] - D[nearest[:, :, None], nearest[:, None, :]] ** 2) / 2
+    squares = np.take_along_axis(D, nearest.astype(int), axis=1) ** 2
+    raw = (squares[:, :, None] + squares[:, None, :] - D[nearest[:, :, None], nearest[:, None, :]] ** 2) / 2
     values, vectors = np.linalg.eigh(raw)
     assert values.min() < -0.01
     np.testing.assert_allclose(
@@ -113,8 +113,8 @@ def test_dissimilarities_below_zero_by_rounding_are_zero(points: NDArray[np.floa
     assert (below < 0).sum() > 2
     chosen = method_of(method)
     spec = chosen.spec.from_dict({"dissimilarity" if method == "mds" else "metric": "precomputed"})
-    found, clipped = (chosen.embed(each, spec).Y for each in (below, D))
-    np.testing.assert_array_equal(found, clipped)
+    unclipped, clipped = (chosen.embed(each, spec).Y for each in (below, D))
+    np.testing.assert_array_equal(unclipped, clipped)
 
 
 def test_new_distances_below_zero_by_rounding_are_zero(

@@ -26,15 +26,15 @@ def embed(name: str, X: NDArray[np.float64], labels: Any = None, **options: Any)
     return one.embed(X, one.spec(**options), labels=labels)
 
 
-def values_of(found: Embedding) -> NDArray[np.float64]:
+def values_of(embedding: Embedding) -> NDArray[np.float64]:
     """Return the eigenvalues of an embedding that has them."""
-    assert found.eigenvalues is not None
-    return found.eigenvalues
+    assert embedding.eigenvalues is not None
+    return embedding.eigenvalues
 
 
-def codes_of(found: Embedding) -> list[str]:
+def codes_of(embedding: Embedding) -> list[str]:
     """Return the codes of the notes."""
-    return [note.code for note in found.notes]
+    return [note.code for note in embedding.notes]
 
 
 def with_slow_ones(names: Iterable[str]) -> list[Any]:

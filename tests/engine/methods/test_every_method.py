@@ -54,21 +54,21 @@ def test_embeds_a_sheet(name: str) -> None:
     """Neighbors in the embedding are neighbors on the sheet; eigenvalues are ordered; a request has its bits."""
     sheet = manifolds.make("s_curve", N, seed=3)
     stages: list[tuple[int, int, str]] = []
-    found = embed_or_skip(name, sheet.X, lambda *stage: stages.append(stage))
-    assert found.Y.shape == (N, 2)
-    assert found.Y.dtype == np.float64
+    embedding = embed_or_skip(name, sheet.X, lambda *stage: stages.append(stage))
+    assert embedding.Y.shape == (N, 2)
+    assert embedding.Y.dtype == np.float64
     for score in (trustworthiness, continuity):  # points placed at random are at 1/2
-        assert score(sheet.coordinates, found.Y, 10) > MIN_TRUST.get(name, 0.8)
-    extent = np.linalg.svd(found.Y - found.Y.mean(axis=0), compute_uv=False)
+        assert score(sheet.coordinates, embedding.Y, 10) > MIN_TRUST.get(name, 0.8)
+    extent = np.linalg.svd(embedding.Y - embedding.Y.mean(axis=0), compute_uv=False)
     assert extent[1] > 0.05 * extent[0]  # a sheet, not a curve
-    assert found.eigenvalues is not None or METHODS[name].family != "spectral"
-    if found.eigenvalues is not None:
-        assert found.eigenvalues.shape == (2,)
-        assert (np.sort(found.eigenvalues) == found.eigenvalues[:: 1 if name in ASCENDING else -1]).all()
+    assert embedding.eigenvalues is not None or METHODS[name].family != "spectral"
+    if embedding.eigenvalues is not None:
+        assert embedding.eigenvalues.shape == (2,)
+        assert (np.sort(embedding.eigenvalues) == embedding.eigenvalues[:: 1 if name in ASCENDING else -1]).all()
     assert all(0 <= done <= total for done, total, _ in stages)
-    assert set(found.seconds) >= {stage for *_, stage in stages} > set()
-    json.dumps([found.figures, [note.message for note in found.notes]], allow_nan=False)
-    np.testing.assert_array_equal(found.Y, embed_or_skip(name, sheet.X).Y)
+    assert set(embedding.seconds) >= {stage for *_, stage in stages} > set()
+    json.dumps([embedding.figures, [note.message for note in embedding.notes]], allow_nan=False)
+    np.testing.assert_array_equal(embedding.Y, embed_or_skip(name, sheet.X).Y)
 
 
 @pytest.mark.parametrize("name", with_slow_ones(sorted(set(METHODS) - {"supervised-lle"})))
@@ -109,8 +109,8 @@ def test_all_pairs_of_a_multiple_eigenvalue_are_found(m: int, monkeypatch: pytes
         np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-9)
         np.testing.assert_allclose(matrix @ vectors, vectors / 2, atol=1e-9)
         assert leading.least_eigenvalue(matrix, 1.0, silent) == pytest.approx(0, abs=1e-9)
-        found = embed_or_skip("mds", np.ones((m, m)) - np.eye(m), dissimilarity="precomputed")
-        assert np.isfinite(found.Y).all()
+        embedding = embed_or_skip("mds", np.ones((m, m)) - np.eye(m), dissimilarity="precomputed")
+        assert np.isfinite(embedding.Y).all()
 
 
 @pytest.mark.parametrize("name", with_slow_ones(METHODS))
@@ -118,13 +118,13 @@ def test_equal_points_are_embedded(name: str) -> None:
     """One duplicate, and more copies of a point than it has neighbors; where they are joined, in one place."""
     X = manifolds.make("s_curve", N, seed=3).X.copy()
     X[40], X[60:85] = X[7], X[100]
-    found = embed_or_skip(name, X)
-    assert np.isfinite(found.Y).all()
+    embedding = embed_or_skip(name, X)
+    assert np.isfinite(embedding.Y).all()
     if METHODS[name].joins_equal:
         first = np.setdiff1d(np.arange(N), [40, *range(61, 85), 100])
-        np.testing.assert_array_equal(found.Y[first], embed_or_skip(name, X[first]).Y)
-        np.testing.assert_array_equal(found.Y[[40, 84, 100]], found.Y[[7, 60, 60]])
-        assert "26 of 120 points equal another one." in " ".join(note.message for note in found.notes)
+        np.testing.assert_array_equal(embedding.Y[first], embed_or_skip(name, X[first]).Y)
+        np.testing.assert_array_equal(embedding.Y[[40, 84, 100]], embedding.Y[[7, 60, 60]])
+        assert "26 of 120 points equal another one." in " ".join(note.message for note in embedding.notes)
         with pytest.raises(TooFewPointsError, match="Only 5 of the 120 points are different"):
             embed_or_skip(name, X[np.arange(N) % 5])
 
@@ -132,10 +132,10 @@ def test_equal_points_are_embedded(name: str) -> None:
 @pytest.mark.parametrize(("k", "is_collapsed"), [(8, False), (20, True)])
 def test_a_collapsed_embedding_is_noted(k: int, is_collapsed: bool) -> None:  # noqa: FBT001
     """Hessian LLE with too many neighbors puts a roll on a few points, and says so; with fewer it unrolls it."""
-    found = embed("hessian-lle", manifolds.make("swiss_roll", 800, seed=1).X, n_neighbors=k)
-    e = ((found.Y - found.Y.mean(axis=0)) ** 2).sum(axis=1)
+    embedding = embed("hessian-lle", manifolds.make("swiss_roll", 800, seed=1).X, n_neighbors=k)
+    e = ((embedding.Y - embedding.Y.mean(axis=0)) ** 2).sum(axis=1)
     assert (np.sort(e)[-80:].sum() > 0.5 * e.sum()) == is_collapsed  # of a tenth of the points
-    assert ("collapsed" in codes_of(found)) == is_collapsed
+    assert ("collapsed" in codes_of(embedding)) == is_collapsed
 
 
 @pytest.mark.parametrize("name", [name for name, one in METHODS.items() if one.libraries])

@@ -88,8 +88,8 @@ def fit_map(case: Case, data: Array) -> FittedMap:
     if case.name == "umap":
         Y = METHODS["pca"].embed(data).Y
         return FittedMap(Y, neighbor_map(case, data, Embedding(Y)).transform)
-    found = one.embed(data, spec)
-    return FittedMap(found.Y, found.transform, found)
+    embedding = one.embed(data, spec)
+    return FittedMap(embedding.Y, embedding.transform, embedding)
 
 
 @pytest.fixture(scope="module", params=CASES, ids=str)

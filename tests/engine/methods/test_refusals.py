@@ -238,7 +238,7 @@ def test_matrices_of_all_pairs_are_symmetric(name: str, option: str) -> None:
     assert caught.value.details == {"row": 3, "column": 7}
     with pytest.raises(GlleError, match="20 x 3"):
         one.embed(K[:, :3], spec)
-    with pytest.raises(InvalidParameterError, match=f"{option}='precomputed' does not give"):
+    with pytest.raises(InvalidParameterError, match=f"{option}='precomputed' has none"):
         require_resamplable(400, 400, one, spec)
 
 
@@ -370,13 +370,13 @@ GLLE = method("glle")
 def test_is_a_draw_of_the_posterior(sheet: np.ndarray, variant: Any) -> None:
     """By default draw 0 of seed 0; others by index, seed, scale and source; figures and notes are the fit's."""
     posterior = fit(sheet, variant=variant)
-    found, draw = GLLE.embed(sheet, GLLE.spec(variant=variant)), posterior.draw(0)
-    assert np.array_equal(found.Y, draw.embedding)
-    assert np.array_equal(values_of(found), draw.eigenvalues)
-    assert found.figures == {**posterior.diagnostics.figures, "draw": draw.diagnostics}
-    assert found.notes == posterior.diagnostics.notes
-    assert bool(found.notes) == (variant == "published")
-    assert {"neighbors", "weights", "embedding", "posterior", "diagnostics", "draw"} <= set(found.seconds)
+    embedding, draw = GLLE.embed(sheet, GLLE.spec(variant=variant)), posterior.draw(0)
+    assert np.array_equal(embedding.Y, draw.embedding)
+    assert np.array_equal(values_of(embedding), draw.eigenvalues)
+    assert embedding.figures == {**posterior.diagnostics.figures, "draw": draw.diagnostics}
+    assert embedding.notes == posterior.diagnostics.notes
+    assert bool(embedding.notes) == (variant == "published")
+    assert {"neighbors", "weights", "embedding", "posterior", "diagnostics", "draw"} <= set(embedding.seconds)
     asked: Any = {"index": 7, "seed": 2**64 - 1, "scale": 0.5, "source": "prior"}
     other = GLLE.embed(sheet, GLLE.spec(variant=variant, **asked))
     assert np.array_equal(other.Y, posterior.draw(asked.pop("index"), **asked).embedding)

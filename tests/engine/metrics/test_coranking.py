@@ -23,22 +23,22 @@ def test_curves_are_sums_of_the_coranking_matrix() -> None:
     coranking = np.zeros((N, N), int)
     np.add.at(coranking, (by_rank[0].ravel(), by_rank[1].ravel()), 1)
     coranking = coranking[1:, 1:]
-    found = quality_curves(X, Y)
+    curves = quality_curves(X, Y)
     k = np.arange(1, N - 1)
     q_nx = np.array([coranking[:each, :each].sum() / (N * each) for each in k])
     r_nx = ((N - 1) * q_nx - k) / (N - 1 - k)
-    np.testing.assert_array_equal(found.neighbors, k)
-    np.testing.assert_allclose(found.q_nx, q_nx, rtol=1e-12)
-    np.testing.assert_allclose(found.lcmc, q_nx - k / (N - 1), atol=1e-14)
-    np.testing.assert_allclose(found.r_nx, r_nx, atol=1e-12)
-    assert found.auc == pytest.approx(np.average(r_nx, weights=1 / k), rel=1e-12)
+    np.testing.assert_array_equal(curves.neighbors, k)
+    np.testing.assert_allclose(curves.q_nx, q_nx, rtol=1e-12)
+    np.testing.assert_allclose(curves.lcmc, q_nx - k / (N - 1), atol=1e-14)
+    np.testing.assert_allclose(curves.r_nx, r_nx, atol=1e-12)
+    assert curves.auc == pytest.approx(np.average(r_nx, weights=1 / k), rel=1e-12)
 
 
 def test_scores_are_points_of_the_curves() -> None:
     """At the number of neighbors; equal maps keep all, and random ones none beyond chance."""
-    found, curves = score(X, Y, ["q_nx", "lcmc", "r_nx", "r_nx_auc"], score_neighbors=7), quality_curves(X, Y)
+    scores, curves = score(X, Y, ["q_nx", "lcmc", "r_nx", "r_nx_auc"], score_neighbors=7), quality_curves(X, Y)
     expected = {"q_nx": curves.q_nx[6], "lcmc": curves.lcmc[6], "r_nx": curves.r_nx[6], "r_nx_auc": curves.auc}
-    assert found == pytest.approx(expected, rel=1e-12)
+    assert scores == pytest.approx(expected, rel=1e-12)
     assert score(X, 3 * X, ["q_nx", "r_nx", "r_nx_auc"]) == pytest.approx(
         dict.fromkeys(["q_nx", "r_nx", "r_nx_auc"], 1)
     )

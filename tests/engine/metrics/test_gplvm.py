@@ -58,22 +58,22 @@ def test_agrees_with_gaussian_process_regression() -> None:
 def test_is_a_maximum_and_the_same_to_the_bit() -> None:
     """No kernel nearby is better; another run finds the same."""
     X, Y, squared = parts()
-    found = fit_likelihood(X, Y)
-    assert found.converged
-    assert found == fit_likelihood(X, Y)
-    assert log_likelihood(squared, X, 3, found.kernel)[0] == pytest.approx(found.log_likelihood, rel=1e-9)
+    likelihood = fit_likelihood(X, Y)
+    assert likelihood.converged
+    assert likelihood == fit_likelihood(X, Y)
+    assert log_likelihood(squared, X, 3, likelihood.kernel)[0] == pytest.approx(likelihood.log_likelihood, rel=1e-9)
     for factors in 1 + 0.05 * np.concatenate([np.eye(4), -np.eye(4)]):
-        near = Kernel(*(np.array(astuple(found.kernel)) * factors))
-        assert log_likelihood(squared, X, 3, near)[0] <= found.log_likelihood + 1e-6
+        near = Kernel(*(np.array(astuple(likelihood.kernel)) * factors))
+        assert log_likelihood(squared, X, 3, near)[0] <= likelihood.log_likelihood + 1e-6
 
 
 def test_units_of_the_data_shift_it_and_those_of_the_embedding_do_not() -> None:
     """A density: data ten times as large have n d log 10 less; a constant column of an embedding has no spread."""
     X, Y, _ = parts()
-    found = fit_likelihood(X, Y).log_likelihood
-    assert fit_likelihood(10 * X + 3, Y).log_likelihood == pytest.approx(found - X.size * np.log(10), abs=1e-4)
+    log_likelihood = fit_likelihood(X, Y).log_likelihood
+    assert fit_likelihood(10 * X + 3, Y).log_likelihood == pytest.approx(log_likelihood - X.size * np.log(10), abs=1e-4)
     scaled = np.c_[Y * [1e-6, 1e6] + 1, np.full(60, 7.0)]
-    assert fit_likelihood(X, scaled).log_likelihood == pytest.approx(found, abs=1e-4)
+    assert fit_likelihood(X, scaled).log_likelihood == pytest.approx(log_likelihood, abs=1e-4)
 
 
 def test_more_features_than_points_count_by_their_gram_matrix() -> None:
@@ -92,10 +92,10 @@ def test_a_large_sample_goes_on_from_a_small_one(monkeypatch: pytest.MonkeyPatch
     all_starts = fit_likelihood(X, Y)
     monkeypatch.setattr(gplvm, "_SEARCHED", 60)
     reports: list[tuple[int, int, str]] = []
-    found = fit_likelihood(X, Y, lambda *one: reports.append(one))
+    likelihood = fit_likelihood(X, Y, lambda *one: reports.append(one))
     assert reports[-1] == (9, 9, "gplvm")
-    assert found.converged
-    assert found.log_likelihood == pytest.approx(all_starts.log_likelihood, rel=1e-6)
+    assert likelihood.converged
+    assert likelihood.log_likelihood == pytest.approx(all_starts.log_likelihood, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_kept_neighbors_are_counted() -> None:
 def test_the_chosen_number_keeps_the_most(name: str, n: int) -> None:
     """The choice is the best of all candidates, counted here one by one; the note names it and the runner-up."""
     X = manifolds.make(name, n, noise=0.02, seed=1).X
-    found = embed("lle", X, n_neighbors="auto")
+    embedding = embed("lle", X, n_neighbors="auto")
     of_data = nearest_of(X, 10)
     shares = {
         row["n_neighbors"]: np.mean(
@@ -46,12 +46,12 @@ def test_the_chosen_number_keeps_the_most(name: str, n: int) -> None:
                 for a, b in zip(of_data, nearest_of(embed("lle", X, n_neighbors=row["n_neighbors"]).Y, 10), strict=True)
             ]
         )
-        for row in found.figures["curve"]
+        for row in embedding.figures["curve"]
     }
     best, runner_up = sorted(shares, key=lambda k: (-shares[k], k))[:2]
-    assert (found.figures["n_neighbors"], found.figures["runner_up"]) == (best, runner_up)
-    assert sorted([*shares, *found.figures["left_out"]]) == candidates_of(n)
-    message = next(note.message for note in found.notes if note.code == "neighbors-chosen")
+    assert (embedding.figures["n_neighbors"], embedding.figures["runner_up"]) == (best, runner_up)
+    assert sorted([*shares, *embedding.figures["left_out"]]) == candidates_of(n)
+    message = next(note.message for note in embedding.notes if note.code == "neighbors-chosen")
     assert f"n_neighbors={best}" in message
     assert f"n_neighbors={runner_up}" in message
 
@@ -59,14 +59,14 @@ def test_the_chosen_number_keeps_the_most(name: str, n: int) -> None:
 def test_the_result_is_lle_with_this_number() -> None:
     """To the bit, for points, distances and sparse rows, and at new points; of many points a sample is tried."""
     X = manifolds.make("s_curve", SAMPLE + 900, noise=0.02, seed=0).X
-    found = embed("lle", X, n_neighbors="auto")
-    k = found.figures["n_neighbors"]
+    embedding = embed("lle", X, n_neighbors="auto")
+    k = embedding.figures["n_neighbors"]
     assert k in candidates_of(len(X))
     plain = embed("lle", X, n_neighbors=k)
-    assert np.array_equal(plain.Y, found.Y)
+    assert np.array_equal(plain.Y, embedding.Y)
     new = X[:5] + 0.01
-    assert np.array_equal(plain.transform(new), found.transform(new))
-    assert f"of a sample of {SAMPLE:,} points" in str(found.notes)
+    assert np.array_equal(plain.transform(new), embedding.transform(new))
+    assert f"of a sample of {SAMPLE:,} points" in str(embedding.notes)
     few = X[:200]
     counts = [
         embed("lle", points, n_neighbors="auto", **options).figures["n_neighbors"]
@@ -110,6 +110,6 @@ def test_candidates_are_ranked_by_what_they_keep() -> None:
     def projected(points: Any, nearest: np.ndarray) -> np.ndarray:
         return np.asarray(points if nearest.shape[1] == 10 else points[:, :1])
 
-    found = best_neighbor_count(X, [8, 10, 14], projected, silent)
-    assert found.ranked == [10, 8, 14]
-    assert found.kept[10] == 1
+    choice = best_neighbor_count(X, [8, 10, 14], projected, silent)
+    assert choice.ranked == [10, 8, 14]
+    assert choice.kept[10] == 1

@@ -23,12 +23,12 @@ LABELS = np.where(X[:, 0] > 1, "right", np.where(X[:, 0] > 0, "middle", "left"))
 
 def test_stress_follows_from_the_distances_of_scipy() -> None:
     """Raw, normalized, and in the best unit, which a grid of units does not beat; the last one ignores the unit."""
-    expected, found = pdist(X), pdist(Y)
-    raw = float(((expected - found) ** 2).sum())
+    expected, embedded = pdist(X), pdist(Y)
+    raw = float(((expected - embedded) ** 2).sum())
     assert pairs.raw_stress(X, Y) == pytest.approx(raw, rel=1e-12)
     assert pairs.normalized_stress(X, Y) == pytest.approx(np.sqrt(raw / (expected**2).sum()), rel=1e-12)
     units = np.linspace(0.5, 2, 3001)
-    grid = [np.sqrt(((unit * found - expected) ** 2).sum() / (expected**2).sum()) for unit in units]
+    grid = [np.sqrt(((unit * embedded - expected) ** 2).sum() / (expected**2).sum()) for unit in units]
     assert pairs.scaled_stress(X, Y) == pytest.approx(min(grid), rel=1e-6)
     assert pairs.scaled_stress(X, 1e3 * Y) == pytest.approx(pairs.scaled_stress(X, Y), rel=1e-9)
     assert pairs.raw_stress(X, X) == pairs.normalized_stress(X, X) == 0

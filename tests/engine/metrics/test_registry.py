@@ -45,15 +45,15 @@ def test_every_score_of_one_embedding() -> None:
     """In the order of the names, finite, the same to the bit, with progress reports."""
     stages: list[str] = []
     names = list(reversed(SCORES))
-    given: Any = {"labels": LABELS, "truth": SHEET.coordinates}
-    found = score(SHEET.X, SHEET.coordinates, names, **given, on_progress=lambda *scores: stages.append(scores[2]))
-    assert list(found) == names
-    assert all(type(value) is float and np.isfinite(value) for value in found.values())
+    inputs: Any = {"labels": LABELS, "truth": SHEET.coordinates}
+    values = score(SHEET.X, SHEET.coordinates, names, **inputs, on_progress=lambda *scores: stages.append(scores[2]))
+    assert list(values) == names
+    assert all(type(value) is float and np.isfinite(value) for value in values.values())
     assert set(stages) >= {"scores", "gplvm", "geodesics"}
-    assert found["procrustes"] == pytest.approx(0, abs=1e-12)
-    assert found["trustworthiness"] == ranks.trustworthiness(SHEET.X, SHEET.coordinates)
-    assert found["continuity"] == ranks.continuity(SHEET.X, SHEET.coordinates)
-    assert found == score(SHEET.X, SHEET.coordinates, names, **given)
+    assert values["procrustes"] == pytest.approx(0, abs=1e-12)
+    assert values["trustworthiness"] == ranks.trustworthiness(SHEET.X, SHEET.coordinates)
+    assert values["continuity"] == ranks.continuity(SHEET.X, SHEET.coordinates)
+    assert values == score(SHEET.X, SHEET.coordinates, names, **inputs)
     line = SHEET.coordinates[:, :1]  # is padded with zeros
     assert score(SHEET.X, line * [0.6, 0.8], ["procrustes"], truth=line)["procrustes"] == pytest.approx(0, abs=1e-12)
 
@@ -134,11 +134,11 @@ def test_affine_r2_is_that_of_a_linear_regression(seed: int, p: int, q: int) -> 
     Y = rng.standard_normal((30, p))
     truth = Y @ rng.standard_normal((p, q)) + rng.standard_normal((30, q)) + 5
     predicted = LinearRegression().fit(Y, truth).predict(Y)
-    found = affine_r_squared(Y, truth)
-    assert found == pytest.approx(r2_score(truth, predicted, multioutput="variance_weighted"), abs=1e-12)
+    r_squared = affine_r_squared(Y, truth)
+    assert r_squared == pytest.approx(r2_score(truth, predicted, multioutput="variance_weighted"), abs=1e-12)
     turned = Y @ (np.linalg.qr(rng.standard_normal((p, p)))[0] * 10.0 ** rng.integers(-3, 4, p)) - 3
     for other in (turned, np.concatenate([Y, Y, np.ones((30, 1))], axis=1)):
-        assert affine_r_squared(other, truth) == pytest.approx(found, abs=1e-9)
+        assert affine_r_squared(other, truth) == pytest.approx(r_squared, abs=1e-9)
     assert affine_r_squared(truth @ rng.standard_normal((q, q)), truth) == pytest.approx(1, abs=1e-9)
 
 
@@ -276,8 +276,8 @@ def test_coordinates_of_a_developable_sheet_are_lengths(name: str) -> None:
 def test_affine_r2_of_hessian_lle() -> None:
     """A roll laid flat with unit covariance is an affine image of the truth, far from it by Procrustes."""
     roll = manifolds.make("swiss_roll", 1000, seed=0)
-    found = embed("hessian-lle", roll.X, n_neighbors=10).Y
-    scores = score(roll.X, found, ["affine_r2", "procrustes"], truth=roll.coordinates)
+    Y = embed("hessian-lle", roll.X, n_neighbors=10).Y
+    scores = score(roll.X, Y, ["affine_r2", "procrustes"], truth=roll.coordinates)
     assert scores["affine_r2"] > 0.999
     assert scores["procrustes"] == pytest.approx(0.272, abs=0.01)
 

@@ -78,18 +78,18 @@ def test_numpy_numbers_ask_for_the_same_draws(posterior: Posterior) -> None:
 @given(
     name=st.sampled_from(["embedding", "eigenvalues", "mean", "covariance_factor", "prior_factor"]),
     part=st.sampled_from(["all", "row", "entry"]),
-    at=st.integers(0, 10**6),
+    index=st.integers(0, 10**6),
     value=st.sampled_from([0.0, 1.0, -1.0, 5e-324, 1e-30, 1e30, 1e110, 1e140, -1e144, 1e154, 1e308, np.inf]),
     change=st.sampled_from(["set", "scaled"]),
 )
 def test_changed_arrays_are_refused_or_drawn(
-    tmp_path: Path, posterior: Posterior, name: str, part: str, at: int, value: float, change: str
+    tmp_path: Path, posterior: Posterior, name: str, part: str, index: int, value: float, change: str
 ) -> None:
     """A file with a changed array is refused, or its draws are finite, or a solver reports that it found none."""
     arrays = {key: np.array(array) for key, array in posterior.arrays().items()}
     target = arrays[name]
     chosen = target.reshape(-1) if part != "row" else target
-    where = slice(None) if part == "all" else at % len(chosen)
+    where = slice(None) if part == "all" else index % len(chosen)
     with np.errstate(all="ignore"):
         chosen[where] = value if change == "set" else chosen[where] * value
     npz.save(tmp_path / "changed.npz", posterior.head(), arrays)

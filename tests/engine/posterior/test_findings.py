@@ -189,7 +189,7 @@ def test_only_a_fit_resolves_the_choice(tmp_path: Path) -> None:
     X = NOISY[:100]
     posterior = fit(X, disconnected="bridge")
     unresolved = replace(PosteriorEmbedder.from_posterior(posterior, X), spec=FitSpec(noise="auto", n_neighbors=10))
-    with pytest.raises(errors.InvalidParameterError, match="specification of the posterior"):
+    with pytest.raises(errors.InvalidParameterError, match="specification of a fitted posterior"):
         resample(unresolved, 1, strict=True)
     head = posterior.head()
     for name in ("noise", "landmarks"):

@@ -95,12 +95,12 @@ def test_idle_options_make_no_other_fit(
     sheet: NDArray[np.float64], idle: dict[str, Any], beside: dict[str, Any]
 ) -> None:
     """An option that changes no bit of a fit changes no specification, and so no id; that of the published em does."""
-    given, plain = FitSpec(**beside, **idle), FitSpec(**beside)
-    assert given == plain == replace(plain, **idle)
-    assert given.to_dict() == plain.to_dict()
+    idling, plain = FitSpec(**beside, **idle), FitSpec(**beside)
+    assert idling == plain == replace(plain, **idle)
+    assert idling.to_dict() == plain.to_dict()
     assert GLLE.spec(**beside, **idle).to_dict() == GLLE.spec(**beside).to_dict()
     expected = fit(sheet, plain).arrays()
-    for name, array in fit(sheet, given).arrays().items():
+    for name, array in fit(sheet, idling).arrays().items():
         assert array.tobytes() == expected[name].tobytes()
     for option in ({"max_iter": 3}, {"tol": 0}, {"covariance": "full-corrected"}):
         assert FitSpec(variant="published", **option) != FitSpec(variant="published")

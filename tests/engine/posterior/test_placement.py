@@ -126,11 +126,11 @@ def test_automatic_landmarks_by_the_work_of_a_draw(
     work = fit(sheet, landmarks="all").diagnostics.figures["elimination"]["flops"]
     monkeypatch.setattr("glle_engine.base.spec.AUTO_LANDMARKS", (150, 90))
     monkeypatch.setattr("glle_engine.posterior.fit.MAX_EXACT_FLOPS", share * work)
-    found = fit(sheet, **options)
-    assert found.spec == expected.spec
+    posterior = fit(sheet, **options)
+    assert posterior.spec == expected.spec
     for name, array in expected.arrays().items():
-        assert found.arrays()[name].tobytes() == array.tobytes(), name
-    notes = [note.message for note in found.notes if note.code == "landmarks"]
+        assert posterior.arrays()[name].tobytes() == array.tobytes(), name
+    notes = [note.message for note in posterior.notes if note.code == "landmarks"]
     assert [f"{tried} landmarks" in note and "landmarks='all'" in note for note in notes] == [True] * (tried != "all")
     if not options:
         near, _ = kneighbors(sheet, k)
@@ -143,11 +143,11 @@ def test_a_graph_is_cheaper_by_its_better_order(shape: tuple[int, int]) -> None:
     """By minimum degree for a sheet, by dissection for a volume, of which it saves half: the order of no limit."""
     near, _ = kneighbors(np.random.default_rng(0).random(shape), 12)
     neighbors = np.sort(near, axis=1)
-    order, least = cheapest_order(neighbors, 10**9)
-    found, cost = cheapest_order(neighbors, 10**9, 1.2 * least.flops)
-    assert (cost, found.tobytes()) == (least, order.tobytes())
+    order, minimum = cheapest_order(neighbors, 10**9)
+    limited, cost = cheapest_order(neighbors, 10**9, 1.2 * minimum.flops)
+    assert (cost, limited.tobytes()) == (minimum, order.tobytes())
     with pytest.raises(TooCostlyError):
-        cheapest_order(neighbors, 10**9, 0.9 * least.flops)
+        cheapest_order(neighbors, 10**9, 0.9 * minimum.flops)
 
 
 def test_bridges_are_not_searched_for_a_graph_that_costs_too_much(

@@ -92,9 +92,9 @@ def test_one_search_finds_the_neighbors_in_every_sample(
     embed: PosteriorEmbedder, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bits are those of a search in each sample, also of points with too few near ones in it."""
-    found = resample(embed, 6, stream=stream).places
+    maps = resample(embed, 6, stream=stream).places
     monkeypatch.setattr(PosteriorEmbedder, "_nearest_chosen", lambda *_: None)
-    assert found.tobytes() == resample(embed, 6, stream=stream).places.tobytes()
+    assert maps.tobytes() == resample(embed, 6, stream=stream).places.tobytes()
 
 
 def test_a_resample_of_a_posterior_is_turned_to_the_reference(embed: PosteriorEmbedder) -> None:
@@ -155,10 +155,10 @@ def test_every_method_is_resampled(curve: np.ndarray, name: str) -> None:
         one.require_available()
     except MissingLibraryError:
         pytest.skip("its library is not installed")
-    found = resample(MethodEmbedder(curve, one, spec, labels), 2)
-    assert found.places.shape == (2, 120, 2)
-    assert len(found.problems) + len(found.embeddings) == 2
-    assert len(found.embeddings), found.problems
+    resamples = resample(MethodEmbedder(curve, one, spec, labels), 2)
+    assert resamples.places.shape == (2, 120, 2)
+    assert len(resamples.problems) + len(resamples.embeddings) == 2
+    assert len(resamples.embeddings), resamples.problems
 
 
 @pytest.mark.parametrize("name", ["pca", "ppca", "npe", "mds", "factor-analysis", "kernel-pca"])
@@ -232,8 +232,8 @@ def test_a_half_in_parts_is_a_problem() -> None:
     X = np.random.default_rng(0).standard_normal((40, 3))
     X[20:] += 1000
     embed = refit(X, "lle", n_neighbors=5)
-    found = resample(embed, 2)
-    assert np.isnan(found.places).all()
-    assert len(found.problems) == 2
+    resamples = resample(embed, 2)
+    assert np.isnan(resamples.places).all()
+    assert len(resamples.problems) == 2
     with pytest.raises(DisconnectedGraphError):
         resample(embed, 2, strict=True)

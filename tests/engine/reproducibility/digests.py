@@ -57,8 +57,9 @@ def stages(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, 
 
 def scores(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, str]]:
     """Yield the digest of calibration and scores."""
-    found = calibrate(posterior, X, n_resamples=4, n_draws=4)
-    yield "calibration", digest(found.scale, found.ratio, found.rank_correlation, found.half_sample_spread)
+    calibration = calibrate(posterior, X, n_resamples=4, n_draws=4)
+    figures = calibration.scale, calibration.ratio, calibration.rank_correlation, calibration.half_sample_spread
+    yield "calibration", digest(*figures)
     Y = posterior.embedding
     embed = PosteriorEmbedder.from_posterior(posterior, X)
     resamples = [resample(embed, 4, stream=stream).places for stream in (HALVES, SEPARATE)]
@@ -105,15 +106,15 @@ def neighborhoods() -> Iterator[tuple[str, str]]:
 
 def digests(data: dict[str, NDArray[np.float64]]) -> dict[str, str]:
     """Return all digests, by name."""
-    found = {f"dense {number}": digest(part) for number, part in enumerate(dense_operations())}
-    found |= {**dict(neighborhoods()), **eigenproblems.digests()}
+    by_name = {f"dense {number}": digest(part) for number, part in enumerate(dense_operations())}
+    by_name |= {**dict(neighborhoods()), **eigenproblems.digests()}
     for name, X in data.items():
         for kind, options in FITS.items():
             posterior = fit(X, **{"disconnected": "bridge", "n_neighbors": 12, **options})
-            found |= {f"{name} {kind} {stage}": value for stage, value in stages(X, posterior)}
+            by_name |= {f"{name} {kind} {stage}": value for stage, value in stages(X, posterior)}
             if kind == "em":
-                found |= {f"{name} {stage}": value for stage, value in scores(X, posterior)}
-    return found
+                by_name |= {f"{name} {stage}": value for stage, value in scores(X, posterior)}
+    return by_name
 
 
 if __name__ == "__main__":

@@ -83,11 +83,11 @@ def draws(posterior: Posterior, **options: Any) -> Iterator[tuple[str, str]]:
 
 def digests() -> dict[str, str]:
     """Return the digests of all eigenproblems, and of the draws of their posteriors."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
 
     def add(name: str, fitted: tuple[Posterior, str], **options: Any) -> None:
-        posterior, found[f"eigenproblem {name}"] = fitted
-        found.update({f"eigenproblem {name} {part}": value for part, value in draws(posterior, **options)})
+        posterior, by_name[f"eigenproblem {name}"] = fitted
+        by_name.update({f"eigenproblem {name} {part}": value for part, value in draws(posterior, **options)})
 
     neighbors = ring(400, 8, 10)
     weights = weights_of(neighbors, 10)
@@ -110,8 +110,8 @@ def digests() -> dict[str, str]:
     add("no pivot", eigenproblem(PLAIN, neighbors, pivotless, 10, spread=0.0))
     factored = factor(pattern, weights, pins)
     pairs = factored.eigenpairs(3, factored.null_left(), exhaustive=True)
-    found["eigenproblem factored"] = digest(pairs.values, pairs.vectors)
+    by_name["eigenproblem factored"] = digest(pairs.values, pairs.vectors)
     regular = ((np.arange(200)[:, None] + np.array([1, 2, 198, 199])) % 200).astype(np.int32)
     multiple = eigenproblem(PLAIN, np.sort(regular, axis=1), np.full((200, 4), 0.25), 10)
-    found["eigenproblem multiple"] = multiple[1]
-    return found
+    by_name["eigenproblem multiple"] = multiple[1]
+    return by_name

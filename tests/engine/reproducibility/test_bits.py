@@ -48,14 +48,14 @@ def data_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def digests(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the digests that a process with these settings computes."""
     command = [sys.executable, "-W", "ignore::ImportWarning", "-m", "tests.engine.reproducibility.digests", str(path)]
-    found = subprocess.run(
+    process = subprocess.run(
         command, env={**os.environ, **environment}, cwd=Path(__file__).parents[3], check=True, capture_output=True
     )
-    return dict(json.loads(found.stdout))
+    return dict(json.loads(process.stdout))
 
 
 @pytest.fixture(scope="module")
-def own(data_file: Path) -> dict[str, str]:
+def expected(data_file: Path) -> dict[str, str]:
     """Return the digests on this processor as it is."""
     return digests(data_file, {})
 
@@ -68,12 +68,14 @@ def own(data_file: Path) -> dict[str, str]:
     ],
     ids=str,
 )
-def test_results_do_not_depend_on_the_processor(own: dict[str, str], data_file: Path, setting: dict[str, str]) -> None:
+def test_results_do_not_depend_on_the_processor(
+    expected: dict[str, str], data_file: Path, setting: dict[str, str]
+) -> None:
     """Dense operations, neighbors, eigenproblems, and all results of four data sets."""
     other = digests(data_file, setting)
-    assert len(own) > 300
-    assert other.keys() == own.keys(), "the same solvers"
-    assert {name: other[name] for name in own if other[name] != own[name]} == {}
+    assert len(expected) > 300
+    assert other.keys() == expected.keys(), "the same solvers"
+    assert {name: other[name] for name in expected if other[name] != expected[name]} == {}
 
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -27,9 +27,9 @@ def test_the_number_of_threads_changes_no_promised_bit() -> None:
     outputs = set()
     for threads in ("1", "3"):
         names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-        given = {**os.environ, **dict.fromkeys(names, threads), "PYTHONHASHSEED": "0"}
-        given |= {"NUMBA_NUM_THREADS": str(min(int(threads), os.cpu_count() or 1))}
-        done = subprocess.run([sys.executable, "-c", _TASK], env=given, capture_output=True, text=True, check=True)
+        variables = {**os.environ, **dict.fromkeys(names, threads), "PYTHONHASHSEED": "0"}
+        variables |= {"NUMBA_NUM_THREADS": str(min(int(threads), os.cpu_count() or 1))}
+        done = subprocess.run([sys.executable, "-c", _TASK], env=variables, capture_output=True, text=True, check=True)
         outputs.add(done.stdout)
     (output,) = outputs
     assert len(output.splitlines()) == sum(chosen.reproducible for chosen in METHODS.values())

@@ -21,35 +21,35 @@ ENTRIES = st.lists(st.one_of(NAMES, st.sampled_from(["*", "x*", "?", "id,a", "0"
 def by_definition(names: list[str], roles: ColumnRoles) -> list[str]:
     """Return the role of each column, column by column; names are distinct."""
 
-    def is_of(entries: tuple[str, ...], at: int) -> bool:
+    def is_of(entries: tuple[str, ...], position: int) -> bool:
         words = [
             word.strip()
             for entry in entries
             for word in (entry.split(",") if "," in entry and entry not in names else [entry])
         ]
         return any(
-            names.index(word) == at
+            names.index(word) == position
             if word in names
-            else fnmatchcase(names[at], word)
+            else fnmatchcase(names[position], word)
             if re.search(r"[*?\[]", word)
-            else word.isdigit() and int(word) == at
+            else word.isdigit() and int(word) == position
             for word in words
         )
 
-    found = []
-    for at in range(len(names)):
-        if is_of(roles.one_hot, at):
+    by_column = []
+    for position in range(len(names)):
+        if is_of(roles.one_hot, position):
             role = "one_hot"
-        elif roles.labels is not None and is_of((roles.labels,), at):
+        elif roles.labels is not None and is_of((roles.labels,), position):
             role = "labels"
-        elif is_of(roles.id, at):
+        elif is_of(roles.id, position):
             role = "id"
-        elif is_of(roles.ignore, at) or (roles.features and not is_of(roles.features, at)):
+        elif is_of(roles.ignore, position) or (roles.features and not is_of(roles.features, position)):
             role = "ignore"
         else:
             role = "feature"
-        found.append(role)
-    return found
+        by_column.append(role)
+    return by_column
 
 
 @example(names=["a", "b"], labels="a", features=[], id_=["a"], ignore=[], one_hot=[])  # two roles
@@ -77,17 +77,17 @@ def test_roles_are_those_of_their_definition(
         return
     expected = by_definition(names, roles)
     assert [column["role"] for column in column_list(layout)] == expected
-    positions = {role: [at for at, each in enumerate(expected) if each == role] for role in expected}
+    positions = {role: [position for position, each in enumerate(expected) if each == role] for role in expected}
     assert layout.features == sorted(positions.get("feature", []) + positions.get("one_hot", []))
     assert layout.roles["ignore"] == positions.get("ignore", [])
 
 
 def test_the_list_of_a_wide_table_has_its_first_columns_and_all_that_are_no_features() -> None:
     """A label beyond the hundredth column is listed, too, and so is a column without a role."""
-    names = [f"v{at}" for at in range(300)]
+    names = [f"v{number}" for number in range(300)]
     layout = Layout.from_roles(names, 300, ColumnRoles(labels="v250", id=("v7",)))
-    found = {column["name"]: column["role"] for column in column_list(layout, [280])}
-    assert found == dict.fromkeys(names[:100], "feature") | {"v7": "id", "v250": "labels", "v280": ""}
+    roles = {column["name"]: column["role"] for column in column_list(layout, [280])}
+    assert roles == dict.fromkeys(names[:100], "feature") | {"v7": "id", "v250": "labels", "v280": ""}
 
 
 def test_a_column_of_two_roles_is_named_as_in_the_request() -> None:
@@ -123,10 +123,10 @@ def test_a_set_of_columns_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     matching = columns._matching
 
     def count_calls(*arguments: Any) -> Counted:
-        found = Counted(matching(*arguments))
-        lists.append(found)
-        return found
+        counted = Counted(matching(*arguments))
+        lists.append(counted)
+        return counted
 
     monkeypatch.setattr(columns, "_matching", count_calls)
-    Layout.from_roles([f"{at}_id" for at in range(WIDTH)] + ["x"], WIDTH + 1, ColumnRoles(one_hot=("x",), id=("0_id",)))
+    Layout.from_roles([f"{i}_id" for i in range(WIDTH)] + ["x"], WIDTH + 1, ColumnRoles(one_hot=("x",), id=("0_id",)))
     assert max(each.passes for each in lists) < 10

@@ -76,9 +76,9 @@ def test_the_distribution_is_the_gaussian_on_the_plane(options: Any, data: str, 
     F = fitted.covariance_factor
     np.testing.assert_allclose(F @ F.transpose(0, 2, 1), expected, atol=1e-8 * np.abs(expected).max())
     np.testing.assert_allclose(F.sum(axis=1), 0, atol=1e-11)
-    own = np.linalg.inv(A).sum(axis=2)
+    sums = np.linalg.inv(A).sum(axis=2)
     if fitted.spec.noise == "isotropic":
-        derived = own / own.sum(axis=1, keepdims=True)
+        derived = sums / sums.sum(axis=1, keepdims=True)
         mean = derived if fitted.spec.mean == "derived" else lle_weights(X, fitted.neighbors)
         np.testing.assert_allclose(fitted.mean, mean, atol=1e-9)
 

@@ -148,9 +148,9 @@ def posterior_of(
     data, neighbors = np.concatenate([x[None], X]), np.arange(1, len(X) + 1, dtype=np.int32)[None]
     apart = X - x if kept is None else (X - x)[kept]
     spec = FitSpec(n_neighbors=len(X), reg=ridge / float((apart**2).sum()), variance="dirichlet")
-    own = None if kept is None else kept[None]
-    mean = lle_weights(data, neighbors, spec.reg, kept=own)
-    return constrained_distribution(data, MeanWeights(neighbors, mean, None, own), np.empty((0, 2)), spec)[0]
+    kept_row = None if kept is None else kept[None]
+    mean = lle_weights(data, neighbors, spec.reg, kept=kept_row)
+    return constrained_distribution(data, MeanWeights(neighbors, mean, None, kept_row), np.empty((0, 2)), spec)[0]
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,8 @@ def test_em_by_the_equations_point_by_point() -> None:
     sigma = np.ones(120)
     for _ in range(2):
         S1, S2, _, _ = scatters(X, fitted.neighbors, sigma[:, None, None] * np.eye(6), proper=False)
-        own = [np.trace(np.linalg.pinv(X[row].T @ X[row]) @ S1) for row in fitted.neighbors]
-        sigma = (np.array(own) + np.trace(S2)) / (3 + 6)
+        traces = [np.trace(np.linalg.pinv(X[row].T @ X[row]) @ S1) for row in fitted.neighbors]
+        sigma = (np.array(traces) + np.trace(S2)) / (3 + 6)
     assert fitted.sigma is not None
     np.testing.assert_allclose(fitted.sigma, sigma, rtol=1e-8)
 
@@ -73,14 +73,14 @@ def random_step(d: int, k: int) -> tuple[NDArray[np.float64], ...]:
     return rng.standard_normal((3, d, k)), omega, S1, S2
 
 
-def numeric_gradient(objective: Any, at: NDArray[np.float64]) -> NDArray[np.float64]:
+def numeric_gradient(objective: Any, point: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the symmetric gradient (m, k, k) by central differences of each entry and its mirror image."""
-    result, size = np.empty_like(at), 1e-6
-    for a, b in np.ndindex(at.shape[1:]):
-        change = np.zeros(at.shape[1:])
+    result, size = np.empty_like(point), 1e-6
+    for a, b in np.ndindex(point.shape[1:]):
+        change = np.zeros(point.shape[1:])
         change[a, b] += size / 2
         change[b, a] += size / 2
-        result[:, a, b] = (objective(at + change) - objective(at - change)) / (2 * size)
+        result[:, a, b] = (objective(point + change) - objective(point - change)) / (2 * size)
     return result
 
 
@@ -88,7 +88,7 @@ def numeric_gradient(objective: Any, at: NDArray[np.float64]) -> NDArray[np.floa
 def test_the_gradient_of_eq_23_is_that_of_finite_differences(d: int, k: int) -> None:
     """Over the covariance of each point; it vanishes at the corrected M-step."""
     raw, omega, S1, S2 = random_step(d, k)
-    expected = numeric_gradient(lambda at: m_step_objective(raw, at, S1, S2), omega)
+    expected = numeric_gradient(lambda point: m_step_objective(raw, point, S1, S2), omega)
     np.testing.assert_allclose(m_step_gradient(raw, omega, S1, S2), expected, rtol=1e-5, atol=1e-4)
     best = corrected_m_step(raw, S1, S2)
     assert np.abs(m_step_gradient(raw, best, S1, S2)).max() < 1e-6 * np.abs(expected).max()
@@ -104,9 +104,9 @@ def test_eq_26_is_the_gradient_of_eq_23_for_orthogonal_neighbors_alone() -> None
     precision = np.asarray(np.linalg.inv(omega), np.float64)
 
     def difference(X: NDArray[np.float64]) -> float:
-        numeric = numeric_gradient(lambda at: -m_step_objective(X, np.linalg.inv(at), S1, S2), precision)
-        found = published_gradient(X, omega, S1, S2)
-        return float(np.abs(numeric + found).max() / np.abs(found).max())
+        numeric = numeric_gradient(lambda point: -m_step_objective(X, np.linalg.inv(point), S1, S2), precision)
+        gradient = published_gradient(X, omega, S1, S2)
+        return float(np.abs(numeric + gradient).max() / np.abs(gradient).max())
 
     assert difference(np.linalg.qr(raw)[0]) < 1e-5
     assert difference(raw) > 0.1
@@ -116,8 +116,8 @@ def test_descent_along_eq_26_arrives_at_its_zero() -> None:
     """The paper's gradient descent and the closed form agree; each step is nearer."""
     raw, _, S1, S2 = random_step(2, 5)
     best = published_m_step(raw, S1, S2)
-    found, steps = descend(raw, S1, S2, 100_000, 1e-12)
-    np.testing.assert_allclose(found, best, atol=1e-9 * np.abs(best).max())
+    omega, steps = descend(raw, S1, S2, 100_000, 1e-12)
+    np.testing.assert_allclose(omega, best, atol=1e-9 * np.abs(best).max())
     away = [np.abs(descend(raw, S1, S2, count, 0.0)[0] - best).max() for count in (0, 1, 10, 100)]
     assert all(np.diff(away) <= 0)
     assert 0 < steps < 100_000
@@ -131,8 +131,8 @@ def test_scatters_are_those_of_the_equations(*, corrected: bool) -> None:
     omega = np.broadcast_to(0.3 * np.eye(6), (60, 6, 6))
     mean, covariance, S1, S2 = e_step(X, neighbors, omega, corrected=corrected)
     expected = scatters(X, neighbors, omega, proper=corrected)
-    for found, other in zip((S1, S2), expected[:2], strict=True):
-        np.testing.assert_allclose(found, other, atol=1e-9)
+    for scatter, other in zip((S1, S2), expected[:2], strict=True):
+        np.testing.assert_allclose(scatter, other, atol=1e-9)
     i = 7
     raw = X[neighbors[i]].T
     gain = omega[i] @ raw.T @ np.linalg.pinv(raw @ omega[i] @ raw.T)
@@ -299,12 +299,12 @@ def test_the_corrected_m_step_is_stationary(shape: tuple[int, int], lost: int) -
     best = corrected_m_step(X[None], S1, S2)[0]
 
     def gradient(omega: NDArray[np.float64]) -> NDArray[np.float64]:
-        found, step = np.empty((k, k)), 1e-5
+        derivatives, step = np.empty((k, k)), 1e-5
         for a, b in np.ndindex(k, k):
             E = np.zeros((k, k))
             E[a, b] = E[b, a] = step
-            found[a, b] = (eq_23(omega + E, X, S1, S2) - eq_23(omega - E, X, S1, S2)) / (2 * step)
-        return found
+            derivatives[a, b] = (eq_23(omega + E, X, S1, S2) - eq_23(omega - E, X, S1, S2)) / (2 * step)
+        return derivatives
 
     assert np.abs(gradient(best)).max() < 1e-6
     assert np.abs(gradient(1.1 * best)).max() > 1e-2
@@ -430,7 +430,7 @@ def test_the_corrected_em_by_the_equations_point_by_point(width: int) -> None:
 def test_the_corrected_em_never_lowers_the_likelihood_of_the_data(sheet: NDArray[np.float64]) -> None:
     """With d < k its rounds are EM for w_i ~ N(0, S2) of which X_i w_i = x_i - mu is observed, exactly by all draws."""
     X = sheet[:80]
-    centred, found = X - X.mean(axis=0), []
+    centred, likelihoods = X - X.mean(axis=0), []
     options: Any = {"covariance": "full-corrected", "n_neighbors": 8, "tol": 0, "disconnected": "bridge"}
     for rounds in range(1, 9):
         fitted = fit(X, variant="published", max_iter=rounds, **options)
@@ -439,9 +439,9 @@ def test_the_corrected_em_never_lowers_the_likelihood_of_the_data(sheet: NDArray
         raw = X[fitted.neighbors].transpose(0, 2, 1)
         marginal = raw @ second @ raw.transpose(0, 2, 1)
         distance = (centred[:, None, :] @ np.linalg.solve(marginal, centred[:, :, None])).sum()
-        found.append(-0.5 * (np.linalg.slogdet(marginal)[1].sum() + distance))
-    assert (np.diff(found) > 0).all()
-    assert found[-1] > found[0] + 1
+        likelihoods.append(-0.5 * (np.linalg.slogdet(marginal)[1].sum() + distance))
+    assert (np.diff(likelihoods) > 0).all()
+    assert likelihoods[-1] > likelihoods[0] + 1
     np.testing.assert_allclose(np.einsum("ndk,nk->nd", raw, fitted.weights(3)), centred, atol=1e-6)
     assert "linear-projection" in notes(fitted)
     assert "negative-variances" not in notes(fitted)

@@ -65,17 +65,17 @@ def test_points_without_a_label_are_gray_and_named(labels: Any, names: list[str]
 )
 def test_dates_are_on_a_scale_of_dates(labels: Any) -> None:
     """In their own zone, from objects, frames and the texts of tables."""
-    found = PointColors.from_labels(labels, len(DAYS))
-    assert found.is_time
-    np.testing.assert_array_equal(found.values, 19_723 + np.arange(30))
+    colors = PointColors.from_labels(labels, len(DAYS))
+    assert colors.is_time
+    np.testing.assert_array_equal(colors.values, 19_723 + np.arange(30))
 
 
 def test_zones_are_read_in_the_first_one() -> None:
     """Two moments of one time have one color; durations are days."""
     noon = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
     moments: Any = [noon, noon.astimezone(ZoneInfo("Asia/Tokyo")), None]
-    found = PointColors.from_labels(moments, 3)
-    np.testing.assert_array_equal(found.values, [19_723.5, 19_723.5, np.nan])
+    colors = PointColors.from_labels(moments, 3)
+    np.testing.assert_array_equal(colors.values, [19_723.5, 19_723.5, np.nan])
     lasting = PointColors.from_labels(pd.Series(DAYS - DAYS[0], name="wait"), 30)
     assert (lasting.title, lasting.is_time) == ("wait (days)", False)
     np.testing.assert_array_equal(lasting.values, np.arange(30))
@@ -84,22 +84,22 @@ def test_zones_are_read_in_the_first_one() -> None:
 def test_whole_numbers_have_all_digits() -> None:
     """Of classes of numbers of a million and more."""
     for kind in (np.int64, np.float64):
-        found = PointColors.from_labels(np.array([1_000_000, 1_234_567, 2_345_678], kind), 3)
-        assert found.classes == ("1000000", "1234567", "2345678")
+        colors = PointColors.from_labels(np.array([1_000_000, 1_234_567, 2_345_678], kind), 3)
+        assert colors.classes == ("1000000", "1234567", "2345678")
 
 
 def test_numbers_in_texts_are_a_scale() -> None:
     """A table with gaps has numbers as texts."""
-    found = PointColors.from_labels(np.array([*(f"{each / 7}" for each in range(29)), ""]), 30)
-    assert not found.names
-    np.testing.assert_array_equal(found.values, np.append(np.arange(29) / 7, np.nan))
-    assert found.missing == 1
+    colors = PointColors.from_labels(np.array([*(f"{each / 7}" for each in range(29)), ""]), 30)
+    assert not colors.names
+    np.testing.assert_array_equal(colors.values, np.append(np.arange(29) / 7, np.nan))
+    assert colors.missing == 1
 
 
 def test_many_words_are_named_beside_their_scale() -> None:
     """All up to 24, else 24 that are evenly among them."""
     for count in (21, 60):
-        words = np.array([f"word {at:02d}" for at in range(count)])
+        words = np.array([f"word {number:02d}" for number in range(count)])
         axes = plot(RNG.standard_normal((count, 2)), words)
         shown = [tick.get_text() for tick in axes.figure.axes[1].get_yticklabels()]
         assert len(shown) == min(count, 24)

@@ -33,8 +33,8 @@ def result(**members: Any) -> Any:
 )  # fmt: skip
 def test_a_result_says_how_far_to_believe_it(members: Any, verdict: str) -> None:
     """By its own verdict, or the share of neighbors that stay."""
-    found = PointTable.from_result(result(**members)).verdict
-    assert found == (f"{verdict}, the mean of 8 draws." if "n_draws" in members else verdict)
+    text = PointTable.from_result(result(**members)).verdict
+    assert text == (f"{verdict}, the mean of 8 draws." if "n_draws" in members else verdict)
 
 
 def test_regions_need_two_coordinates_and_a_spread() -> None:
@@ -45,10 +45,10 @@ def test_regions_need_two_coordinates_and_a_spread() -> None:
     for other in (result(covariance=COVARIANCE), result(**SPREAD, embedding=Y[:, :1])):
         assert PointTable.from_result(other).covariance is None
     regions = SimpleNamespace(levels=[0.5], radii=[1.5], half_axes=np.tile(np.diag([3.0, 2.0]), (3, 1, 1)))
-    own = PointTable.from_result(result(regions=regions))
-    assert own.covariance is not None
-    np.testing.assert_array_equal(own.covariance[0], np.diag([9.0, 4.0]))
-    assert own.radii == {0.5: 1.5}
+    points = PointTable.from_result(result(regions=regions))
+    assert points.covariance is not None
+    np.testing.assert_array_equal(points.covariance[0], np.diag([9.0, 4.0]))
+    assert points.radii == {0.5: 1.5}
     panel = Panel.from_result(result(**SPREAD))
     assert panel.below == f"{FAINT}; ellipses: 50% and 90% regions of some points"
     np.testing.assert_allclose(np.asarray(panel.opacities, np.float64), [1.0, 0.12, 0.56])

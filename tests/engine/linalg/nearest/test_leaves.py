@@ -14,20 +14,20 @@ from tests.engine.linalg.sorted_distances import nearest_by_sorting
 
 
 def search_leaves(
-    data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int
+    data: NDArray[np.float64], points: NDArray[np.float64], own_rows: NDArray[np.intp], k: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the result of the search in leaves, in the order of the points; each point must come once."""
     indices, distances = np.full((len(points), k), -1, np.int32), np.empty((len(points), k))
-    for rows, nearest, apart in Leaves(data).nearest(points, own, k):
+    for rows, nearest, apart in Leaves(data).nearest(points, own_rows, k):
         assert (indices[rows] == -1).all()
         indices[rows], distances[rows] = nearest, apart
     assert (indices >= 0).all()
     return indices, distances
 
 
-def assert_exact(data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int) -> None:
+def assert_exact(data: NDArray[np.float64], points: NDArray[np.float64], own_rows: NDArray[np.intp], k: int) -> None:
     """Compare the search with the sorted distances, bit by bit."""
-    result, expected = search_leaves(data, points, own, k), nearest_by_sorting(data, points, own, k)
+    result, expected = search_leaves(data, points, own_rows, k), nearest_by_sorting(data, points, own_rows, k)
     np.testing.assert_array_equal(result[0], expected[0])
     np.testing.assert_array_equal(result[1], expected[1])
 
@@ -114,11 +114,11 @@ def test_lattices_of_distinct_points(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(0)
     turned = np.zeros((len(data), 20))
     turned[:, rng.permutation(20)[: len(shape)]] = data[rng.permutation(len(data))]
-    own = np.arange(len(data))
+    own_rows = np.arange(len(data))
     for rows in (data, turned):
-        indices, distances = nearest_by_sorting(rows, rows, own, 130)
+        indices, distances = nearest_by_sorting(rows, rows, own_rows, 130)
         for k in (1, 4, 8, 26, 130):
-            result = search_leaves(rows, rows, own, k)
+            result = search_leaves(rows, rows, own_rows, k)
             np.testing.assert_array_equal(result[0], indices[:, :k])
             np.testing.assert_array_equal(result[1], distances[:, :k])
 

@@ -31,11 +31,11 @@ def unfolding(X: np.ndarray, k: int, *, positive: bool = True) -> Unfolding:
 def test_the_gradient_of_the_multipliers_is_that_of_finite_differences() -> None:
     """Observed minus expected squared distances."""
     problem = unfolding(cloud(15, 6), 4)
-    at = np.random.default_rng(0).uniform(0.5, 1.5, len(problem.i))
+    multipliers = np.random.default_rng(0).uniform(0.5, 1.5, len(problem.i))
     error = check_grad(
         lambda x: problem.objective(x)[0],
         lambda x: problem.gradient(np.linalg.inv(problem.laplacian(x).toarray() + 1e-4 * np.eye(15))),
-        at,
+        multipliers,
     )
     assert error < 1e-4 * np.linalg.norm(problem.squared_distances(problem.S))
 
@@ -44,12 +44,12 @@ def test_at_the_optimum_distances_are_expected_as_observed() -> None:
     """They are equal where the multiplier is positive, and expected smaller where it is 0; both occur."""
     X = manifolds.make("s_curve", 80, seed=1).X
     problem = unfolding(X, 6)
-    found = unfold(problem, 1e-8, 100, silent)
+    unfolded = unfold(problem, 1e-8, 100, silent)
     observed = problem.squared_distances(problem.S)
-    expected = problem.squared_distances(found.K)
-    held = found.multipliers > 0
-    assert found.converged
-    assert found.multipliers.min() == 0
+    expected = problem.squared_distances(unfolded.K)
+    held = unfolded.multipliers > 0
+    assert unfolded.converged
+    assert unfolded.multipliers.min() == 0
     assert np.allclose(expected[held], observed[held], atol=1e-6)
     assert (expected[~held] <= observed[~held] + 1e-6).all()
 
@@ -58,23 +58,23 @@ def test_at_the_optimum_distances_are_expected_as_observed() -> None:
 def test_unfolding_in_any_unit(exponent: int) -> None:
     """A unit of a power of 2 scales embedding, eigenvalues and gamma exactly, and shifts the log density."""
     X, unit = manifolds.make("s_curve", 60, seed=1).X, 2.0**exponent
-    found, other = (embed("meu", data, n_neighbors=6) for data in (X, unit * X))
-    np.testing.assert_array_equal(other.Y, unit * found.Y)
-    np.testing.assert_array_equal(values_of(other), unit**2 * values_of(found))
-    assert other.figures["gamma"] == found.figures["gamma"] / unit**2
+    embedding, other = (embed("meu", data, n_neighbors=6) for data in (X, unit * X))
+    np.testing.assert_array_equal(other.Y, unit * embedding.Y)
+    np.testing.assert_array_equal(values_of(other), unit**2 * values_of(embedding))
+    assert other.figures["gamma"] == embedding.figures["gamma"] / unit**2
     shift = -X.size * exponent * np.log(2)
-    assert other.figures["log_likelihood"] == pytest.approx(found.figures["log_likelihood"] + shift, rel=1e-12)
+    assert other.figures["log_likelihood"] == pytest.approx(embedding.figures["log_likelihood"] + shift, rel=1e-12)
 
 
 def test_with_all_neighbors_the_embedding_is_that_of_pca() -> None:
     """Divided by the root of d; not so for LLE, nor where pairs that would have to repel each other cannot."""
     X = cloud(16, 24)
     Z = principal_axes(X, 2, silent).scores / np.sqrt(24)
-    for found in (
+    for embedding in (
         embed("alle", X, n_neighbors=15, reg=0),
         embed("meu", X, n_neighbors=15, multipliers="any", tol=1e-9),
     ):
-        assert np.allclose(found.Y, Z, atol=1e-5)
+        assert np.allclose(embedding.Y, Z, atol=1e-5)
     positive = embed("meu", X, n_neighbors=15)
     assert positive.figures["edges_without_multiplier"] > 0
     assert not np.allclose(positive.Y, Z, atol=0.02)
@@ -95,8 +95,8 @@ def test_the_likelihood_is_that_of_the_gaussian(name: str) -> None:
         M = acyclic(X, spec, np.arange(25), silent)[0].toarray()
         K = np.linalg.inv(M @ M.T)
     expected = multivariate_normal(np.zeros(25), K).logpdf((X - X.mean(axis=0)).T).sum()
-    found = embed(name, X, n_neighbors=5).figures
-    assert found["log_likelihood"] == pytest.approx(expected, rel=1e-9)
+    figures = embed(name, X, n_neighbors=5).figures
+    assert figures["log_likelihood"] == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("n", [60, 130])
@@ -137,11 +137,11 @@ def test_the_precision_meets_its_optimality_conditions(k: int) -> None:
     pattern = np.zeros((30, 30), bool)
     pattern[i, j] = pattern[j, i] = True
     neighbors = [np.flatnonzero(row) for row in pattern]
-    found = regularize(S, neighbors, 0.1, 1e-10, 500, silent)
-    slope = np.linalg.inv(found.P) - S - 0.1 * np.sign(found.P)
-    linked = found.P != 0
-    assert found.converged
-    assert found.P[~pattern & ~np.eye(30, dtype=bool)].tolist() == [0.0] * int((~pattern).sum() - 30)
+    regularized = regularize(S, neighbors, 0.1, 1e-10, 500, silent)
+    slope = np.linalg.inv(regularized.P) - S - 0.1 * np.sign(regularized.P)
+    linked = regularized.P != 0
+    assert regularized.converged
+    assert regularized.P[~pattern & ~np.eye(30, dtype=bool)].tolist() == [0.0] * int((~pattern).sum() - 30)
     assert np.abs(slope[linked]).max() < 1e-3
     assert np.abs(slope[pattern & ~linked]).max(initial=0) < 0.1 + 1e-3
 
@@ -151,34 +151,34 @@ def test_the_precision_of_all_points_is_that_of_scikit_learn() -> None:
     S = second_moment(cloud(15, 40))
     neighbors = [np.delete(np.arange(15), i) for i in range(15)]
     K, P = graphical_lasso(S + 0.1 * np.eye(15), 0.1, tol=1e-6, enet_tol=1e-10)
-    found = regularize(S, neighbors, 0.1, 1e-12, 500, silent)
-    assert np.allclose(found.P, P, atol=1e-4)
-    assert np.allclose(found.K, K, atol=1e-4)
+    regularized = regularize(S, neighbors, 0.1, 1e-12, 500, silent)
+    assert np.allclose(regularized.P, P, atol=1e-4)
+    assert np.allclose(regularized.K, K, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["meu", "drill", "mvu"])
 def test_what_did_not_converge_says_so(name: str) -> None:
     """In a note with the remedy, and in the figures."""
-    found = embed(name, manifolds.make("s_curve", 60, seed=1).X, n_neighbors=8, max_iter=1)
-    assert found.figures["converged"] is False
-    assert codes_of(found) == ["not-converged"]
-    assert "max_iter" in found.notes[0].message
+    embedding = embed(name, manifolds.make("s_curve", 60, seed=1).X, n_neighbors=8, max_iter=1)
+    assert embedding.figures["converged"] is False
+    assert codes_of(embedding) == ["not-converged"]
+    assert "max_iter" in embedding.notes[0].message
 
 
 def test_the_greatest_variance_is_that_of_clarabel() -> None:
     """The barrier method on the dual finds the solution of an interior-point solver on the primal."""
     cvxpy: Any = pytest.importorskip("cvxpy")
     X = cloud(14, 6)
-    own = embed("mvu", X, n_neighbors=4, slack=1e-5, tol=1e-4)
-    assert own.figures["converged"]
+    embedding = embed("mvu", X, n_neighbors=4, slack=1e-5, tol=1e-4)
+    assert embedding.figures["converged"]
     i, j = undirected_edges(kneighbors(X, 4)[0])
     K = cvxpy.Variable((14, 14), PSD=True)
     diagonal = cvxpy.diag(K)
     distances = diagonal[i] + diagonal[j] - 2 * K[i, j] == ((X[i] - X[j]) ** 2).sum(axis=1)
     cvxpy.Problem(cvxpy.Maximize(cvxpy.trace(K)), [cvxpy.sum(K) == 0, distances]).solve(solver=cvxpy.CLARABEL)
     Y, _ = principal_coordinates((K.value + K.value.T) / 2, 2)
-    assert own.figures["trace"] == pytest.approx(float(K.value.trace()), rel=1e-3)
-    assert np.abs(own.Y - Y).max() < 1e-2 * np.abs(Y).max()
+    assert embedding.figures["trace"] == pytest.approx(float(K.value.trace()), rel=1e-3)
+    assert np.abs(embedding.Y - Y).max() < 1e-2 * np.abs(Y).max()
 
 
 @pytest.mark.parametrize(
@@ -187,15 +187,15 @@ def test_the_greatest_variance_is_that_of_clarabel() -> None:
 def test_real_data_unfold(name: str, data: str, k: int) -> None:
     """Motion capture and the robot's wireless signals: neighbors stay neighbors."""
     X = reference_data(f"{data}.npy")
-    found = embed(name, X, n_neighbors=k)
+    embedding = embed(name, X, n_neighbors=k)
     # The strengths of the robot's signals have one unit and unequal scales, which `embed` notes.
-    assert set(codes_of(found)) <= {"unequal-feature-scales"}
-    assert trustworthiness(X, found.Y) > 0.95
+    assert set(codes_of(embedding)) <= {"unequal-feature-scales"}
+    assert trustworthiness(X, embedding.Y) > 0.95
 
 
 def test_a_sheet_unrolls_with_its_distances() -> None:
     """The S-curve becomes flat: two dimensions keep nearly all variance, neighbors nearly their distances."""
-    found = embed("mvu", manifolds.make("s_curve", 80, seed=3).X, n_neighbors=5)
-    assert found.figures["kept"] > 0.98
-    assert found.figures["mean_squared_distance_error"] < 5e-3
-    assert 0 <= found.figures["duality_gap"] <= 1e-3
+    embedding = embed("mvu", manifolds.make("s_curve", 80, seed=3).X, n_neighbors=5)
+    assert embedding.figures["kept"] > 0.98
+    assert embedding.figures["mean_squared_distance_error"] < 5e-3
+    assert 0 <= embedding.figures["duality_gap"] <= 1e-3

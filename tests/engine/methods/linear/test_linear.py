@@ -46,17 +46,17 @@ def test_the_likelihood_of_ppca_is_scikit_learns(shape: tuple[int, int]) -> None
     """The log likelihood of all points is the dense one, and scikit-learn's; so is the noise variance."""
     X = factor_data(*shape)
     n, d = shape
-    found = embed("ppca", X, n_components=3)
+    embedding = embed("ppca", X, n_components=3)
     fit = fit_ppca(X, principal_axes(X, 3, silent))
     dense = gaussian(X, fit.loadings, np.full(d, fit.noise_variance))
-    assert found.figures["log_likelihood"] == pytest.approx(dense, rel=1e-10)
+    assert embedding.figures["log_likelihood"] == pytest.approx(dense, rel=1e-10)
     # scikit-learn divides by n - 1, and its noise by the dimensions that the points span, not those there are.
     mean = X.mean(axis=0)
     other = PCA(3).fit(mean + (X - mean) * np.sqrt((n - 1) / n))
     expected = other.noise_variance_ * (min(n, d) - 3) / (d - 3)
-    assert found.figures["noise_variance"] == pytest.approx(expected, rel=1e-9)
+    assert embedding.figures["noise_variance"] == pytest.approx(expected, rel=1e-9)
     if d < n:
-        assert found.figures["log_likelihood"] == pytest.approx(other.score(X) * n, rel=1e-10)
+        assert embedding.figures["log_likelihood"] == pytest.approx(other.score(X) * n, rel=1e-10)
 
 
 def test_ppca_by_em_converges_to_the_closed_form() -> None:
@@ -72,28 +72,28 @@ def test_ppca_by_em_converges_to_the_closed_form() -> None:
     assert by_em.log_likelihood == pytest.approx(closed.log_likelihood, rel=1e-9)
     earlier = [fit_ppca_by_em(X, 3, silent, count)[0].log_likelihood for count in (1, 3, 10, steps)]
     assert all(np.diff(earlier) >= 0)
-    found, expected = embed("ppca", X, n_components=3, solver="em"), embed("ppca", X, n_components=3)
-    np.testing.assert_allclose(found.Y, expected.Y, atol=1e-4)
-    assert found.figures["iterations"] > 10
-    np.testing.assert_allclose(found.transform(X), found.Y, atol=1e-9)
+    embedding, expected = embed("ppca", X, n_components=3, solver="em"), embed("ppca", X, n_components=3)
+    np.testing.assert_allclose(embedding.Y, expected.Y, atol=1e-4)
+    assert embedding.figures["iterations"] > 10
+    np.testing.assert_allclose(embedding.transform(X), embedding.Y, atol=1e-9)
     assert METHODS["ppca"].spec().to_dict() == {"n_components": 2}
 
 
 def test_factor_analysis_has_loadings_and_noise_variances() -> None:
     """W and Psi as arrays: the likelihood is that of N(mean, W W^T + Psi), and a constant feature has none of both."""
     X = np.column_stack([factor_data(300, 6) * np.array([1.0, 10, 0.1, 1, 1, 3]), np.full(300, 4.0)])
-    found = embed("factor-analysis", X, tol=1e-9)
-    assert found.map is not None
-    W, noise = found.map.arrays["loadings"], found.map.arrays["noise_variances"]
+    embedding = embed("factor-analysis", X, tol=1e-9)
+    assert embedding.map is not None
+    W, noise = embedding.map.arrays["loadings"], embedding.map.arrays["noise_variances"]
     assert (W.shape, noise.shape) == ((7, 2), (7,))
     assert not W[6].any()
     assert noise[6] == 0
-    assert found.figures["log_likelihood"] == pytest.approx(gaussian(X[:, :6], W[:6], noise[:6]), rel=1e-9)
+    assert embedding.figures["log_likelihood"] == pytest.approx(gaussian(X[:, :6], W[:6], noise[:6]), rel=1e-9)
     signal = (W[:6].T / noise[:6]) @ W[:6]
     assert abs(signal[0, 1]) < 1e-9 * signal[1, 1]
     expected = (X[:, :6] - X[:, :6].mean(axis=0)) / noise[:6] @ W[:6] @ np.linalg.inv(np.eye(2) + signal)
-    np.testing.assert_allclose(found.Y, expected, atol=1e-9)
-    np.testing.assert_allclose(found.transform(X), found.Y, atol=1e-9)
+    np.testing.assert_allclose(embedding.Y, expected, atol=1e-9)
+    np.testing.assert_allclose(embedding.transform(X), embedding.Y, atol=1e-9)
 
 
 def test_ppca_embeds_by_the_posterior_mean() -> None:
@@ -101,11 +101,11 @@ def test_ppca_embeds_by_the_posterior_mean() -> None:
     X = factor_data(80, 6)
     fit = fit_ppca(X, axes := principal_axes(X, 2, silent))
     means = np.linalg.solve(fit.loadings.T @ fit.loadings + fit.noise_variance * np.eye(2), fit.loadings.T)
-    found = embed("ppca", X)
-    np.testing.assert_allclose(found.Y, (X - X.mean(axis=0)) @ means.T, atol=1e-10)
+    embedding = embed("ppca", X)
+    np.testing.assert_allclose(embedding.Y, (X - X.mean(axis=0)) @ means.T, atol=1e-10)
     assert axes.values[1] > fit.noise_variance
-    assert found.notes == ()
-    assert found.figures["posterior_variance"] == pytest.approx((fit.noise_variance / axes.values).tolist())
+    assert embedding.notes == ()
+    assert embedding.figures["posterior_variance"] == pytest.approx((fit.noise_variance / axes.values).tolist())
     round_ = np.concatenate([np.eye(4), -np.eye(4)])
     assert embed("ppca", round_).notes[0].message.startswith("2 of 2 components vary no more than the noise: ")
 
@@ -119,28 +119,28 @@ def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> No
     assert first * 300 == pytest.approx(gaussian(centred, start.loadings, start.noise), rel=1e-12)
     result = maximise(centred / np.sqrt(300), start, 1e-9, 2000, silent)[1]
     assert (np.diff(result) >= -1e-12).all()
-    found = embed("factor-analysis", X, n_components=3, tol=1e-9, max_iter=5000)
+    embedding = embed("factor-analysis", X, n_components=3, tol=1e-9, max_iter=5000)
     other = FactorAnalysis(3, tol=1e-9, max_iter=5000, svd_method="lapack").fit(X)
-    assert found.figures["converged"]
-    assert found.figures["log_likelihood"] == pytest.approx(other.score(X) * 300, abs=0.01)
-    residual = np.linalg.lstsq(found.Y, other.transform(X), rcond=None)[1]
+    assert embedding.figures["converged"]
+    assert embedding.figures["log_likelihood"] == pytest.approx(other.score(X) * 300, abs=0.01)
+    residual = np.linalg.lstsq(embedding.Y, other.transform(X), rcond=None)[1]
     assert residual.max() / 300 < 1e-3
 
 
 def test_the_factors_are_the_same_in_any_unit_of_a_feature() -> None:
     """Features of 1e-200 beside one of 1e100, whose squares are not numbers, have the factors of their own units."""
     X = np.random.default_rng(0).standard_normal((60, 5)) + np.random.default_rng(1).standard_normal((60, 1))
-    found = embed("factor-analysis", X * [1e-200, 1.0, 1e100, 1e-300, 1e-160], n_components=1)
-    np.testing.assert_allclose(found.Y, embed("factor-analysis", X, n_components=1).Y, atol=1e-9)
+    embedding = embed("factor-analysis", X * [1e-200, 1.0, 1e100, 1e-300, 1e-160], n_components=1)
+    np.testing.assert_allclose(embedding.Y, embed("factor-analysis", X, n_components=1).Y, atol=1e-9)
 
 
 def test_factor_analysis_says_what_is_doubtful() -> None:
     """Too few steps, constant features, too many factors and a feature without noise are notes."""
     X = factor_data(80, 6)
     X[:, 0], X[:, 1] = 1, X[:, 2]
-    found = embed("factor-analysis", X, n_components=3, max_iter=3)
-    assert {"not-converged", "constant-features", "not-identified"} <= {*codes_of(found)}
-    assert not found.figures["converged"]
+    embedding = embed("factor-analysis", X, n_components=3, max_iter=3)
+    assert {"not-converged", "constant-features", "not-identified"} <= {*codes_of(embedding)}
+    assert not embedding.figures["converged"]
     assert "heywood" in codes_of(embed("factor-analysis", X, n_components=2))
 
 
@@ -156,35 +156,35 @@ def test_kernel_pca_is_scikit_learns(options: dict[str, object], other: dict[str
     """Up to sign, for every kernel but the linear one, the places of new points, too."""
     X, new = factor_data(100, 5), factor_data(20, 5) + 0.3
     gamma = {} if options["kernel"] == "cosine" else {"gamma": 0.3}
-    found = embed("kernel-pca", X, **options | gamma)
+    embedding = embed("kernel-pca", X, **options | gamma)
     expected = KernelPCA(2, eigen_solver="dense", **other | gamma).fit(X)
-    same_columns(expected.transform(X), found.Y, 1e-8)
-    same_columns(expected.transform(new), found.transform(new), 1e-8)
+    same_columns(expected.transform(X), embedding.Y, 1e-8)
+    same_columns(expected.transform(new), embedding.transform(new), 1e-8)
 
 
 def test_a_given_kernel_is_as_its_name() -> None:
     """A matrix embeds as the kernel of this name; its values with new points place them."""
     X, new = factor_data(100, 5), factor_data(20, 5) + 0.3
     K, values = (np.exp(-0.3 * cdist(points, X, "sqeuclidean")) for points in (X, new))
-    named, found = embed("kernel-pca", X, gamma=0.3), embed("kernel-pca", K, kernel="precomputed")
-    same_columns(named.Y, found.Y, 1e-10)
-    same_columns(named.transform(new), found.transform(values), 1e-10)
-    np.testing.assert_allclose(values_of(found), values_of(named), rtol=1e-10)
-    assert found.figures["explained_variance"] == pytest.approx(named.figures["explained_variance"], rel=1e-10)
-    assert not found.notes
+    named, embedding = embed("kernel-pca", X, gamma=0.3), embed("kernel-pca", K, kernel="precomputed")
+    same_columns(named.Y, embedding.Y, 1e-10)
+    same_columns(named.transform(new), embedding.transform(values), 1e-10)
+    np.testing.assert_allclose(values_of(embedding), values_of(named), rtol=1e-10)
+    assert embedding.figures["explained_variance"] == pytest.approx(named.figures["explained_variance"], rel=1e-10)
+    assert not embedding.notes
     with pytest.raises(InvalidParameterError, match="A precomputed kernel has no inverse"):
-        found.inverse_transform(found.Y)
+        embedding.inverse_transform(embedding.Y)
 
 
 def test_a_matrix_that_is_no_kernel_is_reported() -> None:
     """A negative eigenvalue is a note with its share of the largest, and the positive ones are kept."""
     vectors = np.linalg.qr(np.column_stack([np.ones(30), factor_data(30, 4)]))[0][:, 1:]
     K = vectors * [4.0, 2.0, -1.0, 0.5] @ vectors.T
-    found = embed("kernel-pca", K, kernel="precomputed")
-    np.testing.assert_allclose(values_of(found) * 30, [4.0, 2.0], rtol=1e-10)
-    assert codes_of(found) == ["not-a-kernel"]
-    assert "is 0.25 of the largest" in found.notes[0].message
-    assert found.figures["explained_variance"] == 1.0
+    embedding = embed("kernel-pca", K, kernel="precomputed")
+    np.testing.assert_allclose(values_of(embedding) * 30, [4.0, 2.0], rtol=1e-10)
+    assert codes_of(embedding) == ["not-a-kernel"]
+    assert "is 0.25 of the largest" in embedding.notes[0].message
+    assert embedding.figures["explained_variance"] == 1.0
     with pytest.raises(DegenerateDataError, match="span 3 dimensions"):
         embed("kernel-pca", K, kernel="precomputed", n_components=4)
 
@@ -193,14 +193,14 @@ def test_a_matrix_that_is_no_kernel_is_reported() -> None:
 def test_affine_maps_have_inverses(name: str) -> None:
     """PCA and NPE return the points of their places; PPCA and factor analysis E[x | z], of the noise the mean."""
     X = factor_data(80, 6)
-    found = embed(name, X, n_components=3)
-    back = found.inverse_transform(found.Y)
+    embedding = embed(name, X, n_components=3)
+    back = embedding.inverse_transform(embedding.Y)
     assert back.shape == X.shape
     if name in {"pca", "npe"}:
-        np.testing.assert_allclose(found.transform(back), found.Y, atol=1e-10)
+        np.testing.assert_allclose(embedding.transform(back), embedding.Y, atol=1e-10)
     else:
-        assert isinstance(found.map, FactorMap)
-        np.testing.assert_allclose(back, X.mean(axis=0) + found.Y @ found.map.loadings.T, atol=1e-12)
+        assert isinstance(embedding.map, FactorMap)
+        np.testing.assert_allclose(back, X.mean(axis=0) + embedding.Y @ embedding.map.loadings.T, atol=1e-12)
     if name == "pca":
         other = PCA(3).fit(X)
         np.testing.assert_allclose(back, other.inverse_transform(other.transform(X)), atol=1e-10)
@@ -213,11 +213,11 @@ def test_kernel_pca_returns_near_the_data() -> None:
     """The ridge regression is that of scikit-learn for centered data; of the linear kernel it is the inverse of PCA."""
     X = factor_data(80, 4)
     X = X - X.mean(axis=0)
-    found = embed("kernel-pca", X, n_components=10, gamma=0.002)
+    embedding = embed("kernel-pca", X, n_components=10, gamma=0.002)
     other = KernelPCA(10, kernel="rbf", gamma=0.002, fit_inverse_transform=True, alpha=0.01).fit(X)
     expected = other.inverse_transform(other.transform(X))
-    np.testing.assert_allclose(found.inverse_transform(found.Y, ridge=0.01), expected, atol=1e-8)
-    rough, near = (np.linalg.norm(found.inverse_transform(found.Y, ridge=r) - X) for r in (1.0, 1e-4))
+    np.testing.assert_allclose(embedding.inverse_transform(embedding.Y, ridge=0.01), expected, atol=1e-8)
+    rough, near = (np.linalg.norm(embedding.inverse_transform(embedding.Y, ridge=r) - X) for r in (1.0, 1e-4))
     assert near < 0.1 * np.linalg.norm(X) < rough
     linear, pca = embed("kernel-pca", X + 5, kernel="linear"), embed("pca", X + 5)
     back = linear.inverse_transform(linear.Y, ridge=1e-7)
@@ -231,25 +231,25 @@ def test_places_without_a_way_back_are_refused() -> None:
     """Of a method without a map or with a map by neighbors, and of another width."""
     X = factor_data(40, 3)
     for name, subject in (("ltsa", "This embedding"), ("isomap", "The map by nearest neighbors")):
-        found = embed(name, X)
+        embedding = embed(name, X)
         with pytest.raises(InvalidParameterError, match=f"{subject} has no inverse"):
-            found.inverse_transform(found.Y)
-    found = embed("pca", X)
+            embedding.inverse_transform(embedding.Y)
+    embedding = embed("pca", X)
     with pytest.raises(InvalidShapeError, match="the embedding has 2 components"):
-        found.inverse_transform(X)
+        embedding.inverse_transform(X)
     with pytest.raises(InvalidParameterError, match="ridge=0"):
-        found.inverse_transform(found.Y, ridge=0)
+        embedding.inverse_transform(embedding.Y, ridge=0)
 
 
 @pytest.mark.parametrize("name", ["ppca", "factor-analysis"])
 def test_the_density_is_the_gaussian_of_the_covariance(name: str) -> None:
     """Of each point, by scipy; all together have the likelihood of the fit, and a constant feature changes nothing."""
     X = factor_data(90, 6)
-    found = embed(name, X, n_components=2)
-    assert isinstance(found.map, FactorMap)
-    expected = multivariate_normal(X.mean(axis=0), found.map.covariance).logpdf(X)
-    np.testing.assert_allclose(found.map.log_likelihoods(X), expected, rtol=1e-10)
-    assert found.map.log_likelihoods(X).sum() == pytest.approx(found.figures["log_likelihood"], rel=1e-10)
+    embedding = embed(name, X, n_components=2)
+    assert isinstance(embedding.map, FactorMap)
+    expected = multivariate_normal(X.mean(axis=0), embedding.map.covariance).logpdf(X)
+    np.testing.assert_allclose(embedding.map.log_likelihoods(X), expected, rtol=1e-10)
+    assert embedding.map.log_likelihoods(X).sum() == pytest.approx(embedding.figures["log_likelihood"], rel=1e-10)
     if name == "factor-analysis":
         many = factor_data(300, 8)
         other = FactorAnalysis(3, tol=1e-9, max_iter=5000, svd_method="lapack").fit(many)
@@ -291,12 +291,12 @@ def test_dissimilarities_that_are_no_distances_are_reported() -> None:
     D = np.abs(X[:, None] - X[None]).sum(axis=2) ** 1.5
     J = np.eye(90) - 1 / 90
     spectrum = np.linalg.eigvalsh(-0.5 * J @ D**2 @ J)
-    found = embed("mds", D, dissimilarity="precomputed")
-    np.testing.assert_allclose(values_of(found), spectrum[:-3:-1], rtol=1e-9)
-    assert found.figures["least_eigenvalue"] == pytest.approx(spectrum[0], rel=1e-9)
+    embedding = embed("mds", D, dissimilarity="precomputed")
+    np.testing.assert_allclose(values_of(embedding), spectrum[:-3:-1], rtol=1e-9)
+    assert embedding.figures["least_eigenvalue"] == pytest.approx(spectrum[0], rel=1e-9)
     kept, all_ = (spectrum[-2:] ** 2).sum(), (spectrum**2).sum()
-    assert found.figures["strain"] == pytest.approx(np.sqrt(1 - kept / all_), rel=1e-9)
-    assert codes_of(found) == ["not-euclidean"]
+    assert embedding.figures["strain"] == pytest.approx(np.sqrt(1 - kept / all_), rel=1e-9)
+    assert codes_of(embedding) == ["not-euclidean"]
 
 
 def reconstruction(X: np.ndarray, k: int = 10) -> np.ndarray:
@@ -310,13 +310,13 @@ def reconstruction(X: np.ndarray, k: int = 10) -> np.ndarray:
 def test_npe_solves_its_generalised_eigenproblem() -> None:
     """A dense solver finds the same values, and the embedding, of unit variance, reaches their sum by a linear map."""
     X = factor_data(120, 6)
-    found = embed("npe", X)
+    embedding = embed("npe", X)
     M, centred = reconstruction(X), X - X.mean(axis=0)
     dense = eigh(centred.T @ M @ centred, centred.T @ centred, eigvals_only=True)
-    np.testing.assert_allclose(values_of(found), dense[:2], rtol=1e-8)
-    np.testing.assert_allclose(found.Y.T @ found.Y / 120, np.eye(2), atol=1e-10)
-    assert np.trace(found.Y.T @ M @ found.Y) == pytest.approx(120 * values_of(found).sum(), rel=1e-9)
-    assert np.linalg.lstsq(centred, found.Y, rcond=None)[1].max() < 1e-15 * 120
+    np.testing.assert_allclose(values_of(embedding), dense[:2], rtol=1e-8)
+    np.testing.assert_allclose(embedding.Y.T @ embedding.Y / 120, np.eye(2), atol=1e-10)
+    assert np.trace(embedding.Y.T @ M @ embedding.Y) == pytest.approx(120 * values_of(embedding).sum(), rel=1e-9)
+    assert np.linalg.lstsq(centred, embedding.Y, rcond=None)[1].max() < 1e-15 * 120
 
 
 def test_npe_with_every_axis_of_many_features_is_lle() -> None:
@@ -332,9 +332,9 @@ def test_npe_with_every_axis_of_many_features_is_lle() -> None:
 def test_npe_tells_a_graph_in_pieces() -> None:
     """It is no failure of a linear map, but is said."""
     X = factor_data(40, 4)
-    found = embed("npe", np.concatenate([X, X + 1000]))
-    assert codes_of(found) == ["disconnected-graph"]
-    assert found.figures["components"] == 2
+    embedding = embed("npe", np.concatenate([X, X + 1000]))
+    assert codes_of(embedding) == ["disconnected-graph"]
+    assert embedding.figures["components"] == 2
 
 
 @pytest.mark.parametrize("name", ["pca", "ppca", "factor-analysis", "kernel-pca", "mds", "npe"])
@@ -406,10 +406,10 @@ def test_training_points_get_their_places(name: str, options: dict[str, object],
     if data == "far" and options.get("kernel") in {"cosine", "polynomial"}:
         pytest.skip("these kernels depend on the origin: far from it their differences are rounding")
     X = DATA[data]
-    found = embed(name, X, **options)
-    extent = np.abs(found.Y).max()
-    np.testing.assert_allclose(found.transform(X), found.Y, rtol=0, atol=1e-8 * extent)
-    np.testing.assert_allclose(found.transform(X[7:8]), found.Y[7:8], rtol=0, atol=1e-8 * extent)
+    embedding = embed(name, X, **options)
+    extent = np.abs(embedding.Y).max()
+    np.testing.assert_allclose(embedding.transform(X), embedding.Y, rtol=0, atol=1e-8 * extent)
+    np.testing.assert_allclose(embedding.transform(X[7:8]), embedding.Y[7:8], rtol=0, atol=1e-8 * extent)
 
 
 @pytest.mark.parametrize(("name", "options"), [*STORED, pytest.param("umap", {}, marks=pytest.mark.slow)], ids=str)
@@ -418,25 +418,26 @@ def test_a_stored_map_is_the_map(name: str, options: dict[str, object]) -> None:
     X, new = DATA["tall"], factor_data(9, 6) + 0.1
     one = method(name)
     spec = one.spec(**options)
-    found = one.embed(X, spec)
-    assert found.map is not None
+    embedding = one.embed(X, spec)
+    assert embedding.map is not None
     assert one.restore is not None
-    again = one.restore(lambda: X, spec, Embedding(found.Y, found.eigenvalues, found.figures), found.map.arrays)
-    np.testing.assert_allclose(again.transform(new), found.transform(new), rtol=1e-12, atol=1e-12)
-    assert again.arrays.keys() == found.map.arrays.keys()
+    stored = Embedding(embedding.Y, embedding.eigenvalues, embedding.figures)
+    again = one.restore(lambda: X, spec, stored, embedding.map.arrays)
+    np.testing.assert_allclose(again.transform(new), embedding.transform(new), rtol=1e-12, atol=1e-12)
+    assert again.arrays.keys() == embedding.map.arrays.keys()
 
 
 @pytest.mark.parametrize("name", ["pca", "ppca", "npe"])
 def test_affine_maps_have_mean_and_components(name: str) -> None:
     """A place is the components (p, d) times the difference from the mean (d,); PCA has those of scikit-learn."""
     X, x = DATA["tall"], factor_data(1, 6)
-    found = embed(name, X, n_components=3)
-    assert isinstance(found.map, maps.AffineMap)
-    assert (found.map.mean.shape, found.map.components.shape) == ((6,), (3, 6))
-    np.testing.assert_allclose(found.map.mean, X.mean(axis=0))
-    np.testing.assert_allclose(found.transform(x)[0], found.map.components @ (x[0] - found.map.mean))
+    embedding = embed(name, X, n_components=3)
+    assert isinstance(embedding.map, maps.AffineMap)
+    assert (embedding.map.mean.shape, embedding.map.components.shape) == ((6,), (3, 6))
+    np.testing.assert_allclose(embedding.map.mean, X.mean(axis=0))
+    np.testing.assert_allclose(embedding.transform(x)[0], embedding.map.components @ (x[0] - embedding.map.mean))
     if name == "pca":
-        same_columns(PCA(3).fit(X).transform(X + 0.3), found.transform(X + 0.3), 1e-8)
+        same_columns(PCA(3).fit(X).transform(X + 0.3), embedding.transform(X + 0.3), 1e-8)
 
 
 @settings(max_examples=10)
@@ -444,12 +445,12 @@ def test_affine_maps_have_mean_and_components(name: str) -> None:
 def test_blocks_do_not_matter(seed: int, size: int, rows: int) -> None:
     """A place depends on its point alone, and every block is reported."""
     X, new = DATA["tall"], factor_data(size, 6) + seed % 7
-    found = embed("kernel-pca", X, gamma=0.1)
+    embedding = embed("kernel-pca", X, gamma=0.1)
     reports: list[tuple[int, int]] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(maps, "_BLOCK_ENTRIES", rows * len(X))
-        places = found.transform(new, lambda done, total, _stage: reports.append((done, total)))
-    np.testing.assert_allclose(places, found.transform(new), rtol=1e-9, atol=1e-12)
+        places = embedding.transform(new, lambda done, total, _stage: reports.append((done, total)))
+    np.testing.assert_allclose(places, embedding.transform(new), rtol=1e-9, atol=1e-12)
     assert reports[-1] == (size, size)
     assert len(reports) == -(-size // rows)
 
@@ -458,17 +459,17 @@ def test_a_map_that_magnifies_rounding_is_noted() -> None:
     """NPE on axes 1e-13 as wide as the first reproduces fewer digits, and says so; with less variance it does not."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 4)) * [1.0, 1.0, 1.0, 1e-13] @ np.linalg.qr(rng.standard_normal((4, 4)))[0]
-    found = embed("npe", X)
-    assert np.abs(found.transform(X) - found.Y).max() > 1e-8 * np.abs(found.Y).max()
-    assert "ill-conditioned-map" in codes_of(found)
+    embedding = embed("npe", X)
+    assert np.abs(embedding.transform(X) - embedding.Y).max() > 1e-8 * np.abs(embedding.Y).max()
+    assert "ill-conditioned-map" in codes_of(embedding)
     assert embed("npe", X, variance_share=0.999999).notes == ()
 
 
 def test_methods_without_a_map_name_those_that_have_one() -> None:
     """An embedding names some, a request to a service all."""
-    found = embed("laplacian-eigenmaps", DATA["sheet"])
+    embedding = embed("laplacian-eigenmaps", DATA["sheet"])
     with pytest.raises(InvalidParameterError, match="no map to new points") as caught:
-        found.transform(DATA["sheet"])
+        embedding.transform(DATA["sheet"])
     assert {"pca", "isomap", "umap"} <= set(re.findall(r"[a-z-]+", caught.value.remedy)) & set(MAPPED)
     refusal = no_map("Laplacian eigenmaps")
     assert all(name in refusal.remedy for name in MAPPED)
@@ -486,18 +487,18 @@ def test_methods_without_a_map_name_those_that_have_one() -> None:
 )
 def test_bad_new_points_are_refused(points: np.ndarray[Any, Any], error: type[GlleError], message: str) -> None:
     """Another width, NaN, places out of range, and 0, of which the cosine kernel has no value."""
-    found: Any = embed("kernel-pca", DATA["tall"], kernel="cosine")
+    fitted: Any = embed("kernel-pca", DATA["tall"], kernel="cosine")
     if error is OutOfRangeError:
-        found = maps.AffineMap(np.zeros(6), np.full((2, 6), 10.0))
+        fitted = maps.AffineMap(np.zeros(6), np.full((2, 6), 10.0))
     with pytest.raises(error, match=message):
-        found.transform(points)
+        fitted.transform(points)
 
 
 @pytest.mark.parametrize("length", [1e-300, 1e-160, 1e160, 1e300])
 def test_the_cosine_of_a_point_does_not_depend_on_its_length(length: float) -> None:
     """Also where the squares of its coordinates leave the range of floating-point numbers."""
-    found, new = embed("kernel-pca", DATA["tall"], kernel="cosine"), factor_data(9, 6)
-    np.testing.assert_allclose(found.transform(new * length), found.transform(new), atol=1e-12)
+    embedding, new = embed("kernel-pca", DATA["tall"], kernel="cosine"), factor_data(9, 6)
+    np.testing.assert_allclose(embedding.transform(new * length), embedding.transform(new), atol=1e-12)
 
 
 def test_isomap_places_new_points_as_scikit_learn() -> None:

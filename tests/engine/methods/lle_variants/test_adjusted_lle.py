@@ -20,8 +20,8 @@ from tests.engine.methods.reference import codes_of, embed
 @pytest.fixture(scope="module")
 def saddle() -> np.ndarray:
     """Return 400 points of a saddle twice as long as wide, whose bottom spectrum is not crowded."""
-    at = np.random.default_rng(1).uniform(-1, 1, (400, 2)) * [1.3, 1.0]
-    return np.column_stack([at, 0.4 * (at[:, 0] ** 2 - at[:, 1] ** 2)])
+    plane = np.random.default_rng(1).uniform(-1, 1, (400, 2)) * [1.3, 1.0]
+    return np.column_stack([plane, 0.4 * (plane[:, 0] ** 2 - plane[:, 1] ** 2)])
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,9 @@ def saddle() -> np.ndarray:
 )
 def test_limits_are_lle(saddle: np.ndarray, name: str, options: dict[str, Any]) -> None:
     """No outliers, one k, one ridge and all points at once are LLE, to the bit."""
-    found = embed(name, saddle, **options)
-    assert np.array_equal(embed("lle", saddle).Y, found.Y)
-    assert not found.notes
+    embedding = embed(name, saddle, **options)
+    assert np.array_equal(embed("lle", saddle).Y, embedding.Y)
+    assert not embedding.notes
 
 
 def with_outliers(n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -54,17 +54,17 @@ def test_outliers_are_found_and_the_rest_unharmed(seed: int) -> None:
     """Most planted outliers are found, few others; the inliers keep neighbors, and their rows are LLE of them alone."""
     X, moved = with_outliers(800, 30, seed)
     inliers = np.setdiff1d(np.arange(800), moved)
-    found = embed("robust-lle", X)
-    outliers = found.figures["outliers"]
+    embedding = embed("robust-lle", X)
+    outliers = embedding.figures["outliers"]
     assert np.isin(moved, outliers).mean() > 0.7
-    assert found.figures["n_outliers"] == len(outliers) < 30 + 0.02 * 800
-    assert "outliers-placed" in codes_of(found)
+    assert embedding.figures["n_outliers"] == len(outliers) < 30 + 0.02 * 800
+    assert "outliers-placed" in codes_of(embedding)
     lost = 1 - trustworthiness(X[inliers], embed("lle", X).Y[inliers])
-    assert 1 - trustworthiness(X[inliers], found.Y[inliers]) < 0.2 * lost
+    assert 1 - trustworthiness(X[inliers], embedding.Y[inliers]) < 0.2 * lost
     assert lost > 0.05
     kept = np.setdiff1d(np.arange(800), outliers)
-    assert np.array_equal(embed("lle", X[kept]).Y, found.Y[kept])
-    assert np.abs(found.Y).max() < 2 * np.abs(found.Y[kept]).max()
+    assert np.array_equal(embed("lle", X[kept]).Y, embedding.Y[kept])
+    assert np.abs(embedding.Y).max() < 2 * np.abs(embedding.Y[kept]).max()
 
 
 def test_a_point_off_the_plane_loses_its_weight() -> None:
@@ -94,14 +94,14 @@ def test_outliers_that_cannot_be_left_out_are_reported(saddle: np.ndarray) -> No
 def test_automatic_k_is_better_than_a_bad_one() -> None:
     """On a roll whose neighborhoods must be small, the k that is found keeps what 20 neighbors lose."""
     roll = manifolds.make("swiss_roll", 400, seed=0)
-    found = embed("auto-k-lle", roll.X, k_least=5, k_most=20)
-    curve = found.figures["curve"]
+    embedding = embed("auto-k-lle", roll.X, k_least=5, k_most=20)
+    curve = embedding.figures["curve"]
     best = max(curve, key=lambda row: row["kept"])["n_neighbors"]
-    assert found.figures["n_neighbors"] == best < 20
-    assert np.array_equal(embed("lle", roll.X, n_neighbors=best).Y, found.Y)
-    assert trustworthiness(roll.X, found.Y) > trustworthiness(roll.X, embed("lle", roll.X, n_neighbors=20).Y) + 0.02
+    assert embedding.figures["n_neighbors"] == best < 20
+    assert np.array_equal(embed("lle", roll.X, n_neighbors=best).Y, embedding.Y)
+    assert trustworthiness(roll.X, embedding.Y) > trustworthiness(roll.X, embed("lle", roll.X, n_neighbors=20).Y) + 0.02
     tried = METHODS["auto-k-lle"].spec(k_least=5, k_most=20).candidates()
-    assert sorted([row["n_neighbors"] for row in curve] + found.figures["left_out"]) == list(tried)
+    assert sorted([row["n_neighbors"] for row in curve] + embedding.figures["left_out"]) == list(tried)
 
 
 def test_ridges_are_those_of_their_formulas() -> None:
@@ -118,13 +118,13 @@ def test_automatic_ridge_is_better_under_noise(saddle: np.ndarray) -> None:
     fixed, chosen = [], []
     for seed in range(2):
         X = manifolds.make("severed_bowl", 500, noise=0.04, seed=seed).X
-        found = embed("auto-reg-lle", X, n_neighbors=12)
+        embedding = embed("auto-reg-lle", X, n_neighbors=12)
         fixed.append(trustworthiness(X, embed("lle", X, n_neighbors=12).Y))
-        chosen.append(trustworthiness(X, found.Y))
-        assert 1e-3 < found.figures["reg_median"] <= found.figures["reg_95"]
+        chosen.append(trustworthiness(X, embedding.Y))
+        assert 1e-3 < embedding.figures["reg_median"] <= embedding.figures["reg_95"]
     assert np.mean(chosen) > np.mean(fixed) + 0.02
     clean = embed("auto-reg-lle", manifolds.make("severed_bowl", 500, seed=3).X, n_neighbors=12)
-    assert clean.figures["reg_median"] < found.figures["reg_median"]
+    assert clean.figures["reg_median"] < embedding.figures["reg_median"]
     bounded = embed("auto-reg-lle", saddle, reg_least=0.1, reg_most=0.2)
     assert codes_of(bounded) == ["ridge-at-bound"]
     assert bounded.figures["at_reg_least"] > 200
@@ -132,9 +132,9 @@ def test_automatic_ridge_is_better_under_noise(saddle: np.ndarray) -> None:
 
 def test_additions_are_near_where_all_at_once_would_be(saddle: np.ndarray) -> None:
     """Half of the points first, then the others: nearly that of all at once; another seed gives another."""
-    found = embed("incremental-lle", saddle, n_neighbors=12)
-    assert disparity(found.Y, embed("lle", saddle, n_neighbors=12).Y) < 0.05
-    assert found.figures["n_initial"] == 200
-    assert not np.allclose(found.Y, embed("incremental-lle", saddle, n_neighbors=12, seed=1).Y)
-    given = embed("incremental-lle", saddle, order="given", initial_share=0.6)
-    assert np.array_equal(embed("lle", saddle[:240]).Y, given.Y[:240])
+    embedding = embed("incremental-lle", saddle, n_neighbors=12)
+    assert disparity(embedding.Y, embed("lle", saddle, n_neighbors=12).Y) < 0.05
+    assert embedding.figures["n_initial"] == 200
+    assert not np.allclose(embedding.Y, embed("incremental-lle", saddle, n_neighbors=12, seed=1).Y)
+    in_order = embed("incremental-lle", saddle, order="given", initial_share=0.6)
+    assert np.array_equal(embed("lle", saddle[:240]).Y, in_order.Y[:240])

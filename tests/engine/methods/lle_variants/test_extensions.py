@@ -32,10 +32,10 @@ def test_relative_lle_is_lle_where_both_orders_of_neighbors_agree() -> None:
     angles = 2 * np.pi * np.arange(60) / 60
     ring = np.column_stack([np.cos(angles), np.sin(angles)]) * (1 + 1e-3 * np.random.default_rng(0).random((60, 1)))
     method = METHODS["lle"]
-    found, plain = relative_lle(ring, LleSpec(n_neighbors=4)), method.embed(ring, method.spec(n_neighbors=4))
-    assert found.eigenvalues is not None
+    embedding, plain = relative_lle(ring, LleSpec(n_neighbors=4)), method.embed(ring, method.spec(n_neighbors=4))
+    assert embedding.eigenvalues is not None
     assert plain.eigenvalues is not None
-    np.testing.assert_allclose(found.eigenvalues, plain.eigenvalues, rtol=0.5, atol=1e-6)
+    np.testing.assert_allclose(embedding.eigenvalues, plain.eigenvalues, rtol=0.5, atol=1e-6)
     X = manifolds.make("s_curve", 300, seed=1).X
     assert trustworthiness(X, relative_lle(X, LleSpec(), gamma=0.05).Y, 10) > 0.97
 
@@ -47,7 +47,7 @@ def test_smoothing_removes_noise_off_the_sheet() -> None:
     np.testing.assert_allclose(smoothed(plane, 10, 2), plane, atol=1e-12)
     noisy = plane + np.array([0, 0, 0.05]) * rng.standard_normal((400, 3))
     assert np.abs(smoothed(noisy, 16, 2)[:, 2]).mean() < 0.5 * np.abs(noisy[:, 2]).mean()
-    found = smoothed_lle(noisy, LleSpec(n_neighbors=16))
+    embedding = smoothed_lle(noisy, LleSpec(n_neighbors=16))
     points = smoothed(noisy, 16, 2)
     expected = METHODS["lle"].embed(points, METHODS["lle"].spec(n_neighbors=16))
-    np.testing.assert_allclose(found.Y, expected.Y, atol=1e-6)
+    np.testing.assert_allclose(embedding.Y, expected.Y, atol=1e-6)

@@ -61,18 +61,18 @@ def test_geodesic_neighbors_are_those_of_all_paths(monkeypatch: pytest.MonkeyPat
     nearest, distances = kneighbors(X, 6)
     paths = shortest_path(symmetric_graph(nearest, distances), directed=False)
     np.fill_diagonal(paths, np.inf)
-    found = geodesic_neighbors(nearest, distances, 40, lambda done, *_: reports.append(done))
+    neighbors = geodesic_neighbors(nearest, distances, 40, lambda done, *_: reports.append(done))
     assert len(reports) > 4
     assert reports == sorted(reports)
     assert max(reports[:-1]) < reports[-1] == 150
-    assert np.allclose(np.sort(paths, axis=1)[:, :40], np.take_along_axis(paths, found, axis=1), rtol=1e-12)
-    assert found[7, 0] == 8
+    assert np.allclose(np.sort(paths, axis=1)[:, :40], np.take_along_axis(paths, neighbors, axis=1), rtol=1e-12)
+    assert neighbors[7, 0] == 8
 
 
 def uneven_sheet(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return an S-curve whose density falls from its middle, and its true coordinates."""
-    at = np.random.default_rng(seed).random((500, 2))
-    t, height = 12 * np.pi * (at[:, 0] - 0.5) ** 3, 2 * at[:, 1]
+    uniform = np.random.default_rng(seed).random((500, 2))
+    t, height = 12 * np.pi * (uniform[:, 0] - 0.5) ** 3, 2 * uniform[:, 1]
     X = np.stack([np.sin(t), height, np.sign(t) * (np.cos(t) - 1)], axis=1)
     return X, np.stack([t, height], axis=1)
 
@@ -123,31 +123,31 @@ def test_pruning_cuts_every_planted_short_circuit(roll: Manifold) -> None:
     assert cut[planted].all()
     assert not cut[~planted].any()
     assert doubtful > cut.sum()
-    found = embed("pruned-lle", roll.X, n_neighbors=12)
+    embedding = embed("pruned-lle", roll.X, n_neighbors=12)
     assert explained_variance(embed("lle", roll.X, n_neighbors=12).Y, arc) < 0.5
-    assert explained_variance(found.Y, arc) > 0.95
-    assert found.figures["edges_cut"] == cut.sum()
+    assert explained_variance(embedding.Y, arc) > 0.95
+    assert embedding.figures["edges_cut"] == cut.sum()
 
 
 @pytest.mark.parametrize("name", ["severed_bowl", "swiss_roll"])
 def test_pruning_leaves_a_clean_sheet_alone(name: str) -> None:
     """Where no edge is a short circuit none is cut, and the result is LLE's."""
     X = manifolds.make(name, 800, seed=0).X
-    found = embed("pruned-lle", X, n_neighbors=10)
-    assert found.figures["edges_cut"] == 0
-    assert not found.notes
-    assert np.array_equal(embed("lle", X, n_neighbors=10).Y, found.Y)
+    embedding = embed("pruned-lle", X, n_neighbors=10)
+    assert embedding.figures["edges_cut"] == 0
+    assert not embedding.notes
+    assert np.array_equal(embed("lle", X, n_neighbors=10).Y, embedding.Y)
 
 
 def test_what_pruning_leaves_too_thin_is_reported() -> None:
     """Points with no more neighbors than dimensions, and groups without neighbors outside, are counted and noted."""
     roll = manifolds.make("swiss_roll", 300, noise=0.03, seed=3).X
-    found = embed("pruned-lle", roll, n_neighbors=8, detour_lambda=0.4, curvature_delta=0.7)
-    assert codes_of(found) == ["few-neighbors-left"]
-    assert found.figures["points_with_few_neighbors"] == 2
-    found = embed("pruned-lle", np.repeat(manifolds.make("s_curve", 150, seed=0).X[20:70], 3, axis=0))
-    assert codes_of(found) == ["closed-classes"]
-    assert found.figures["closed_classes"] > 1
+    embedding = embed("pruned-lle", roll, n_neighbors=8, detour_lambda=0.4, curvature_delta=0.7)
+    assert codes_of(embedding) == ["few-neighbors-left"]
+    assert embedding.figures["points_with_few_neighbors"] == 2
+    embedding = embed("pruned-lle", np.repeat(manifolds.make("s_curve", 150, seed=0).X[20:70], 3, axis=0))
+    assert codes_of(embedding) == ["closed-classes"]
+    assert embedding.figures["closed_classes"] > 1
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_alpha_draws_the_classes_apart(classes: tuple[np.ndarray, np.ndarray]) -
     X, labels = classes
     plain, apart = (embed("supervised-lle", X, labels, class_distance=far, n_neighbors=12) for far in (0, 0.1))
     assert plain.figures["own_class"] < apart.figures["own_class"]
-    hits = [float((labels[kneighbors(found.Y, 5)[0]] == labels[:, None]).mean()) for found in (plain, apart)]
+    hits = [float((labels[kneighbors(embedding.Y, 5)[0]] == labels[:, None]).mean()) for embedding in (plain, apart)]
     assert hits[0] < 0.85
     assert hits[1] > 0.95
 
@@ -173,11 +173,11 @@ def test_full_alpha_is_refused_or_collapses(classes: tuple[np.ndarray, np.ndarra
     X, labels = classes
     with pytest.raises(DisconnectedGraphError, match="Lower class_distance, raise n_neighbors, or collapse each"):
         embed("supervised-lle", X, labels, class_distance=1)
-    found = embed("supervised-lle", X, labels, class_distance=1, disconnected="collapse")
-    assert codes_of(found) == ["components-collapsed"]
-    assert (found.figures["components"], found.figures["own_class"]) == (3, 1.0)
-    centres = np.array([found.Y[labels == c].mean(axis=0) for c in range(3)])
-    assert np.abs(found.Y - centres[labels]).max() < 1e-6
+    embedding = embed("supervised-lle", X, labels, class_distance=1, disconnected="collapse")
+    assert codes_of(embedding) == ["components-collapsed"]
+    assert (embedding.figures["components"], embedding.figures["own_class"]) == (3, 1.0)
+    centres = np.array([embedding.Y[labels == c].mean(axis=0) for c in range(3)])
+    assert np.abs(embedding.Y - centres[labels]).max() < 1e-6
     assert cdist(centres, centres)[np.triu_indices(3, 1)].min() > 1
 
 

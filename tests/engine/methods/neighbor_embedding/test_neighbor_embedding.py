@@ -89,9 +89,9 @@ def test_ties_have_uniform_affinities_and_a_note() -> None:
     assert not met.any()
     np.testing.assert_allclose(P[0, 1:8], 1 / 7, rtol=1e-9)
     for name in ("sne", "t-sne"):
-        found = embed(name, X, perplexity=3.0, **QUICK[name])
-        assert "perplexity-not-met" in codes_of(found)
-        assert np.isfinite(found.Y).all()
+        embedding = embed(name, X, perplexity=3.0, **QUICK[name])
+        assert "perplexity-not-met" in codes_of(embedding)
+        assert np.isfinite(embedding.Y).all()
 
 
 def objectives() -> dict[str, tuple[Objective, Callable[[Array], float]]]:
@@ -129,10 +129,10 @@ def test_objectives_are_the_definitions_and_their_gradients(name: str, monkeypat
     value, gradient = objective(Y)
     assert value == pytest.approx(defined(Y), rel=1e-10)
     differences = np.empty_like(Y)
-    for at in np.ndindex(*Y.shape):
+    for entry in np.ndindex(*Y.shape):
         step = np.zeros_like(Y)
-        step[at] = 1e-5
-        differences[at] = (defined(Y + step) - defined(Y - step)) / 2e-5
+        step[entry] = 1e-5
+        differences[entry] = (defined(Y + step) - defined(Y - step)) / 2e-5
     np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-9)
 
 
@@ -160,10 +160,10 @@ def test_descends_to_a_stationary_point(name: str) -> None:
     Y -= Y.mean(axis=0)
     laplacian = 4 * (np.diag(P.sum(axis=1)) - P)
     np.testing.assert_allclose(R.T @ (R @ Y), laplacian @ Y, rtol=1e-5, atol=1e-8)
-    found = descend(objective, 0.01 * Y, R, max_iter=3000, tol=1e-14, on_progress=silent)
-    assert found.converged
-    assert np.abs(objective(found.Y)[1]).max() < 1e-5
-    assert found.value < objective(0.01 * Y)[0]
+    descent = descend(objective, 0.01 * Y, R, max_iter=3000, tol=1e-14, on_progress=silent)
+    assert descent.converged
+    assert np.abs(objective(descent.Y)[1]).max() < 1e-5
+    assert descent.value < objective(0.01 * Y)[0]
 
 
 def test_lambda_grows_to_the_one_wanted() -> None:
@@ -187,7 +187,7 @@ def test_tsne_agrees_with_another_implementation() -> None:
     """The divergence is that of its places by the definition, and scikit-learn finds an optimum as good."""
     X = load_digits().data[:150]
     spec, done = method("t-sne").spec(perplexity=15.0, theta=0.0, early_iter=150, max_iter=300), list[int]()
-    found = method("t-sne").embed(X, spec, on_progress=lambda at, *_: done.append(at))
+    embedding = method("t-sne").embed(X, spec, on_progress=lambda iteration, *_: done.append(iteration))
     descent = done[len(done) - 1 - done[::-1].index(0) :]
     assert descent == sorted(descent)
     assert (200 in descent, descent[-1]) == (True, 450)
@@ -202,9 +202,9 @@ def test_tsne_agrees_with_another_implementation() -> None:
         np.fill_diagonal(Q, 0)
         return divergence(P, Q / Q.sum())
 
-    assert found.figures["kl_divergence"] == pytest.approx(divergence_at(found.Y), rel=1e-3)
+    assert embedding.figures["kl_divergence"] == pytest.approx(divergence_at(embedding.Y), rel=1e-3)
     peer = TSNE(2, perplexity=15.0, init="pca", angle=0.3, max_iter=400, n_jobs=1).fit_transform(X)
-    assert divergence_at(found.Y) == pytest.approx(divergence_at(peer), rel=0.05)
+    assert divergence_at(embedding.Y) == pytest.approx(divergence_at(peer), rel=0.05)
 
 
 @pytest.mark.parametrize("start", ["random", "spectral"])
@@ -222,10 +222,10 @@ def test_random_start_depends_on_the_seed(name: str, start: str) -> None:
 def test_ends_early_with_a_note(name: str) -> None:
     """What has not converged says so in figures and in a note with the remedy."""
     few = {"early_iter": 0, "max_iter": 40} if name == "t-sne" else {"max_iter": 3}
-    found = embed(name, cloud(60, 3), perplexity=5.0, **few)
-    assert not found.figures["converged"]
-    assert codes_of(found) == ["not-converged"]
-    assert "larger max_iter" in found.notes[0].message
+    embedding = embed(name, cloud(60, 3), perplexity=5.0, **few)
+    assert not embedding.figures["converged"]
+    assert codes_of(embedding) == ["not-converged"]
+    assert "larger max_iter" in embedding.notes[0].message
 
 
 def test_starts_off_the_line_of_data_on_a_line() -> None:
@@ -255,13 +255,13 @@ def test_digits_separate(name: str) -> None:
     """Neighbors are kept far better than by principal components, and mostly have the same digit."""
     data = load_digits()
     X, digit = data.data[:300], data.target[:300]
-    found = embed(name, X, **({"early_iter": 100, "max_iter": 150} if name == "t-sne" else {}))
+    embedding = embed(name, X, **({"early_iter": 100, "max_iter": 150} if name == "t-sne" else {}))
     assert trustworthiness(X, embed("pca", X).Y) < 0.9
-    assert trustworthiness(X, found.Y) > 0.96
-    near = np.argsort(squared_distances(found.Y), axis=1)[:, 1:6]
+    assert trustworthiness(X, embedding.Y) > 0.96
+    near = np.argsort(squared_distances(embedding.Y), axis=1)[:, 1:6]
     assert (digit[near] == digit[:, None]).mean() > 0.85
-    assert found.figures["converged"]
-    assert {note.code for note in found.notes} == {"unequal-feature-scales"}  # some pixels are hardly ever black
+    assert embedding.figures["converged"]
+    assert {note.code for note in embedding.notes} == {"unequal-feature-scales"}  # some pixels are hardly ever black
 
 
 @pytest.mark.parametrize("factor", [1000.0, 3.7, 1e-5])

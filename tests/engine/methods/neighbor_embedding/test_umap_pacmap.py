@@ -20,13 +20,13 @@ pytestmark = pytest.mark.timeout(600)  # the libraries are compiled at their fir
 def test_umap_is_umap_learns() -> None:
     """With the same neighbors and the same start the library gives the same coordinates."""
     start = np.random.default_rng(0).standard_normal((N, 2)).astype(np.float32)
-    found = embed_or_skip("umap", init="random", max_iter=50)
+    embedding = embed_or_skip("umap", init="random", max_iter=50)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = import_or_skip("umap").UMAP(init=start, n_epochs=50, random_state=0, n_jobs=1)
         expected = model.fit_transform(SHEET.X)
-    assert (found.figures["a"], found.figures["b"]) == pytest.approx((model._a, model._b))
-    ours, theirs = (trustworthiness(SHEET.X, Y, 10) for Y in (found.Y, expected))
+    assert (embedding.figures["a"], embedding.figures["b"]) == pytest.approx((model._a, model._b))
+    ours, theirs = (trustworthiness(SHEET.X, Y, 10) for Y in (embedding.Y, expected))
     assert ours == pytest.approx(theirs, abs=0.02)
     assert ours > 0.95
 
@@ -47,11 +47,11 @@ def test_density_is_kept_by_densmap() -> None:
 def test_pacmap_is_pacmaps() -> None:
     """The data in another unit, and the library's defaults, give the library's embedding."""
     library = import_or_skip("pacmap")
-    found = embed_or_skip("pacmap")
+    embedding = embed_or_skip("pacmap")
     expected = library.PaCMAP(random_state=0).fit_transform(SHEET.X)
-    ours, theirs = (trustworthiness(SHEET.coordinates, Y, 10) for Y in (found.Y, expected))
+    ours, theirs = (trustworthiness(SHEET.coordinates, Y, 10) for Y in (embedding.Y, expected))
     assert ours == pytest.approx(theirs, abs=0.02)
-    assert found.figures == {"iterations": 450}
+    assert embedding.figures == {"iterations": 450}
 
 
 @pytest.mark.slow
@@ -82,9 +82,9 @@ def test_starts_and_dimensions(name: str, init: str, p: int) -> None:
     if name == "pacmap" and init == "spectral":
         pytest.skip("PaCMAP has no spectral start")
     short = {"max_iter": 5 if name == "pacmap" else 10}
-    found = embed_or_skip(name, init=init, n_components=p, **short)
-    assert found.Y.shape == (N, p)
-    assert np.isfinite(found.Y).all()
+    embedding = embed_or_skip(name, init=init, n_components=p, **short)
+    assert embedding.Y.shape == (N, p)
+    assert np.isfinite(embedding.Y).all()
 
 
 @pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
