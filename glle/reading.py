@@ -15,7 +15,7 @@ from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, NotFiniteError
 from glle_engine.base.parameters import require_known_names
 from glle_engine.base.pictures.points import align_rows, texts_of_labels
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import Missing, is_sparse, rows_of_sparse
 from glle_engine.tables.anndata import cells_of
 from glle_engine.tables.columns import WholeTable, number_column
@@ -248,7 +248,7 @@ def _sparse_points(data: Any, missing: Missing | None) -> DataPoints:
     if not gaps.any():
         return DataPoints(data)
     if missing != "drop":
-        remedy = Text("Drop their rows by ", Way("missing", "drop"), ".")
+        remedy = f"Drop their rows by {Way('missing', 'drop')}."
         raise NotFiniteError(f"{gaps.sum():,} entries of the sparse data are NaN.", remedy=remedy)
     kept = np.ones(rows.shape[0], bool)
     kept[np.repeat(np.arange(len(kept)), np.diff(rows.indptr))[np.isnan(rows.data)]] = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.audit.chance import find_copies
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.reliability.thresholds import DEPENDENT_COPIES, MAX_STEP, MIN_COPIES, NEAR_COPY, SET_DROP, SET_OVERLAP
 
@@ -39,18 +39,15 @@ def block_candidates(ids: NDArray[Any] | None, names: Sequence[str] = ()) -> Ite
         matches = [_NUMBERED.fullmatch(text) for text in texts]
         stems = [match and (match[1] or match[2]) for match in matches]
         if MIN_BLOCKS <= (count := len(set(texts))) <= len(texts) // 2:
-            how = Text(
-                f"has {count} values in {len(texts)} rows. If these group the rows, give ", Way("blocks", name), "."
-            )
+            how = f"has {count} values in {len(texts)} rows. If these group the rows, give {Way('blocks', name)}."
         elif None not in stems and MIN_BLOCKS <= (count := len(set(stems))) <= len(texts) // 2:
-            how = Text(
-                f"has {count} values before a number or a letter, such as {stems[0]} of {texts[0]}. If rows with one "
-                "such value belong together, give ",
-                *(Way("blocks"), ", this part of each row's id."),
+            how = (
+                f"has {count} values before a number or a letter, such as {stems[0]} of {texts[0]}. If rows with "
+                f"one such value belong together, give {Way('blocks')}, this part of each row's id."
             )
         else:
             continue
-        yield Note("blocks-candidate", Text(f"Column {name!r} ", how))
+        yield Note("blocks-candidate", f"Column {name!r} {how}")
 
 
 def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[Note], str]:

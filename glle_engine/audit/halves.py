@@ -20,7 +20,7 @@ from glle_engine.audit.options import AuditOptions
 from glle_engine.audit.sources import source_of
 from glle_engine.audit.subject import blocks_of_rows, rows_of_halves
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.reliability.refits import affine_map
 from glle_engine.reliability.resamples import SEPARATE, BlockEmbedder, draw_sample, placing_weights, resample
 
@@ -121,7 +121,7 @@ class Halves:
                 f"{count - len(self.readings)} of {count} halves of the data could not be embedded.",
                 remedy=problems[0]  # the message of a failure has its own remedy
                 if problems
-                else Text("Audit an embedding with other parameters, such as a larger ", Way("n_neighbors"), "."),
+                else f"Audit an embedding with other parameters, such as a larger {Way('n_neighbors')}.",
             )
         return Reading.stacked(self.readings)
 

@@ -14,7 +14,7 @@ from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.base.pictures.points import coordinates, require_finite_places
 from glle_engine.base.space import Space
 from glle_engine.base.spec import FitSpec
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.base.validation import checked_matrix, finite_data, finite_matrix, is_sparse
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import locate
@@ -294,12 +294,8 @@ def _require_columns(spec: SpaceSpec) -> None:
     """Raise `InvalidParameterError` for a matrix of all pairs, which has no columns to permute."""
     if name := spec.precomputed:
         raise InvalidParameterError(
-            Text(
-                "An audit permutes the columns of the data, but a matrix of all pairs (",
-                *(Way(name, "precomputed"), ") has none."),
-            ),
-            remedy=Text(
-                "Give coordinates with these distances: embed them by mds with ",
-                *(Way("dissimilarity", "precomputed"), " and ", Way("n_components", 10), "."),
-            ),
+            "An audit permutes the columns of the data, but a matrix of all pairs "
+            f"({Way(name, 'precomputed')}) has none.",
+            remedy="Give coordinates with these distances: embed them by mds with "
+            f"{Way('dissimilarity', 'precomputed')} and {Way('n_components', 10)}.",
         )

@@ -25,7 +25,7 @@ from glle_engine.audit.groups import groups_of_labels, labels_and_classes
 from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.statement import Facts
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import require_neighbors
 from glle_engine.reliability.thresholds import STRUCTURE_LEVEL
 
@@ -214,11 +214,8 @@ def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
     if (limit := neighbors_of_block(n, k)) < k != AUDIT_NEIGHBORS:
         yield Note(
             "fewer-neighbors",
-            Text(
-                f"Kept neighbors and p-values use {limit} neighbors, a fifth of the points, in place of ",
-                Way("score_neighbors", k),
-                ".",
-            ),
+            f"Kept neighbors and p-values use {limit} neighbors, a fifth of the points, in place of "
+            f"{Way('score_neighbors', k)}.",
         )
 
 

@@ -29,8 +29,8 @@ class GlleError(ValueError):
     code = "invalid"
 
     def __init__(self, message: str, *, remedy: str, details: dict[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.remedy = remedy
+        super().__init__(Text(message))
+        self.remedy: str = Text(remedy)
         self.details: dict[str, Any] = details or {}
 
     def __str__(self) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, get_ar
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -95,7 +95,7 @@ class Parameter:
         converted = self._convert(value)
         if converted is None or (self.kind in {"integer", "number"} and not self._is_within(converted)):
             raise InvalidParameterError(
-                Text(as_option(name, value), f" is not {self.domain()}."), remedy="Give another value."
+                f"{as_option(name, value)} is not {self.domain()}.", remedy="Give another value."
             )
         return converted
 
@@ -243,10 +243,8 @@ class Specification:
         for name in names:
             if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
                 raise InvalidParameterError(
-                    Text(
-                        as_option(name, value), " has no meaning with ", as_option(option, getattr(self, option)), "."
-                    ),
-                    remedy=Text("Leave ", Way(name), " out, or change ", Way(option), "."),
+                    f"{as_option(name, value)} has no meaning with {as_option(option, getattr(self, option))}.",
+                    remedy=f"Leave {Way(name)} out, or change {Way(option)}.",
                 )
 
     @classmethod

@@ -14,7 +14,7 @@ import numpy as np
 from glle_engine.base.arrays import PointArray
 from glle_engine.base.pictures.plotting import picture, plot
 from glle_engine.base.pictures.points import PointTable, frame
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,13 +117,9 @@ def dimension_notes(d: int, p: int, metric: str) -> Iterator[Note]:
     if p > d and metric not in {"hamming", "precomputed"}:
         yield Note(
             "more-components-than-features",
-            Text(
-                Way("n_components", p),
-                f" is more than the number of features, {d}: the embedding has more coordinates than the data ",
-                "have dimensions. The further ones are functions of the others and show nothing new. Use ",
-                Way("n_components"),
-                f" of at most {d}.",
-            ),
+            f"{Way('n_components', p)} is more than the number of features, {d}: the embedding has more "
+            "coordinates than the data have dimensions. The further ones are functions of the others and "
+            f"show nothing new. Use {Way('n_components')} of at most {d}.",
         )
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -106,9 +106,9 @@ def require_restorable(metric: Metric) -> None:
     remedy: str = "Fit the coordinates of the points, if there are some."
     if how is not None:
         rest = ": the posterior is the same, and it generates rows of that kind."
-        remedy = Text(f"{how}, and fit the result with ", Way("metric", "euclidean"), rest)
+        remedy = f"{how}, and fit the result with {Way('metric', 'euclidean')}{rest}"
     raise InvalidParameterError(
-        Text("Data that are generated with ", Way("metric", metric), " would not be in the units of your data."),
+        f"Data that are generated with {Way('metric', metric)} would not be in the units of your data.",
         remedy=remedy,
     )
 
@@ -131,13 +131,9 @@ def _center_and_scale(
     if len(flat):
         shown = ", ".join(map(str, flat[:_SHOWN])) + (", ..." if len(flat) > _SHOWN else "")
         raise InvalidParameterError(
-            Text(
-                f"{len(flat)} features have the same value in the middle half of the points (columns {shown}, ",
-                "counted from 0), so that ",
-                Way("standardize", "robust"),
-                " has no interquartile range to divide by.",
-            ),
-            remedy=Text("Use ", Way("standardize", "zscore"), ", or leave these columns out."),
+            f"{len(flat)} features have the same value in the middle half of the points (columns {shown}, "
+            f"counted from 0), so that {Way('standardize', 'robust')} has no interquartile range to divide by.",
+            remedy=f"Use {Way('standardize', 'zscore')}, or leave these columns out.",
             details={"columns": [int(j) for j in flat]},
         )
     center = np.ldexp(center, exponents)
@@ -162,7 +158,7 @@ def flat_row(metric: Metric, is_flat: NDArray[np.bool_], d: int) -> DegenerateDa
     flaw = "is constant and has no correlation" if metric == "correlation" else "is 0 and has no direction"
     return DegenerateDataError(
         f"Row {row} {flaw}. The same holds for {int(is_flat.sum())} of {len(is_flat)} rows of {d} feature(s).",
-        remedy=Text("Leave such rows out, or use ", Way("metric", "euclidean"), "."),
+        remedy=f"Leave such rows out, or use {Way('metric', 'euclidean')}.",
         details={"row": row, "rows": int(is_flat.sum())},
     )
 
@@ -173,33 +169,20 @@ def _levels(data: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
     if len(fractions):
         row, column = (int(i) for i in fractions[0])
         raise InvalidParameterError(
-            Text(
-                f"X[{row}, {column}] is {data[row, column]:g}: ",
-                Way("metric", "hamming"),
-                " compares integers, booleans or codes.",
-            ),
-            remedy=Text(
-                "Use ",
-                Way("metric", "euclidean"),
-                ", with ",
-                Way("standardize", "zscore"),
-                " if the units differ, or round the data.",
-            ),
+            f"X[{row}, {column}] is {data[row, column]:g}: {Way('metric', 'hamming')} compares integers, "
+            "booleans or codes.",
+            remedy=f"Use {Way('metric', 'euclidean')}, with {Way('standardize', 'zscore')} if the units differ, or "
+            "round the data.",
             details={"row": row, "column": column},
         )
     levels = tuple(np.unique(column) for column in data.T)
     count = sum(map(len, levels))
     if count > MAX_LEVELS and max(map(len, levels)) > 2:
         raise InvalidParameterError(
-            Text(
-                f"The {len(levels):,} features have {count:,} distinct values. ",
-                Way("metric", "hamming"),
-                f" needs a column for each of them, and allows {MAX_LEVELS:,}.",
-            ),
-            remedy=Text(
-                "Leave out the features that differ in every point, or give distances with ",
-                *(Way("metric", "precomputed"), "."),
-            ),
+            f"The {len(levels):,} features have {count:,} distinct values. {Way('metric', 'hamming')} needs a "
+            f"column for each of them, and allows {MAX_LEVELS:,}.",
+            remedy="Leave out the features that differ in every point, or give distances with "
+            f"{Way('metric', 'precomputed')}.",
             details={"levels": count, "most": MAX_LEVELS},
         )
     return levels

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypedDict, get_args
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import Specification, choice, integer, number
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 
 Method = Literal["em", "direct"]
 Variant = Literal["constrained", "published"]
@@ -182,7 +182,7 @@ class FitSpec(SpaceSpec):
                 self.covariance != "spherical",
                 is_published_em,
                 f"covariance={self.covariance!r}",
-                Text(Way("method", "em"), " and ", Way("variant", "published")),
+                f"{Way('method', 'em')} and {Way('variant', 'published')}",
             ),
             (self.noise != "isotropic", is_constrained, f"noise={self.noise!r}", Way("variant", "constrained")),
             (is_adaptive, is_constrained, "neighborhoods='adaptive'", Way("variant", "constrained")),
@@ -202,20 +202,13 @@ class FitSpec(SpaceSpec):
         ):
             if is_set and not is_possible:
                 raise InvalidParameterError(
-                    Text(f"{option} applies only with ", needed, "."),
-                    remedy=Text("Leave it at its default, or use ", needed, "."),
+                    f"{option} applies only with {needed}.", remedy=f"Leave it at its default, or use {needed}."
                 )
         min_landmarks = max(self.n_components + 2, 4 if self.has_auto_neighbors else self.n_neighbors + 1)
         if not isinstance(self.landmarks, str) and self.landmarks < min_landmarks:
             raise InvalidParameterError(
-                Text(
-                    Way("landmarks", self.landmarks),
-                    " is too few for ",
-                    Way("n_neighbors", self.n_neighbors),
-                    " and ",
-                    Way("n_components", self.n_components),
-                    ".",
-                ),
+                f"{Way('landmarks', self.landmarks)} is too few for {Way('n_neighbors', self.n_neighbors)} "
+                f"and {Way('n_components', self.n_components)}.",
                 remedy=f"Give landmarks of at least {min_landmarks}; some hundred show the shape of a sheet.",
             )
         idle = [] if is_published_em else ["max_iter", "tol"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
 
@@ -26,6 +28,8 @@ UPLOAD_OPTIONS = (
 """Options of data that texts name; other options are settings of methods, or `force`."""
 FEATURE = "feature"
 """Name of a `Way` that is a feature, by its number from 0."""
+_BEGIN, _END = "\ue000", "\ue001"  # characters for private use, which `repr` escapes in the names that users give
+_MARK = re.compile(f"{_BEGIN}(.*?){_END}")
 
 
 class Way(NamedTuple):
@@ -44,11 +48,18 @@ class Way(NamedTuple):
     name: str
     value: Any = None
 
+    def __format__(self, spec: str) -> str:
+        """Return the mark by which an f-string carries this value to a `Text`."""
+        del spec
+        return f"{_BEGIN}{json.dumps([self.name, _plain(self.value)])}{_END}"
+
 
 class Text(str):
     """Text of parts, some of which are a `Way`. As a str it names options as keyword arguments of Python.
 
-    An f-string or ``str.join`` returns a plain str without the parts; use ``+`` or `Text` to put texts together.
+    The parts may be f-strings with ways in them, such as ``f"Raise {Way('n_neighbors')}."``. Errors, problems and notes
+    make such an f-string a text. An f-string or ``str.join`` of a text is a plain str without the parts; use ``+`` or
+    `Text` to put texts together.
     """
 
     __slots__ = ("parts",)
@@ -102,6 +113,9 @@ class Note:
     code: str
     message: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", Text(self.message))
+
     def with_names(self, names: Sequence[str] | None) -> Note:
         """Return the note with names in place of features such as ``X[:, 3]``."""
         if names is None:
@@ -136,8 +150,15 @@ def _plain(value: Any) -> Any:
 
 
 def parts_of(text: str | Way) -> tuple[str | Way, ...]:
-    """Return the parts of a text."""
-    return text.parts if isinstance(text, Text) else (text,)
+    """Return the parts of a text; an f-string has a mark for each of its ways."""
+    if isinstance(text, Text):
+        return text.parts
+    if isinstance(text, Way) or _BEGIN not in text:
+        return (text,)
+    try:
+        return tuple(Way(*json.loads(part)) if place % 2 else part for place, part in enumerate(_MARK.split(text)))
+    except (ValueError, TypeError):  # a caller's text has these characters
+        return (text,)
 
 
 def joined(texts: Iterable[str], sign: str = " ") -> Text:

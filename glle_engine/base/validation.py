@@ -18,7 +18,7 @@ from glle_engine.base.errors import (
     OutOfRangeError,
     TooFewPointsError,
 )
-from glle_engine.base.texts import FEATURE, Note, Text, Way, joined
+from glle_engine.base.texts import FEATURE, Note, Way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Sized
@@ -246,22 +246,22 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
     if not len(columns):
         return None, []
     worst = columns[np.argsort(-counts[columns], kind="stable")][:_LISTED]
-    listed = joined([Text(_feature(column, names), f" ({counts[column]:,})") for column in worst], ", ")
+    listed = ", ".join(f"{_feature(column, names)} ({counts[column]:,})" for column in worst)
     listed += f" and {len(columns) - len(worst):,} more" if len(columns) > len(worst) else ""
     incomplete = gaps.any(axis=1)
     if missing == "drop":
         if incomplete.all():
-            remedy = Text("Leave columns out, or use ", Way("missing", "median"), ". Missing values: ", listed, ".")
+            remedy = f"Leave columns out, or use {Way('missing', 'median')}. Missing values: {listed}."
             raise NotFiniteError("Every row has a missing value, so that no row is left.", remedy=remedy)
         said = f"{incomplete.sum():,} of {n:,} rows have missing values and were dropped. Missing values: "
-        return ~incomplete, [Note("rows-dropped", Text(said, listed, "."))]
+        return ~incomplete, [Note("rows-dropped", f"{said}{listed}.")]
     if len(empty := np.flatnonzero(counts == n)):
-        shown = joined([Text(_feature(column, names)) for column in empty[:_LISTED]], ", ")
-        raise NotFiniteError(Text("Columns without any value have no median: ", shown, "."), remedy="Leave them out.")
+        shown = ", ".join(f"{_feature(column, names)}" for column in empty[:_LISTED])
+        raise NotFiniteError(f"Columns without any value have no median: {shown}.", remedy="Leave them out.")
     for column in columns:
         values[gaps[:, column], column] = np.median(values[~gaps[:, column], column])
     said = f"{counts.sum():,} missing values in {incomplete.sum():,} of {n:,} rows were replaced by the medians of "
-    return None, [Note("values-filled", Text(said, "their columns: ", listed, "."))]
+    return None, [Note("values-filled", f"{said}their columns: {listed}.")]
 
 
 def _feature(number: int, names: Sequence[str] | None) -> str | Way:
@@ -388,8 +388,8 @@ def require_neighbors(score_neighbors: int, n: int) -> None:
     """Raise `InvalidParameterError` unless there is another point besides each of n points and its neighbors."""
     if score_neighbors > n - 2:
         raise InvalidParameterError(
-            Text(Way("score_neighbors", score_neighbors), f" is too many for {n:,} points."),
-            remedy=Text("Use ", Way("score_neighbors"), f" <= {n - 2}."),
+            f"{Way('score_neighbors', score_neighbors)} is too many for {n:,} points.",
+            remedy=f"Use {Way('score_neighbors')} <= {n - 2}.",
             details={"n_points": n, "score_neighbors": score_neighbors},
         )
 
@@ -398,15 +398,13 @@ def require_enough_points(n: int, spec: OfNeighbors) -> None:
     """Raise `TooFewPointsError` unless n > k and n >= p + 2."""
     if spec.n_neighbors >= n:
         raise TooFewPointsError(
-            Text(Way("n_neighbors", spec.n_neighbors), f" needs more than {n} points."),
-            remedy=Text("Give ", Way("n_neighbors"), f" of at most {n - 1}, or more points.")
-            if n > 2
-            else "Give more points.",
+            f"{Way('n_neighbors', spec.n_neighbors)} needs more than {n} points.",
+            remedy=f"Give {Way('n_neighbors')} of at most {n - 1}, or more points." if n > 2 else "Give more points.",
             details={"n_points": n, "n_neighbors": spec.n_neighbors},
         )
     if spec.n_components > n - 2:
         raise TooFewPointsError(
-            Text(Way("n_components", spec.n_components), f" needs at least {spec.n_components + 2} points, not {n}."),
-            remedy=Text("Give ", Way("n_components"), f" of at most {n - 2}, or more points."),
+            f"{Way('n_components', spec.n_components)} needs at least {spec.n_components + 2} points, not {n}.",
+            remedy=f"Give {Way('n_components')} of at most {n - 2}, or more points.",
             details={"n_points": n, "n_components": spec.n_components},
         )

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.eigen.batched.solver import LaneSolver
 from glle_engine.eigen.eigenpairs import GOOD_PIN, LU_STEPS, MAX_STEPS, pin_refusal, refusal
 from glle_engine.eigen.lu import factor, factor_mean, factor_refined, few_points, shift_invert
@@ -202,9 +202,7 @@ class Eigenproblem:
             return pairs
         raise ConvergenceError(
             f"No solver found the embedding: {'; '.join(tried)}.",
-            remedy=Text(
-                "Raise reg or ", Way("n_neighbors"), ", or lower the scale; duplicated points make this likelier."
-            ),
+            remedy=f"Raise reg or {Way('n_neighbors')}, or lower the scale; duplicated points make this likelier.",
             details={"tried": tried},
         )
 
@@ -238,10 +236,8 @@ def require_pairs(n: int, n_components: int) -> None:
     """Raise `InvalidParameterError` for more components than Lanczos has steps; for few points there is no limit."""
     if n > DENSE_BELOW and n_components >= MAX_STEPS:
         raise InvalidParameterError(
-            Text(
-                Way("n_components", n_components), f" is too large: one computation finds {MAX_STEPS - 1} eigenvectors."
-            ),
-            remedy=Text("Give ", Way("n_components"), f" of at most {MAX_STEPS - 1}."),
+            f"{Way('n_components', n_components)} is too large: one computation finds {MAX_STEPS - 1} eigenvectors.",
+            remedy=f"Give {Way('n_components')} of at most {MAX_STEPS - 1}.",
             details={"n_components": n_components, "most": MAX_STEPS - 1},
         )
 

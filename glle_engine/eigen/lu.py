@@ -15,7 +15,7 @@ from scipy.sparse import csc_array, csr_array, identity
 from scipy.sparse.linalg import spilu
 
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.eigen.batched.factorization import SCRATCH, factorise
 from glle_engine.eigen.batched.solves import (
     solve_lower,
@@ -331,9 +331,7 @@ def shift_invert(
     except (RuntimeError, FloatingPointError, np.linalg.LinAlgError) as error:
         raise ConvergenceError(
             f"No solver found the embedding: {'; '.join(tried)}; shift-invert: {error}.",
-            remedy=Text(
-                "Raise reg or ", Way("n_neighbors"), ", or lower the scale; duplicated points make this likelier."
-            ),
+            remedy=f"Raise reg or {Way('n_neighbors')}, or lower the scale; duplicated points make this likelier.",
             details={"tried": tried},
         ) from error
     vectors = dense.cross(rows, np.ascontiguousarray(rotations[::-1].T))[:, need - wanted :]
@@ -400,7 +398,7 @@ def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wante
     except np.linalg.LinAlgError as error:
         raise ConvergenceError(
             f"The dense solver found no embedding: {error} The largest weight is {np.abs(weights).max():.2g}.",
-            remedy=Text("Raise reg or ", Way("n_neighbors"), ", or lower the scale."),
+            remedy=f"Raise reg or {Way('n_neighbors')}, or lower the scale.",
         ) from error
     right = dense.matmul(rotations, np.ascontiguousarray(near.T))
     skip = 0 if n_classes else 1

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.eigen.batched.elimination import column_counts, elimination_tree, postorder, symmetric
 from glle_engine.eigen.batched.structure import Structure, analyse
 from glle_engine.eigen.dissection import nested_dissection
@@ -162,9 +162,7 @@ class Pattern:
         if n * (k + 1) > MAX_ENTRIES:
             raise InvalidParameterError(
                 f"{n:,} points with {k} neighbors each are more than one factorization can hold.",
-                remedy=Text(
-                    "Give ", Way("n_neighbors"), f" of at most {MAX_ENTRIES // n - 1}, or fewer points or landmarks."
-                ),
+                remedy=f"Give {Way('n_neighbors')} of at most {MAX_ENTRIES // n - 1}, or fewer points or landmarks.",
                 details={"n_points": n, "n_neighbors": k},
             )
 

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from glle_engine.base.errors import DisconnectedGraphError
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to, nearest_outside
 from glle_engine.graph.relations import Distances
 from glle_engine.linalg.distances import ranks_of
@@ -149,11 +149,11 @@ def require_connected(
     enough = smallest_connecting_k(X, k, search)
     shown = ", ".join(str(size) for size in sizes[:5]) + (", ..." if len(sizes) > 5 else "")
     raise DisconnectedGraphError(
-        Text("With ", Way(option, k), f" the graph falls into {len(sizes)} components, of {shown} points."),
+        f"With {Way(option, k)} the graph falls into {len(sizes)} components, of {shown} points.",
         remedy=(
-            Text("The smallest ", Way(option), f" that connects it is {enough}. ")
+            f"The smallest {Way(option)} that connects it is {enough}. "
             if enough
-            else Text("No ", Way(option), " of reasonable size connects it. ")
+            else f"No {Way(option)} of reasonable size connects it. "
         )
         + instead
         + (" Duplicated points may be the cause." if sizes[-1] <= k + 1 else ""),

@@ -22,7 +22,7 @@ import numpy as np
 
 from glle_engine.base.errors import MissingLibraryError, TooFewPointsError
 from glle_engine.base.progress import OnProgress, blocks, silent
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
@@ -92,7 +92,7 @@ def kneighbors(
     if not 1 <= n_neighbors < len(X):  # compiled code would write beyond its arrays
         raise TooFewPointsError(
             f"{len(X)} points do not have {n_neighbors} neighbors each.",
-            remedy=Text("Use ", Way("n_neighbors"), f" from 1 to {len(X) - 1}.") if len(X) > 1 else "Give more points.",
+            remedy=f"Use {Way('n_neighbors')} from 1 to {len(X) - 1}." if len(X) > 1 else "Give more points.",
             details={"n_points": len(X), "n_neighbors": n_neighbors},
         )
     if isinstance(X, Distances):
@@ -175,13 +175,10 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
         return [
             Note(
                 "large-exact-search",
-                Text(
-                    f"The exact search may compare all pairs of {n:,} points in {d:,} features, which takes up to ",
-                    f"{exact:,.0f} s on one core, and much less if the data have few dimensions. ",
-                    Way("search", "approximate"),
-                    f" (pip install 'glle[ann]') takes some {approximate:,.0f} s, finds {EXPECTED_RECALL}, and ",
-                    "reports the share that it found.",
-                ),
+                f"The exact search may compare all pairs of {n:,} points in {d:,} features, which takes up to "
+                f"{exact:,.0f} s on one core, and much less if the data have few dimensions. "
+                f"{Way('search', 'approximate')} (pip install 'glle[ann]') takes some {approximate:,.0f} s, "
+                f"finds {EXPECTED_RECALL}, and reports the share that it found.",
             )
         ]
     measured = f"recall {_share(recall)} (measured on {figures['neighbor_recall_points']} points)"
@@ -190,12 +187,9 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
     return [
         Note(
             "low-neighbor-recall",
-            Text(
-                f"Neighbors are approximate, and too many were missed: {measured}. The graph and its embedding ",
-                "may differ from the nearest neighbors' distances: use ",
-                Way("search", "exact"),
-                ", or fewer dimensions (the data by their principal components), which are easier to search.",
-            ),
+            f"Neighbors are approximate, and too many were missed: {measured}. The graph and its embedding "
+            f"may differ from the nearest neighbors' distances: use {Way('search', 'exact')}, or fewer "
+            "dimensions (the data by their principal components), which are easier to search.",
         )
     ]
 
@@ -211,12 +205,9 @@ def required_faiss() -> Any:
         import faiss  # noqa: PLC0415 # an extra, and a third of a second
     except ImportError as error:
         raise MissingLibraryError(
-            Text(Way("search", "approximate"), " needs faiss, which is not installed."),
-            remedy=Text(
-                "Install it with pip install 'glle[ann]' (for the service: on the workers), or use ",
-                Way("search", "exact"),
-                ".",
-            ),
+            f"{Way('search', 'approximate')} needs faiss, which is not installed.",
+            remedy="Install it with pip install 'glle[ann]' (for the service: on the workers), or use "
+            f"{Way('search', 'exact')}.",
             details={"library": "faiss", "extra": "ann"},
         ) from error
     return faiss

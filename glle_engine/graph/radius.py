@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.progress import silent
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.graph.connectivity import bridge, components, edges, require_connected, smallest_connecting_k
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.graph.relations import Distances
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from glle_engine.graph.relations import Data
 
 MAX_CANDIDATES = 1 << 25  # candidate pairs of all points together
-_BRIDGE = Text("join the components by their shortest distances with ", Way("disconnected", "bridge"))
-BRIDGE_INSTEAD = Text("Or ", _BRIDGE, ", or embed each component as a separate data set.")
+_BRIDGE = f"join the components by their shortest distances with {Way('disconnected', 'bridge')}"
+BRIDGE_INSTEAD = f"Or {_BRIDGE}, or embed each component as a separate data set."
 _FIRST = 16
 
 
@@ -135,8 +135,8 @@ def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> Neighbo
     while k < n - 1 and (distances[:, -1] <= radius).any():
         if 2 * k * n > MAX_CANDIDATES:
             raise InvalidParameterError(
-                Text(f"More than {k} of {n:,} points are within ", Way("radius", radius), " of a point: too many."),
-                remedy=Text("Give a smaller radius, or ", Way("n_neighbors"), "."),
+                f"More than {k} of {n:,} points are within {Way('radius', radius)} of a point: too many.",
+                remedy=f"Give a smaller radius, or {Way('n_neighbors')}.",
                 details={"radius": radius, "n_points": n},
             )
         k = min(2 * k, n - 1)
@@ -167,7 +167,7 @@ def neighbors_of_others(
     away = float(distances[:, 0].max())
     if away > radius:
         raise InvalidParameterError(
-            Text(f"A new point is {away:.4g} from the nearest point of the data, beyond ", Way("radius", radius), "."),
+            f"A new point is {away:.4g} from the nearest point of the data, beyond {Way('radius', radius)}.",
             remedy=f"Leave it out, or embed the data with a radius of at least {away!r}.",
             details={"radius": radius, "distance": away},
         )
@@ -197,16 +197,11 @@ def _require_one_component(X: Data, graph: NeighborGraph, radius: float) -> None
     sizes = np.sort(np.bincount(label))[::-1]
     lonely = int((~graph.kept.any(axis=1)).sum())
     enough = smallest_connecting_radius(X, silent)
-    alone = Text(f"{lonely} points have no neighbor within ", Way("radius", radius), ", and the") if lonely else "The"
+    alone = f"{lonely} points have no neighbor within {Way('radius', radius)}, and the" if lonely else "The"
     raise DisconnectedGraphError(
-        Text(
-            alone,
-            " graph of ",
-            Way("radius", radius),
-            f" falls into {count} components, of ",
-            f"{', '.join(str(size) for size in sizes[:5])}{', ...' if count > 5 else ''} points.",
-        ),
-        remedy=Text(f"The smallest radius that connects it is {enough!r}. Or ", _BRIDGE, "."),
+        f"{alone} graph of {Way('radius', radius)} falls into {count} components, of "
+        f"{', '.join(str(size) for size in sizes[:5])}{', ...' if count > 5 else ''} points.",
+        remedy=f"The smallest radius that connects it is {enough!r}. Or {_BRIDGE}.",
         details={
             "radius": radius,
             "components": int(count),

@@ -22,7 +22,7 @@ from scipy.sparse.linalg import LinearOperator, svds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.space import flat_row
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.base.validation import DENSE, unresolved_neighbors
 from glle_engine.linalg.distances import ranks_of
 from glle_engine.linalg.nearest.distance_kernels import TIED
@@ -303,7 +303,7 @@ def require_possible(spec: Any) -> None:
         (
             metric == "hamming",
             "metric='hamming'",
-            Text("Give a column of 0 and 1 for each level, with ", Way("metric", "euclidean"), ". ", DENSE),
+            f"Give a column of 0 and 1 for each level, with {Way('metric', 'euclidean')}. {DENSE}",
         ),
         (
             metric == "precomputed",

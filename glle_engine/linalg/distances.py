@@ -13,7 +13,7 @@ import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, blocks, silent
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.linalg.dense import readable
 from glle_engine.linalg.nearest import distance_kernels as kernels
 from glle_engine.linalg.nearest.leaves import Leaves
@@ -127,8 +127,8 @@ def nearest_rows(
     of_rows = np.arange(len(data)) if groups is None else groups
     if not 1 <= k <= max_neighbors:  # compiled code would write beyond its arrays, or leave indices undefined
         raise InvalidParameterError(
-            Text(Way("n_neighbors", k), f" is not from 1 to {max_neighbors}, the number of other points."),
-            remedy=Text("Give another ", Way("n_neighbors"), ", or more points."),
+            f"{Way('n_neighbors', k)} is not from 1 to {max_neighbors}, the number of other points.",
+            remedy=f"Give another {Way('n_neighbors')}, or more points.",
         )
     unit = unit_of(data)
     if unit != 1.0:

@@ -21,7 +21,7 @@ from glle_engine.base.parameters import check_positive, with_seed
 from glle_engine.base.progress import OnProgress, StageClock, silent
 from glle_engine.base.results import PointResult, brief, dimension_notes
 from glle_engine.base.space import Space
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import (
     DENSE,
     checked_matrix,
@@ -397,7 +397,7 @@ class Method(Generic[S]):
             )
         if (word := getattr(spec, parameter)) != getattr(self.spec(), parameter):
             raise InvalidParameterError(
-                Text("Both ", Way("init", word), " and initial coordinates are given."), remedy="Give one of them."
+                f"Both {Way('init', word)} and initial coordinates are given.", remedy="Give one of them."
             )
         raw = array_of(init, "init")
         if raw.shape != (n, spec.n_components) or raw.dtype.kind not in "fiub":
@@ -493,10 +493,7 @@ def concentration_notes(Y: NDArray[np.float64]) -> Iterator[Note]:
     if shared < CONCENTRATED * n:
         yield Note(
             "collapsed",
-            Text(
-                "Few points hold most of the embedding's extent: the participation ratio of the squared ",
-                f"distances from the mean is {shared:.3g} of {n} points. The others lie close together. Change ",
-                Way("n_neighbors"),
-                " or the method, or look for outliers in the data.",
-            ),
+            "Few points hold most of the embedding's extent: the participation ratio of the squared "
+            f"distances from the mean is {shared:.3g} of {n} points. The others lie close together. Change "
+            f"{Way('n_neighbors')} or the method, or look for outliers in the data.",
         )

@@ -15,7 +15,7 @@ from glle_engine.base.spec import (
     metric_parameter,
     standardize_parameter,
 )
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.radius import bridged_graph, neighbor_graph, neighbors_of_others
 
@@ -65,13 +65,8 @@ class MethodSpec(SpaceSpec):
         p, rank = self.n_components, min(n - 1, d)
         if p > rank:
             raise InvalidParameterError(
-                Text(
-                    Way("n_components", p),
-                    f" is more than the {rank} dimensions that {n} points of {d} feature(s) span.",
-                ),
-                remedy=Text("Give ", Way("n_components"), f" of at most {rank}.")
-                if rank
-                else "Give at least two points.",
+                f"{Way('n_components', p)} is more than the {rank} dimensions that {n} points of {d} feature(s) span.",
+                remedy=f"Give {Way('n_components')} of at most {rank}." if rank else "Give at least two points.",
                 details={"n_components": p, "most": rank},
             )
 
@@ -80,12 +75,9 @@ class MethodSpec(SpaceSpec):
         p, max_components = self.n_components, min(n - 1, d) - 1
         if p > max_components:
             raise InvalidParameterError(
-                Text(
-                    f"{title} needs a dimension beside ",
-                    Way("n_components", p),
-                    f" for its noise, but {n} points of {d} feature(s) span {max_components + 1}.",
-                ),
-                remedy=Text("Give ", Way("n_components"), f" of at most {max_components}.")
+                f"{title} needs a dimension beside {Way('n_components', p)} for its noise, but {n} points of "
+                f"{d} feature(s) span {max_components + 1}.",
+                remedy=f"Give {Way('n_components')} of at most {max_components}."
                 if max_components > 0
                 else "Give more points or features, or take PCA.",
                 details={"n_components": p, "most": max_components},
@@ -115,7 +107,7 @@ class NeighborSpec(DistanceSpec):
         if self.n_neighbors < minimum:
             raise InvalidParameterError(
                 f"{title} in {self.n_components} dimensions needs {rule} neighbors, not {self.n_neighbors}.",
-                remedy=Text("Give ", Way("n_neighbors"), f" of at least {minimum}, or fewer components."),
+                remedy=f"Give {Way('n_neighbors')} of at least {minimum}, or fewer components.",
                 details={"n_neighbors": self.n_neighbors, "least": minimum},
             )
 

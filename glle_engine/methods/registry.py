@@ -10,7 +10,7 @@ from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.methods import glle
 from glle_engine.methods.base import OF_METHOD
 from glle_engine.methods.entropy import alle, drill, meu, mvu
@@ -121,7 +121,7 @@ def method(name: str) -> Method[Any]:
     known = METHODS.get(canonical(name := str(name)))
     if known is None:
         raise InvalidParameterError(
-            Text(Way("method", name[:_MAX_NAME_LETTERS]), " is not known."),
+            f"{Way('method', name[:_MAX_NAME_LETTERS])} is not known.",
             remedy=f"{suggestion(name)}Choose one of {', '.join(METHODS)}.",
         )
     return known

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.graph.connectivity import bridge, closed_classes, require_connected
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances
@@ -90,12 +90,10 @@ class NeighborCount:
         best, *others = self.ranked
         if others:
             sample = f" of a sample of {self.sampled:,} points" if self.sampled else ""
-            message = Text(
-                Way("n_neighbors", best),
-                f" was chosen: of {len(self.kept)} embeddings{sample}, its embedding keeps the most neighbors of ",
-                f"the data ({self.kept[best]:.2f}; 0 by chance, 1 for all). The runner-up, ",
-                Way("n_neighbors", others[0]),
-                f", keeps {self.kept[others[0]]:.2f}.",
+            message = (
+                f"{Way('n_neighbors', best)} was chosen: of {len(self.kept)} embeddings{sample}, its embedding "
+                f"keeps the most neighbors of the data ({self.kept[best]:.2f}; 0 by chance, 1 for all). The "
+                f"runner-up, {Way('n_neighbors', others[0])}, keeps {self.kept[others[0]]:.2f}."
             )
             yield Note("neighbors-chosen", message)
 

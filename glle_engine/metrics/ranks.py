@@ -18,7 +18,7 @@ from scipy.spatial import cKDTree
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, blocks, silent
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.base.validation import require_same_length
 from glle_engine.graph.connectivity import require_connected
 from glle_engine.graph.neighbors import FEW_FEATURES, kneighbors, kneighbors_of
@@ -116,7 +116,7 @@ def local_trustworthiness(
     k = check_integer("n_neighbors", n_neighbors, 1)
     if k >= n / 2:
         raise InvalidParameterError(
-            Text(Way("n_neighbors", k), f" is not below half of the {n} points."),
+            f"{Way('n_neighbors', k)} is not below half of the {n} points.",
             remedy=f"Give at most {(n - 1) // 2}.",
         )
     rows = np.arange(n) if points is None else np.asarray(points)

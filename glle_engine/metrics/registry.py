@@ -11,7 +11,7 @@ from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.base.validation import checked_matrix, require_same_length
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics import pairs
@@ -218,7 +218,7 @@ def _check_neighbors(item: Score, k: int, n: int) -> None:
     check_integer("score_neighbors", k, 1)
     if k > (largest := item.largest_k(n)):
         raise InvalidParameterError(
-            Text(f"{item.title} of {n} points cannot have ", Way("score_neighbors", k), "."),
+            f"{item.title} of {n} points cannot have {Way('score_neighbors', k)}.",
             remedy=f"Give at most {largest}." if largest > 0 else "Give more points.",
             details={"score": item.name, "n_points": n, "most": largest},
         )

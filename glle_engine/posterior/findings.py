@@ -15,7 +15,7 @@ import numpy as np
 
 from glle_engine.base.errors import ConvergenceError
 from glle_engine.base.results import Diagnostics, dimension_notes
-from glle_engine.base.texts import FEATURE, Note, Text, Way
+from glle_engine.base.texts import FEATURE, Note, Way
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.graph.neighbors import search_notes
 from glle_engine.graph.relations import Distances
@@ -118,25 +118,17 @@ def given_figures(X: NDArray[np.float64] | csr_array) -> dict[str, Any]:
 def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
     """Return the note for a posterior on landmarks; `is_auto` says whether their number was chosen automatically."""
     n, m = figures["n_points"], figures["landmarks"]
-    reason = (
-        Text(
-            f"A draw of all {n:,} points is expected to take more than a second, so the posterior was fitted ",
-            f"to {m:,} landmarks. ",
-            Way("landmarks", "all"),
-            " fits all points, which takes longer, and more memory. ",
+    reason = f"The posterior was fitted to {m:,} landmarks."
+    if is_auto:
+        reason = (
+            f"A draw of all {n:,} points is expected to take more than a second, so the posterior was fitted to "
+            f"{m:,} landmarks. {Way('landmarks', 'all')} fits all points, which takes longer, and more memory."
         )
-        if is_auto
-        else f"The posterior was fitted to {m:,} landmarks. "
-    )
     return Note(
         "landmarks",
-        Text(
-            reason,
-            f"The other {n - m:,} points are placed by drawn weights on their nearest landmarks. Graph, ",
-            "spectrum and figures describe the landmarks. Detail that is finer than their distances is lost, ",
-            "and the spread differs from the spread with all points, often by a factor of 3: compare it within ",
-            "one posterior.",
-        ),
+        f"{reason} The other {n - m:,} points are placed by drawn weights on their nearest landmarks. Graph, spectrum "
+        "and figures describe the landmarks. Detail that is finer than their distances is lost, and the spread differs "
+        "from the spread with all points, often by a factor of 3: compare it within one posterior.",
     )
 
 
@@ -213,16 +205,13 @@ def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[No
         yield Note("far-points", far_text(rows))
     is_of_points = spec.space[1] == "euclidean" and not spec.precomputed
     if is_of_points and figures["feature_scale_ratio"] >= UNEQUAL:
-        way = Text("use ", Way("standardize", "zscore")) if hasattr(spec, "standardize") else "standardize them"
+        way = f"use {Way('standardize', 'zscore')}" if hasattr(spec, "standardize") else "standardize them"
         count, largest = figures["features_of_most_variance"], Way(FEATURE, figures["feature_of_most_variance"])
         yield Note(
             "unequal-feature-scales",
-            Text(
-                f"The standard deviations of features differ by a factor of {figures['feature_scale_ratio']:,.0f}; "
-                f"{count:,} of {d:,} features hold 99 % of the variance, most of it ",
-                *(largest, ", and determine the neighbors. If the features have different units, ", way),
-                "; features in one unit, such as pixels, can stay.",
-            ),
+            f"The standard deviations of features differ by a factor of {figures['feature_scale_ratio']:,.0f}; "
+            f"{count:,} of {d:,} features hold 99 % of the variance, most of it {largest}, and determine the "
+            f"neighbors. If the features have different units, {way}; features in one unit, such as pixels, can stay.",
         )
 
 
@@ -259,14 +248,10 @@ def bridge_notes(count: int) -> Iterator[Note]:
         )
         yield Note(
             "bridged",
-            Text(
-                f"The neighbor graph falls into {count + 1:,} parts; {count:,} {added} added between them (the ",
-                "figure bridges). The distance between those parts in the embedding means little. Raise ",
-                Way("n_neighbors"),
-                " to join them by neighbors, fit each part as a separate data set, or use ",
-                Way("disconnected", "error"),
-                " to refuse such data.",
-            ),
+            f"The neighbor graph falls into {count + 1:,} parts; {count:,} {added} added between them (the "
+            "figure bridges). The distance between those parts in the embedding means little. Raise "
+            f"{Way('n_neighbors')} to join them by neighbors, fit each part as a separate data set, or use "
+            f"{Way('disconnected', 'error')} to refuse such data.",
         )
 
 
@@ -312,25 +297,16 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     if flat := figures["flat_neighborhoods"]:
         yield Note(
             "flat-neighborhoods",
-            Text(
-                f"{flat} neighborhoods span fewer than {min(spec.n_components, figures['n_features'])} dimensions ",
-                "(collinear or duplicated points): they say nothing about the other directions. Raise ",
-                Way("n_neighbors"),
-                ".",
-            ),
+            f"{flat} neighborhoods span fewer than {min(spec.n_components, figures['n_features'])} dimensions "
+            "(collinear or duplicated points): they say nothing about the other directions. Raise "
+            f"{Way('n_neighbors')}.",
         )
     yield from dimension_notes(figures["n_features"], spec.n_components, spec.metric)
     if spec.n_components >= spec.n_neighbors:
         yield Note(
             "more-components-than-neighbors",
-            Text(
-                Way("n_components", spec.n_components),
-                " is not below ",
-                Way("n_neighbors", spec.n_neighbors),
-                ": neighborhoods cannot span the embedding. Raise ",
-                Way("n_neighbors"),
-                ".",
-            ),
+            f"{Way('n_components', spec.n_components)} is not below {Way('n_neighbors', spec.n_neighbors)}: "
+            f"neighborhoods cannot span the embedding. Raise {Way('n_neighbors')}.",
         )
 
 
@@ -346,23 +322,17 @@ def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
     if len(classes) > 1:
         yield Note(
             "closed-classes",
-            Text(
-                f"The directed graph has {len(classes)} closed classes, of {', '.join(map(str, classes[:5]))} ",
-                f"points: {min(len(classes) - 1, p)} of the {p} coordinates only separate the classes, with ",
-                "eigenvalue 0. Raise ",
-                Way("n_neighbors"),
-                " until one class is left, or leave disconnected at 'bridge'.",
-            ),
+            f"The directed graph has {len(classes)} closed classes, of {', '.join(map(str, classes[:5]))} "
+            f"points: {min(len(classes) - 1, p)} of the {p} coordinates only separate the classes, with "
+            f"eigenvalue 0. Raise {Way('n_neighbors')} until one class is left, or leave disconnected at "
+            "'bridge'.",
         )
     if figures["relative_gap"] < SMALL_GAP:
         yield Note(
             "small-gap",
-            Text(
-                f"Eigenvalues {p} and {p + 1} differ by {figures['relative_gap']:.2g} of eigenvalue {p + 1}: the last ",
-                "coordinate can change places with the next one between draws. Look at ",
-                Way("n_components"),
-                " one higher.",
-            ),
+            f"Eigenvalues {p} and {p + 1} differ by {figures['relative_gap']:.2g} of eigenvalue {p + 1}: the "
+            "last coordinate can change places with the next one between draws. Look at "
+            f"{Way('n_components')} one higher.",
         )
     if figures["solver"] == "shift-invert":
         yield Note(
@@ -388,7 +358,7 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     if figures.get("converged") is False and spec.tol > 0:  # tol=0 means exactly max_iter iterations
         yield Note(
             "not-converged",
-            Text("em stopped at ", Way("max_iter", spec.max_iter), " before reaching ", Way("tol", spec.tol), "."),
+            f"em stopped at {Way('max_iter', spec.max_iter)} before reaching {Way('tol', spec.tol)}.",
         )
     if exact := figures.get("exact_reconstructions"):
         yield Note(
@@ -449,10 +419,8 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
     noise: Noise = "tangent" if kept["tangent"] > kept["isotropic"] else "isotropic"
     note = Note(
         "noise-chosen",
-        Text(
-            *(Way("noise", noise), f" was chosen, because {NOISE_DRAWS} draws at scale 1 keep neighbors better: "),
-            f"trustworthiness {kept['isotropic']:.3f} isotropic, {kept['tangent']:.3f} tangent.",
-        ),
+        f"{Way('noise', noise)} was chosen, because {NOISE_DRAWS} draws at scale 1 keep neighbors better: "
+        f"trustworthiness {kept['isotropic']:.3f} isotropic, {kept['tangent']:.3f} tangent.",
     )
     known = posteriors[noise].diagnostics
     diagnostics = Diagnostics({**known.figures, "noise": {"model": noise, **kept}}, (*known.notes, note))

@@ -15,7 +15,7 @@ from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.results import Diagnostics
 from glle_engine.base.space import Space
 from glle_engine.base.spec import MAX_EXACT_FLOPS, FitParameters, FitSpec
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.base.validation import (
     RESOLVED,
     Unit,
@@ -284,7 +284,7 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
     ):
         if is_wrong:
             raise InvalidParameterError(
-                f"{option} contradicts given neighbors.", remedy=Text("Use ", needed, " or leave neighbors out.")
+                f"{option} contradicts given neighbors.", remedy=f"Use {needed} or leave neighbors out."
             )
     return replace(merged, landmarks="all")
 
@@ -297,7 +297,7 @@ def _require_fixed_candidates(spec: FitSpec) -> None:
     ):
         if is_wrong:
             raise InvalidParameterError(
-                f"{option} needs the same number of given neighbors for every point.", remedy=Text("Use ", needed, ".")
+                f"{option} needs the same number of given neighbors for every point.", remedy=f"Use {needed}."
             )
 
 
@@ -419,7 +419,7 @@ def reference_embedding(
     """
     if spec.noise == "auto":
         raise InvalidParameterError(
-            Text(Way("noise", "auto"), " names no noise model, because a fit chooses it."),
+            f"{Way('noise', 'auto')} names no noise model, because a fit chooses it.",
             remedy="Give the specification of a fitted posterior, which names its noise model.",
         )
     flatness: NDArray[np.float64] | None = None
@@ -456,7 +456,7 @@ def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
     if not isinstance(spec, FitSpec | None):
         raise InvalidParameterError(
             f"spec={spec!r:.60} is not a FitSpec.",
-            remedy=Text("Give parameters by name, such as ", Way("n_neighbors", 10), "."),
+            remedy=f"Give parameters by name, such as {Way('n_neighbors', 10)}.",
         )
     require_known_names(parameters, FitSpec.parameters())
     values: dict[str, Any] = {**parameters}  # may contain "auto"

@@ -20,7 +20,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_choice, check_integer, check_positive
 from glle_engine.base.results import PointResult, brief
 from glle_engine.base.spec import Align, Source
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.linalg import LANES
 from glle_engine.linalg.procrustes import aligned_to
@@ -42,9 +42,9 @@ _BLOCK_ENTRIES = 1 << 22  # entries of the factors in memory at a time: 32 MB
 
 def no_prior() -> InvalidParameterError:
     """Return the error for draws from a prior that does not exist."""
-    ways = Way("source", "posterior"), ", or ", Way("method", "em"), ", or ", Way("variant", "constrained")
     return InvalidParameterError(
-        "The published direct method has no prior to draw from.", remedy=Text("Use ", *ways, ".")
+        "The published direct method has no prior to draw from.",
+        remedy=f"Use {Way('source', 'posterior')}, or {Way('method', 'em')}, or {Way('variant', 'constrained')}.",
     )
 
 
@@ -75,7 +75,7 @@ class DrawKey:
         object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
         if isinstance(self.scale, str) and self.scale == "auto":
             raise InvalidParameterError(
-                Text(Way("scale", "auto"), " needs the data, which a posterior does not have."),
+                f"{Way('scale', 'auto')} needs the data, which a posterior does not have.",
                 remedy="Calibrate once with the data X and give the number: "
                 "scale=glle_engine.reliability.calibration.calibrate(posterior, X).scale. Posteriors of glle.fit know "
                 "their data and take 'auto'.",

@@ -9,7 +9,7 @@ import numpy as np
 
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import PointResult, brief
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_trace
@@ -150,13 +150,7 @@ def _notes(draws: list[Draw]) -> Iterator[Note]:
     if apart > UNRELATED:
         yield Note(
             "unrelated-draws",
-            Text(
-                f"The draws share {1 - apart:.0%} of their variance with the reference embedding (mean Procrustes ",
-                f"disparity {apart:.2f}), so that it says little about them. Lower the scale, for example to the ",
-                "calibrated one, or change ",
-                Way("n_neighbors"),
-                " or ",
-                Way("n_components"),
-                ".",
-            ),
+            f"The draws share {1 - apart:.0%} of their variance with the reference embedding (mean Procrustes "
+            f"disparity {apart:.2f}), so that it says little about them. Lower the scale, for example to the "
+            f"calibrated one, or change {Way('n_neighbors')} or {Way('n_components')}.",
         )

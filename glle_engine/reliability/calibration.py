@@ -26,7 +26,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.linalg import dense
 from glle_engine.linalg.rank_correlation import rank_correlation
 from glle_engine.reliability.alignment import MIN_EMBEDDINGS, Alignment
@@ -97,15 +97,10 @@ class Calibration:
         if self.saturated:
             yield Note(
                 "scale-saturated",
-                Text(
-                    "No scale can be identified, because the spread of draws hardly depends on it (slope ",
-                    f"{self.slope:.2g} in logarithms). {times} at the scale {self.scale:.3g}, the closest one tried. ",
-                    "Raise ",
-                    Way("n_neighbors"),
-                    " or lower ",
-                    Way("n_components"),
-                    ", and compare spreads within this posterior only.",
-                ),
+                "No scale can be identified, because the spread of draws hardly depends on it (slope "
+                f"{self.slope:.2g} in logarithms). {times} at the scale {self.scale:.3g}, the closest one "
+                f"tried. Raise {Way('n_neighbors')} or lower {Way('n_components')}, and compare spreads "
+                "within this posterior only.",
             )
         elif not _is_close(self.ratio):
             yield Note(

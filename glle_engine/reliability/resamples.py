@@ -25,7 +25,7 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.results import brief
 from glle_engine.base.spec import FitSpec, Source
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.base.validation import checked_matrix, finite_data, require_training_data
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances, locate
@@ -449,8 +449,8 @@ def resampling_obstacle(
     """Return why resamples cannot measure the spread of a posterior of n points, or None."""
     if source != "posterior":
         return InvalidParameterError(
-            Text(Way("scale", "auto"), " is calibrated for the posterior, not for the prior."),
-            remedy=Text("Use ", Way("source", "posterior"), ", or give the scale as a number."),
+            f"{Way('scale', 'auto')} is calibrated for the posterior, not for the prior.",
+            remedy=f"Use {Way('source', 'posterior')}, or give the scale as a number.",
         )
     if given_neighbors:
         return InvalidParameterError(
@@ -460,13 +460,13 @@ def resampling_obstacle(
     if spec.variant != "constrained":
         return InvalidParameterError(
             "Only constrained posteriors can be calibrated.",
-            remedy=Text("Fit with ", Way("variant", "constrained"), "."),
+            remedy=f"Fit with {Way('variant', 'constrained')}.",
         )
     sampled, unit = (n, "points") if isinstance(spec.landmarks, str) else (min(n, spec.landmarks), "landmarks")
     if sampled // 2 <= max(spec.n_neighbors, spec.n_components + 2):
         return InvalidParameterError(
-            Text(f"Half of {sampled} {unit} is too few for ", Way("n_neighbors", spec.n_neighbors), "."),
-            remedy=Text("Give ", Way("n_neighbors"), f" below {sampled // 2 - 1}, or more {unit}."),
+            f"Half of {sampled} {unit} is too few for {Way('n_neighbors', spec.n_neighbors)}.",
+            remedy=f"Give {Way('n_neighbors')} below {sampled // 2 - 1}, or more {unit}.",
         )
     return None
 

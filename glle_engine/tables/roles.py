@@ -17,7 +17,7 @@ import numpy as np
 from glle_engine.base.arrays import EXACT
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, TableError
 from glle_engine.base.parameters import as_option, check_choice
-from glle_engine.base.texts import Note, Text, Way, joined
+from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import Missing
 from glle_engine.tables.cells import has_flag, has_marks, is_missing, number_of
 
@@ -223,22 +223,21 @@ class Layout:
             subject = "The first column, which has no name," if is_unnamed else f"The column {name!r}"
             sentence = f"{subject} numbers or names the rows. It is set apart and is not a feature"
             if not profile.is_text:
-                return Note("id-guessed", Text(f"{sentence}; to fit it, use ", Way("features", ["*"]), "."))
+                return Note("id-guessed", f"{sentence}; to fit it, use {Way('features', ['*'])}.")
             if is_unnamed:  # another column may have this number as its name
                 return Note("id-guessed", f"{sentence}.")
-            return Note("id-guessed", Text(f"{sentence}; to leave it out, use ", Way("ignore", [name]), "."))
+            return Note("id-guessed", f"{sentence}; to leave it out, use {Way('ignore', [name])}.")
         noun = f"{count:,} distinct words" if role == "labels" else "dates"
         if is_apart:
             reason = f", because {self.name(taken[0])!r} has the {role}" if taken else ""
             sentence = f"The column {name!r} has {noun} and is set apart{reason}; as {role} use "
-            as_features = (", as features ", Way("one_hot", [name])) if role == "labels" else ()
-            return Note("column-apart", Text(sentence, Way(role, name), *as_features, "."))
+            as_features = f", as features {Way('one_hot', [name])}" if role == "labels" else ""
+            return Note("column-apart", f"{sentence}{Way(role, name)}{as_features}.")
         if role == "colors":
             sentence = f"The column {name!r} has dates. They are the colors; without them, use "
-            return Note("colors-guessed", Text(sentence, Way("ignore", [name]), "."))
+            return Note("colors-guessed", f"{sentence}{Way('ignore', [name])}.")
         sentence = f"The column {name!r} has {noun}. It has the labels and is not a feature; as features, use "
-        ways = (Way("one_hot", [name]), ", without it ", Way("ignore", [name]))
-        return Note("labels-guessed", Text(sentence, *ways, "."))
+        return Note("labels-guessed", f"{sentence}{Way('one_hot', [name])}, without it {Way('ignore', [name])}.")
 
     def with_index(self, possible: Sequence[int]) -> Layout:
         """Return the layout with the `possible` columns of the index as ids, unless other columns are the ids."""
@@ -295,7 +294,7 @@ class Layout:
             f"The column {name!r} has the name of an id, but its values are neither monotone nor distinct texts. It is"
             " fitted as a feature; if it is not one, set it apart with "
         )
-        return Note("id-as-feature", Text(sentence, Way("id", [name]), "."))
+        return Note("id-as-feature", f"{sentence}{Way('id', [name])}.")
 
 
 class ColumnProfile:
@@ -424,7 +423,7 @@ def column_option(name: str, value: Any) -> Any:
         isinstance(item, (bool, float)) or not isinstance(item, (str, Integral)) for item in items
     ):
         raise InvalidParameterError(
-            Text(as_option(name, value), " names no columns."),
+            f"{as_option(name, value)} names no columns.",
             remedy=f"Give names, as {name}='x'" + ("." if name in SINGLE else f" or {name}=list(frame.columns[2:])."),
         )
     columns = tuple(map(str, items))
@@ -432,7 +431,7 @@ def column_option(name: str, value: Any) -> Any:
         return columns
     if len(columns) > 1:
         raise InvalidParameterError(
-            Text(Way(name, list(columns)), f" has {len(columns)} columns."), remedy=f"Name one {name}."
+            f"{Way(name, list(columns))} has {len(columns)} columns.", remedy=f"Name one {name}."
         )
     return (columns[0] or None) if columns else None
 
@@ -473,28 +472,28 @@ def no_features(
     names, words, apart = (list(map(layout.name, columns[:MAX_LISTED])) for columns in (refused, texts, others))
     pronoun = "it" if len(refused) == 1 else "them"
     options = {"ignore": names}
-    leave = Text(f"eave {pronoun} out with ", Way("ignore", names))
-    offers = ["L" + leave]
+    leave = f"eave {pronoun} out with {Way('ignore', names)}"
+    offers = [f"L{leave}"]
     for column in [column for column in texts if column in layout.written][:MAX_LISTED]:
         such_as = f", such as {cell[:50]!r}" if (cell := layout.written[column]) else ""
         detail += f" {layout.name(column)!r} has numbers as texts{such_as}."
     if texts and set(texts) <= set(layout.units):
         cells = ", ".join(repr(layout.written[column][:50]) for column in texts[:MAX_LISTED])
         detail += f" Only the first row is not a number, {cells}; it may have the units."
-        offers = [Text("Remove that row and convert the others to numbers"), "l" + leave]
+        offers = ["Remove that row and convert the others to numbers", f"l{leave}"]
     elif any(column in layout.written for column in texts):
-        offers.append(Text(f"convert {pronoun} to plain numbers"))
+        offers.append(f"convert {pronoun} to plain numbers")
     if texts:
         options["one_hot"] = words
-        rest = (" and ", Way("ignore", apart)) if others else ()
-        offers.append(Text("make a feature of each category with ", Way("one_hot", words), *rest))
+        rest = f" and {Way('ignore', apart)}" if others else ""
+        offers.append(f"make a feature of each category with {Way('one_hot', words)}{rest}")
     else:
-        offers.append(Text(f"cast {pronoun} to float64"))
+        offers.append(f"cast {pronoun} to float64")
     if not others and layout.labels is None:
         options["labels"] = words[:1]
         noun = "it" if len(refused) == 1 else "one"
-        offers.append(Text(f"take {noun} as labels with ", Way("labels", words[0])))
-    remedy = Text(joined(offers[:-1], ", "), ", or ", offers[-1], ".")
+        offers.append(f"take {noun} as labels with {Way('labels', words[0])}")
+    remedy = f"{', '.join(offers[:-1])}, or {offers[-1]}."
     details |= {"options": options, "columns": column_list(layout, refused)}
     return TableError(code, detail, remedy=remedy, details=details)
 

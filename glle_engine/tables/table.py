@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from glle_engine.base.errors import TableError
-from glle_engine.base.texts import Note, Text, Way, joined
+from glle_engine.base.texts import Note, Way, joined
 from glle_engine.base.validation import resolve_missing
 from glle_engine.tables.cells import number_of
 from glle_engine.tables.roles import MAX_IDS, MAX_LISTED, ColumnProfile, Layout, no_features
@@ -41,9 +41,9 @@ _KINDS_OF_ROLES = {
     "one_hot": ("categories", ("text", "number", "date")),
 }
 """What messages call a role, and the kinds that its columns can have."""
-FILL = Text(
-    *("Drop such rows with ", Way("missing", "drop")),
-    *(", or take the medians of their columns with ", Way("missing", "median")),
+FILL = (
+    f"Drop such rows with {Way('missing', 'drop')}, or take the medians of their columns with "
+    f"{Way('missing', 'median')}"
 )
 """Remedy of missing values."""
 _NO_CHOICE = "Remove these rows, or fill the values in"
@@ -210,7 +210,7 @@ def build_table(
     if kept is not None:
         if not kept.any():
             detail = "Every row has a missing value."
-            remedy = Text("Leave columns out, or use ", Way("missing", "median"), ".")
+            remedy = f"Leave columns out, or use {Way('missing', 'median')}."
             raise TableError("empty-data", detail, remedy=remedy)
         extras = {name: None if extra is None else extra[kept] for name, extra in extras.items()}
         values = _keep_rows(values, kept)
@@ -476,9 +476,9 @@ class _Pass:
             )
             options = {"ignore": list(names)[:MAX_LISTED]}
             if code == "inexact-integer":
-                remedy = Text("Set ids apart with ", Way("id", [name]), ", or subtract an offset")
+                remedy = f"Set ids apart with {Way('id', [name])}, or subtract an offset"
             if fault.column != layout.colors:
-                remedy = Text(remedy, ", or leave the column out with ", Way("ignore", options["ignore"]))
+                remedy += f", or leave the column out with {Way('ignore', options['ignore'])}"
             remedy += "."
             details: dict[str, Any] = {
                 "row": fault.row + base,
@@ -506,10 +506,8 @@ class _Pass:
         return [
             Note(
                 "categories-as-numbers",
-                Text(
-                    *(f"The column {name!r} {sentence}", Way("labels", name)),
-                    *(", as features of zeros and ones ", Way("one_hot", [name]), "."),
-                ),
+                f"The column {name!r} {sentence}{Way('labels', name)}, as features of zeros and ones "
+                f"{Way('one_hot', [name])}.",
             )
             for name in names
         ]
@@ -525,7 +523,7 @@ class _Pass:
         sentence = (
             f"The column {name!r} counts the rows. It is fitted as a feature; if it is not one, set it apart with "
         )
-        return [Note("counts-rows", Text(sentence, Way("id", [name]), "."))]
+        return [Note("counts-rows", f"{sentence}{Way('id', [name])}.")]
 
 
 def _example(column: Column) -> str:

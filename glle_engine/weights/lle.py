@@ -26,7 +26,7 @@ import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, blocks, silent
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
@@ -196,14 +196,9 @@ def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
         return dense.inverse_factor(precision)
     except np.linalg.LinAlgError as error:
         raise InvalidParameterError(
-            Text(
-                "reg is so small that rounding loses it: the neighbors of a point span fewer than ",
-                Way("n_neighbors"),
-                " directions.",
-            ),
-            remedy=Text(
-                "Give a larger reg, such as 1e-3, or ", Way("n_neighbors"), " of at most the number of features."
-            ),
+            "reg is so small that rounding loses it: the neighbors of a point span fewer than "
+            f"{Way('n_neighbors')} directions.",
+            remedy=f"Give a larger reg, such as 1e-3, or {Way('n_neighbors')} of at most the number of features.",
         ) from error
 
 
@@ -238,15 +233,9 @@ def tangent_frames(
     pooled = pooled_neighbors(len(X), n_neighbors)
     if min(n_components, X.shape[1]) > pooled:
         raise InvalidParameterError(
-            Text(
-                Way("n_components", n_components),
-                " tangent directions need as many neighbors; ",
-                Way("n_neighbors", n_neighbors),
-                f" gives {pooled}.",
-            ),
-            remedy=Text(
-                Text("Use ", Way("n_components"), f" <= {pooled}, more neighbors, or "), Way("noise", "isotropic"), "."
-            ),
+            f"{Way('n_components', n_components)} tangent directions need as many neighbors; "
+            f"{Way('n_neighbors', n_neighbors)} gives {pooled}.",
+            remedy=f"Use {Way('n_components')} <= {pooled}, more neighbors, or {Way('noise', 'isotropic')}.",
         )
     nearest, _ = kneighbors(X, pooled, search=search)
     return frames_at(X, X, nearest, n_components, on_progress)

@@ -28,7 +28,7 @@ import numpy as np
 
 from glle_engine.base.errors import OutOfRangeError
 from glle_engine.base.progress import OnProgress, blocks, silent
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.linalg import dense
 from glle_engine.weights.gaussian import WeightDistribution
 from glle_engine.weights.lle import lle_weights
@@ -176,19 +176,10 @@ def full_distribution(
             change, size = (np.linalg.norm(matrices, axis=(1, 2)) for matrices in (omega - before, omega))
         if not np.isfinite(size).all():
             raise OutOfRangeError(
-                Text(
-                    "The published em with ",
-                    Way("covariance", spec.covariance),
-                    f" diverges on these data: after {iterations} iterations a covariance is beyond the range of ",
-                    "float64.",
-                ),
-                remedy=Text(
-                    "Use ",
-                    Way("covariance", "full-corrected"),
-                    " or ",
-                    Way("covariance", "spherical"),
-                    ", or fewer iterations.",
-                ),
+                f"The published em with {Way('covariance', spec.covariance)} diverges on these data: after "
+                f"{iterations} iterations a covariance is beyond the range of float64.",
+                remedy=f"Use {Way('covariance', 'full-corrected')} or {Way('covariance', 'spherical')}, or fewer "
+                "iterations.",
                 details={"iterations": iterations},
             )
         converged = spec.tol > 0 and bool(np.all(change <= spec.tol * size))

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from glle_engine.audit.candidates import Candidate, candidates_of, default_candidates
 from glle_engine.audit.options import AUDIT_NEIGHBORS as AUDITED_NEIGHBORS
 from glle_engine.base.errors import GlleError, InvalidParameterError
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from service.routes.params import ON_DATASET, TenantStores, Wait, creates_job
 from service.schemas.analyses import ComparisonIn
 from service.submission.jobs import analysis_job, job_response, shards_of
@@ -105,19 +105,9 @@ def _require_alignable(stores: Stores, body: ComparisonIn, plans: list[Plan], tr
         dimensions.add(2 if dataset.has_coordinates else dataset.d)
     if len(dimensions) > 1:
         raise InvalidParameterError(
-            Text(
-                Way("align", body.align), f" needs one dimension; these are {', '.join(map(str, sorted(dimensions)))}."
-            ),
-            remedy=Text(
-                *(
-                    "Use the same ",
-                    Way("n_components"),
-                    " in every row, and with ",
-                    Way("align", "truth"),
-                    " as many as the truth has; ",
-                ),
-                *("or leave ", Way("align"), " out."),
-            ),
+            f"{Way('align', body.align)} needs one dimension; these are {', '.join(map(str, sorted(dimensions)))}.",
+            remedy=f"Use the same {Way('n_components')} in every row, and with {Way('align', 'truth')} as many as "
+            f"the truth has; or leave {Way('align')} out.",
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.base.validation import Missing
 from glle_engine.tables.table import Table
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, id_columns, matrix_columns, with_ids
@@ -349,7 +349,7 @@ def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = No
     media = negotiate(request, (JSON, NPY))
     selection = Selection.from_query(points, dataset.n, "points")
     if not dataset.has_ids:
-        remedy = Text("Upload the table, and name the column of the ids as ", Way("id"), ".")
+        remedy = f"Upload the table, and name the column of the ids as {Way('id')}."
         raise refuse("no-ids", 404, f"Data set {id_} has no ids.", remedy, dataset=id_)
     headers = immutable_headers(dataset.sha256, media, "ids", selection.tag)
 
@@ -393,7 +393,7 @@ def delete_dataset(
         "dataset-in-use",
         409,
         f"{len(posteriors)} posteriors were fitted on data set {id_}, or with neighbors that it has.",
-        Text("Delete them first, or all with ", Way("force", value=True), "."),
+        f"Delete them first, or all with {Way('force', value=True)}.",
         posteriors=posteriors[:100],
     )
 

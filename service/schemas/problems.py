@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from glle_engine import GlleError
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from worker.base.disk import DISK_REMEDY
 from worker.base.problems import Problem, ProblemError
 from worker.connections.failures import redis_problem
@@ -39,10 +39,7 @@ _PLAIN = {
     400: ("malformed-request", "Send a complete, well-formed request."),
     405: ("method-not-allowed", "See /docs for the methods of this route, or the Allow header."),
     408: ("request-timeout", "Send it over a faster line, compressed, or in smaller parts."),
-    413: (
-        "body-too-large",
-        Text("Send a smaller body; upload data with ", Way("upload"), ", and name them by their id."),
-    ),
+    413: ("body-too-large", f"Send a smaller body; upload data with {Way('upload')}, and name them by their id."),
     414: ("query-too-long", "Use a slice `a:b` in place of a list, or fewer positions at a time."),
     415: ("unsupported-media-type", "Send application/json."),
     CLIENT_GONE: ("client-closed-request", "Send the whole body."),

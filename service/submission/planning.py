@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.methods import method
 from glle_engine.metrics.registry import SCORES, default_scores, possible_score
 from glle_engine.reliability.refits import require_resamplable
@@ -214,7 +214,7 @@ def _neighbors(count: int | str, n: int) -> int:
         return min(SCORE_NEIGHBORS, max_neighbors)
     if count > max_neighbors:
         raise InvalidParameterError(
-            Text(Way("score_neighbors", count), f" is not below half of the {n} points."),
+            f"{Way('score_neighbors', count)} is not below half of the {n} points.",
             remedy=f"Give at most {max_neighbors}.",
             details={"n_points": n, "score_neighbors": count},
         )
@@ -252,10 +252,8 @@ def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> st
     )
     raise InvalidParameterError(
         f"blocks: {name!r} {detail}.",
-        remedy=Text(
-            *("Upload the data with ", Way("id", [name]), ", which sets that column apart from the features, or give "),
-            "the id of a data set with the block of each point.",
-        ),
+        remedy=f"Upload the data with {Way('id', [name])}, which sets that column apart from the features, or give "
+        "the id of a data set with the block of each point.",
     )
 
 

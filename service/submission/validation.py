@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.reliability.resamples import resampling_obstacle
 from glle_engine.tables.roles import column_order
 from service.schemas.resources import MAX_COUNTER
@@ -107,11 +107,8 @@ def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:
 def require_within(name: str, value: int) -> None:
     """Raise a problem if `n_neighbors`, `n_components` or `max_components` exceeds its limit."""
     if value > (allowed := MAX_NEIGHBORS if name == "n_neighbors" else MAX_COMPONENTS):
-        detail, remedy = (
-            Text(Way(name, value), f"; {allowed} are allowed."),
-            Text("Use ", Way(name, allowed), " at most."),
-        )
-        raise refuse("over-the-limit", 422, detail, remedy, allowed=allowed)
+        detail = f"{Way(name, value)}; {allowed} are allowed."
+        raise refuse("over-the-limit", 422, detail, f"Use {Way(name, allowed)} at most.", allowed=allowed)
 
 
 def obstacle_to_resampling(record: PosteriorRecord, source: Source) -> InvalidParameterError | None:
@@ -134,19 +131,17 @@ def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: 
             "over-the-limit",
             422,
             detail,
-            Text("Create several jobs with different ", Way("first"), "."),
+            f"Create several jobs with different {Way('first')}.",
             allowed=MAX_DRAWS,
         )
     if last > MAX_COUNTER:
-        remedy = Text("Lower ", Way("first"), " or ", Way("n_draws"), ".")
+        remedy = f"Lower {Way('first')} or {Way('n_draws')}."
         raise refuse("over-the-limit", 422, f"The last index, {last}, is beyond 2^64 - 1.", remedy, allowed=MAX_COUNTER)
     if source == "prior" and "prior_factor" not in record.arrays:
         raise InvalidParameterError(
             f"Posterior {record.id} has no prior to draw from: it is of the published direct method.",
-            remedy=Text(
-                *("Use ", Way("source", "posterior"), ", or fit with "),
-                *(Way("method", "em"), " or ", Way("variant", "constrained"), "."),
-            ),
+            remedy=f"Use {Way('source', 'posterior')}, or fit with {Way('method', 'em')} or "
+            f"{Way('variant', 'constrained')}.",
         )
 
 
@@ -194,9 +189,7 @@ def require_quick(spec: DrawsSpec, seconds: float) -> None:
             "not-interactive",
             422,
             f"{spec.total:,} draws of {spec.n:,} points cannot be interactive: {reason}.",
-            Text(
-                "Leave ", Way("priority"), f" out, or use less than {seconds:g} s of draws at scales that are numbers."
-            ),
+            f"Leave {Way('priority')} out, or use less than {seconds:g} s of draws at scales that are numbers.",
             seconds=round(spec.seconds, 3),
             allowed=seconds,
         )
@@ -215,6 +208,6 @@ def require_posterior(stores: Stores, id_: str) -> PosteriorRecord:
         "posterior-not-ready",
         409,
         f"Job {job.id} is fitting posterior {id_}.",
-        Text("Wait until it has ended, or cancel it (", Way("cancel-job", job.id), ")."),
+        f"Wait until it has ended, or cancel it ({Way('cancel-job', job.id)}).",
         job=job.id,
     )

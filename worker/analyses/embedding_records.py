@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pydantic.dataclasses
 
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from worker.analyses.embedding import EmbeddingSpec, Recipe
 from worker.base.clock import now_iso
 from worker.records.ids import DEFAULT
@@ -70,7 +70,7 @@ class EmbeddingRecord:
 EMBEDDING_KIND = RecordKind[EmbeddingRecord](
     "embedding",
     "embedding",
-    Text("Request it with ", Way("embed"), "."),
+    f"Request it with {Way('embed')}.",
     EmbeddingRecord,
     counts=lambda record: {"embeddings": 1, STORED_BYTES: 0 if record.file is None else record.file.size},
     sets=lambda record: [f"of:{record.recipe.dataset}"],

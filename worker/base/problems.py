@@ -231,16 +231,14 @@ def internal_error(error: Exception) -> Problem:
     )
 
 
-def shorten(text: str) -> str:
+def shorten(sentences: str) -> Text:
     """Return the start of a text, with a note if something was cut off.
 
-    Of the columns that a `Text` names, the first ones stay, so that every option in it is whole.
+    Of the columns that it names, the first ones stay, so that every option in it is whole.
     """
-    rest = len(text) - MAX_TEXT
-    if rest <= 0:
+    text = Text(sentences)
+    if len(text) <= MAX_TEXT:
         return text
-    if not isinstance(text, Text):
-        return f"{text[:MAX_TEXT]}... ({rest:,} more characters)"
     parts: list[str | Way] = []
     for part in text.parts:
         room = MAX_TEXT - len(Text(*parts))

@@ -16,7 +16,7 @@ import numpy as np
 import scipy  # type: ignore[import-untyped, unused-ignore] # typed where its stubs are installed
 
 from glle_engine import NUMBERS, __version__
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def require_numbers(posterior: str, numbers: str) -> None:
             409,
             f"Posterior {posterior} was fitted with version {numbers} of the engine's numbers; this deployment has "
             f"{NUMBERS}, whose draws differ in bits.",
-            Text("Delete the posterior (", Way("delete-posterior", posterior), ") and fit it again."),
+            f"Delete the posterior ({Way('delete-posterior', posterior)}) and fit it again.",
             numbers=numbers,
             own=NUMBERS,
         )

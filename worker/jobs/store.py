@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from worker.base.clock import now_iso, now_ms
 from worker.base.problems import refuse
 from worker.base.versions import stamp
@@ -256,7 +256,7 @@ class JobStore:
                 "job-not-ended",
                 409,
                 f"Job {id_} is {job.status}, so its record cannot be removed yet.",
-                Text("Cancel it (", Way("cancel-job", id_), "), and remove the record when it has ended."),
+                f"Cancel it ({Way('cancel-job', id_)}), and remove the record when it has ended.",
                 job=id_,
             )
         return job

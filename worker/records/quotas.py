@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import randint
 from typing import TYPE_CHECKING, Any
 
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from worker.base.problems import refuse
 from worker.base.settings import Settings, SettingsError, parse_size
 from worker.records.ids import is_tenant_name
@@ -112,14 +112,8 @@ def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -
     return _quota_exceeded(
         "bytes",
         f"Tenant {tenant} stores {stored:,} bytes; {nbytes:,} more would exceed the {allowed:,} allowed.",
-        Text(
-            *(
-                "Delete data sets, posteriors or results of jobs (",
-                Way("delete-results"),
-                ") that are no longer needed, ",
-            ),
-            "or ask the service's operator for a larger quota.",
-        ),
+        f"Delete data sets, posteriors or results of jobs ({Way('delete-results')}) that are no longer needed, or ask "
+        "the service's operator for a larger quota.",
         BYTES_SECONDS,
         allowed=allowed,
         used=stored,
@@ -183,20 +177,19 @@ def _pause() -> int:
 def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
     """Return the error for a new posterior when the tenant has as many posteriors as its quota allows."""
     detail = f"Tenant {tenant} has {allowed:,} posteriors; no more are allowed."
-    remedy = _delete_posteriors("raise posteriors in GLLE_QUOTAS.")
-    return _quota_exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed)
+    return _quota_exceeded("posteriors", detail, f"{_DELETE_POSTERIORS}.", BYTES_SECONDS, allowed=allowed)
 
 
-def _delete_posteriors(alternative: str) -> Text:
-    """Return the remedy of too many posteriors."""
-    ways = (Way("delete-posterior"), "), or ask the administrator to ")
-    return Text("Delete posteriors that are no longer needed (", *ways, alternative)
+_DELETE_POSTERIORS = (
+    f"Delete posteriors that are no longer needed ({Way('delete-posterior')}), or ask the administrator to raise "
+    "posteriors in GLLE_QUOTAS"
+)
 
 
 def too_many_record_bytes(tenant: str | None, nbytes: int, allowed: int) -> ProblemError:
     """Return the error for a new posterior when the records of the tenant's posteriors exceed their bytes."""
     detail = f"The records of the posteriors of tenant {tenant} have {nbytes:,} bytes; {allowed:,} are allowed."
-    remedy = _delete_posteriors(f"raise posteriors in GLLE_QUOTAS, each of which allows {RECORD_BYTES:,} bytes.")
+    remedy = f"{_DELETE_POSTERIORS}, each of which allows {RECORD_BYTES:,} bytes."
     return _quota_exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed, used=nbytes)
 
 

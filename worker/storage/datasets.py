@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.tables.table import EXTRAS, Table
 from worker.base.clock import now_iso
 from worker.base.files import NPY_HEADER_LOCK
@@ -39,7 +39,7 @@ ATTEMPTS = 3  # attempts to read a file that another process may replace, or who
 DATASET_KIND = RecordKind[Dataset](
     "dataset",
     "data set",
-    Text("Upload it with ", Way("upload"), "."),
+    f"Upload it with {Way('upload')}.",
     Dataset,
     counts=lambda dataset: {"datasets": 1, STORED_BYTES: sum(file.size for file in dataset.stored.values())},
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from worker.base.problems import ProblemError, refuse
 from worker.records.quotas import too_many_bytes
 from worker.storage.object_store.files import STORED_BYTES, DamagedFileError
@@ -138,25 +138,17 @@ class FileStore(RecordStore[R]):
     def damaged(self, record: R, flaw: str) -> ProblemError:
         """Return the problem of a record whose file is missing or has changed."""
         name, title = self.kind.name, self.kind.title
-        return damaged_file(
-            name,
-            f"{title} {record.id}",
-            flaw,
-            f"{title} (",
-            Way(f"delete-{name}", record.id),
-            ") and",
-            **{name: record.id},
-        )
+        way = f"{title} ({Way(f'delete-{name}', record.id)})"
+        return damaged_file(name, f"{title} {record.id}", flaw, way, **{name: record.id})
 
 
-def damaged_file(kind: str, subject: str, flaw: str, *deletion: str | Way, **details: str) -> ProblemError:
+def damaged_file(kind: str, subject: str, flaw: str, deletion: str, **details: str) -> ProblemError:
     """Return the problem of a file that is missing or has changed.
 
     `deletion` says what must be deleted before the same request makes it again.
     """
-    remedy = Text(
-        "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the ",
-        *deletion,
-        " send its request again; or restore a backup. Check the disk.",
+    remedy = (
+        "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the "
+        f"{deletion} and send its request again; or restore a backup. Check the disk."
     )
     return refuse(f"{kind}-damaged", 500, f"The stored file of {subject} {flaw}.", remedy, **details)

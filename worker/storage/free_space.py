@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from worker.base.disk import DISK_REMEDY, disk_reserve, free_bytes
 from worker.base.problems import ProblemError, refuse
 
@@ -111,14 +111,8 @@ class QueueCapacity:
             "redis-full",
             503,
             f"The queue server uses more than {HIGH_WATER:.0%} of its memory: new jobs are refused.",
-            Text(
-                *(
-                    "Try again later. Remove records of ended jobs (",
-                    Way("delete-results"),
-                    "), raise GLLE_QUEUE_BYTES, ",
-                ),
-                "or lower GLLE_JOB_TTL or `records` in GLLE_QUOTAS.",
-            ),
+            f"Try again later. Remove records of ended jobs ({Way('delete-results')}), raise "
+            "GLLE_QUEUE_BYTES, or lower GLLE_JOB_TTL or `records` in GLLE_QUOTAS.",
             retry_after=RETRY_SECONDS,
             high_water=HIGH_WATER,
         )

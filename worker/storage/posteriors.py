@@ -11,7 +11,7 @@ import pydantic.dataclasses
 
 import glle_engine
 from glle_engine.base.spec import FitSpec
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from worker.base.versions import dump_record
 from worker.records.cache_entry import Entry
 from worker.records.ids import DEFAULT, content_sha256, digest
@@ -130,7 +130,7 @@ class PosteriorRecord:
 POSTERIOR_KIND = RecordKind[PosteriorRecord](
     "posterior",
     "posterior",
-    Text("Fit it with ", Way("fit"), ", and wait for the job to succeed."),
+    f"Fit it with {Way('fit')}, and wait for the job to succeed.",
     PosteriorRecord,
     counts=lambda record: {
         "posteriors": 1,

@@ -136,8 +136,8 @@ class ResultStore(FileStore[ResultRecord]):
 
     def damaged(self, record: ResultRecord, flaw: str) -> ProblemError:
         """Return the problem of a result whose file is missing or has changed."""
-        deletion = "job with its results (", Way("delete-results", record.job), ") and"
-        return damaged_file("result", f"a result of job {record.job}", flaw, *deletion, job=record.job)
+        deletion = f"job with its results ({Way('delete-results', record.job)})"
+        return damaged_file("result", f"a result of job {record.job}", flaw, deletion, job=record.job)
 
     def delete_of_deleted(self) -> int:
         """Remove results whose owner was deleted by a process that died before it removed them; return their number.

@@ -28,7 +28,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import blocks
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.linalg.distances import ranks_of, smallest_of_rows
@@ -70,13 +70,9 @@ class AlleSpec(NeighborSpec):
         # Weights of sum one have k - 1 degrees of freedom, at most n - 2 because the last point has no neighbors.
         if self.reg == 0 and d < min(self.n_neighbors, n - 1):
             raise InvalidParameterError(
-                Text(
-                    "With ",
-                    Way("reg", 0),
-                    f", {self.n_neighbors} neighbors reconstruct a point of {d} features without error: the ",
-                    "likelihood has no bound.",
-                ),
-                remedy=Text("Give reg above 0, or ", Way("n_neighbors"), f" of at most {d}."),
+                f"With {Way('reg', 0)}, {self.n_neighbors} neighbors reconstruct a point of {d} features "
+                "without error: the likelihood has no bound.",
+                remedy=f"Give reg above 0, or {Way('n_neighbors')} of at most {d}.",
             )
 
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg.lapack import dposv, dpotrf
 
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
@@ -261,9 +261,6 @@ def _candidates(nearest: NDArray[np.int32]) -> list[NDArray[np.intp]]:
 def _not_converged(spec: DrillSpec, iterations: int) -> Note:
     return Note(
         "not-converged",
-        Text(
-            f"After {iterations} rounds the duality gap is still above {spec.tol:g} a point. Raise ",
-            Way("max_iter"),
-            ", or l1: with small penalties it converges slowly.",
-        ),
+        f"After {iterations} rounds the duality gap is still above {spec.tol:g} a point. Raise "
+        f"{Way('max_iter')}, or l1: with small penalties it converges slowly.",
     )

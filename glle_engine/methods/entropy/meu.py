@@ -34,7 +34,7 @@ from scipy.linalg.lapack import dpotrf
 from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.linalg.dense import log
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Embedding, Method, note_bridges
@@ -272,14 +272,10 @@ class MeuSpec(RadiusSpec, NeighborSpec):
         require_size(n, MAX_MEU_POINTS, "Maximum entropy unfolding", "alle")
         if self.multipliers == "any" and self.n_neighbors == n - 1 and d < n - 1:
             raise InvalidParameterError(
-                Text(
-                    *("With ", Way("multipliers", "any"), " and all pairs as neighbors, "),
-                    f"the likelihood of {n} points is unbounded.",
-                ),
-                remedy=Text(
-                    *("Use ", Way("multipliers", "positive"), ", fewer neighbors, "),
-                    f"or at least {n - 1} features; or pca, its limit.",
-                ),
+                f"With {Way('multipliers', 'any')} and all pairs as neighbors, the likelihood of {n} points "
+                "is unbounded.",
+                remedy=f"Use {Way('multipliers', 'positive')}, fewer neighbors, or at least {n - 1} features; or "
+                "pca, its limit.",
             )
 
 
@@ -321,16 +317,12 @@ def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embed
 
 def _not_converged(spec: MeuSpec, violation: float) -> Note:
     remedy = (
-        Text("raise ", Way("max_iter"))
+        f"raise {Way('max_iter')}"
         if spec.multipliers == "positive"
-        else Text("use ", Way("multipliers", "positive"), ": with any sign the likelihood may have no bound")
+        else f"use {Way('multipliers', 'positive')}: with any sign the likelihood may have no bound"
     )
     return Note(
         "not-converged",
-        Text(
-            f"Expected squared distances still differ from the observed ones by {violation:.2g} of their mean ",
-            f"after {spec.max_iter} Newton steps at most. Remedy: ",
-            remedy,
-            ".",
-        ),
+        f"Expected squared distances still differ from the observed ones by {violation:.2g} of their mean after "
+        f"{spec.max_iter} Newton steps at most. Remedy: {remedy}.",
     )

@@ -32,7 +32,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dpotrf
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Embedding, Method
@@ -228,7 +228,7 @@ class MvuSpec(NeighborSpec):
         if n * self.n_neighbors > MAX_LINKS:
             raise InvalidParameterError(
                 f"{n} points of {self.n_neighbors} neighbors give more constraints than the method can solve for.",
-                remedy=Text("Give ", Way("n_neighbors"), f" of at most {MAX_LINKS // n}."),
+                remedy=f"Give {Way('n_neighbors')} of at most {MAX_LINKS // n}.",
                 details={"n_points": n, "n_neighbors": self.n_neighbors},
             )
 
@@ -266,11 +266,7 @@ def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embed
     }
     note = Note(
         "not-converged",
-        Text(
-            f"The semidefinite program is solved to a duality gap of {unfolding.gap:.2g} of the trace only, ",
-            f"after {unfolding.iterations} steps. Raise ",
-            Way("max_iter"),
-            " or slack, or take fewer neighbors.",
-        ),
+        f"The semidefinite program is solved to a duality gap of {unfolding.gap:.2g} of the trace only, after "
+        f"{unfolding.iterations} steps. Raise {Way('max_iter')} or slack, or take fewer neighbors.",
     )
     return Embedding(Y, values, figures, () if unfolding.converged else (note,))

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from glle_engine.base.errors import DegenerateDataError
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.connectivity import components
@@ -76,8 +76,8 @@ def whiten(
     rank = int((spread > max(X.shape) * np.finfo(float).eps * spread[0]).sum())
     if rank < min_rank:
         raise DegenerateDataError(
-            Text(f"The data span {rank} dimensions, fewer than ", Way("n_components", min_rank), "."),
-            remedy=Text("Give ", Way("n_components"), f" of at most {rank}."),
+            f"The data span {rank} dimensions, fewer than {Way('n_components', min_rank)}.",
+            remedy=f"Give {Way('n_components')} of at most {rank}.",
             details={"most": rank},
         )
     variance = np.cumsum(spread[:rank] ** 2)
@@ -115,13 +115,9 @@ def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
     linear = AffineMap(mean, (signs * np.sqrt(n) * (whitening @ Vt[: -p - 1 : -1].T)).T)
     notes = list(_rounding_notes(linear, X, Y))
     if figures["components"] > 1:
-        message = Text(
-            "With ",
-            Way("n_neighbors", k),
-            f" the graph falls into {figures['components']} components. One linear map embeds them all, but ",
-            "no weight relates their positions. Raise ",
-            Way("n_neighbors"),
-            ".",
+        message = (
+            f"With {Way('n_neighbors', k)} the graph falls into {figures['components']} components. One linear "
+            f"map embeds them all, but no weight relates their positions. Raise {Way('n_neighbors')}."
         )
         notes.append(Note("disconnected-graph", message))
     return Embedding(Y, S[: -p - 1 : -1] ** 2, figures, tuple(notes), map=linear)
@@ -133,10 +129,7 @@ def _rounding_notes(linear: AffineMap, X: NDArray[np.float64], Y: NDArray[np.flo
     if error > REPRODUCED:
         yield Note(
             "ill-conditioned-map",
-            Text(
-                "The embedding uses axes along which the data hardly vary: the map to it reproduces the points ",
-                f"to {error:.1g} of its extent only, and new points no better. Lower ",
-                Way("variance_share"),
-                ", to .999 for a start.",
-            ),
+            "The embedding uses axes along which the data hardly vary: the map to it reproduces the points "
+            f"to {error:.1g} of its extent only, and new points no better. Lower {Way('variance_share')}, to "
+            ".999 for a start.",
         )

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import DegenerateDataError
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.methods.base import Embedding, Method
@@ -90,7 +90,7 @@ class PcaFit:
         span = int((self.values > rounding * self.values[0]).sum())
         if flat := len(self.values) - span:
             message = f"The data span {span} dimensions: the other {flat} coordinates are 0 but for rounding."
-            yield Note("flat-components", Text(message, " Give ", Way("n_components"), f" of at most {span}."))
+            yield Note("flat-components", f"{message} Give {Way('n_components')} of at most {span}.")
 
 
 def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> PcaFit:
@@ -245,7 +245,7 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
     if total <= NO_NOISE * axes.total:
         raise DegenerateDataError(
             f"The data lie in {p} dimensions or fewer: nothing is left for the noise.",
-            remedy=Text("Lower ", Way("n_components"), ", or take PCA, which has no noise."),
+            remedy=f"Lower {Way('n_components')}, or take PCA, which has no noise.",
             details={"n_components": p},
         )
     noise = total / (d - p)
@@ -285,7 +285,7 @@ def ppca(X: NDArray[np.float64], spec: PpcaSpec, on_progress: OnProgress) -> Emb
     notes = []
     if buried := int((signal <= EQUAL).sum()):
         message = f"{buried} of {spec.n_components} components vary no more than the noise: their coordinates are 0."
-        notes.append(Note("components-of-noise", Text(message, " Lower ", Way("n_components"), ".")))
+        notes.append(Note("components-of-noise", f"{message} Lower {Way('n_components')}."))
     shrinkage = np.sqrt(signal / axes.values)
     noise = np.full(X.shape[1], fit.noise_variance)
     loadings = axes.directions * np.sqrt(axes.values * signal)
@@ -442,21 +442,17 @@ def _notes(figures: dict[str, Any], spec: FactorAnalysisSpec, d: int, model: Mod
     """Yield notes if the iteration did not converge, or if the likelihood does not determine features or factors."""
     p = spec.n_components
     if not figures["converged"]:
-        message: str = Text(
-            f"After {spec.max_iter} steps the likelihood still grows. Raise ", Way("max_iter"), " or tol."
-        )
+        message: str = f"After {spec.max_iter} steps the likelihood still grows. Raise {Way('max_iter')} or tol."
         yield Note("not-converged", message)
     if n_constant := figures["constant_features"]:
         message = f"{n_constant} features are constant: they have no noise variance and no part in the likelihood."
         yield Note("constant-features", message)
     if (d - p) ** 2 < d + p:
         message = f"{p} factors of {d} features have more parameters than the covariance: other factors are as likely."
-        yield Note("not-identified", Text(message, " Lower ", Way("n_components"), ", or take PPCA."))
+        yield Note("not-identified", f"{message} Lower {Way('n_components')}, or take PPCA.")
     if exact := int((model.noise <= 1.5 * MIN_NOISE).sum()):
-        message = Text(
-            f"{exact} of {d} features have almost no noise (a Heywood case): a factor explains them alone, ",
-            f"and their noise is held at {MIN_NOISE:g} of a variance. Lower ",
-            Way("n_components"),
-            ", or take PPCA.",
+        message = (
+            f"{exact} of {d} features have almost no noise (a Heywood case): a factor explains them alone, and "
+            f"their noise is held at {MIN_NOISE:g} of a variance. Lower {Way('n_components')}, or take PPCA."
         )
         yield Note("heywood", message)

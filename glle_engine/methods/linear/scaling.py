@@ -26,7 +26,7 @@ from scipy.spatial.distance import cdist
 from glle_engine.base.errors import DegenerateDataError, OutOfRangeError
 from glle_engine.base.progress import blocks
 from glle_engine.base.space import Space
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.graph.relations import ROUNDING, checked_distances, symmetric
@@ -119,10 +119,8 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
     if values[-1] <= ROUNDING**2 * norm:
         rank = int((values > ROUNDING**2 * norm).sum())
         raise DegenerateDataError(
-            Text(f"The dissimilarities have {rank} positive eigenvalues, fewer than ", Way("n_components", p), "."),
-            remedy=Text("Give ", Way("n_components"), f" of at most {rank}.")
-            if rank
-            else "Check that they are dissimilarities.",
+            f"The dissimilarities have {rank} positive eigenvalues, fewer than {Way('n_components', p)}.",
+            remedy=f"Give {Way('n_components')} of at most {rank}." if rank else "Check that they are dissimilarities.",
             details={"most": rank},
         )
     figures = {"strain": _strain(norm, values), "least_eigenvalue": unit**2 * smallest}
@@ -331,12 +329,8 @@ def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgr
     if values[-1] <= VANISHING * max(values[0], total):
         rank = int((values > VANISHING * max(values[0], total)).sum())
         raise DegenerateDataError(
-            Text(
-                f"The images of the points under this kernel span {rank} dimensions, fewer than ",
-                Way("n_components", p),
-                ".",
-            ),
-            remedy=Text("Give ", Way("n_components"), f" of at most {rank}.")
+            f"The images of the points under this kernel span {rank} dimensions, fewer than {Way('n_components', p)}.",
+            remedy=f"Give {Way('n_components')} of at most {rank}."
             if rank
             else "Raise gamma: the kernel sees all points equal.",
             details={"most": rank},

@@ -49,7 +49,7 @@ import numpy as np
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import blocks
 from glle_engine.base.spec import FitSpec
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
@@ -85,8 +85,8 @@ class AutoKLleSpec(DistanceSpec):
         """Refuse an empty range."""
         if self.k_least > self.k_most:
             raise InvalidParameterError(
-                Text(Way("k_least", self.k_least), " is above ", Way("k_most", self.k_most), "."),
-                remedy=Text("Give ", Way("k_least"), " of at most ", Way("k_most"), "."),
+                f"{Way('k_least', self.k_least)} is above {Way('k_most', self.k_most)}.",
+                remedy=f"Give {Way('k_least')} of at most {Way('k_most')}.",
             )
 
     def candidates(self) -> list[int]:
@@ -103,8 +103,8 @@ class AutoKLleSpec(DistanceSpec):
         """Refuse too few points for the largest k."""
         if self.k_most >= n and self.n_components <= n - 2:
             raise InvalidParameterError(
-                Text(Way("k_most", self.k_most), f" needs more than {n} points."),
-                remedy=Text("Give ", Way("k_most"), f" of at most {n - 1}."),
+                f"{Way('k_most', self.k_most)} needs more than {n} points.",
+                remedy=f"Give {Way('k_most')} of at most {n - 1}.",
             )
         require_enough_points(n, self.at(max(2, min(self.k_most, n - 1))))
 
@@ -136,13 +136,13 @@ class AutoRegLleSpec(NeighborSpec):
         """Refuse an empty range, and planes that have as many dimensions as a point has neighbors."""
         if self.reg_least > self.reg_most:
             raise InvalidParameterError(
-                Text(Way("reg_least", self.reg_least), " is above ", Way("reg_most", self.reg_most), "."),
-                remedy=Text("Give ", Way("reg_least"), " of at most ", Way("reg_most"), "."),
+                f"{Way('reg_least', self.reg_least)} is above {Way('reg_most', self.reg_most)}.",
+                remedy=f"Give {Way('reg_least')} of at most {Way('reg_most')}.",
             )
         if self.n_components >= self.n_neighbors:
             raise InvalidParameterError(
-                Text(Way("n_components", self.n_components), f" of {self.n_neighbors} neighbors leave no residual."),
-                remedy=Text("Give ", Way("n_neighbors"), f" of more than {self.n_components}."),
+                f"{Way('n_components', self.n_components)} of {self.n_neighbors} neighbors leave no residual.",
+                remedy=f"Give {Way('n_neighbors')} of more than {self.n_components}.",
             )
 
 
@@ -188,13 +188,8 @@ def _bound_notes(bounded: int, n: int, spec: AutoRegLleSpec) -> Iterator[Note]:
     if bounded > n // 2 and spec.reg_least < spec.reg_most:
         yield Note(
             "ridge-at-bound",
-            Text(
-                f"At {bounded} of {n} points the ridge is at a bound, not at the value of the rule. Lower ",
-                Way("reg_least"),
-                " or raise ",
-                Way("reg_most"),
-                ", or take LLE with a fixed reg.",
-            ),
+            f"At {bounded} of {n} points the ridge is at a bound, not at the value of the rule. Lower "
+            f"{Way('reg_least')} or raise {Way('reg_most')}, or take LLE with a fixed reg.",
         )
 
 
@@ -288,7 +283,7 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
     if len(inliers) <= max(k, p + 1):
         raise TooFewPointsError(
             f"{len(outliers)} of {n} points are outliers, too many to embed the others.",
-            remedy=Text("Lower ", Way("min_reliability"), " or ", Way("n_neighbors"), "."),
+            remedy=f"Lower {Way('min_reliability')} or {Way('n_neighbors')}.",
             details={"outliers": len(outliers)},
         )
     try:
@@ -296,7 +291,7 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
     except DisconnectedGraphError as error:
         raise DisconnectedGraphError(
             f"Without {len(outliers)} outliers: " + error.message,
-            remedy=error.remedy + Text(" A lower ", Way("min_reliability"), " finds fewer outliers."),
+            remedy=error.remedy + f" A lower {Way('min_reliability')} finds fewer outliers.",
             details={**error.details, "outliers": len(outliers)},
         ) from error
     embedding = lle_of(X[inliers], among, spec, on_progress)
@@ -318,18 +313,12 @@ def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -
     if outliers:
         yield Note(
             "outliers-placed",
-            Text(
-                f"{outliers} of {n} points are outliers: the embedding is of the others, and they are placed by ",
-                "their weights on their nearest inliers. With ",
-                Way("min_reliability", 0),
-                " they take part.",
-            ),
+            f"{outliers} of {n} points are outliers: the embedding is of the others, and they are placed by "
+            f"their weights on their nearest inliers. With {Way('min_reliability', 0)} they take part.",
         )
     if unsettled > n // 10:
-        message = Text(
-            f"{unsettled} of {n} planes did not converge within {spec.max_iter} iterations. Raise ",
-            Way("max_iter"),
-            ".",
+        message = (
+            f"{unsettled} of {n} planes did not converge within {spec.max_iter} iterations. Raise {Way('max_iter')}."
         )
         yield Note("planes-unsettled", message)
 
@@ -352,11 +341,9 @@ class IncrementalLleSpec(LleSpec):
         min_points = max(self.n_neighbors + 1, self.n_components + 2)
         if initial_points(n, self) < min_points:
             raise TooFewPointsError(
-                Text(
-                    Way("initial_share", self.initial_share),
-                    f" of {n} points are {initial_points(n, self)} initial points; LLE needs {min_points}.",
-                ),
-                remedy=Text("Use ", Way("initial_share"), f" >= {min_points / n:.3g}, or give more points."),
+                f"{Way('initial_share', self.initial_share)} of {n} points are {initial_points(n, self)} "
+                f"initial points; LLE needs {min_points}.",
+                remedy=f"Use {Way('initial_share')} >= {min_points / n:.3g}, or give more points.",
                 details={"n_points": n, "least": min_points},
             )
 

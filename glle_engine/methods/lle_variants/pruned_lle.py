@@ -38,7 +38,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from glle_engine.base.progress import blocks
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.lle_variants.rewired_lle import BLOCK_ENTRIES
@@ -217,24 +217,12 @@ def _notes(few: int, classes: int, p: int) -> Iterator[Note]:
     if few:
         yield Note(
             "few-neighbors-left",
-            Text(
-                f"{few} points have at most {p} neighbors left, too few to span {p} dimensions: they lie between ",
-                "these, or on the nearest. Raise ",
-                Way("n_neighbors"),
-                ", or lower ",
-                Way("detour_lambda"),
-                ".",
-            ),
+            f"{few} points have at most {p} neighbors left, too few to span {p} dimensions: they lie between "
+            f"these, or on the nearest. Raise {Way('n_neighbors')}, or lower {Way('detour_lambda')}.",
         )
     if classes > 1:
         yield Note(
             "closed-classes",
-            Text(
-                f"{classes} groups of points have no neighbors outside; each collapses to a point in the first ",
-                "dimensions. Raise ",
-                Way("n_neighbors"),
-                ", or lower ",
-                Way("detour_lambda"),
-                ".",
-            ),
+            f"{classes} groups of points have no neighbors outside; each collapses to a point in the first "
+            f"dimensions. Raise {Way('n_neighbors')}, or lower {Way('detour_lambda')}.",
         )

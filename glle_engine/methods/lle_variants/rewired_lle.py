@@ -41,7 +41,7 @@ from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.base.progress import blocks
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.graph.connectivity import components, connected_neighbors, first_connecting, require_connected
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.radius import symmetric_graph
@@ -207,11 +207,7 @@ def supervised_lle(
         require_whole(
             nearest,
             f"With class_distance={spec.class_distance:g}",
-            Text(
-                "Lower class_distance, raise n_neighbors, or collapse each component: ",
-                Way("disconnected", "collapse"),
-                ".",
-            ),
+            f"Lower class_distance, raise n_neighbors, or collapse each component: {Way('disconnected', 'collapse')}.",
         )
     count = int(components(nearest).max()) + 1
     embedding = lle_of(X, nearest, spec, on_progress)
@@ -252,8 +248,8 @@ class IsolleSpec(LleSpec):
         super().require_possible(n, d)
         if isinstance(self.n_graph, int) and self.n_graph >= n:
             raise TooFewPointsError(
-                Text(Way("n_graph", self.n_graph), f" needs more than {n} points."),
-                remedy=Text("Give ", Way("n_graph"), f" of at most {n - 1}, or more points."),
+                f"{Way('n_graph', self.n_graph)} needs more than {n} points.",
+                remedy=f"Give {Way('n_graph')} of at most {n - 1}, or more points.",
                 details={"n_points": n, "n_graph": self.n_graph},
             )
 

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array, diags_array, identity
 from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.neighbors import kneighbors
@@ -107,11 +107,8 @@ class DiffusionMapsSpec(RadiusSpec):
         if k is None and n > 2 * DENSE_MOST:
             raise InvalidParameterError(
                 f"The whole kernel of {n:,} points is too large.",
-                remedy=Text(
-                    "Truncate it: give ",
-                    Way("n_neighbors"),
-                    f", such as {_TRUNCATED}; or at most {2 * DENSE_MOST:,} points.",
-                ),
+                remedy=f"Truncate it: give {Way('n_neighbors')}, such as {_TRUNCATED}; or at most {2 * DENSE_MOST:,} "
+                "points.",
                 details={"n_points": n, "most": 2 * DENSE_MOST},
             )
         if k is not None and self.radius is None:
@@ -285,11 +282,7 @@ def _notes(dimension: int, count: int, n: int, spec: DiffusionMapsSpec) -> Itera
         number = f"At least {dimension}" if dimension == count < n - 2 else f"{dimension}"
         yield Note(
             "coordinates-left-out",
-            Text(
-                f"{number} coordinates matter at the accuracy ",
-                Way("delta", spec.delta),
-                f", {spec.n_components} are shown. With a larger t, fewer matter; ",
-                Way("t", "auto"),
-                " takes the smallest t for which the shown ones are enough.",
-            ),
+            f"{number} coordinates matter at the accuracy {Way('delta', spec.delta)}, {spec.n_components} are "
+            f"shown. With a larger t, fewer matter; {Way('t', 'auto')} takes the smallest t for which the "
+            "shown ones are enough.",
         )

@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import blocks, silent
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.graph.radius import symmetric_graph
@@ -54,7 +54,7 @@ class IsomapSpec(RadiusSpec, NeighborSpec):
         m, p = self.landmarks, self.n_components
         if m is not None and not p < m <= n:
             raise InvalidParameterError(
-                Text(Way("landmarks", m), f" is not from {p + 1} to {n}."),
+                f"{Way('landmarks', m)} is not from {p + 1} to {n}.",
                 remedy=f"Give landmarks from {p + 1} to {n}, some hundred for thousands of points; or none for all.",
                 details={"landmarks": m, "least": p + 1, "most": n},
             )

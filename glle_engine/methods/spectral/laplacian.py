@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
 from glle_engine.base.errors import ConvergenceError, DisconnectedGraphError, InvalidParameterError
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.eigenpairs import relative_gap, start_vector
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
@@ -42,9 +42,7 @@ DENSE_MOST = 300
 NEGLIGIBLE = 1e-10  # smaller edge weights, relative to the largest, are lost in rounding
 _SHIFT = 1e-9  # relative to the norm: the matrix can be factored, and the bottom converges in about ten steps
 _ACCEPTED_RESIDUAL = 1e-10
-_REMEDY = Text(
-    "Raise ", Way("n_neighbors"), " or the bandwidth: almost separate parts have eigenvalues that crowd at zero."
-)
+_REMEDY = f"Raise {Way('n_neighbors')} or the bandwidth: almost separate parts have eigenvalues that crowd at zero."
 
 
 def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool) -> tuple[csr_array, tuple[Note, ...]]:
@@ -80,21 +78,17 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
     shown = Way(option, float(f"{epsilon:.3g}"))
     if is_given:
         raise InvalidParameterError(
-            Text("With ", shown, f" the weights between {count} parts of the data vanish."),
-            remedy=Text(
-                *("The smallest ", Way(option), f" that connects them is {enough:.3g}. "),
-                *(Way(option, "auto"), " takes the square of the usual distance of neighbors."),
-            ),
+            f"With {shown} the weights between {count} parts of the data vanish.",
+            remedy=f"The smallest {Way(option)} that connects them is {enough:.3g}. {Way(option, 'auto')} takes the "
+            "square of the usual distance of neighbors.",
             details={option: epsilon, "components": count, "smallest": enough},
         )
     weights.data = np.maximum(weights.data, NEGLIGIBLE)
-    message = Text(
-        f"The data have {count} parts that are far from each other: with ",
-        shown,
-        ", the usual squared distance of neighbors, the weights between them vanish and are set to ",
-        f"{NEGLIGIBLE:g}. Coordinates tell the parts apart, but not how far apart they are. Give ",
-        Way(option),
-        f" of at least {enough:.3g} to relate them, or embed each part alone.",
+    message = (
+        f"The data have {count} parts that are far from each other: with {shown}, the usual squared distance of "
+        f"neighbors, the weights between them vanish and are set to {NEGLIGIBLE:g}. Coordinates tell the parts apart, "
+        f"but not how far apart they are. Give {Way(option)} of at least {enough:.3g} to relate them, or embed each "
+        "part alone."
     )
     return csr_array(weights), (Note("far-parts", message),)
 

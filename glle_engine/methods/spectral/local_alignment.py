@@ -25,7 +25,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from glle_engine.base.progress import blocks
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import scale_embedding
 from glle_engine.graph.connectivity import connected_neighbors
@@ -161,13 +161,10 @@ def embedding_of_patches(
     figures = {"solver": solver, "relative_gap": relative_gap(values, p)}
     notes: tuple[Note, ...] = ()
     if values[p] <= _VANISHING * abs(M).max():
-        message = Text(
-            f"More than {p} coordinates satisfy the local conditions to rounding, so the choice of {p} is ",
-            "arbitrary. Raise ",
-            Way("n_neighbors"),
-            " if patches share too few points; raise ",
-            Way("n_components"),
-            " if the data are flat and have more dimensions.",
+        message = (
+            f"More than {p} coordinates satisfy the local conditions to rounding, so the choice of {p} is "
+            f"arbitrary. Raise {Way('n_neighbors')} if patches share too few points; raise {Way('n_components')} "
+            "if the data are flat and have more dimensions."
         )
         notes = (Note("null-space", message),)
     return Embedding(scale_embedding(vectors[:, :p]), np.maximum(values[:p], 0.0), figures, notes)

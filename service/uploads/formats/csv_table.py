@@ -16,7 +16,7 @@ from abc import abstractmethod
 from typing import IO, TYPE_CHECKING
 
 from glle_engine.base.errors import TableError
-from glle_engine.base.texts import Note, Text, Way, joined
+from glle_engine.base.texts import Note, Way, joined
 from glle_engine.tables.cells import SAMPLE_ROWS, kind_of
 from glle_engine.tables.columns import Block, Column, Columns, cell_column
 from glle_engine.tables.table import read_table
@@ -123,10 +123,10 @@ class CellColumns(Columns):
         for number, row in enumerate(block, start + 1):
             if len(row) != width and not (self._has_end and len(row) == width - 1):
                 detail = f"Row {number} (from 1) has {len(row)} cells, the first has {width}."
-                remedy = Text(
-                    "Send rows with the same number of cells, separated by commas, semicolons, tabs, pipes or spaces;",
-                    *(" or declare the dialect, as by ", Way("delimiter", "semicolon")),
-                    *(" and ", Way("decimal", "comma"), "."),
+                remedy = (
+                    "Send rows with the same number of cells, separated by commas, semicolons, tabs, pipes or "
+                    f"spaces; or declare the dialect, as by {Way('delimiter', 'semicolon')} and "
+                    f"{Way('decimal', 'comma')}."
                 )
                 raise refuse("ragged-row", 422, detail, remedy, row=number)
             if self._has_end and len(row) == width and row[-1].strip():
@@ -181,10 +181,10 @@ class _TextColumns(CellColumns):
         except UnicodeError as error:
             encoding = self._dialect.encoding
             noun, reason = "UTF-8" if encoding == "utf-8-sig" else encoding, getattr(error, "reason", error)
-            remedy = Text(
-                "Save it as UTF-8, or declare the encoding of older versions of Excel with ",
-                *(Way("charset", "windows-1252"), " (on a Mac ", Way("charset", "macintosh"), ")."),
-                " Give an npy file the ending .npy.",
+            remedy = (
+                "Save it as UTF-8, or declare the encoding of older versions of Excel with "
+                f"{Way('charset', 'windows-1252')} (on a Mac {Way('charset', 'macintosh')}). Give an npy file the "
+                "ending .npy."
             )
             raise refuse("malformed-csv", 422, f"The body is not {noun} text: {reason}.", remedy) from None
         except csv.Error as error:

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.tables.cells import SAMPLE_ROWS, has_marks, is_missing, number_of, plain_number
 from worker.base.problems import refuse
 
@@ -98,7 +98,7 @@ class Header:
         if below and _counts(first, numbers, below, decimal):
             names = ", ".join(first)[:50]
             reading = f"The first row was read as a header, {names!r}; if it is data, use "
-            notice = Note("header-guessed", Text(reading, Way("header", "absent"), "."))
+            notice = Note("header-guessed", f"{reading}{Way('header', 'absent')}.")
             return cls(is_present=True, notice=notice)
         return cls(notice=_data_notice(first, numbers, below))
 
@@ -135,7 +135,7 @@ def _data_notice(first: list[str], numbers: list[float | None], below: list[list
     if not odd:
         return None
     reading = f"The first row was read as data, {odd[0][:50]!r} and others; if it is a header, use "
-    return Note("no-header-guessed", Text(reading, Way("header", "present"), "."))
+    return Note("no-header-guessed", f"{reading}{Way('header', 'present')}.")
 
 
 @dataclass(frozen=True)

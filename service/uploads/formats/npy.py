@@ -19,7 +19,7 @@ from numpy.lib import format as npy
 
 from glle_engine import GlleError
 from glle_engine.base.arrays import require_lossless
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.tables.packed import HEAD_MEMBER, MAX_HEAD, unpack
 from glle_engine.tables.roles import MAX_IDS
 from glle_engine.tables.row_texts import Ids, label_array
@@ -164,9 +164,9 @@ def _table(
     data = _data_member(archive, {name: info for name, info in members.items() if name not in extras})
     if unknown := sorted(set(members) - extras - {data}):
         detail = f"The member {unknown[0]!r} is unknown; the data are in {data!r}."
-        remedy = Text(
-            *("Remove it, or take it as ", Way("labels", unknown[0]), " or as ", Way("colors", unknown[0])),
-            "; the known members are data, labels, colors, ids, coordinates and names.",
+        remedy = (
+            f"Remove it, or take it as {Way('labels', unknown[0])} or as {Way('colors', unknown[0])}; the known "
+            "members are data, labels, colors, ids, coordinates and names."
         )
         raise refuse("unknown-member", 422, detail, remedy, members=unknown[:20])
     values = _sparse_matrix(archive, file, out, limits) if is_sparse else _matrix(archive, members[data], out, limits)

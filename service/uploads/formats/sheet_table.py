@@ -15,7 +15,7 @@ import numpy as np
 from python_calamine import CalamineError, CalamineWorkbook
 
 from glle_engine.base.arrays import EXACT
-from glle_engine.base.texts import Note, Text, Way, joined
+from glle_engine.base.texts import Note, Way
 from glle_engine.tables.cells import SAMPLE_ROWS, is_missing, kind_of, number_of
 from glle_engine.tables.columns import Column, cell_column, object_array
 from glle_engine.tables.table import read_table
@@ -71,8 +71,8 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
         if not names:
             raise refuse("empty-data", 422, "The workbook has no sheet.", "Send a workbook with a sheet of rows.")
         if sheet is not None and sheet not in names:
-            remedy: str = Text("Use ", _ways(names), ".")
-            raise refuse("no-such-sheet", 422, f"The workbook has no sheet {sheet[:100]!r}.", remedy)
+            detail = f"The workbook has no sheet {sheet[:100]!r}."
+            raise refuse("no-such-sheet", 422, detail, f"Use {_ways(names)}.")
         name = names[0] if sheet is None else sheet
         rows = [row for row in book.get_sheet_by_name(name).iter_rows() if any(cell != "" for cell in row)]
     # python-calamine and the zipfile module raise these errors.
@@ -81,7 +81,7 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
         raise refuse("malformed-xlsx", 422, f"The body is not an Excel workbook: {str(error)[:200]}.", remedy) from None
     if not rows:
         others = [other for other in names if other != name]
-        remedy = Text("Read another sheet with ", _ways(others), ".") if others else "Give a sheet with a row."
+        remedy = f"Read another sheet with {_ways(others)}." if others else "Give a sheet with a row."
         raise refuse("empty-data", 422, f"The sheet {name!r} of the workbook is empty.", remedy)
     return uploaded(read_table(_SheetColumns(rows, name, names), roles, out, limits), "xlsx")
 
@@ -128,14 +128,14 @@ class _SheetColumns(CellColumns):
         """Return the notices as for CSV, and a notice if there are further sheets."""
         notices = super().notices()
         if len(self._sheets) > 1:
-            said = f"The sheet {self._sheet!r} was read, of {len(self._sheets)}; to choose one use "
-            notices.append(Note("sheet-read", Text(said, _ways(self._sheets), ".")))
+            said = f"The sheet {self._sheet!r} was read, of {len(self._sheets)}; to choose one use"
+            notices.append(Note("sheet-read", f"{said} {_ways(self._sheets)}."))
         return notices
 
 
-def _ways(sheets: list[str]) -> Text:
+def _ways(sheets: list[str]) -> str:
     """Return the options that choose a sheet."""
-    return joined([Text(Way("sheet", name)) for name in sheets[:MAX_SHEETS]], " or ")
+    return " or ".join(f"{Way('sheet', name)}" for name in sheets[:MAX_SHEETS])
 
 
 def _text(cell: Any) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import glle_engine
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.texts import Note, Text, Way, in_python, joined, parts_of, to_json, written
 
 TEXT = Text("Leave it out with ", Way("ignore", ["a", "b c"]), ", or use ", Way("missing", "median"), ".")
@@ -39,6 +40,18 @@ def test_texts_keep_their_options() -> None:
     copies = (Text.from_json(json.loads(json.dumps(to_json(TEXT)))), again, copy.copy(TEXT))
     assert all((text, text.parts) == (TEXT, TEXT.parts) for text in copies)
     assert to_json("plain") == ["plain"]
+
+
+def test_an_f_string_keeps_its_options() -> None:
+    """Errors and notes make a text of it; a text of the user may have the characters of the marks."""
+    said = f"Leave it out with {Way('ignore', ['a', 'b c'])}, or use {Way('missing', 'median')}."
+    assert Text(said).parts == TEXT.parts
+    assert Text("So: ", said).parts == ("So: Leave it out with ", *TEXT.parts[1:])
+    error = InvalidParameterError(said, remedy=f"Raise {Way('n_neighbors')}.")
+    assert (str(error), Note("a-code", said).message) == (f"{TEXT} Raise n_neighbors.", TEXT)
+    mark = f"{Way('id')}"
+    for text in (mark[0], mark[-1], mark[1:], mark[0] + mark, mark.replace("id", '"'), f"{mark[0]}3{mark[-1]}"):
+        assert Text(f"The column {text}", " ", Way("missing")).endswith(" missing")
 
 
 def test_an_interface_writes_the_options_alone() -> None:
