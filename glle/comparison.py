@@ -19,7 +19,7 @@ from glle_engine.audit.choice import QUESTIONS, Choices
 from glle_engine.audit.comparison import compare_maps
 from glle_engine.audit.sources import checked_coordinates
 from glle_engine.base.errors import GlleError, InvalidParameterError
-from glle_engine.base.parameters import with_keywords, with_seed
+from glle_engine.base.parameters import seed_of, with_keywords
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import SCORES, default_scores, score
 
@@ -266,7 +266,7 @@ def compare(
             names=data.names,
             threads=threads,
             on_progress=report,
-            **with_seed({"random_state": random_state, **({"seed": seed} if seed or random_state is None else {})}),
+            seed=seed_of(seed, random_state),
         )
         for compared, choices in deque(states, maxlen=1):
             for each in compared:

@@ -26,7 +26,7 @@ from glle_engine.audit.groups import require_groups
 from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.result import Audit
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
-from glle_engine.base.parameters import accepts_random_state, require_known_names, with_keywords, with_seed
+from glle_engine.base.parameters import accepts_random_state, require_known_names, seed_of, with_keywords
 from glle_engine.base.progress import silent
 from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.texts import Note
@@ -452,7 +452,7 @@ def audit(
             executor=executor,
             threads=threads,
             on_progress=report,
-            **with_seed({"random_state": random_state, **({"seed": seed} if seed or random_state is None else {})}),
+            seed=seed_of(seed, random_state),
         )
     return TableAudit.from_result(replace(result, notes=points.all_notes(result.notes)), points)
 

@@ -377,6 +377,12 @@ def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**renamed, "seed": int(state)}
 
 
+def seed_of(seed: int, random_state: Any) -> int:
+    """Return the seed of a function with the default seed 0 that also takes a `random_state`; raises as `with_seed`."""
+    given = {"seed": seed} if seed or random_state is None else {}
+    return int(with_seed({**given, "random_state": random_state})["seed"])
+
+
 def check_integer(name: str, value: object, lower_bound: int, *, counter: bool = False) -> int:
     """Return the value if it is an integer of at least `lower_bound`, else raise `InvalidParameterError`.
 

@@ -289,7 +289,7 @@ def mutable_headers(body: str) -> dict[str, str]:
     return {"ETag": f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
 
 
-def scale_headers(scales: Sequence[float], notes: Sequence[dict[str, str]] = ()) -> dict[str, str]:
+def scale_headers(scales: Sequence[float], notes: Sequence[dict[str, Any]] = ()) -> dict[str, str]:
     """Return the headers with the scales of draws, exact to the last bit, and with the codes of doubts about them."""
     named = {SCALE_HEADER: ", ".join(repr(float(scale)) for scale in scales)} if scales else {}
     return named | ({NOTES_HEADER: ", ".join(note["code"] for note in notes)} if notes else {})

@@ -51,7 +51,7 @@ class ResultQuery:
     draws: str | None = None
     ids: Callable[[], Array | None] = lambda: None
     is_partial: bool = False
-    notes: Sequence[dict[str, str]] = ()
+    notes: Sequence[dict[str, Any]] = ()
 
 
 def media_types(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
@@ -113,7 +113,7 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
     return unless_current(query.request, headers, lambda: result.response(media, query.dtype, headers))
 
 
-def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, str]]) -> dict[str, str]:
+def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Return the headers with the scale of a summary or of weights, and with the doubts about a calibrated scale."""
     if spec.kind == "weights":
         return scale_headers([entry.meta["scale"]], notes)

@@ -45,7 +45,7 @@ _TABLE_BYTES = 2**20  # bytes of a table's rows that are made at a time
 SMALL_BYTES = 12 * 2**20  # pieces of a smaller result are read without a thread
 
 
-def calibrated_spec(stores: Stores, posterior: str, spec: DrawsSpec) -> tuple[DrawsSpec | None, list[dict[str, str]]]:
+def calibrated_spec(stores: Stores, posterior: str, spec: DrawsSpec) -> tuple[DrawsSpec | None, list[dict[str, Any]]]:
     """Return the specification with the calibrated scale, or None if there is none, and the doubts about the scale."""
     if not spec.is_auto:
         return spec, []

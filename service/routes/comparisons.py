@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from glle_engine.audit.candidates import Candidate, candidates_of, default_candidates
-from glle_engine.audit.options import AUDIT_NEIGHBORS as AUDITED_NEIGHBORS
+from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.base.texts import Way
 from service.routes.params import ON_DATASET, TenantStores, Wait, creates_job
@@ -125,7 +125,7 @@ def _comparison(
         audited = {
             "labels": classes_for_audit(stores, dataset, body.labels),
             "blocks": blocks_for_audit(stores, dataset, body.blocks),
-            "score_neighbors": min(AUDITED_NEIGHBORS, dataset.n - 1),
+            "score_neighbors": min(AUDIT_NEIGHBORS, dataset.n - 1),
             "seed": body.seed,
         }
     rows: list[dict[str, Any]] = [

@@ -107,7 +107,7 @@ async def draw_one(
     record = await recent.require(tenant, id_)
     if source == "prior":
         require_drawable(record, source, total=1, last=index)
-    notes: Sequence[dict[str, str]] = ()
+    notes: Sequence[dict[str, Any]] = ()
     began = time.monotonic()
     if scale == AUTO:
         scale, notes = await _calibrated(stores, record, source, wait)
@@ -173,7 +173,7 @@ async def weights(
     negotiate(request, RESULT_MEDIA)
     record = await run_in_threadpool(require_posterior, stores, id_)
     require_drawable(record, source, total=1, last=index)
-    notes: Sequence[dict[str, str]] = ()
+    notes: Sequence[dict[str, Any]] = ()
     began = time.monotonic()
     if scale == AUTO:
         scale, notes = await _calibrated(stores, record, source, wait)
@@ -233,7 +233,7 @@ def _single_result(stores: Stores, posterior: str, spec: DrawsSpec) -> Entry | N
 
 async def _calibrated(
     stores: Stores, record: PosteriorRecord, source: SourceQuery, wait: float
-) -> tuple[float, Sequence[dict[str, str]]]:
+) -> tuple[float, Sequence[dict[str, Any]]]:
     """Return the calibrated scale of a posterior, and the doubts about the scale; calibrate first if necessary."""
 
     def submit() -> Job:
@@ -247,7 +247,7 @@ async def _calibrated(
 
 
 def _result(
-    entry: Entry, dtype: Dtype, points: str | None, ids: Array | None, notes: Sequence[dict[str, str]], media: str
+    entry: Entry, dtype: Dtype, points: str | None, ids: Array | None, notes: Sequence[dict[str, Any]], media: str
 ) -> tuple[ArraysResult, dict[str, str]]:
     """Return a draw, or the requested points of the draw, and the headers of its representation."""
     embedding, eigenvalues = entry.arrays["embedding"], entry.arrays["eigenvalues"]

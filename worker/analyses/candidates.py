@@ -55,7 +55,7 @@ class Request(Protocol):
 
     def evaluate(
         self, context: AnalysisContext, dataset: str, Y: Array, on_progress: OnProgress
-    ) -> tuple[dict[str, float], list[dict[str, str]]]:
+    ) -> tuple[dict[str, float], list[dict[str, Any]]]:
         """Return scores and notes."""
 
     def entry(self, context: AnalysisContext, rows: list[dict[str, Any]], embeddings: dict[str, Array]) -> Entry:

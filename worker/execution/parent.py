@@ -48,6 +48,7 @@ from worker.execution.supervisor import Supervisor
 from worker.execution.worker import work
 from worker.observability import logging as logs
 from worker.observability.live_workers import WorkerState, announce, prolong, withdraw
+from worker.records.ids import text
 from worker.records.job import BATCH, INTERACTIVE
 from worker.stores import Stores, process_stores
 
@@ -81,15 +82,15 @@ class Worker:
         """Run the children until a signal, and until their work is done; return the exit code."""
         supervisor = self._supervisor
         supervisor.listen()
-        supervisor.run(lambda _: self._look())
+        supervisor.run(lambda _: self._send_heartbeat())
         self._reminded = time.monotonic()
-        supervisor.stop(supervisor.children, tick=self._look_while_stopping)
+        supervisor.stop(supervisor.children, tick=self._tick_while_stopping)
         supervisor.close()
         with suppress(redis.RedisError):
             withdraw(self._stores.client, self._name)
         return 0
 
-    def _look(self) -> None:
+    def _send_heartbeat(self) -> None:
         """Renew the worker's record and its alive file; let one worker look for lost tasks."""
         if time.monotonic() < self._next_heartbeat:
             return
@@ -119,12 +120,14 @@ class Worker:
     def _is_busy(self, role: str) -> bool:
         """Return whether RQ says that a child runs a task; raises `redis.RedisError`."""
         key = f"{RqWorker.redis_worker_namespace_prefix}{self._rq_name(role)}"
-        rq_worker = RqWorker.find_by_key(key, connection=self._stores.client)
-        return rq_worker is not None and rq_worker.get_state() == WorkerStatus.BUSY
+        return text(self._stores.client.hget(key, "state") or "") == WorkerStatus.BUSY
 
-    def _look_while_stopping(self) -> None:
-        """Look, and repeat the signal to an idle RQ worker: a library may have lost the exception of its handler."""
-        self._look()
+    def _tick_while_stopping(self) -> None:
+        """Send heartbeats, and repeat the signal to an idle RQ worker.
+
+        A library may have lost the exception of the worker's handler.
+        """
+        self._send_heartbeat()
         if time.monotonic() - self._reminded < REMIND_SECONDS:
             return
         self._reminded = time.monotonic()

@@ -121,6 +121,9 @@ class TaskWorker(RqWorker):
             dequeued = dequeued or super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
         return dequeued
 
+    def check_for_suspension(self, burst: bool) -> None:  # noqa: FBT001 # RQ's signature
+        """Check nothing: no command suspends a worker, and RQ's check is a transaction for each task."""
+
     def execute_job(self, job: RqJob, queue: Queue) -> None:
         """Run a task, and leave the long place."""
         try:
