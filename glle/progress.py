@@ -68,7 +68,7 @@ def watched(
 ) -> Iterator[Callable[[int, int, str], None]]:
     """Yield the callback of a computation in this process, which displays a line and calls `on_progress`.
 
-    The line appears after two seconds. If `verbose` is None, it appears in terminals and notebooks, unless there is an
+    The line appears after two seconds. If `verbose` is None, it appears in terminals and notebooks without an
     `on_progress`.
     """
     bars = Bars(False if verbose is None and on_progress is not None else verbose, delay=DELAY_SECONDS)

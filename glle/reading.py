@@ -191,8 +191,7 @@ def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str
 def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | None, *, is_new: bool = False) -> Any:
     """Return the features of data in the order of a fit, found by the names of their columns.
 
-    `fitted` has the `DataPoints.options` of the fit, and `names` the names of its features. An array is returned
-    unchanged.
+    `fitted` has the `DataPoints.options` of the fit, and `names` its features. An array is returned unchanged.
 
     Raises
     ------

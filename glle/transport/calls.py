@@ -82,8 +82,7 @@ class Body:
 class Call:
     """One request, which is safe to repeat: what a POST creates is named by its content, so a repeated POST finds it.
 
-    The body of a 200 is received into a temporary file, or into the file `out`, and `read` makes a value of it. Other
-    bodies are small.
+    The body of a 200 is received into a temporary file or the file `out`, of which `read` makes a value.
     """
 
     method: str

@@ -18,7 +18,7 @@ careful side. `remains` is the smaller of two means: the mean :math:`R^2` of the
 :math:`R^2` of the audited map with the halves, because halves can agree on something that the audited map does not
 have. The spread of a point is its spread over halves, without a factor (docs/explanation/believe.md).
 
-The audit is of 4 halves at first, and then of 8, 16 or 24, until more halves would hardly change the statement
+The audit is of 4 halves at first, then of 8, 16 or 24, until more would hardly change the statement
 (`is_certain`):
 
 - `remains` is 2.5 standard errors away from the thresholds of the statement, or there are 16 halves. If an island can

@@ -11,7 +11,7 @@ With the statistics :math:`T^*` of m permuted data sets,
 
 The idea comes from EMBEDR (Johnson, Kath, Mani, Patterns 3, 2022), whose null is a resample of distances.
 
-The p-values say nothing where an embedding can show all features, and where one feature has nearly all of the variance,
+The p-values say nothing if an embedding can show all features, or one feature has nearly all variance,
 because permuted data then have the same neighbors. Whether the data as a whole have structure is the question of
 `find_relations`.
 

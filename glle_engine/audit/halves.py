@@ -170,8 +170,7 @@ class Halves:
 def embedder_of_halves(X: ArrayLike, Y: Any = None, **options: Any) -> Embedder:
     """Return the embedder of an audit's halves: `resample` makes the halves with it, from the stream `SEPARATE`.
 
-    Parameters and errors are the same as for `glle_engine.audit.audit.audit`. Coordinates without a method have no
-    halves.
+    Parameters and errors are as for `glle_engine.audit.audit.audit`. Coordinates alone have no halves.
     """
     chosen = AuditOptions(**options)
     source, _ = source_of(X, Y, chosen)

@@ -199,8 +199,7 @@ def _cut_contact(points: NDArray[np.float64], n: int) -> float:
 def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the share (g, g) of each group's points that touch each other group, and (g,) that touch any other.
 
-    Groups of one point touch none. Of more than 5,000 points a random sample is compared, with at least one point of
-    each group.
+    Groups of one point touch none. Of more than 5,000 points a random sample is compared, with a point of each group.
     """
     if len(points) > MANY:
         rng = np.random.Generator(np.random.Philox(key=np.array([len(points), 1], np.uint64)))

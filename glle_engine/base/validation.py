@@ -115,8 +115,7 @@ def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
 def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], distances: NDArray[np.float64]) -> None:
     """Raise `OutOfRangeError` if the squared distances of a whole neighborhood underflow.
 
-    `data` (n, d) are in the unit of computation (`Unit`). `distances` (n, k) to `nearest` (n, k) are 0 where they
-    underflow.
+    `data` (n, d) are in the unit of computation (`Unit`); `distances` to `nearest` (n, k) are 0 where they underflow.
     """
     close = np.flatnonzero(distances[:, -1] < RESOLVED)
     for column in nearest[close].T:

@@ -82,8 +82,7 @@ def kept_of_new(
 ) -> NDArray[np.bool_]:
     """Select the neighbors (m, k) of new points (m, d) among their candidates, each point independently.
 
-    `nearest` (m, k) are rows of X (n, d), nearest first; `thresholds` (k + 1,) are the thresholds of `kept_candidates`
-    for X.
+    `nearest` (m, k) are rows of X (n, d), nearest first; `thresholds` (k + 1,) are from `kept_candidates` for X.
     """
     m, k = nearest.shape
     min_kept = _least(k, n_components)

@@ -2,8 +2,7 @@ r"""Neighbor graphs of the k nearest points, or of all points within a radius (e
 
 Points have different numbers of neighbors within a radius. As for adaptive neighborhoods, the graph has room for the
 largest number: each point has candidates, nearest first, and a mask keeps the candidates within the radius. The graph
-of a radius is symmetric. It is connected if the radius is at least the longest edge of the points' minimum spanning
-tree.
+of a radius is symmetric. It is connected if the radius reaches the longest edge of the points' minimum spanning tree.
 """
 
 from __future__ import annotations
@@ -95,8 +94,7 @@ def bridged_graph(
 ) -> tuple[NeighborGraph, list[tuple[int, int]]]:
     """Return the graph of `neighbor_graph`, connected by the shortest edges between its parts, and these edges.
 
-    See `glle_engine.graph.connectivity.bridge`. A point without others within the radius is connected to its nearest
-    point.
+    See `glle_engine.graph.connectivity.bridge`. A point with no other within the radius is joined to its nearest one.
     """
     if radius is None:
         graph = NeighborGraph(*kneighbors(X, n_neighbors, on_progress))

@@ -5,8 +5,7 @@ stores and arithmetic that are single instructions. Its width is the length of a
 that one source serves every width: ``load(tag, array, i)`` reads the i-th group of ``len(tag)`` doubles of a flat
 array.
 
-Only `fma` and `fnma` fuse multiplications and additions. Lanes never interact, so that the bits of a lane depend on it
-alone.
+Only `fma` and `fnma` fuse multiplications and additions. Lanes never interact: the bits of a lane depend on it alone.
 """
 
 from __future__ import annotations

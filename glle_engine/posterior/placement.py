@@ -111,8 +111,7 @@ def extend(
 ) -> Extension:
     """Attach new points (m, d) to the training data X (n, d) of a posterior, or to its landmarks if it has some.
 
-    New points may be sparse or dense. `spec`, `n_points`, `flatness`, `data_sha256` and `landmarks` are the
-    posterior's.
+    New points may be sparse. `spec`, `n_points`, `flatness`, `data_sha256` and `landmarks` are the posterior's.
 
     Raises
     ------

@@ -125,8 +125,7 @@ def embed_again(
 ) -> Embedding:
     """Embed a share of some points with another seed and shrunk parameters.
 
-    A number of neighbors is not shrunk if the method would refuse the smaller number, or its graph would be
-    disconnected.
+    A number of neighbors is kept if the method would refuse a smaller one, or its graph would be disconnected.
     """
     if method.random:
         spec = replace(spec, seed=(getattr(spec, "seed", 0) + 1 + number) % _SEEDS)  # type: ignore[call-arg] # it has it

@@ -513,8 +513,7 @@ def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str
 def column_order(names: Sequence[str] | None, new_names: Sequence[str] | None) -> list[int] | None:
     """Return the positions of the columns of new points in the order of the fit, or None if they are in this order.
 
-    Data without names are taken to be in this order. Raises `InvalidShapeError` with the names that are missing or
-    unknown.
+    Data without names are taken in this order. Raises `InvalidShapeError` with the missing or unknown names.
     """
     if names is None or new_names is None or list(names) == list(new_names):
         return None

@@ -67,8 +67,7 @@ def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
 def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: bool = False) -> Iterator[Stores]:
     """Yield the stores of a deployment, whether it runs or not.
 
-    If the settings have no URLs, the servers are embedded: a running `glle up` has them, or they are started for this
-    command.
+    Without URLs in the settings, the servers are embedded: in a running `glle up`, or started for this command.
 
     Parameters
     ----------

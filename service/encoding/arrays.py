@@ -327,8 +327,7 @@ def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
 def csv_pieces(table: ResultTable, *, quotes_formulas: bool = False) -> Iterator[str]:
     """Yield a table as CSV with a header; each number is the shortest decimal that reads back to the same bits.
 
-    With `quotes_formulas` an apostrophe precedes each name and text that a spreadsheet would run as a formula. Numbers
-    stay as they are.
+    With `quotes_formulas` an apostrophe precedes each name and text that a spreadsheet would run as a formula.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer)

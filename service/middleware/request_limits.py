@@ -98,8 +98,7 @@ class RequestLimits:
     def _make_place(self, tenant: str) -> None:
         """End the slowest body of a tenant that may not have another one; raises as `_require_place`.
 
-        A body that has just begun is not ended, so bodies that arrive quickly are received, however many slow bodies
-        there are.
+        A body that has just begun is not ended, so that quick bodies are received beside any number of slow ones.
         """
         if self._shares.bodies.allows(tenant):
             return

@@ -1,5 +1,4 @@
 """Routes of the API, one file for each resource.
 
-May import `submission`, `responses`, `uploads`, `encoding` and `schemas`. Start with `params` (shared parameters),
-then `posteriors`.
+May import `submission`, `responses`, `uploads`, `encoding` and `schemas`. Start with `params` and `posteriors`.
 """

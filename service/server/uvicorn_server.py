@@ -48,8 +48,7 @@ log = logging.getLogger(__name__)
 class Shutdown:
     """Shutdown state of one API process.
 
-    While `draining` is set, /readyz answers 503 and every response closes its connection, so that clients reconnect
-    elsewhere.
+    While `draining` is set, /readyz answers 503, and responses close their connections: clients reconnect elsewhere.
     """
 
     def __init__(self, stores: Stores) -> None:

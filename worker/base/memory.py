@@ -175,8 +175,7 @@ def resident_limit(settings: Settings) -> int:
 def worker_need(settings: Settings) -> int:
     """Return the bytes of memory that the workers of a container or machine need.
 
-    Each worker may run a long task and an interactive task at the same time, beside a sampler that has grown and is not
-    yet replaced.
+    Each worker may run a long and an interactive task at once, beside a sampler that has grown and is not yet replaced.
     """
     tasks = PROGRAM_BYTES + settings.workers * (settings.method_bytes + INTERACTIVE_BYTES)
     return tasks * RESIDENT_SHARE // (RESIDENT_SHARE - GROWTH)

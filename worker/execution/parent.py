@@ -7,8 +7,7 @@ killed is replaced within milliseconds:
           |-> RQ worker of batches, then interactive -> one work-horse for each
           `-> sampler, which answers requests for single draws
 
-The children die with the parent. On a first signal they finish their work, on a second one they are killed, and other
-workers repeat it.
+The children die with the parent. They finish work on a first signal; a second kills them, and other workers repeat it.
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ _PR_SET_PDEATHSIG = 1
 def die_with_parent(signum: int, parent: int) -> None:
     """Have the kernel send this process `signum` when its parent is gone (Linux; elsewhere a no-op).
 
-    The signal follows the parent's *thread*, so start children from the main thread. The pid reveals a parent that died
-    before the call.
+    The signal follows the parent's *thread*: start children from the main one. The pid reveals that it died before.
     """
     if not LINUX:
         return

@@ -1,8 +1,7 @@
 """Process trees: children that are replaced when they end, and stop together.
 
 `glle up`, `glle serve` and `glle worker` each have one supervisor. It loads what its children share, then forks them,
-so that a child that was killed is replaced within milliseconds. On Linux the children end with it even if it is
-killed.
+so that a child that was killed is replaced within milliseconds. On Linux the children end if it is killed.
 """
 
 from __future__ import annotations

@@ -266,8 +266,7 @@ def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddres
 def _make_parts(shard: _Shard) -> Job | None:
     """Make the missing parts of a shard; the task that depends on all shards combines them.
 
-    Each part is stored before it is counted. Progress is reported after each resample except for the last one of a
-    part.
+    Each part is stored before it is counted. Progress is reported after each resample but the last of a part.
     """
     job, parts = shard.job, shard.job.parts
     assert parts is not None

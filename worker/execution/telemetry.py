@@ -1,7 +1,6 @@
 """Telemetry of a task: seconds by stage and draws by solver, as counts and log lines.
 
-A work-horse runs one task, and sends its counts once, at the end. A sampler sends the counts of its requests now and
-then.
+A work-horse sends the counts of its one task at the end. A sampler sends the counts of its requests now and then.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ class TaskTelemetry:
     Parameters
     ----------
     kind
-        Kind of requests, whose stages are counted at once; empty for a task, which counts the sum of each stage at its
-        end.
+        Kind of requests, whose stages are counted at once; empty for a task, which counts each stage's sum at its end.
 
     Attributes
     ----------

@@ -1,7 +1,6 @@
 """RQ's records of tasks and its queues, as the service uses them.
 
-Tasks carry JSON only. A worker runs a task because its name is in a table of handlers, never because it can be
-imported.
+Tasks carry JSON only. A worker runs only tasks whose name is in a table of handlers, and imports none by name.
 """
 
 from __future__ import annotations

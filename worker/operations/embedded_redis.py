@@ -29,8 +29,7 @@ class ServerError(RuntimeError):
 class EmbeddedRedis:
     """One embedded server on a free loopback port.
 
-    Its folder has the log and the AOF. `options` are lines of its configuration in addition to port, password and
-    folder.
+    Its folder has the log and the AOF. `options` are lines of configuration beside port, password and folder.
     """
 
     def __init__(self, folder: Path, options: tuple[str, ...]) -> None:
@@ -107,8 +106,7 @@ class EmbeddedRedis:
 def queue_server(settings: Settings) -> EmbeddedRedis:
     """Return the persistent server of the queue and the records, without eviction.
 
-    Each write is on disk before the reply. With ``everysec`` and a slow disk, killing the server lost hundreds of
-    accepted writes.
+    Each write is on disk before the reply: with ``everysec`` and a slow disk, a kill lost hundreds of accepted writes.
     """
     options = (
         "appendonly yes",

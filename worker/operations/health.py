@@ -80,8 +80,7 @@ class QueueState:
 def queue_states(stores: Stores) -> list[QueueState]:
     """Return the states of the queues of tasks and of the requests for draws.
 
-    Raises `redis.RedisError` if the queue's server does not answer. If the cache's server does not answer, the requests
-    are left out.
+    Raises `redis.RedisError` if the queue's server does not answer; without the cache's server, requests are left out.
     """
     states = [_queue_state(stores, name) for name in QUEUES]
     with suppress(redis.RedisError):  # the cache's server has a check of its own

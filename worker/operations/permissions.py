@@ -25,8 +25,7 @@ class Permissions:
     def missing(self, client: redis.Redis) -> list[str]:
         """Return the missing rules, such as ``+blmove`` and ``~rq:*``.
 
-        A server refuses a command as soon as a transaction queues it, so each command is tried in a transaction that is
-        then discarded.
+        Each command is tried in a transaction that is then discarded: a server refuses it as soon as it is queued.
         """
         connection = client.connection_pool.get_connection()
 

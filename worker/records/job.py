@@ -1,7 +1,6 @@
 """Job record.
 
-The priority of a job does not affect its result. Equal requests share one job, which gets the highest of their
-priorities.
+The priority of a job does not affect its result. Equal requests share one job, with the highest of their priorities.
 """
 
 from __future__ import annotations

@@ -75,8 +75,7 @@ class DatasetStore(FileStore[Dataset]):
         Raises
         ------
         ProblemError
-            ``not-finite`` or ``inexact-integer``, with the row (from 1) and the column. ``quota-exceeded``,
-            ``redis-full``.
+            ``not-finite`` or ``inexact-integer``, with row (from 1) and column; ``quota-exceeded``, ``redis-full``.
 
         """
         tenant = self.tenant or DEFAULT

@@ -122,8 +122,7 @@ class PointColors:
 def shorten(names: Sequence[str]) -> tuple[str, ...]:
     """Shorten names to about 30 letters; distinct names stay distinct.
 
-    A long name loses its end. Names that would then be equal lose their middle, or else the part before the first
-    difference.
+    A long name loses its end. If names become equal, they lose their middle or the part before the first difference.
     """
     texts = [name if len(name) <= _MAX_LEGEND_LETTERS else f"{name[: _MAX_LEGEND_LETTERS - 1]}…" for name in names]
     cuts: tuple[Callable[[str, int], str], ...] = (

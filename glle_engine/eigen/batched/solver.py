@@ -84,8 +84,7 @@ class LaneSolver:
     ) -> list[LaneResult]:
         """Draw weights and find their eigenpairs, for at most `LANES` draws, with the same bits as for single draws.
 
-        If a lane fails the acceptance test and its y nearly vanishes at the pin, it is factored again with the pin at
-        the largest |y|.
+        If a lane fails and its y nearly vanishes at the pin, it is factored again with the pin at the largest |y|.
         """
         try:
             room = self._idle.pop()

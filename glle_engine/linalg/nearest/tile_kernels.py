@@ -15,8 +15,7 @@ normal range:
   1.1 (d + 1) u (A/2 + B);
 - A, summed in float32, is off by 1.1 (d + 16) u A, and B/2, rounded once, by u B/2.
 
-The sum of these errors is at most (1.25 d + 16) u (A + B), which is `error_of` (A + B). `_threshold` and `panels_of`
-subtract it.
+These errors sum to at most (1.25 d + 16) u (A + B), `error_of` (A + B), which `_threshold` and `panels_of` subtract.
 """
 
 from __future__ import annotations

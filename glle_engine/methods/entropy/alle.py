@@ -3,8 +3,7 @@ r"""Acyclic locally linear embedding: LLE with an exact likelihood, because no p
 The points are put in an order, and each point is reconstructed from the k nearest of the points after it:
 :math:`y_i \sim N(\sum_j w_{ij} y_j, s_i^2 I)`, with weights of sum one. The product of these densities is a Gaussian
 field of precision :math:`P = M M^T`, where column i of M is :math:`(e_i - w_i) / s_i`. Because M is triangular, P is
-positive definite, :math:`\log|P| = -2 \sum_i \log s_i`, and the parameters can be fitted point by point (Lawrence 2012,
-on acyclic LLE).
+positive definite, :math:`\log|P| = -2 \sum_i \log s_i`, and the parameters are fitted point by point (Lawrence 2012).
 
 The weights are LLE's, ridge included: :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`, :math:`A_i = G_i + \lambda_i I`,
 :math:`\lambda_i = reg\,tr(G_i)`. The variance maximizes the marginal likelihood under the prior of the ridge,

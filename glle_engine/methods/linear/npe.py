@@ -62,8 +62,7 @@ def whiten(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return orthonormal scores on the fewest principal axes, at least `min_rank`, with this share of the variance.
 
-    Returns the scores (n, r), the mean of the data (d,), and the whitening (d, r), which maps centered data to the
-    scores.
+    Returns the scores (n, r), the mean of the data (d,), and the whitening (d, r) from centered data to the scores.
 
     Raises
     ------

@@ -12,8 +12,7 @@ probabilistic PCA (de Ridder and Duin 2002, *Locally linear embedding for classi
 Generalised cross-validation (Golub, Heath and Wahba 1979) takes larger ridges. Its trustworthiness was lower on five of
 seven data sets (.89 in place of .94 on digits, .85 in place of .98 on a roll).
 
-:math:`r_i / \mathrm{tr}(G_i)` is kept between two bounds. If both are equal, the result is LLE's with this value as
-reg.
+:math:`r_i / \mathrm{tr}(G_i)` is kept between two bounds. If they are equal, the result is LLE's with this reg.
 
 Robust LLE: an embedding of the inliers, with the outliers placed among them.
 

@@ -86,8 +86,7 @@ class Header:
     def from_rows(cls, rows: list[list[str]], decimal: str, declared: bool | None) -> Self:  # noqa: FBT001 # a value
         """Decide whether the first row is a header: if declared, if it has no number, or if its numbers count up.
 
-        Numbers that count up are a header if the rows below have decimals; they may be years, or 0, 1, 2 of a frame
-        without names.
+        Numbers that count up, such as years, are a header if the rows below have decimals.
         """
         if declared is not None or not rows:
             return cls(bool(declared))
@@ -122,8 +121,7 @@ def _counts(first: list[str], numbers: list[float | None], below: list[list[str]
 def _data_notice(first: list[str], numbers: list[float | None], below: list[list[str]]) -> Note | None:
     """Return a notice if the first row was read as data but may be a header.
 
-    It may be a header if it has numbers in equal steps, or a word that occurs nowhere else in a column whose other
-    values repeat.
+    It may be a header if it has numbers in equal steps, or a word that is unique in a column of repeated values.
     """
     steps = {round(later - earlier, 9) for earlier, later in itertools.pairwise(n for n in numbers if n is not None)}
     is_even = len(numbers) > 2 and None not in numbers and len(steps) == 1 and steps != {0.0}
