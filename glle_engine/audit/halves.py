@@ -6,7 +6,7 @@ other points are placed in the maps by weights on the sample, and get their scor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +22,7 @@ from glle_engine.audit.subject import blocks_of_rows, rows_of_halves
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.texts import Way
 from glle_engine.reliability.refits import affine_map
-from glle_engine.reliability.resamples import SEPARATE, BlockEmbedder, draw_sample, placing_weights, resample
+from glle_engine.reliability.resamples import SEPARATE, draw_sample, placing_weights, resample
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +191,7 @@ def _embedder_of_rows(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArra
             f"The points are of {count} blocks, which have no halves to compare.",
             remedy=f"Give at least {MIN_BLOCKS} different blocks, such as the subject of each row, or none.",
         )
-    return BlockEmbedder(embedder, of_blocks)
+    return replace(embedder, blocks=of_blocks)
 
 
 def _placement(points: NDArray[np.float64], rows: NDArray[np.intp], *, is_linear: bool) -> Placement:

@@ -59,7 +59,7 @@ class MethodEmbedder(Embedder, Generic[S]):
     labels: NDArray[np.int64] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:  # the functions of a method have no pickles
-        return _embedder_of, (self.X, self.method.name, self.spec, self.labels)
+        return _embedder_of, (self.X, self.method.name, self.spec, self.labels, self.blocks)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -86,8 +86,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         n, d = self.data.shape
         require_resamplable(n, d, self.method, self.spec, labels=self.labels is not None)
 
-    def of_rows(self, rows: NDArray[np.intp]) -> Self:
-        """Return the embedder of some rows of the data."""
+    def _of_rows(self, rows: NDArray[np.intp]) -> Self:
         X = self.X[np.ix_(rows, rows)] if self.spec.precomputed else self.X[rows]
         return replace(self, X=X, labels=None if self.labels is None else self.labels[rows])
 
@@ -136,9 +135,13 @@ def embed_again(
 
 
 def _embedder_of(
-    X: NDArray[np.float64], name: str, spec: MethodSpec, labels: NDArray[np.int64] | None
+    X: NDArray[np.float64],
+    name: str,
+    spec: MethodSpec,
+    labels: NDArray[np.int64] | None,
+    blocks: NDArray[np.int64] | None,
 ) -> MethodEmbedder[Any]:
-    return MethodEmbedder(X, method_of(name), spec, labels)
+    return MethodEmbedder(X, method_of(name), spec, labels, blocks=blocks)
 
 
 def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:

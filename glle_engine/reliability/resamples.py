@@ -14,7 +14,7 @@ Posteriors and functions can be embedded again on a part of their data; methods:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
@@ -96,8 +96,19 @@ class Sample:
     others: NDArray[np.intp]
 
 
+@dataclass(frozen=True, eq=False)
 class Embedder(ABC):
-    """Data that can be embedded again: a posterior's, a method's, or a function's."""
+    """Data that can be embedded again: a posterior's, a method's, or a function's.
+
+    Attributes
+    ----------
+    blocks : (n,) int64, optional
+        Block of each point, such as its subject, if points of one block go into samples together. The two samples of a
+        pair then differ in size by at most the largest block.
+
+    """
+
+    blocks: NDArray[np.int64] | None = field(default=None, kw_only=True)
 
     @property
     @abstractmethod
@@ -109,18 +120,18 @@ class Embedder(ABC):
         """Rows from which samples are drawn: all points, unless there are landmarks."""
         return np.arange(self.shape[0])
 
-    @property
-    def blocks(self) -> NDArray[np.int64] | None:
-        """Block (n,) of each point, such as its subject, if points of one block go into samples together."""
-        return None
-
     @abstractmethod
     def require_possible(self, stream: Stream) -> None:
         """Raise the `GlleError` of samples that cannot be embedded, from their size alone."""
 
+    def of_rows(self, rows: NDArray[np.intp]) -> Self:
+        """Return the embedder of some rows of the data, all of which are in the samples."""
+        part = self._of_rows(rows)
+        return part if self.blocks is None else replace(part, blocks=self.blocks[rows])
+
     @abstractmethod
-    def of_rows(self, rows: NDArray[np.intp]) -> Embedder:
-        """Return the embedder of some rows of the data, without the others."""
+    def _of_rows(self, rows: NDArray[np.intp]) -> Self:
+        """Return the embedder of some rows, apart from their blocks."""
 
     @abstractmethod
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
@@ -316,8 +327,7 @@ class PosteriorEmbedder(Embedder):
         if obstacle := resampling_obstacle(self.spec, len(self.points)):
             raise obstacle
 
-    def of_rows(self, rows: NDArray[np.intp]) -> Self:
-        """Return the embedder of some rows of the data, all of which are in the samples."""
+    def _of_rows(self, rows: NDArray[np.intp]) -> Self:
         points = self.points.at(rows) if isinstance(self.points, Distances) else self.points[rows]
         reference = None if self.reference is None else self.reference[rows]
         return replace(self, points=points, reference=reference, landmarks=None)
@@ -390,57 +400,13 @@ class FunctionEmbedder(Embedder):
         """Raise `InvalidParameterError` for too few points."""
         require_enough_for_halves(len(self.X))
 
-    def of_rows(self, rows: NDArray[np.intp]) -> Self:
-        """Return the embedder of some rows of the data."""
+    def _of_rows(self, rows: NDArray[np.intp]) -> Self:
         return replace(self, X=self.X[rows])
 
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:  # noqa: ARG002 # one step
         """Return an embedding (n, p) of all points by a sample."""
         points = checked_matrix(self.X)
         return placed_by_weights(points, sample, self.function(points[sample.chosen]))
-
-
-@dataclass(frozen=True, eq=False)
-class BlockEmbedder(Embedder):
-    """Wraps an embedder so that its samples consist of whole blocks.
-
-    Attributes
-    ----------
-    inner : Embedder
-    of_blocks : (n,) int64
-        Block of each point. The two samples of a pair then differ in size by at most the largest block.
-
-    """
-
-    inner: Embedder
-    of_blocks: NDArray[np.int64]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape (n, p) of an embedding of all points."""
-        return self.inner.shape
-
-    @property
-    def rows(self) -> NDArray[np.intp]:
-        """Rows from which samples are drawn."""
-        return self.inner.rows
-
-    @property
-    def blocks(self) -> NDArray[np.int64]:
-        """Block (n,) of each point."""
-        return self.of_blocks
-
-    def require_possible(self, stream: Stream) -> None:
-        """Raise the `GlleError` of samples that cannot be embedded, from their size alone."""
-        self.inner.require_possible(stream)
-
-    def of_rows(self, rows: NDArray[np.intp]) -> Self:
-        """Return the embedder of some rows of the data."""
-        return replace(self, inner=self.inner.of_rows(rows), of_blocks=self.of_blocks[rows])
-
-    def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
-        """Return an embedding (n, p) of all points by a sample."""
-        return self.inner(sample, on_progress)
 
 
 def resampling_obstacle(

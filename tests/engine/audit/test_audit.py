@@ -35,7 +35,7 @@ from glle_engine.base.errors import (
 from glle_engine.estimator import GLLE, Embedding
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS
-from glle_engine.reliability.resamples import SEPARATE, BlockEmbedder, FunctionEmbedder, draw_sample, resample
+from glle_engine.reliability.resamples import SEPARATE, FunctionEmbedder, draw_sample, resample
 from glle_engine.reliability.thresholds import DISTURBED, FAR, STAYS, STRUCTURE_LEVEL
 
 RNG = np.random.default_rng(0)
@@ -516,7 +516,7 @@ def test_islands_of_most_samples_are_not_called_absent() -> None:
 def test_blocks_stay_together() -> None:
     """Halves are halves of blocks, and noise in replicates is not said to remain."""
     blocks = np.repeat(np.arange(25), 4)
-    embed = BlockEmbedder(FunctionEmbedder(principal, PLANE[:100]), of_blocks=blocks)
+    embed = FunctionEmbedder(principal, PLANE[:100], blocks=blocks)
     first, second = (blocks[draw_sample(embed, SEPARATE, 0, number).chosen] for number in (0, 1))
     assert not set(first) & set(second)
     assert len(first) + len(second) == 100

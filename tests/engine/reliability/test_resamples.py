@@ -17,7 +17,6 @@ from glle_engine.reliability.refits import MethodEmbedder, require_resamplable, 
 from glle_engine.reliability.resamples import (
     HALVES,
     SEPARATE,
-    BlockEmbedder,
     FunctionEmbedder,
     PosteriorEmbedder,
     Stream,
@@ -81,7 +80,7 @@ def test_samples_are_functions_of_their_address(embed: PosteriorEmbedder) -> Non
     pairs = [draw_sample(embed, SEPARATE, 0, j).chosen for j in range(4)]
     assert not np.intersect1d(pairs[0], pairs[1]).size
     assert not np.array_equal(pairs[0], pairs[2])
-    in_fives = BlockEmbedder(embed.of_rows(np.arange(325)), np.arange(325) // 5)
+    in_fives = replace(embed, blocks=np.arange(len(embed.rows)) // 5).of_rows(np.arange(325))
     first, second = (draw_sample(in_fives, SEPARATE, 0, j).chosen for j in range(2))
     assert np.array_equal(np.sort(np.concatenate([first, second])), np.arange(325)), "of whole blocks, 32 and 33"
     assert (len(first), set(np.bincount(first // 5))) == (160, {0, 5})
