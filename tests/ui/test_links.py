@@ -183,7 +183,7 @@ def test_a_card_opened_while_outlines_are_read_has_its_address(explorer: Explore
         other.page.route("**/v1/audits", lambda route: held.append(route))  # noqa: PLW0108 -- playwright marks it
         other.open(link)
         expect(other.at("thumb")).to_have_count(2, timeout=LONG)
-        until(lambda: len(held) == 2)
+        until(lambda: bool(other.state("comparison")) and len(held) == 2)
         other.at("thumb").last.locator("canvas").press("Enter")
         expect(other.at("frame-name")).to_have_text("Isomap")
         until(lambda: "method=isomap" in other.page.url)
@@ -203,7 +203,7 @@ def test_a_refused_audit_is_repeated_alone(explorer: Explorer, link: str) -> Non
 
     explorer.page.route("**/v1/audits", refuse, times=2)  # without being asked, and for the link
     explorer.open(f"{link}&audit=1")
-    until(lambda: len(refused) == 2, 60)
+    until(lambda: bool(explorer.state("dataset")) and len(refused) == 2, 60)  # asking the page lets it send, too
     explorer.at("color").select_option("row")
     expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
     expect(explorer.at("color")).to_have_value("row")
