@@ -1,7 +1,6 @@
 /** HTTP client of the service: keys, problems, JSON and arrays. */
 
 import { address } from './lib/base.js';
-import { readNpz } from './lib/npz.js';
 import { set, state } from './store.js';
 
 const KEY = 'glle-key';
@@ -82,11 +81,6 @@ function sendForm(path, headers, body, onSent) {
 
 /** Fetch JSON. */
 export const askJson = async (path, options) => (await ask(path, options)).json();
-
-/** Fetch several arrays by name. */
-export async function askArrays(path, options) {
-  return readNpz(await (await ask(path, { ...options, accept: NPZ })).arrayBuffer());
-}
 
 /** Read the problem of a refusal, also of a proxy. */
 async function problemOf(answer) {

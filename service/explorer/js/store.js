@@ -79,6 +79,8 @@ let version = 0; // number of changes
  * @property {boolean} isTurning - whether a drag turns three dimensions
  * @property {Record<string, string[]> | null} metadata - further columns of the data set
  * @property {string} color
+ * @property {Look | null} look - of the shown map, or null until the worker has made it
+ * @property {number} traced - how often the worker has traced contours
  * @property {'none' | 'ellipse' | 'density'} shape - of the spread
  * @property {{list: Int32Array, mask: Uint8Array} | null} selection
  * @property {{names: Set<string>, mask: Uint8Array} | null} hidden - classes of the legend that are not shown
@@ -129,6 +131,8 @@ export const state = {
   isTurning: true,
   metadata: null,
   color: 'auto',
+  look: null,
+  traced: 0,
   shape: 'none',
   selection: null,
   hidden: null,

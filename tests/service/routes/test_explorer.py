@@ -134,7 +134,7 @@ def test_every_named_file_exists_and_every_module_is_used() -> None:
         assert relative(script) in files(), relative(script)
         if script.suffix == ".js" and script.parent.name != "vendor" and script not in reached:
             reached.add(script)
-            targets = re.findall(r"(?:from|import\()\s*'(\.[^']+)'", script.read_text("utf-8"))
+            targets = re.findall(r"(?:from|import\(|new URL\()\s*'(\.[^']+\.js)'", script.read_text("utf-8"))
             remaining += [(script.parent / target).resolve() for target in targets]
     modules = {path for path in FOLDER.rglob("*.js") if path.parent.name != "vendor"}
     assert reached == modules

@@ -216,11 +216,13 @@ ENCLOSED = """async () => {
     const { state } = await import('/explorer/js/store.js');
     const { onStage: { box } } = await import('/explorer/js/views/stage.js');
     const { directionsOf, placeOf } = await import('/explorer/js/lib/frames.js');
-    const { islandsHere } = await import('/explorer/js/plot/overlay.js');
+    const { contoursTraced, islandsHere } = await import('/explorer/js/plot/overlay.js');
     const { data } = state.single;
     const context = document.createElement('canvas').getContext('2d');
     const directions = directionsOf(2, state.axes, null);
-    return islandsHere({ p: 2, box, directions }).map(({ rings }, island) => {
+    islandsHere({ p: 2, box, directions });
+    await contoursTraced();
+    return islandsHere({ p: 2, box, directions }).traced.map(({ rings }, island) => {
         const path = new Path2D(`M${rings[0].join('L')}Z`);
         const of = state.audit.arrays.island;
         const rows = Array.from(of.keys()).filter((row) => of[row] === island);

@@ -223,11 +223,13 @@ WITHIN = """async () => {
     const { state } = await import('/explorer/js/store.js');
     const { onStage } = await import('/explorer/js/views/stage.js');
     const { directionsOf, placeOf } = await import('/explorer/js/lib/frames.js');
-    const { densitiesHere } = await import('/explorer/js/plot/overlay.js');
+    const { contoursTraced, densitiesHere } = await import('/explorer/js/plot/overlay.js');
     const { draws, axes } = state;
     const { look } = onStage;
     const directions = directionsOf(2, axes, null);
-    const { box, densities } = densitiesHere({ look, directions });
+    densitiesHere({ look, directions });
+    await contoursTraced();
+    const { box, traced: densities } = densitiesHere({ look, directions });
     const context = document.createElement('canvas').getContext('2d');
     return densities.map(({ index, rings }) => {
         const path = new Path2D(rings.map((ring) => `M${ring.join('L')}Z`).join(''));

@@ -1,6 +1,7 @@
 /** Audits of the shown map, or of coordinates from anywhere. */
 
 import { ask, askJson, Refused } from '../api.js';
+import { compute } from '../lib/background.js';
 import { byName } from '../lib/rows.js';
 import { askArray, follow } from '../jobs.js';
 import { methodNamed } from '../methods.js';
@@ -149,19 +150,12 @@ async function read(job) {
 }
 
 /** The result of an audit's job, its arrays as floats. */
-export async function auditOf({ id }, query = '') {
-  // Other maps may still be audited: their job stays in the bar.
-  return withFloats(await askJson(`/v1/jobs/${id}/result?dtype=float32${query}`));
-}
+export const auditOf = ({ id }, query = '') => askAudit(`/v1/jobs/${id}/result?dtype=float32${query}`);
 
-/** An audit with arrays of floats in place of nested lists. */
-export function withFloats(found) {
-  return {
-    ...found,
-    arrays: Object.fromEntries(
-      Object.entries(found.arrays).map(([name, { data }]) => [name, Float32Array.from(data.flat(2))]),
-    ),
-  };
+/** Fetch an audit. */
+export async function askAudit(path) {
+  const buffer = await (await ask(path)).arrayBuffer();
+  return compute('readAudit', buffer, [buffer]);
 }
 
 /** Follow a job, and read its result, partial ones as they come: `take` gets the query of each. */

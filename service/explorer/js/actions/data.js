@@ -1,8 +1,8 @@
 /** Data sets: list, upload, synthetic data, and their columns. */
 
-import { ask, askArrays, askJson, Refused } from '../api.js';
+import { ask, askJson, NPZ, Refused } from '../api.js';
+import { compute } from '../lib/background.js';
 import { cellsOf, guessMap, hasDates, MAP, mergeColumns, refusedColumns, ROLES, SINGLE } from '../lib/columns.js';
-import { asFloats } from '../lib/npy.js';
 import { chosenMethod, hindrance, methodNamed } from '../methods.js';
 import { set, state } from '../store.js';
 import { auditCoordinates } from './audit.js';
@@ -329,25 +329,8 @@ async function loadColumns(dataset) {
   }
   // Seconds need more than 32 bits.
   const float32 = dataset.n * dataset.n_features > MAX_VALUES || hasDates(dataset) ? '' : '?dtype=float32';
-  const found = await askArrays(`/v1/datasets/${dataset.id}/data${float32}`);
-  if (state.dataset !== dataset) return;
-  set({
-    columns: {
-      names: dataset.names,
-      values: asFloats(found.data.data),
-      labels: found.labels ? Array.from(found.labels.data, String) : null,
-      colors: found.colors ? Float64Array.from(found.colors.data) : null,
-      coordinates: found.coordinates ? asFloats(found.coordinates.data) : null,
-      ids: found.ids ? idsOf(found.ids) : null,
-    },
-  });
-}
-
-/**
- * The ids of the rows as texts; ids of several columns are joined by commas.
- * @param {import('../store.js').NpyArray} ids
- */
-function idsOf({ shape: [n, columns = 1], data }) {
-  const texts = Array.from(data, String);
-  return Array.from({ length: n }, (_, row) => texts.slice(row * columns, (row + 1) * columns).join(', '));
+  const answer = await ask(`/v1/datasets/${dataset.id}/data${float32}`, { accept: NPZ });
+  const buffer = await answer.arrayBuffer();
+  const found = await compute('columnsIn', buffer, [buffer]);
+  if (state.dataset === dataset) set({ columns: { names: dataset.names, ...found } });
 }

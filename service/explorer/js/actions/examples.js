@@ -2,7 +2,7 @@
 
 import { ask, askJson } from '../api.js';
 import { set, state } from '../store.js';
-import { withFloats } from './audit.js';
+import { askAudit } from './audit.js';
 import { createDataset, nameDataset } from './data.js';
 import { fit } from './fit.js';
 import { writeLink } from './link.js';
@@ -56,7 +56,7 @@ export async function openExample({ draws, settings = {}, ...example }) {
 
 /** Show the digits by UMAP with the audit, which `docs/figures/example_map.py` has computed. */
 export async function openExampleMap() {
-  const audit = withFloats(await askJson('/explorer/examples/digits-umap.json'));
+  const audit = await askAudit('/explorer/examples/digits-umap.json');
   if (!(await getData(DIGITS))) return;
   clearResults();
   const { embedding } = audit.arrays;

@@ -11,7 +11,7 @@ import { nameOf } from '../panels/data_panel.js';
 import { colors } from '../lib/theme.js';
 import { runWork } from './state.js';
 import { drawLegend, drawSentence, legendHeight, sentenceHeight } from '../plot/legend.js';
-import { drawMarks, marksHere } from '../plot/overlay.js';
+import { contoursTraced, drawMarks, marksHere } from '../plot/overlay.js';
 import { SvgContext, SvgPath } from '../lib/svg.js';
 import { sizeOf } from '../plot/size.js';
 import { median } from '../views/headline.js';
@@ -32,6 +32,7 @@ export async function savePng() {
 
 /** The picture with title, verdict and legend as PNG at 300 dots per inch. */
 async function pngOf() {
+  await contoursTraced();
   const { plot, xy, look } = onStage;
   const { width, height, top } = placesOfPicture();
   const factor = Math.max(1, SIDE / Math.max(width, height));
@@ -56,6 +57,7 @@ async function pngOf() {
 /** Save the picture as SVG, with its text as text. */
 export async function saveSvg() {
   if (!onStage.xy) return 'Show a draw first';
+  await contoursTraced();
   const { plot, xy, look } = onStage;
   if (xy.length / 2 > MAX_SVG_POINTS) return 'Save a PNG: an SVG has at most 20,000 points';
   const { width, height, top } = placesOfPicture();

@@ -3,7 +3,7 @@
  * is fitted.
  */
 
-import { readNpy } from '../lib/npy.js';
+import { compute } from '../lib/background.js';
 import { set, state } from '../store.js';
 
 const KEPT = 'glle-columns-';
@@ -13,62 +13,20 @@ export const MAX_KEPT = 20e6; // bytes of a file whose left-out columns are kept
 /** Return whether a file is text that the page can parse. */
 export const isText = ({ name }) => /\.(csv|tsv|txt)$/i.test(name);
 
-/** Parse delimited text: the rows as arrays of texts. Quotes are doubled within quotes, as in RFC 4180. */
-function parseCsv(text) {
-  const body = text.replace(/^\uFEFF/, '');
-  const [first] = body.split(/\r?\n/, 1);
-  const count = (sign) => first.split(sign).length;
-  const delimiter = [',', ';', '\t', '|'].reduce((best, sign) => (count(sign) > count(best) ? sign : best));
-  const rows = [];
-  let row = [];
-  let at = 0;
-  while (at < body.length) {
-    let cell = '';
-    if (body[at] === '"') {
-      for (at++; at < body.length; at++) {
-        if (body[at] !== '"') cell += body[at];
-        else if (body[at + 1] === '"') cell += body[at++];
-        else break;
-      }
-      at++;
-    } else {
-      const from = at;
-      while (at < body.length && body[at] !== delimiter && body[at] !== '\n') at++;
-      cell = body.slice(from, at).replace(/\r$/, '');
-    }
-    row.push(cell);
-    if (body[at] === delimiter) {
-      at++;
-      if (at < body.length) continue;
-      row.push('');
-    }
-    while (at < body.length && body[at] !== '\n') at++;
-    at++;
-    rows.push(row);
-    row = [];
-  }
-  return rows.filter((cells) => cells.length > 1 || cells[0] !== '');
-}
-
 /** Add the columns of a file to the data set; its rows are the rows of the data set, in their order. */
 export async function addColumns(file) {
   const { dataset } = state;
-  const [names = [], ...rows] = file.name.endsWith('.npy')
-    ? columnsOf(readNpy(await file.arrayBuffer()), file.name.slice(0, -4))
-    : parseCsv(await file.text());
-  const ragged = rows.findIndex((row) => row.length !== names.length);
-  if (!names.length || rows.length !== dataset.n || ragged >= 0) {
-    const detail = ragged >= 0
-      ? `Row ${ragged} of ${file.name} has ${rows[ragged].length} cells; its header has ${names.length}.`
-      : `${file.name} has ${rows.length} rows below its header; the data set has ${dataset.n}.`;
+  const { n, width, ragged, columns } = await compute('readTable', { file, most: MAX_COLUMNS });
+  if (state.dataset !== dataset) return;
+  if (!width || n !== dataset.n || ragged) {
+    const detail = ragged
+      ? `Row ${ragged.row} of ${file.name} has ${ragged.cells} cells; its header has ${width}.`
+      : `${file.name} has ${n} rows below its header; the data set has ${dataset.n}.`;
     set({ problem: { title: 'These columns do not fit', detail,
       remedy: 'Choose a CSV with a header or an npy array, with one row for each point in the order of ' +
       'the data set.', details: {} } });
     return;
   }
-  const columns = Object.fromEntries(
-    names.slice(0, MAX_COLUMNS).map((name, i) => [name || `column ${i}`, rows.map((row) => row[i])]),
-  );
   const metadata = { ...state.metadata, ...columns };
   set({
     metadata,
@@ -78,17 +36,6 @@ export async function addColumns(file) {
     announcement: `${Object.keys(columns).length} columns are added.`,
   });
   keep(dataset.id, metadata);
-}
-
-/**
- * An array as rows of texts below a header: labels, or several columns.
- * @param {import('../store.js').NpyArray} array
- * @param {string} name
- */
-function columnsOf({ shape: [n, count = 1], data }, name) {
-  const texts = Array.from(data, String);
-  const header = Array.from({ length: count }, (_, i) => (count > 1 ? `${name} ${i + 1}` : name));
-  return [header, ...Array.from({ length: n }, (_, row) => texts.slice(row * count, (row + 1) * count))];
 }
 
 /** Store the columns for a refresh of this tab; more than the browser keeps is for this page view only. */
@@ -130,10 +77,8 @@ export async function keepLeftOut(file, dataset, whole) {
       dataset.id,
       Object.fromEntries(left.filter((name) => whole.has(name)).map((name) => [name, whole.get(name)])),
     );
-  const [names = [], ...rows] = parseCsv(await file.text());
-  const found = left.filter((name) => names.includes(name)).slice(0, MAX_COLUMNS);
-  if (!found.length || rows.length !== dataset.n) return;
-  keep(dataset.id, Object.fromEntries(found.map((name) => [name, rows.map((row) => row[names.indexOf(name)] ?? '')])));
+  const { n, columns } = await compute('readTable', { file, wanted: left, most: MAX_COLUMNS });
+  if (n === dataset.n && Object.keys(columns).length) keep(dataset.id, columns);
 }
 
 /** The rows whose id, label or further column has a text: equal ones, else those that contain it. */

@@ -10,7 +10,8 @@ import { changedFrom, methodNamed } from '../methods.js';
 import { draw, followFit, show } from './fit.js';
 import { endOpening, isStillOpening, openWithin, writeLink } from './link.js';
 import { patiently } from '../jobs.js';
-import { lookOf, resolveColor } from '../lib/look.js';
+import { resolveColor } from '../lib/look.js';
+import { lookMade } from './look.js';
 import { choosePoints, hideClasses } from './selection.js';
 import { clearResults, runWork } from './state.js';
 import { dimension, points } from '../lib/frames.js';
@@ -64,15 +65,15 @@ async function auditLinked(link) {
   if (link.method && state.single?.label !== link.method) return;
   if (link.audit && !state.isAudited) await audit();
   else if (link.job && state.single) await auditFirst(); // the map was still being made when the address was written
-  if (!state.hidden) hideLinked(link); // the colors may be of the audit
+  if (!state.hidden) await hideLinked(link); // the colors may be of the audit
 }
 
 /** Hide the classes of a link. */
-function hideLinked({ color, hidden }) {
+async function hideLinked({ color, hidden }) {
   // A color may be there only later, with the audit or with further columns; the classes are of that color.
   if (!hidden.length || (color !== 'auto' && resolveColor(state) !== color)) return;
-  const look = lookOf(state, points());
-  if (look?.legend.kind === 'classes') hideClasses(new Set(hidden), look);
+  await lookMade();
+  if (state.look?.legend.kind === 'classes') hideClasses(new Set(hidden), state.look);
 }
 
 /** Choose the data set of a link, with the column that names its subjects. */

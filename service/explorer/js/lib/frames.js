@@ -21,8 +21,10 @@ function averageOf({ data, count }) {
   if (averaged.data === data) return averaged;
   const size = data.length / count;
   const [mean, low, high] = [1, 2, 3].map(() => new Float32Array(size));
-  for (let i = 0; i < data.length; i++) mean[i % size] += data[i] / count;
-  for (let i = 0; i < data.length; i++) high[i % size] += (data[i] - mean[i % size]) ** 2 / Math.max(1, count - 1);
+  for (let from = 0; from < data.length; from += size)
+    for (let at = 0; at < size; at++) mean[at] += data[from + at] / count;
+  for (let from = 0; from < data.length; from += size)
+    for (let at = 0; at < size; at++) high[at] += (data[from + at] - mean[at]) ** 2 / Math.max(1, count - 1);
   for (let at = 0; at < size; at++) {
     const reach = HALF * Math.sqrt(high[at]);
     low[at] = mean[at] - reach;
@@ -61,8 +63,12 @@ export function embeddingOf(frame) {
   if (frame === -1 && draws) return averageOf(draws).mean;
   if (frame === 0 || !draws) return reference;
   const size = draws.n * draws.p;
-  return draws.data.subarray((frame - 1) * size, frame * size);
+  if (part.data !== draws.data || part.frame !== frame)
+    part = { data: draws.data, frame, embedding: draws.data.subarray((frame - 1) * size, frame * size) };
+  return part.embedding;
 }
+
+let part = { data: null, frame: -1, embedding: null }; // the last draw, so that one draw is one array
 
 /** Title of a frame. */
 export function titleOf(frame) {
@@ -181,6 +187,6 @@ export function placeInBox(embedding, n, p, axes, box, into = new Float32Array(2
   const directions = directionsOf(p, axes, turn);
   const hidden = state.hidden?.mask;
   for (let row = 0; row < n; row++)
-    into.set(hidden?.[row] ? AWAY : placeOf(embedding, row, p, directions, box), 2 * row);
+    [into[2 * row], into[2 * row + 1]] = hidden?.[row] ? AWAY : placeOf(embedding, row, p, directions, box);
   return into;
 }

@@ -1,10 +1,12 @@
-/** Color of each point, as a step of a palette, and its legend. */
+/**
+ * Color of each point, as a step of a palette, and its legend. `sourceOf` takes what they are made of from the state,
+ * `lookOf` makes them in the page's worker; `state.look` has the last ones.
+ */
 
 import { classes, CLASSES, gradient, OTHER, PLAIN, shapeOf, STEPS } from './palettes.js';
 import { date, number } from './html.js';
 import { SIZES } from './paint.js';
 import { hasDates, secondsOf } from './columns.js';
-import { theme } from './theme.js';
 
 /** @type {(keyof import('../store.js').State)[]} Members of the state that decide the colors. */
 export const LOOK = ['color', 'columns', 'metadata', 'summary', 'audit', 'theme'];
@@ -44,6 +46,14 @@ export function resolveColor(state) {
   return there.find((name) => ['labels', 'colors', 'coordinate:0', 'column:0'].includes(name)) ?? 'row';
 }
 
+let chance = { of: null, shares: null };
+
+/** One minus each p-value, as one array for one audit. */
+function chanceOf(p) {
+  if (chance.of !== p) chance = { of: p, shares: p.map((value) => 1 - value) };
+  return chance.shares;
+}
+
 /**
  * How far to believe the place of each point: the share of its neighbors that stay, by the best that is known of the
  * shown picture, or null. Without another sample it is 1 - p.
@@ -51,35 +61,80 @@ export function resolveColor(state) {
 export function certaintyOf({ audit, single, summary }) {
   const { stability, p_value: p } = audit?.arrays ?? {};
   if (stability) return { shares: stability, where: 'in another sample' };
-  if (p) return { shares: p.map((value) => 1 - value), isByChance: true };
+  if (p) return { shares: chanceOf(p) };
   return !single && summary ? { shares: summary.stability, where: 'from draw to draw' } : null;
 }
 
-let ranked = { by: null, rows: [] };
+let ranked = { by: null, most: 0, rows: [] };
 
-/** The rows with the least certain places, the least certain first. */
+/** The rows with the least certain places, the least certain first, of equal ones the widest spread. */
 export function leastCertain(state, most) {
   const by = state.audit ?? (state.single ? null : state.summary);
-  if (ranked.by !== by) {
+  if (ranked.by !== by || ranked.most !== most) {
     const { shares } = certaintyOf(state) ?? { shares: [] };
-    const spread = state.single ? null : state.summary?.spread; // the wider of equal ones first
-    ranked = {
-      by,
-      rows: Array.from(shares.keys()).sort((a, b) => shares[a] - shares[b] || (spread ? spread[b] - spread[a] : 0)),
-    };
+    const spread = state.single ? null : state.summary?.spread;
+    const isBefore = (a, b) => shares[a] < shares[b] || (shares[a] === shares[b] && spread?.[a] > spread?.[b]);
+    const rows = [];
+    for (let row = 0; row < shares.length; row++) {
+      if (rows.length === most && !isBefore(row, rows[most - 1])) continue;
+      let at = rows.length;
+      while (at > 0 && isBefore(row, rows[at - 1])) at--;
+      rows.splice(at, 0, row);
+      if (rows.length > most) rows.pop();
+    }
+    ranked = { by, most, rows };
   }
-  return ranked.rows.slice(0, most);
+  return ranked.rows;
+}
+
+/**
+ * What the look of the state is made of: the chosen color with its values, as they are or every `step`th from `from`
+ * on, and the certainty of the places.
+ */
+export function sourceOf(state, n) {
+  const name = resolveColor(state);
+  const [, word, title = word] = choices(state).find(([choice]) => choice === name) ?? [name, ''];
+  const certainty = certaintyOf(state);
+  const isSized = certainty?.shares.length === n && !['audited', 'p_value', 'stability'].includes(name);
+  const { islands, arrays } = name === 'island' ? state.audit : { islands: null, arrays: null };
+  return {
+    n,
+    name,
+    title,
+    theme: state.theme,
+    order: islands?.names ?? null,
+    isDate: name === 'colors' && hasDates(state.dataset),
+    shares: isSized ? certainty.shares : null,
+    where: certainty?.where,
+    ...(arrays ? { values: arrays.island } : valuesOf(state, name, n)),
+  };
+}
+
+/**
+ * Where the values of a choice are.
+ * @returns {{values: any, from?: number, step?: number}}
+ */
+function valuesOf(state, name, n) {
+  const { columns, dataset, metadata, summary, audit } = state;
+  const [kind, place] = name.split(':');
+  if (name.startsWith('further:')) return { values: metadata[name.slice('further:'.length)] };
+  if (kind === 'labels' || kind === 'colors') return { values: columns[kind] };
+  if (kind === 'coordinate')
+    return { values: columns.coordinates, from: Number(place), step: columns.coordinates.length / n };
+  if (kind === 'column') return { values: columns.values, from: Number(place), step: dataset.n_features };
+  if (name in AUDITED) return { values: audit.arrays[AUDITED[name]] };
+  return { values: summary?.[name] ?? null }; // of the row number and of one color there are none
 }
 
 /**
  * Color the points; those whose neighbors change are small, so that each keeps the color of its class.
+ * @param {ReturnType<typeof sourceOf>} source
  * @returns {import('../store.js').Look}
  */
-export function lookOf(state, n) {
-  const look = colorsOf(state, n);
-  const certainty = certaintyOf(state);
-  if (certainty?.shares.length !== n || ['audited', 'p_value', 'stability'].includes(look.name)) return look;
-  const { shares, where } = certainty;
+export function lookOf(source) {
+  const { shares, where } = source;
+  const look = colorsOf(source);
+  if (!shares) return look;
   const most = SIZES.length - 1;
   const level = Uint8Array.from(shares, (share) =>
     Math.max(0, Math.min(most, Math.floor(Math.sqrt(share) * SIZES.length))),
@@ -90,25 +145,22 @@ export function lookOf(state, n) {
 
 /**
  * The colors alone.
- * @returns {import('../store.js').Look}
+ * @param {ReturnType<typeof sourceOf>} source
  */
-export function colorsOf(state, n) {
-  const name = resolveColor(state);
-  const [, word, title = word] = choices(state).find(([choice]) => choice === name) ?? [name, ''];
+function colorsOf({ name, title, values, from = 0, step = 1, order, isDate, theme, n }) {
   if (name === 'plain') return { name, index: new Uint16Array(n), palette: [PLAIN], legend: { kind: 'plain', title } };
-  if (name === 'labels') return byClass(state.columns.labels, title);
-  if (name === 'island') {
-    const { islands: { names }, arrays: { island } } = state.audit;
-    return byClass(Array.from(island, (at) => names[at] ?? NO_ISLAND), title, name, names);
-  }
+  if (name === 'labels') return byClass(values, title);
+  if (name === 'island') return byClass(Array.from(values, (at) => order[at] ?? NO_ISLAND), title, name, order);
   if (name.startsWith('further:')) {
-    const values = state.metadata[name.slice('further:'.length)];
-    const { numbers, isDate } = numeric(values);
-    return numbers ? byValue(numbers, name, title, gradient('value', theme()), isDate) : byClass(values, title, name);
+    const found = numeric(values);
+    return found.numbers
+      ? byValue(found.numbers, name, title, gradient('value', theme), found.isDate)
+      : byClass(values, title, name);
   }
   const kind = ['spread', 'stability', 'local_trust', ...Object.keys(AUDITED)].includes(name) ? 'spread' : 'value';
-  const isDate = name === 'colors' && hasDates(state.dataset);
-  return byValue(valuesOf(state, name, n), name, title, gradient(kind, theme()), isDate);
+  const numbers =
+    step === 1 && values ? values : Float32Array.from({ length: n }, (_, i) => (values ? values[from + i * step] : i));
+  return byValue(numbers, name, title, gradient(kind, theme), isDate);
 }
 
 /**
@@ -121,20 +173,6 @@ function numeric(values) {
   const dates = Float64Array.from(values, secondsOf);
   return dates.some(Number.isNaN) ? {} : { numbers: dates, isDate: true };
 }
-
-/** The numbers of a choice. */
-function valuesOf(state, name, n) {
-  const { columns, dataset, summary, audit } = state;
-  const [kind, place] = name.split(':');
-  if (kind === 'row') return Float32Array.from({ length: n }, (_, i) => i);
-  if (kind === 'colors') return columns.colors;
-  if (kind === 'coordinate') return pickStrided(columns.coordinates, Number(place), columns.coordinates.length / n, n);
-  if (kind === 'column') return pickStrided(columns.values, Number(place), dataset.n_features, n);
-  if (name in AUDITED) return audit.arrays[AUDITED[name]];
-  return summary[name];
-}
-
-const pickStrided = (values, from, step, n) => Float32Array.from({ length: n }, (_, i) => values[from + i * step]);
 
 /** Color by a number, from the smallest to the largest. */
 function byValue(values, name, title, palette, isDate = false) {

@@ -1,9 +1,10 @@
 /** The nearest rows of a row, in the data and on the map. */
 
 import { state } from '../store.js';
+import { newest } from './background.js';
 import { dimension, embeddingOf, points } from './frames.js';
 
-const MAX_VALUES = 8e6; // of the data; more would be searched too slowly under the pointer
+const MAX_VALUES = 8e6; // of the data; more would be searched too slowly at the pointer
 
 /**
  * The k nearest rows of a row among points of d coordinates, each divided by its scale; the nearest first, equal ones
@@ -54,9 +55,21 @@ function isStandardized() {
 }
 
 /**
+ * The k nearest rows of a row among the values of the data, d for each row, and among the places of the map, p for
+ * each.
+ * @returns {{inData: number[], onMap: number[]}}
+ */
+export const nearestIn = ({ values, d, isScaled, map, p, row, k }) => ({
+  inData: nearestRows(values, d, row, k, isScaled ? scalesOf(values, d) : null),
+  onMap: nearestRows(map, p, row, k),
+});
+
+const ask = newest('nearestIn');
+
+/**
  * The k nearest rows of a row in the data, at the scale of the shown map, and on that map.
- * @returns {{inData: number[], onMap: number[]} | null} null if the page has no data to compare, or does not know their
- * distances
+ * @returns {Promise<{inData: number[], onMap: number[]}> | null} null if the page has no data to compare, or does not
+ * know their distances
  */
 export function nearestOf(row, k) {
   const { columns, dataset } = state;
@@ -64,9 +77,5 @@ export function nearestOf(row, k) {
   if (!map || !columns?.values || columns.values.length > MAX_VALUES || row >= points()) return null;
   const isScaled = isStandardized();
   if (isScaled === null) return null;
-  const d = dataset.n_features;
-  return {
-    inData: nearestRows(columns.values, d, row, k, isScaled ? scalesOf(columns.values, d) : null),
-    onMap: nearestRows(map, dimension(), row, k),
-  };
+  return ask({ values: columns.values, d: dataset.n_features, isScaled, map, p: dimension(), row, k });
 }

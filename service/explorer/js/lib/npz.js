@@ -1,6 +1,6 @@
 /** Reader of npz files with stored members, as the service writes them. */
 
-import { readNpy } from './npy.js';
+import { asFloats, readNpy } from './npy.js';
 
 const END = 0x06054b50;
 const END_64 = 0x06064b50;
@@ -71,4 +71,35 @@ function entryAt(view, place) {
     method: view.getUint16(place + 10, true),
     next: stop + view.getUint16(place + 32, true),
   };
+}
+
+/**
+ * The columns of a data set in an npz file of the service.
+ * @param {ArrayBuffer} buffer
+ */
+export function columnsIn(buffer) {
+  const { data, labels, colors, coordinates, ids } = readNpz(buffer);
+  return {
+    values: asFloats(data.data),
+    labels: labels ? Array.from(labels.data, String) : null,
+    colors: colors ? Float64Array.from(colors.data, Number) : null,
+    coordinates: coordinates ? asFloats(coordinates.data) : null,
+    ids: ids ? idsOf(ids) : null,
+  };
+}
+
+/**
+ * The ids of the rows as texts; ids of several columns are joined by commas.
+ * @param {import('../store.js').NpyArray} ids
+ */
+function idsOf({ shape: [n, columns = 1], data }) {
+  const texts = Array.from(data, String);
+  return Array.from({ length: n }, (_, row) => texts.slice(row * columns, (row + 1) * columns).join(', '));
+}
+
+/** An audit in JSON, with arrays of floats in place of nested lists. */
+export function readAudit(buffer) {
+  const found = JSON.parse(new TextDecoder().decode(buffer));
+  const floats = Object.entries(found.arrays).map(([name, { data }]) => [name, Float32Array.from(data.flat(2))]);
+  return { ...found, arrays: Object.fromEntries(floats) };
 }

@@ -30,11 +30,12 @@ export function trace(path, shape, x, y, radius) {
  * @param {Float32Array} xy - in [-1, 1], two a point
  * @param {{x: number, y: number, sx: number, sy: number}} screen - pixel of 0, and pixels a unit
  * @param {import('../store.js').Look} look
- * @param {{radius: number, mask?: Uint8Array | null, opacity?: number}} options
+ * @param {{radius: number, mask?: Uint8Array | null, opacity?: number, rows?: Int32Array | null}} options - rows: those
+ *   that are painted if there are too many for shapes; by default all
  */
-export function paint(context, xy, screen, look, { radius, mask = null, opacity = 0.85 }) {
+export function paint(context, xy, screen, look, { radius, mask = null, opacity = 0.85, rows = null }) {
   const n = xy.length / 2;
-  if (n > CIRCLES) pixels(context, xy, screen, look, radius, mask);
+  if (n > CIRCLES) pixels(context, xy, screen, look, { radius, mask, rows });
   else paintShapes(context, xy, screen, look, { radius, mask, opacity });
 }
 
@@ -78,17 +79,18 @@ function emptyImage(width, height) {
 }
 
 /** Paint squares into the pixels of an empty canvas. */
-function pixels(context, xy, { x, y, sx, sy }, look, radius, mask) {
+function pixels(context, xy, { x, y, sx, sy }, look, { radius, mask, rows }) {
   const { index, palette, level } = look;
   const { width, height } = context.canvas;
   const { image, words } = emptyImage(width, height);
   const colors = Uint32Array.from(palette, (color) => pack(rgb(color), 255));
   const faint = Uint32Array.from(palette, (color) => pack(rgb(color), 70));
-  const n = xy.length / 2;
+  const count = rows?.length ?? xy.length / 2;
   const sides = SIZES.map((size) => Math.max(1, Math.round(radius * 1.6 * size)));
   for (const chosen of mask ? [0, 1] : [1]) {
     const tones = chosen ? colors : faint;
-    for (let i = 0; i < n; i++) {
+    for (let at = 0; at < count; at++) {
+      const i = rows ? rows[at] : at;
       if (mask && mask[i] !== chosen) continue;
       const side = sides[level?.[i] ?? SIZES.length - 1];
       const left = (x + sx * xy[2 * i] - side / 2 + 0.5) | 0;
@@ -97,7 +99,7 @@ function pixels(context, xy, { x, y, sx, sy }, look, radius, mask) {
       const color = tones[index[i]];
       for (let row = top; row < top + side; row++) {
         const from = row * width + left;
-        for (let at = from; at < from + side; at++) words[at] = color;
+        for (let word = from; word < from + side; word++) words[word] = color;
       }
     }
   }

@@ -3,8 +3,9 @@
 import { SHOWN_REGIONS, MAX_SHAPES } from '../plot/overlay.js';
 import { choosePoints, namesOf, neighborsOf } from '../actions/selection.js';
 import { dimension, points } from '../lib/frames.js';
+import { useComputed } from '../lib/background.js';
 import { hasDates } from '../lib/columns.js';
-import { date, html, number, percent, useMemo, useRef, useState } from '../lib/html.js';
+import { date, html, number, percent, useRef, useState } from '../lib/html.js';
 import { nearestOf } from '../lib/nearest.js';
 import { labelOf } from '../lib/titles.js';
 import { addColumns, rowsWith } from '../actions/metadata.js';
@@ -183,7 +184,8 @@ function LeastCertain() {
  */
 function Nearest({ row }) {
   const { hover } = useStore('frame', 'single', 'posterior', 'columns', 'hover');
-  const found = useMemo(() => nearestOf(row, NEAREST), [row, state.frame, state.single, state.draws, state.columns]);
+  const found = useComputed(() => nearestOf(row, NEAREST),
+    [row, state.frame, state.single, state.draws, state.columns]);
   if (!found) return null;
   const { inData, onMap } = found;
   const both = inData.filter((other) => onMap.includes(other)).length;

@@ -2,13 +2,15 @@
 
 import { saveCsv } from '../actions/export.js';
 import { choosePoints } from '../actions/selection.js';
-import { date, html, number, percent, useMemo } from '../lib/html.js';
-import { distinguishing, tableHere } from '../lib/rows.js';
+import { date, html, number, percent } from '../lib/html.js';
+import { newest, useComputed } from '../lib/background.js';
+import { columnsOfData, tableHere } from '../lib/rows.js';
 import { useStore } from '../store.js';
 
 const MAX_ROWS = 100;
 const MAX_COLUMNS = 60;
 const MOST = 6; // columns that distinguish the selection
+const ask = newest('distinguishing');
 
 /** The panel below the picture; empty without a selection. */
 export function Selection() {
@@ -22,10 +24,10 @@ export function Selection() {
     'single',
     'frame',
   );
-  const found = useMemo(
-    () => (selection && columns ? distinguishing(selection, MOST) : []),
+  const found = useComputed(
+    () => (selection && columns ? ask({ columns: columnsOfData(), ...selection, most: MOST }) : null),
     [selection, columns, metadata],
-  );
+  ) ?? [];
   if (!selection || !columns || view === 'compare') return null;
   const shown = tableHere().columns.slice(0, MAX_COLUMNS);
   const cell = (value) => (typeof value === 'number' ? number(value) : (value ?? ''));

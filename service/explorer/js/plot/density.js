@@ -13,16 +13,15 @@ const MAX_POSITIONS = 400000; // of one label; more change nothing that is seen
 const BANDWIDTHS = [0.02, 0.1]; // smallest and largest bandwidth in the box
 
 /**
- * The density of each class, or of all points if the colors are no classes.
- * @param {{draws: object, look: object, mask: Uint8Array | null, hidden: Uint8Array | undefined, directions:
- * number[][], box: object}} given
+ * The density of each class by the index of the rows, or of all points if there is one class.
+ * @param {{draws: {data: Float32Array, count: number, n: number, p: number}, classes: number, index: Uint16Array,
+ *   mask: Uint8Array | null, hidden: Uint8Array | undefined, directions: number[][], box: object}} inputs
  * @returns {{index: number, rings: number[][][]}[]} rings of points [x, y] in the box
  */
-export function densitiesOf({ draws, look, mask, hidden, directions, box }) {
-  const classes = look.legend.kind === 'classes' ? look.legend.entries.length : 1;
+export function densitiesOf({ draws, classes, index: classOf, mask, hidden, directions, box }) {
   const rows = Array.from({ length: classes }, () => []);
   for (let row = 0; row < draws.n; row++)
-    if ((!mask || mask[row]) && !hidden?.[row]) rows[classes > 1 ? look.index[row] : 0].push(row);
+    if ((!mask || mask[row]) && !hidden?.[row]) rows[classes > 1 ? classOf[row] : 0].push(row);
   return rows
     .map(
       (list, index) =>

@@ -6,6 +6,18 @@ import { sizeOf } from './size.js';
 
 const REACH = 12; // pixels within which a point is under the pointer
 const CLICK = 4; // pixels; a shorter movement is a click
+const MAX_MOVING = 20000; // points that are drawn while the view moves; at rest all are
+const REST = 150; // milliseconds without a movement until the view rests
+
+/**
+ * A sample of n rows, always the same ones, of about `most`; null for all. Each row is in it by a hash of its number,
+ * so that an order of the rows is none of the sample.
+ */
+export function sampleOf(n, most) {
+  if (n <= most) return null;
+  const limit = (most / n) * 2 ** 32;
+  return Int32Array.from(Array(n).keys()).filter((row) => Math.imul(row + 1, 0x9e3779b1) >>> 0 < limit);
+}
 
 /** Make the plot; see `createGlPlot`. */
 export function createFlatPlot(canvas, on) {
@@ -23,6 +35,8 @@ export function createFlatPlot(canvas, on) {
   let grabbed = null;
   let move = 0;
   let frame = 0;
+  let sample = null; // rows that are drawn while the view moves; null for all
+  let resting = 0; // the timer until the view rests, or 0
   let ink = '#000';
 
   const least = () => Math.min(width, height) / 2;
@@ -39,7 +53,7 @@ export function createFlatPlot(canvas, on) {
     const { x, y, sx, sy } = screen();
     const scaled = { x: x * ratio, y: y * ratio, sx: sx * ratio, sy: sy * ratio };
     const { size, opacity } = sizeOf(now.length / 2);
-    paint(context, now, scaled, look, { radius: (size / 2) * ratio, mask, opacity });
+    paint(context, now, scaled, look, { radius: (size / 2) * ratio, mask, opacity, rows: isMoving() ? sample : null });
     if (line.length > 1) {
       context.strokeStyle = ink;
       context.lineWidth = 1.5 * ratio;
@@ -50,9 +64,15 @@ export function createFlatPlot(canvas, on) {
   }
   const soon = () => (frame ||= requestAnimationFrame(draw));
   const redrawView = () => {
+    clearTimeout(resting);
+    resting = setTimeout(() => {
+      resting = 0;
+      soon();
+    }, REST);
     soon();
     on.view();
   };
+  const isMoving = () => resting > 0 || move > 0;
 
   canvas.addEventListener('wheel', (event) => {
     event.preventDefault();
@@ -95,11 +115,15 @@ export function createFlatPlot(canvas, on) {
     kind: 'canvas',
     show(xy, newLook, { ms = 0, quick = false } = {}) {
       cancelAnimationFrame(move);
+      move = 0;
       arrived?.();
       arrived = null;
       look = newLook;
       if (!now || now.length !== xy.length || !ms) {
-        if (now?.length !== xy.length) [now, from, to] = [1, 2, 3].map(() => new Float32Array(xy.length));
+        if (now?.length !== xy.length) {
+          [now, from, to] = [1, 2, 3].map(() => new Float32Array(xy.length));
+          sample = sampleOf(xy.length / 2, MAX_MOVING);
+        }
         now.set(xy);
         draw();
         on.view();
@@ -114,9 +138,9 @@ export function createFlatPlot(canvas, on) {
           const share = Math.min(1, Math.max(0, (at - started) / ms));
           const eased = quick ? share : share * share * (3 - 2 * share);
           for (let i = 0; i < to.length; i++) now[i] = from[i] + (to[i] - from[i]) * eased;
+          move = share < 1 ? requestAnimationFrame(step) : 0;
           draw();
-          if (share < 1) move = requestAnimationFrame(step);
-          else {
+          if (share === 1) {
             on.view();
             resolve();
           }
@@ -156,6 +180,7 @@ export function createFlatPlot(canvas, on) {
     destroy() {
       cancelAnimationFrame(move);
       cancelAnimationFrame(frame);
+      clearTimeout(resting);
     },
   };
 }

@@ -1,5 +1,6 @@
 /** Outlines of the islands of an audited map. */
 
+import { placeOf } from '../lib/frames.js';
 import { isTrusted } from '../lib/islands.js';
 import { contourOf, mainPiece } from './density.js';
 
@@ -8,21 +9,27 @@ const BANDWIDTHS = [0.03, 0.045, 0.065]; // in the box; the first that joins the
 const DASH = [7, 5]; // pixels of a dashed outline and of its gaps
 
 /**
- * The outline of each island, as rings in the box; of a single island there is none.
- * @param {object} audit
- * @param {(row: number) => number[]} at - the place of a row in the box
- * @param {Uint8Array} [hidden] - rows that are not shown
+ * The outline of each island of a map in a box, as rings in it; of a single island there is none. `hidden` marks the
+ * rows that are not shown.
+ * @param {{islands: {names: string[], isSolid: boolean[], of: Float32Array}, data: Float32Array, p: number,
+ *   directions: [number[], number[]], box: object, hidden?: Uint8Array}} inputs - `islands` as `islandsOf` gives them
  */
-export function outlinesOf(audit, at, hidden) {
-  const { islands: { names }, arrays: { island: of } } = audit;
+export function outlinesOf({ islands: { names, isSolid, of }, data, p, directions, box, hidden }) {
   if (names.length < 2) return [];
   const rows = names.map(() => []);
   of.forEach((island, row) => island >= 0 && !hidden?.[row] && rows[island].push(row));
   return names.map((name, island) => ({
     name,
-    isSolid: isTrusted(audit, island),
-    rings: rows[island].length > 2 ? outlineOf(rows[island].map(at)) : [],
+    isSolid: isSolid[island],
+    rings: rows[island].length > 2
+      ? outlineOf(rows[island].map((row) => placeOf(data, row, p, directions, box))) : [],
   }));
+}
+
+/** The islands of an audit: their names, which of them to trust, and the island of each row. */
+export function islandsOf(audit) {
+  const { islands: { names }, arrays: { island: of } } = audit;
+  return { names, isSolid: names.map((_, island) => isTrusted(audit, island)), of };
 }
 
 /** The outline of some places: the smoothest that they need to be one piece, or the main piece if they stay several. */

@@ -6,9 +6,9 @@ import { isTrusted, tearLines } from '../lib/islands.js';
 import { leastCertain } from '../lib/look.js';
 import { neighborsOf } from '../actions/selection.js';
 import { resizeCanvas } from '../lib/paint.js';
-import { state } from '../store.js';
-import { densitiesOf } from './density.js';
-import { outlinesOf, strokeOutlines, traceRings } from './islands.js';
+import { newest } from '../lib/background.js';
+import { set, state } from '../store.js';
+import { islandsOf, strokeOutlines, traceRings } from './islands.js';
 import { contourOf, momentsOf } from './spread.js';
 
 export const MAX_SHAPES = 50; // of a selection; more would cover each other
@@ -107,18 +107,29 @@ function drawPlaces(context, row, { screen, box, p, directions, look, colors }) 
   }
 }
 
+let sampled = { index: null, samples: [] };
+
+/** An even sample of the rows of each group. */
+function samplesOf({ entries }, index) {
+  if (sampled.index !== index) {
+    const rows = (entries ?? []).map(() => []);
+    if (entries) index.forEach((group, row) => rows[group].push(row));
+    const samples = rows.map((some) => some.filter((_, i) => i % Math.ceil(some.length / SAMPLE) === 0));
+    sampled = { index, samples };
+  }
+  return sampled.samples;
+}
+
 /** The name of each group at its median place; a name that would cover an earlier one waits for a closer view. */
 function drawNames(context, at, { look: { name: colored, legend, index }, colors }) {
   if (colored === 'island') return; // the outlines have the letters
   const hidden = state.hidden?.names;
   const names = (legend.entries ?? []).filter(({ name }) => !hidden?.has(name)).slice(0, MAX_NAMES);
-  const rows = legend.entries?.map(() => []);
-  index.forEach((value, row) => rows?.[value].push(row));
+  const samples = samplesOf(legend, index);
   const drawn = [];
   names.forEach(({ name, isRest, index: group }) => {
-    if (isRest || !rows[group].length) return;
-    const step = Math.ceil(rows[group].length / SAMPLE);
-    const places = rows[group].filter((_, i) => i % step === 0).map(at);
+    if (isRest || !samples[group].length) return;
+    const places = samples[group].map(at);
     const [x, y] = [0, 1].map((side) => places.map((place) => place[side]).sort((a, b) => a - b)[places.length >> 1]);
     const half = 4 * name.length + 3; // about half of its width
     if (drawn.some(([u, v, other]) => Math.abs(u - x) < half + other && Math.abs(v - y) < 15)) return;
@@ -127,36 +138,70 @@ function drawNames(context, at, { look: { name: colored, legend, index }, colors
   });
 }
 
-let measured = { key: [], box: null, densities: [] }; // the last densities, which change only with their inputs
-
-/** The densities of the shown draws, by label, and the box of all draws in which they are. */
-export function densitiesHere({ look, directions }) {
-  const { draws, reference, axes, selection, hidden } = state;
-  const key = [draws, look, selection, hidden, ...directions.flat()];
-  if (key.length !== measured.key.length || key.some((value, i) => value !== measured.key[i])) {
-    const all = [reference, draws.data];
-    const box = draws.p === 3 ? boxAlong(ballOf(all, draws.n), directions) : boxOf(all, draws.n, draws.p, axes);
-    measured = {
-      key,
-      box,
-      densities: densitiesOf({ draws, look, mask: selection?.mask ?? null, hidden: hidden?.mask, directions, box }),
-    };
-  }
-  return measured;
+/**
+ * Contours that the worker traces: the last ones, in their box, until those of changed inputs are there. `follow` gives
+ * none while the worker has none of the same picture, which is what `picture` names.
+ */
+function tracing(name) {
+  const ask = newest(name);
+  let [key, found, made] = [null, null, Promise.resolve()];
+  const isSame = (some, other) => some?.length === other.length && other.every((value, i) => value === some[i]);
+  const follow = (picture, details, request) => {
+    const wanted = [...picture, ...details];
+    if (!isSame(key, wanted)) {
+      key = wanted;
+      const inputs = request();
+      made = ask(inputs).then((traced) => {
+        if (!traced) return;
+        found = { picture, box: inputs.box, traced };
+        set({ traced: state.traced + 1 });
+      });
+    }
+    return isSame(found?.picture, picture) ? found : { box: null, traced: [] };
+  };
+  return { follow, made: () => made };
 }
 
-let outlined = { key: [], islands: [] }; // the last outlines of islands
+const densities = tracing('densitiesOf');
+const outlines = tracing('outlinesOf');
 
-/** The outline of the main piece of each island of the audited map, as rings in the box. */
+/** Wait until the contours are those of the picture. */
+export const contoursTraced = () => Promise.all([densities.made(), outlines.made()]);
+
+/** The densities of the shown draws, by label, and the box of all draws in which they are. */
+export function densitiesHere({ look: { index, legend }, directions }) {
+  const { draws: { data, count, n, p }, reference, axes, selection, hidden } = state;
+  return densities.follow([data, reference, index, ...directions.flat()], [selection, hidden], () => {
+    const all = [reference, data];
+    return {
+      draws: { data, count, n, p },
+      classes: legend.kind === 'classes' ? legend.entries.length : 1,
+      index,
+      mask: selection?.mask ?? null,
+      hidden: hidden?.mask,
+      directions,
+      box: p === 3 ? boxAlong(ballOf(all, n), directions) : boxOf(all, n, p, axes),
+    };
+  });
+}
+
+/** The outline of the main piece of each island of the audited map, and the box in which they are. */
 export function islandsHere({ p, box, directions }) {
-  const { audit: { arrays }, hidden } = state;
+  const { audit, hidden } = state;
   const data = embeddingOf(state.frame);
-  const key = [arrays.island, data, hidden, ...box.center, ...box.half, ...directions.flat()];
-  if (key.some((value, i) => value !== outlined.key[i])) {
-    const islands = outlinesOf(state.audit, (row) => placeOf(data, row, p, directions, box), hidden?.mask);
-    outlined = { key, islands };
-  }
-  return outlined.islands;
+  const islands = islandsOf(audit);
+  return outlines.follow(
+    [islands.of, data, ...directions.flat()],
+    [hidden, ...box.center, ...box.half, islands.isSolid.join()],
+    () => ({ islands, data, p, directions, box, hidden: hidden?.mask }),
+  );
+}
+
+/** The pixel of a place in a box that need not be the box of the picture. */
+function pixelIn(box, { screen, box: shown }) {
+  const [across, up] = [0, 1].map((side) => (value) =>
+    (value * box.half[side] + (box.center[side] - shown.center[side]) * MARGIN) / shown.half[side]);
+  return ([x, y]) => [screen.x + screen.sx * across(x), screen.y + screen.sy * up(y)];
 }
 
 /**
@@ -164,9 +209,9 @@ export function islandsHere({ p, box, directions }) {
  * points to their neighbors.
  */
 function drawAudit(context, at, view) {
-  const { screen, colors } = view;
-  const place = ([x, y]) => [screen.x + screen.sx * x, screen.y + screen.sy * y];
-  const islands = islandsHere(view);
+  const { colors } = view;
+  const { box, traced: islands } = islandsHere(view);
+  const place = pixelIn(box, view);
   strokeOutlines(context, islands, place, colors.ink);
   for (const { name, rings } of islands) {
     if (!rings.length) continue;
@@ -211,14 +256,12 @@ function writeName(context, name, x, y, { surface, ink }) {
 
 /** For each label the contour of the smallest region with half of its places over all draws. */
 function drawDensities(context, view) {
-  const { screen, look, colors } = view;
+  const { look, colors } = view;
   context.lineWidth = 2;
   context.lineCap = 'round';
-  const { box, densities } = densitiesHere(view);
-  const [across, up] = [0, 1].map((side) => (value) =>
-    (value * box.half[side] + (box.center[side] - view.box.center[side]) * MARGIN) / view.box.half[side]);
-  const place = ([x, y]) => [screen.x + screen.sx * across(x), screen.y + screen.sy * up(y)];
-  for (const { index, rings } of densities) {
+  const { box, traced } = densitiesHere(view);
+  const place = pixelIn(box, view);
+  for (const { index, rings } of traced) {
     context.strokeStyle = index < 0 ? colors.ink : look.palette[index];
     traceRings(context, rings, place);
     context.stroke();

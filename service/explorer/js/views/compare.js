@@ -2,12 +2,12 @@
 
 import { compare, openRow } from '../actions/compare.js';
 import { embedders, hindrance } from '../methods.js';
-import { boxOf, placeInBox } from '../lib/frames.js';
+import { compute, useComputed } from '../lib/background.js';
+import { boxOf, directionsOf, placeInBox } from '../lib/frames.js';
 import { html, number, percent, seconds, useMemo } from '../lib/html.js';
-import { colorsOf, LOOK } from '../lib/look.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { plainProblem, stepsOf } from '../lib/remedies.js';
-import { outlinesOf } from '../plot/islands.js';
+import { islandsOf } from '../plot/islands.js';
 import { set, state, useStore } from '../store.js';
 import { Empty } from './empty.js';
 import { Thumb } from './thumb.js';
@@ -68,22 +68,22 @@ function Choice({ names }) {
 
 /** One picture for each map. */
 function Cards() {
-  const state = useStore('comparison', 'selection', 'dataset', 'hidden', ...LOOK);
+  const state = useStore('comparison', 'selection', 'dataset', 'hidden', 'look');
   const { comparison, selection, dataset } = state;
   const n = dataset.n;
   const { rows, best, request, places: found, audits } = comparison;
-  const look = useMemo(() => colorsOf(state, n), [comparison, ...LOOK.map((name) => state[name])]);
-  const places = useMemo(() => Object.fromEntries(Object.entries(found).map(([label, { data, p }]) => {
+  const look = useMemo(() => ({ ...state.look, level: undefined }), [state.look]); // other maps have other sizes
+  const boxes = useMemo(() => Object.fromEntries(Object.entries(found).map(([label, { data, p }]) => {
     const axes = [0, Math.min(1, p - 1)];
-    return [label, placeInBox(data, n, p, axes, boxOf([data], n, p, p === 1 ? [0, 1] : axes))];
-  })), [found, state.hidden]);
-  const outlines = useMemo(() =>
-    Object.fromEntries(Object.entries(audits).filter(([label]) => places[label]).map(([label, audit]) => [
-    label, outlinesOf(audit, (row) => [places[label][2 * row], places[label][2 * row + 1]], state.hidden?.mask),
-  ])), [places, audits]);
+    return [label, { data, p, axes, box: boxOf([data], n, p, p === 1 ? [0, 1] : axes) }];
+  })), [found]);
+  const places = useMemo(() => Object.fromEntries(Object.entries(boxes).map(([label, { data, p, axes, box }]) =>
+    [label, placeInBox(data, n, p, axes, box)])), [boxes, state.hidden]);
+  const outlines = useComputed(() => outlinesOfMaps(audits, boxes), [boxes, audits, state.hidden]) ?? {};
   const answersOf = ({ label }) => Object.keys(QUESTIONS).filter((question) => best?.[question] === label)
     .map((question) => QUESTIONS[question]);
   const labels = new Set(rows.map(({ label }) => label));
+  if (!state.look) return html`<div class="grid" data-testid="comparison"></div>`;
   return html`<div class="grid" data-testid="comparison">
     ${rows.map((row) => (row.problem || !places[row.label] ? html`<${Failed} key=${row.label} row=${row} />` : html`
       <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} selection=${selection} title=${titleOf(row)}
@@ -96,6 +96,17 @@ function Cards() {
         html`<div key=${row.label} class="thumb failed" data-testid="comparison-waiting">
           <strong>${titleOf(row)}</strong><p class="quiet">In progress</p></div>`)}
   </div>`;
+}
+
+/** The outlines of the maps that have an audit, by their labels. */
+async function outlinesOfMaps(audits, boxes) {
+  const known = Object.keys(audits).filter((label) => boxes[label]);
+  const traced = await Promise.all(known.map((label) => {
+    const { data, p, axes, box } = boxes[label];
+    const inputs = { data, p, box, directions: directionsOf(p, axes, null), hidden: state.hidden?.mask };
+    return compute('outlinesOf', { islands: islandsOf(audits[label]), ...inputs });
+  }));
+  return Object.fromEntries(known.map((label, i) => [label, traced[i]]));
 }
 
 const titleOf = ({ title, method }) => title ?? titleOfMethod(method);

@@ -2,7 +2,6 @@
 
 import { boxOf, dimension, embeddingOf, placeInBox, titleOf } from '../lib/frames.js';
 import { html, useMemo } from '../lib/html.js';
-import { LOOK, lookOf } from '../lib/look.js';
 import { set, useStore } from '../store.js';
 import { Empty } from './empty.js';
 import { Thumb } from './thumb.js';
@@ -10,16 +9,15 @@ import { goTo } from './transport.js';
 
 /** All draws as small pictures in one box. */
 export function Grid() {
-  const state = useStore('draws', 'reference', 'selection', 'axes', 'frame', 'hidden', ...LOOK);
-  const { draws, reference, selection, axes, frame } = state;
-  const look = useMemo(() => draws && lookOf(state, draws.n), [draws, ...LOOK.map((name) => state[name])]);
+  const state = useStore('draws', 'reference', 'selection', 'axes', 'frame', 'hidden', 'look');
+  const { draws, reference, selection, axes, frame, look } = state;
   const cells = useMemo(() => {
     if (!draws) return [];
     const p = dimension();
     const box = boxOf([reference, draws.data], draws.n, p, axes);
     return Array.from({ length: draws.count + 1 }, (_, i) => placeInBox(embeddingOf(i), draws.n, p, axes, box));
   }, [draws, reference, axes, state.hidden]);
-  if (!draws) return html`<${Empty} />`;
+  if (!draws || !look) return html`<${Empty} />`;
   const open = (i) => {
     set({ view: 'draws' });
     goTo(i);

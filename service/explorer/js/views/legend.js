@@ -1,23 +1,20 @@
 /** Legend of the colors, on the stage or in the inspector. */
 
 import { choosePoints, hideClasses } from '../actions/selection.js';
-import { points } from '../lib/frames.js';
-import { html, number, useMemo, useState } from '../lib/html.js';
-import { colorsOf, LOOK, lookOf } from '../lib/look.js';
+import { html, number, useState } from '../lib/html.js';
 import { useStore } from '../store.js';
 
 const MANY = 12; // classes from which on they are searched
 
 /** The legend; a click on a class selects it, its box hides it, and “only” hides the others. */
 export function Legend() {
-  const state = useStore('dataset', 'view', 'hidden', ...LOOK);
+  const state = useStore('look', 'view', 'hidden');
   const [wanted, search] = useState('');
-  const look = useMemo(
-    () => (state.view === 'compare' ? colorsOf : lookOf)(state, points()),
-    [state.dataset, state.view, ...LOOK.map((name) => state[name])],
-  );
+  const { look } = state;
+  if (!look) return html`<div class="legend" data-testid="legend"></div>`;
   const { legend, index } = look;
-  const small = legend.small && html`<p class="smaller quiet" data-testid="small">${legend.small}</p>`;
+  const small = legend.small && state.view !== 'compare' &&
+    html`<p class="smaller quiet" data-testid="small">${legend.small}</p>`;
   if (legend.kind === 'value') {
     const stops = legend.palette.filter((_, i) => i % 7 === 0).join(', ');
     return html`<div class="legend" data-testid="legend"><span class="legend-title">${legend.title}</span>

@@ -7,7 +7,6 @@ import { FAR, ballOf, boxAlong, boxOf, dimension, directionsOf, embeddingOf, out
   titleOf } from '../lib/frames.js';
 import { html, number, useEffect, useRef } from '../lib/html.js';
 import { nearest } from '../lib/lasso.js';
-import { LOOK, lookOf } from '../lib/look.js';
 import { colors, onTheme } from '../lib/theme.js';
 import { choosePoints, namesOf } from '../actions/selection.js';
 import { set, state, subscribe, useStore } from '../store.js';
@@ -87,6 +86,7 @@ function direct(host, overlay) {
   let playing = 0;
   let exact = 0;
   let wanted = 0;
+  let shows = 0;
   let ball = null;
   let way = {}; // the last positions, and when the points left them
   let size = { width: host.clientWidth, height: host.clientHeight };
@@ -94,7 +94,7 @@ function direct(host, overlay) {
 
   const redraw = () => {
     wanted = 0;
-    if (!plot || !onStage.box) return;
+    if (!plot || !onStage.box || !onStage.look) return;
     drawOverlay(overlay, size, onStage.moving ? onTheWay() : onStage.xy, plot.screen(), onStage.box, onStage.look,
       colors(), onStage.moving);
     if (onStage.moving) soon();
@@ -123,7 +123,7 @@ function direct(host, overlay) {
         ? boxOf(all, points(), dimension(), state.axes, { ...freePlace(), cut: all.length === 3 ? FAR : undefined })
         : null;
     aim();
-    onStage.look = all.length ? lookOf(state, points()) : null;
+    onStage.look = state.look?.index.length === points() ? state.look : null;
   }
 
   /** Aim the box of three dimensions at the shown directions. */
@@ -145,7 +145,7 @@ function direct(host, overlay) {
 
   /** Show the frame of the state. */
   async function show(wantedMs, quick = false) {
-    if (!plot || !onStage.box) return;
+    if (!plot || !onStage.box || !onStage.look) return;
     const ms = calm.matches ? 0 : wantedMs;
     const n = points();
     const embedding = embeddingOf(state.frame);
@@ -154,9 +154,13 @@ function direct(host, overlay) {
     placeInBox(embedding, n, dimension(), state.axes, onStage.box, onStage.xy, state.turn);
     onStage.moving = ms > 0;
     soon();
-    await plot.show(onStage.xy, onStage.look, { ms, quick });
+    const { look } = onStage;
+    const turn = ++shows;
+    await plot.show(onStage.xy, look, { ms, quick });
+    if (turn !== shows) return;
     onStage.moving = false;
     soon();
+    if (onStage.look !== look && !state.playing) show(0); // it came during the movement
   }
 
   /** Play: move from draw to draw until playing is false. */
@@ -188,9 +192,9 @@ function direct(host, overlay) {
     } else if (has('turn')) {
       aim();
       if (onStage.box) show(0, true);
-    } else if (has(...LOOK)) {
+    } else if (has('look')) {
       measure();
-      if (onStage.box && !state.playing) show(0);
+      if (onStage.box && !state.playing && !onStage.moving) show(0);
     } else if (has('shape') || (state.shape === 'ellipse' && has('selection'))) {
       measure();
       if (onStage.box && !state.playing) show(SETTLE);
@@ -205,7 +209,7 @@ function direct(host, overlay) {
     if (has('playing') && state.playing) play();
     if (has('selection')) plot.select(state.selection?.list ?? null);
     if (has('lassoing')) plot.lasso(state.lassoing);
-    if (has('hover', 'shape', 'selection', 'summary')) soon();
+    if (has('hover', 'shape', 'selection', 'summary', 'audit', 'traced')) soon();
   });
   const stopTheme = onTheme(() => {
     plot?.colors(colors());

@@ -1,0 +1,86 @@
+"""The page's worker and the thinned canvas: the same results as in the page, and all points at rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.ui.driver.explorer import Explorer
+
+# Whether the worker gives what its functions give in the page, for two islands, their densities and their colors.
+IS_SAME = """async () => {
+    const { compute } = await import('/explorer/js/lib/background.js');
+    const { lookOf } = await import('/explorer/js/lib/look.js');
+    const { densitiesOf } = await import('/explorer/js/plot/density.js');
+    const { outlinesOf } = await import('/explorer/js/plot/islands.js');
+    const n = 3000;
+    const random = (seed) => { const x = Math.sin(seed * 12.9898) * 43758.5453; return x - Math.floor(x); };
+    const of = Float32Array.from({ length: n }, (_, i) => i % 2);
+    const data = Float32Array.from({ length: 4 * n }, (_, i) => random(i) + random(i + 0.5) + (of[(i >> 1) % n] * 4));
+    const place = { directions: [[1, 0], [0, 1]], box: { center: [3, 3], half: [3, 3] } };
+    const hidden = Uint8Array.from(of, (_, i) => Number(i % 5 === 0));
+    const labels = Array.from(of, (island) => `group ${island}`);
+    const calls = [
+        [outlinesOf, { islands: { names: ['A', 'B'], isSolid: [true, false], of }, data: data.slice(0, 2 * n), p: 2,
+            hidden, ...place }],
+        [densitiesOf, { draws: { data, count: 2, n, p: 2 }, classes: 2, index: Uint16Array.from(of), mask: null, hidden,
+            ...place }],
+        [lookOf, { n, name: 'labels', title: 'kind', theme: 'light', order: null, isDate: false, values: labels,
+            shares: data.map((value) => value / 8), where: 'in another sample' }],
+    ];
+    const same = [];
+    for (const [make, inputs] of calls) {
+        const here = make(inputs);
+        const found = [await compute(make.name, inputs), await compute(make.name, inputs)];
+        const text = JSON.stringify(here);
+        same.push(found.every((one) => JSON.stringify(one) === text) && text.length > 999);
+    }
+    return same;
+}"""
+
+# The rows that the flat plot paints of 30,000 while it is zoomed, and afterwards: [moving, moving again, at rest].
+PAINTED = """async () => {
+    const { createFlatPlot } = await import('/explorer/js/plot/flat.js');
+    const canvas = document.body.appendChild(document.createElement('canvas'));
+    const plot = createFlatPlot(canvas, { hover: () => {}, select: () => {}, view: () => {} });
+    const n = 30000;
+    plot.resize(1200, 1200);
+    const at = (i) => [i % 200, Math.floor(i / 200)].map((side) => side / 100 - 1);
+    const xy = Float32Array.from({ length: 2 * n }, (_, i) => 0.9 * at(i >> 1)[i % 2]);
+    const counts = [];
+    const put = CanvasRenderingContext2D.prototype.putImageData;
+    const context = canvas.getContext('2d');
+    context.putImageData = function (image, ...rest) {
+        counts.push(new Uint32Array(image.data.buffer).reduce((sum, word) => sum + Number(word !== 0), 0));
+        return put.call(this, image, ...rest);
+    };
+    const look = { index: new Uint16Array(n), palette: ['#0072b2'], legend: { kind: 'plain', title: '' } };
+    await plot.show(xy, look);
+    const frame = () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    const all = counts.pop();
+    for (let turn = 0; turn < 2; turn++) {
+        plot.zoom(1);
+        await frame();
+    }
+    const moving = counts.splice(0);
+    while (!counts.length) await frame();
+    plot.destroy();
+    canvas.remove();
+    return { all, moving, atRest: counts.pop(), side: all / n };
+}"""
+
+
+def test_the_worker_computes_what_the_page_would(explorer: Explorer) -> None:
+    """Contours, densities and colors are those of the same functions in the page, also from arrays sent before."""
+    explorer.open()
+    assert explorer.page.evaluate(IS_SAME) == [True] * 3
+
+
+def test_a_moving_view_draws_a_sample_and_a_resting_one_every_point(explorer: Explorer) -> None:
+    """On the canvas without WebGL 30,000 points that do not touch are all painted, and while zooming a fixed part."""
+    explorer.open()
+    painted = explorer.page.evaluate(PAINTED)
+    assert painted["side"] in {1, 4, 9}  # pixels of a point: all have as many
+    assert painted["atRest"] == painted["all"]
+    assert len(set(painted["moving"])) == 1
+    assert 0.6 < painted["moving"][0] / painted["all"] < 0.73  # 20,000 of 30,000
