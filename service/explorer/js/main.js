@@ -1,6 +1,7 @@
 /** The start of the page. */
 
 import { boot, watch } from './actions/boot.js';
+import { watchFilters } from './actions/filters.js';
 import { watchLook } from './actions/look.js';
 import { App } from './app.js';
 import { listenToKeys } from './keyboard.js';
@@ -12,6 +13,7 @@ import { render } from '../vendor/htm-preact-3.1.1.min.js';
 set({ theme: theme() });
 onTheme(() => set({ theme: theme() }));
 watchLook();
+watchFilters();
 const root = document.getElementById('app');
 root.replaceChildren();
 render(html`<${App} />`, root);

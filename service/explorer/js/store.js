@@ -83,6 +83,9 @@ let version = 0; // number of changes
  * @property {number} traced - how often the worker has traced contours
  * @property {'none' | 'ellipse' | 'density'} shape - of the spread
  * @property {{list: Int32Array, mask: Uint8Array} | null} selection
+ * @property {Record<string, (number | string)[]> | null} filters - by column: its words, or its first bin and the one
+ *   after the last
+ * @property {{mask: Uint8Array, count: number} | null} passing - the rows that pass the filters
  * @property {{names: Set<string>, mask: Uint8Array} | null} hidden - classes of the legend that are not shown
  * @property {number} hover - the row, or -1
  * @property {boolean} lassoing
@@ -135,6 +138,8 @@ export const state = {
   traced: 0,
   shape: 'none',
   selection: null,
+  filters: null,
+  passing: null,
   hidden: null,
   hover: -1,
   lassoing: false,

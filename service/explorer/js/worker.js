@@ -1,6 +1,7 @@
 /** The page's worker: what takes long for many points. `lib/background.js` calls its functions by their names. */
 
 import { readTable } from './lib/csv.js';
+import { histogramsOf } from './lib/histograms.js';
 import { lookOf } from './lib/look.js';
 import { nearestIn } from './lib/nearest.js';
 import { columnsIn, readAudit } from './lib/npz.js';
@@ -8,7 +9,8 @@ import { distinguishing } from './lib/rows.js';
 import { densitiesOf } from './plot/density.js';
 import { outlinesOf } from './plot/islands.js';
 
-const WORK = { columnsIn, densitiesOf, distinguishing, lookOf, nearestIn, outlinesOf, readAudit, readTable };
+const WORK = { columnsIn, densitiesOf, distinguishing, histogramsOf, lookOf, nearestIn, outlinesOf, readAudit,
+  readTable };
 const arrays = new Map(); // by their numbers
 
 /** Inputs with the arrays that they name by number. */
@@ -22,6 +24,7 @@ function unpack(value) {
 /** The buffers of an answer that are moved instead of copied. */
 function buffersOf(value) {
   if (ArrayBuffer.isView(value)) return [value.buffer];
+  if (Array.isArray(value)) return typeof value[0] === 'object' ? value.flatMap(buffersOf) : [];
   if (!value || Object.getPrototypeOf(value) !== Object.prototype) return [];
   return Object.values(value).flatMap(buffersOf);
 }

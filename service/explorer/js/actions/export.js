@@ -9,6 +9,7 @@ import { tableHere } from '../lib/rows.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { nameOf } from '../panels/data_panel.js';
 import { colors } from '../lib/theme.js';
+import { brightRows } from './selection.js';
 import { runWork } from './state.js';
 import { drawLegend, drawSentence, legendHeight, sentenceHeight } from '../plot/legend.js';
 import { contoursTraced, drawMarks, marksHere } from '../plot/overlay.js';
@@ -42,7 +43,7 @@ async function pngOf() {
   const { x, y, sx, sy } = plot.screen();
   const screen = { x: x * factor, y: y * factor, sx: sx * factor, sy: sy * factor };
   const { size, opacity } = sizeOf(xy.length / 2);
-  paint(dots.getContext('2d'), xy, screen, look, { radius: (size / 2) * factor, mask: state.selection?.mask, opacity });
+  paint(dots.getContext('2d'), xy, screen, look, { radius: (size / 2) * factor, mask: brightRows(), opacity });
   const context = picture.getContext('2d');
   context.fillStyle = colors().surface;
   context.fillRect(0, 0, picture.width, picture.height);
@@ -66,7 +67,7 @@ export async function saveSvg() {
   const { size, opacity } = sizeOf(xy.length / 2);
   paintShapes(context, xy, plot.screen(), look, {
     radius: size / 2,
-    mask: state.selection?.mask,
+    mask: brightRows(),
     opacity,
     Path: SvgPath,
   });

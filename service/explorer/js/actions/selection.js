@@ -14,6 +14,17 @@ export function choosePoints(rows) {
   set({ selection: { list: Int32Array.from(rows), mask }, announcement: `${rows.length} points are selected.` });
 }
 
+let bright = { selection: null, passing: null, mask: null };
+
+/** Which rows are not dimmed: those that are selected, if any are, and pass the filters; null for all. */
+export function brightRows() {
+  const { selection, passing } = state;
+  if (!selection || !passing) return (selection ?? passing)?.mask ?? null;
+  if (bright.selection !== selection || bright.passing !== passing)
+    bright = { selection, passing, mask: selection.mask.map((one, row) => one & passing.mask[row]) };
+  return bright.mask;
+}
+
 /**
  * Hide the classes of these names; an empty set shows all.
  * @param {Set<string>} names

@@ -13,6 +13,7 @@ import { certaintyOf, choices, leastCertain, LOOK, resolveColor } from '../lib/l
 import { Legend } from '../views/legend.js';
 import { set, state, useStore } from '../store.js';
 import { Audit } from './audit.js';
+import { Filters } from './filters.js';
 import { Notes } from './notes.js';
 
 const NEIGHBORS = 12;
@@ -26,7 +27,8 @@ export function Inspector() {
   const { reference, single, comparison, view } = useStore('reference', 'single', 'comparison', 'view');
   if (!reference && !single && !comparison) return null;
   return html`<aside class="inspector" aria-label="Look closer" data-testid="inspector">
-    <${Appearance} />${view === 'compare' ? html`<${Point} />` : html`<${Audit} /><${Point} /><${LeastCertain} />
+    <${Appearance} /><${Filters} />
+    ${view === 'compare' ? html`<${Point} />` : html`<${Audit} /><${Point} /><${LeastCertain} />
       ${single && html`<${Scores} />`}<${Notes} />`}
   </aside>`;
 }

@@ -148,12 +148,8 @@ export function createFlatPlot(canvas, on) {
         move = requestAnimationFrame(step);
       });
     },
-    select(list) {
-      mask = null;
-      if (list && now) {
-        mask = new Uint8Array(now.length / 2);
-        for (const row of list) mask[row] = 1;
-      }
+    select(rows) {
+      mask = rows;
       soon();
     },
     colors(colors) {

@@ -103,9 +103,10 @@ export function createGlPlot(canvas, on) {
         drawNext();
       });
     },
-    select(list) {
+    /** Dim all rows that are not in the mask. */
+    select(mask) {
       isSelecting = true;
-      if (list) plot.select(Array.from(list), { preventEvent: true });
+      if (mask) plot.select(Array.from(mask.keys()).filter((row) => mask[row]), { preventEvent: true });
       else plot.deselect({ preventEvent: true });
       setTimeout(() => (isSelecting = false));
     },

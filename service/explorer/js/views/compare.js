@@ -1,6 +1,7 @@
 /** Maps side by side: which to show for which question, and why. */
 
 import { compare, openRow } from '../actions/compare.js';
+import { brightRows } from '../actions/selection.js';
 import { embedders, hindrance } from '../methods.js';
 import { compute, useComputed } from '../lib/background.js';
 import { boxOf, directionsOf, placeInBox } from '../lib/frames.js';
@@ -68,8 +69,8 @@ function Choice({ names }) {
 
 /** One picture for each map. */
 function Cards() {
-  const state = useStore('comparison', 'selection', 'dataset', 'hidden', 'look');
-  const { comparison, selection, dataset } = state;
+  const state = useStore('comparison', 'selection', 'passing', 'dataset', 'hidden', 'look');
+  const { comparison, dataset } = state;
   const n = dataset.n;
   const { rows, best, request, places: found, audits } = comparison;
   const look = useMemo(() => ({ ...state.look, level: undefined }), [state.look]); // other maps have other sizes
@@ -86,7 +87,7 @@ function Cards() {
   if (!state.look) return html`<div class="grid" data-testid="comparison"></div>`;
   return html`<div class="grid" data-testid="comparison">
     ${rows.map((row) => (row.problem || !places[row.label] ? html`<${Failed} key=${row.label} row=${row} />` : html`
-      <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} selection=${selection} title=${titleOf(row)}
+      <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} mask=${brightRows()} title=${titleOf(row)}
         said=${row} answers=${answersOf(row)}
         outlines=${outlines[row.label]}
           note=${row.is_preliminary && comparison.isDone ? 'clearly behind' : seconds(row.seconds?.audit ?? null)}

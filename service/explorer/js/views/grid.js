@@ -2,6 +2,7 @@
 
 import { boxOf, dimension, embeddingOf, placeInBox, titleOf } from '../lib/frames.js';
 import { html, useMemo } from '../lib/html.js';
+import { brightRows } from '../actions/selection.js';
 import { set, useStore } from '../store.js';
 import { Empty } from './empty.js';
 import { Thumb } from './thumb.js';
@@ -9,8 +10,8 @@ import { goTo } from './transport.js';
 
 /** All draws as small pictures in one box. */
 export function Grid() {
-  const state = useStore('draws', 'reference', 'selection', 'axes', 'frame', 'hidden', 'look');
-  const { draws, reference, selection, axes, frame, look } = state;
+  const state = useStore('draws', 'reference', 'selection', 'passing', 'axes', 'frame', 'hidden', 'look');
+  const { draws, reference, axes, frame, look } = state;
   const cells = useMemo(() => {
     if (!draws) return [];
     const p = dimension();
@@ -24,7 +25,7 @@ export function Grid() {
   };
   return html`
     <div class="grid" data-testid="grid">
-      ${cells.map((xy, i) => html`<${Thumb} key=${i} xy=${xy} look=${look} selection=${selection} title=${titleOf(i)}
+      ${cells.map((xy, i) => html`<${Thumb} key=${i} xy=${xy} look=${look} mask=${brightRows()} title=${titleOf(i)}
         current=${i === frame} onOpen=${() => open(i)} />`)}
     </div>
   `;

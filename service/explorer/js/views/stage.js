@@ -8,7 +8,7 @@ import { FAR, ballOf, boxAlong, boxOf, dimension, directionsOf, embeddingOf, out
 import { html, number, useEffect, useRef } from '../lib/html.js';
 import { nearest } from '../lib/lasso.js';
 import { colors, onTheme } from '../lib/theme.js';
-import { choosePoints, namesOf } from '../actions/selection.js';
+import { brightRows, choosePoints, namesOf } from '../actions/selection.js';
 import { set, state, subscribe, useStore } from '../store.js';
 import { Legend } from './legend.js';
 
@@ -207,7 +207,7 @@ function direct(host, overlay) {
       exact = setTimeout(() => !state.playing && show(0), 400);
     }
     if (has('playing') && state.playing) play();
-    if (has('selection')) plot.select(state.selection?.list ?? null);
+    if (has('selection', 'passing')) plot.select(brightRows());
     if (has('lassoing')) plot.lasso(state.lassoing);
     if (has('hover', 'shape', 'selection', 'summary', 'audit', 'traced')) soon();
   });
@@ -249,7 +249,7 @@ function direct(host, overlay) {
     show(0);
     watcher.observe(host);
     watcher.observe(legend);
-    if (state.selection) plot.select(state.selection.list);
+    plot.select(brightRows());
     return undefined;
   });
 

@@ -12,14 +12,14 @@ const CLICK = 5;
 
 /**
  * The picture.
- * @param {{xy: Float32Array, look: import('../store.js').Look, selection: import('../store.js').State['selection'],
+ * @param {{xy: Float32Array, look: import('../store.js').Look, mask: Uint8Array | null,
  *   title: string, note?: string, current?: boolean, said?: {level?: string, verdict?: string}, answers?: string[],
  *   outlines?: object[], onOpen?: () => void}} props
  */
-export function Thumb({ xy, look, selection, title, note, current, said, answers = [], outlines, onOpen }) {
+export function Thumb({ xy, look, mask, title, note, current, said, answers = [], outlines, onOpen }) {
   const canvas = useRef(null);
   const now = useRef({});
-  now.current = { xy, look, selection, outlines, onOpen };
+  now.current = { xy, look, mask, outlines, onOpen };
   useEffect(() => {
     const draw = (line = []) => drawThumb(canvas.current, now.current, line);
     now.current.draw = draw;
@@ -36,7 +36,7 @@ export function Thumb({ xy, look, selection, title, note, current, said, answers
     });
     return () => watcher.disconnect();
   }, []);
-  useEffect(() => drawThumb(canvas.current, now.current, []), [xy, look, selection, outlines]);
+  useEffect(() => drawThumb(canvas.current, now.current, []), [xy, look, mask, outlines]);
   const open = (event) => {
     if (event.key !== 'Enter') return;
     event.preventDefault();
@@ -58,7 +58,7 @@ export function Thumb({ xy, look, selection, title, note, current, said, answers
 
 const screenOf = (canvas) => centeredScreen(canvas.clientWidth, canvas.clientHeight);
 
-function drawThumb(canvas, { xy, look, selection, outlines = [] }, line) {
+function drawThumb(canvas, { xy, look, mask, outlines = [] }, line) {
   const { clientWidth: width, clientHeight: height } = canvas;
   if (!width) return;
   const context = resizeCanvas(canvas, width, height);
@@ -67,7 +67,7 @@ function drawThumb(canvas, { xy, look, selection, outlines = [] }, line) {
   const radius = (n <= 300 ? 2.2 : n <= 3000 ? 1.4 : 0.7) * ratio;
   paint(context, xy, centeredScreen(canvas.width, canvas.height), look, {
     radius,
-    mask: selection?.mask,
+    mask,
     opacity: 0.8,
   });
   const screen = centeredScreen(canvas.width, canvas.height);
