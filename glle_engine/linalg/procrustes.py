@@ -105,15 +105,12 @@ def generalized_procrustes(
     embeddings: NDArray[np.float64],
     reference: NDArray[np.float64],
     on_progress: OnProgress = silent,
-    *,
-    start: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     r"""Return embeddings (m, n, p) rotated to their mean (Gower 1975), with the mean rotated to the reference.
 
     Minimises :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the
-    rotations. Every round lowers the sum. Which minimum is found depends on the first mean, which is `start` (n, p), or
-    else the medoid of the embeddings. The reference is (n, p). `on_progress` is called with (round, most rounds,
-    "consensus").
+    rotations. Every round lowers the sum. Which minimum is found depends on the first mean, which is the medoid of the
+    embeddings. The reference is (n, p). `on_progress` is called with (round, most rounds, "consensus").
 
     Raises
     ------
@@ -128,7 +125,7 @@ def generalized_procrustes(
             f"{len(embeddings)} draws have no spread.", remedy="Give at least two draws; a hundred rank points well."
         )
     aligned = np.array(embeddings)
-    consensus: NDArray[np.float64] = aligned[medoid(aligned)].copy() if start is None else start
+    consensus: NDArray[np.float64] = aligned[medoid(aligned)].copy()
     for round_ in range(MAX_ROUNDS):
         on_progress(round_, MAX_ROUNDS, "consensus")
         for j, embedding in enumerate(aligned):

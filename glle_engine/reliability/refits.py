@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from glle_engine.graph.relations import Data
     from glle_engine.methods.base import Embedding, Method
-    from glle_engine.reliability.resamples import Sample, Stream
+    from glle_engine.reliability.resamples import Sample
 
 S = TypeVar("S", bound=MethodSpec)
 HALF = 0.5
@@ -81,7 +81,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         unit = Unit.from_data(points)
         return unit.scale(points), unit.exponent
 
-    def require_possible(self, stream: Stream) -> None:  # noqa: ARG002 # all streams have halves
+    def require_possible(self) -> None:
         """Raise a `GlleError` if the method cannot embed half of the points."""
         n, d = self.data.shape
         require_resamplable(n, d, self.method, self.spec, labels=self.labels is not None)

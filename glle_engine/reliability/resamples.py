@@ -121,7 +121,7 @@ class Embedder(ABC):
         return np.arange(self.shape[0])
 
     @abstractmethod
-    def require_possible(self, stream: Stream) -> None:
+    def require_possible(self) -> None:
         """Raise the `GlleError` of samples that cannot be embedded, from their size alone."""
 
     def of_rows(self, rows: NDArray[np.intp]) -> Self:
@@ -218,7 +218,7 @@ def resample(
             f"Resamples {first} to {first + count - 1} go beyond the {_RESAMPLES} of a stream.",
             remedy="Give another seed.",
         )
-    embed.require_possible(stream)
+    embed.require_possible()
     samples = (draw_sample(embed, stream, seed, number) for number in range(first, first + count))
     results: Iterator[NDArray[np.float64] | GlleError]
     if executor is None:
@@ -322,7 +322,7 @@ class PosteriorEmbedder(Embedder):
         """Rows from which samples are drawn."""
         return super().rows if self.landmarks is None else self.landmarks.astype(np.intp)
 
-    def require_possible(self, stream: Stream) -> None:  # noqa: ARG002 # half-samples are the smallest
+    def require_possible(self) -> None:
         """Raise `InvalidParameterError` if half of the points cannot be embedded."""
         if obstacle := resampling_obstacle(self.spec, len(self.points)):
             raise obstacle
@@ -396,7 +396,7 @@ class FunctionEmbedder(Embedder):
         """Shape (n, p) of an embedding of all points."""
         return len(self.X), self.n_components
 
-    def require_possible(self, stream: Stream) -> None:  # noqa: ARG002 # half-samples are the smallest
+    def require_possible(self) -> None:
         """Raise `InvalidParameterError` for too few points."""
         require_enough_for_halves(len(self.X))
 

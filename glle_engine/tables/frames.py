@@ -88,18 +88,19 @@ def frame_columns(frame: Any, *, with_index: bool = False) -> WholeTable:
     return WholeTable(list(table.column_names), [series_column(each) for each in table.columns])
 
 
-def series_column(series: Any, kind: TextKind | None = None, *, is_category: bool = False) -> Column:
+def series_column(series: Any, kind: TextKind | None = None) -> Column:
     """Return the column of a series of pandas or polars, or of a chunked array of pyarrow.
 
     `kind` is the kind as which texts are read, by default the kind of the first texts.
     """
     import narwhals as nw  # noqa: PLC0415 # at the first frame
 
+    is_dictionary = False
     if type(series).__module__.partition(".")[0] == "pyarrow":
-        series, is_category = _plain_arrow(series)
+        series, is_dictionary = _plain_arrow(series)
     column = nw.from_native(series, series_only=True)
     dtype = column.dtype
-    is_category = is_category or isinstance(dtype, (nw.Categorical, nw.Enum))
+    is_category = is_dictionary or isinstance(dtype, (nw.Categorical, nw.Enum))
     type_ = "category" if is_category else str(dtype).partition("(")[0].lower()
     missing = column.is_null().to_numpy().astype(bool)
     if (dtype.is_numeric() or dtype == nw.Boolean) and not dtype.is_decimal() and not type_.endswith("int128"):

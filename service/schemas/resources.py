@@ -364,14 +364,11 @@ class QuotaOut(BaseModel):
 
     used: int
     allowed: int | None = Field(description="The quota; null for no limit.")
-    reset: float | None = Field(
-        description="Seconds until it is unused if nothing more is sent; null if it does not refill by itself."
-    )
 
     @classmethod
-    def from_use(cls, used: int, allowed: int, reset: float | None = None) -> Self:
+    def from_use(cls, used: int, allowed: int) -> Self:
         """Return the use of a quota, of which 0 is no limit."""
-        return cls(used=used, allowed=allowed or None, reset=reset)
+        return cls(used=used, allowed=allowed or None)
 
 
 class QuotasOut(BaseModel):
