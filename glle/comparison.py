@@ -326,7 +326,7 @@ def _coordinates(
     if candidate.name is not None:
         chosen = method_of(candidate.method)
         spec = chosen.spec.from_dict(candidate.parameters)
-        embedding = chosen.embed(X, spec, labels=classes_of(labels) if chosen.labels else None)
+        embedding = chosen.embed(X, spec, labels=classes_of(labels) if chosen.needs_labels(spec) else None)
         return embedding.Y, embedding.notes
     function = getattr(candidate.method, "fit_transform", candidate.method)
     Y = candidate.Y if function is None else function(X)

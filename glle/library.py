@@ -539,12 +539,13 @@ def embed(
         points = replace(points, notes=(*points.notes, _AS_FEATURES))
     if isinstance(init, str):
         parameters["init"], init = init, None
+    spec = chosen.spec.from_dict(parameters)
     with watched(name, verbose, on_progress) as report:
         embedding = chosen.embed(
             points.X,
-            chosen.spec.from_dict(parameters),
+            spec,
             report,
-            labels=classes_of(points.labels) if chosen.labels else None,
+            labels=classes_of(points.labels) if chosen.needs_labels(spec) else None,
             init=points.rows(init, "init"),
         )
     scored = Scored(points.X, points.labels, points.rows(truth, "the truth"), score_neighbors)

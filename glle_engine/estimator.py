@@ -358,6 +358,8 @@ class Embedding(_Embedder):
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Embed X (n, d), sparse if the method takes such data; y (n,) are the classes for a supervised method.
 
+        UMAP is supervised if it has a `target_weight`; the class of a point without one is then -1.
+
         Raises
         ------
         glle_engine.GlleError
@@ -365,10 +367,12 @@ class Embedding(_Embedder):
 
         """
         chosen = method_of(self.name)
-        label_option: Any = {"y": y} if chosen.labels else {}
+        needs_labels = chosen.needs_labels(self._given_spec)
+        label_option: Any = {"y": y} if needs_labels else {}
         data = self._check_data(X, reset=True, is_sparse=chosen.sparse, ensure_min_samples=2, **label_option)
-        data, classes = data if chosen.labels else (data, None)
-        labels = None if classes is None else np.unique(classes, return_inverse=True)[1]
+        data, labels = data if needs_labels else (data, None)
+        if labels is not None and labels.dtype.kind not in "iu":
+            labels = np.unique(labels, return_inverse=True)[1]
         spec = self._spec(*data.shape)
         first = spec
         while True:
@@ -389,14 +393,14 @@ class Embedding(_Embedder):
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Embed points (m, d), each independently; a training point gets its coordinates.
 
-        Only PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE and UMAP have a `transform`.
+        Only PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP have a `transform`.
         """
         check_is_fitted(self)
         data = self._check_data(X, is_sparse=False)
         return self.result_.transform(data).astype(data.dtype)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Return points (m, d) for positions X (m, p); only for PCA, PPCA, factor analysis, kernel PCA and NPE."""
+        """Return points (m, d) for positions X (m, p); only for PCA, PPCA, factor analysis, kernel PCA, NPE and UMAP."""
         check_is_fitted(self)
         require_lossless(X, "the places")
         places = check_array(X, dtype=[np.float64, np.float32])
@@ -420,8 +424,9 @@ class Embedding(_Embedder):
         """Names of the parameters with a value other than "auto" or None, which leave the choice to the method."""
         return {name for name, value in self._parameters.items() if not (value is None or str(value) == "auto")}
 
-    def _spec(self, n: int, d: int) -> Any:
-        """Return the parameters, with defaults that n points of d features allow."""
+    @property
+    def _given_spec(self) -> Any:
+        """The parameters, with the method's defaults."""
         chosen = method_of(self.name)
         if "method" in self._parameters and "method" not in chosen.spec.parameters():
             method_option = self._parameters["method"]
@@ -429,7 +434,11 @@ class Embedding(_Embedder):
                 f"{chosen.title} has no parameter method={method_option!r}.",
                 remedy=f"Give the name of the method first: glle.Embedding({method_option!r}).",
             )
-        spec = chosen.spec.from_dict(chosen.named_parameters(self._parameters))
+        return chosen.spec.from_dict(chosen.named_parameters(self._parameters))
+
+    def _spec(self, n: int, d: int) -> Any:
+        """Return the parameters, with defaults that n points of d features allow."""
+        chosen, spec = method_of(self.name), self._given_spec
         limits = {
             "n_components": d,
             **({"n_neighbors": spec.most_neighbors(n)} if self._has_default_neighbors(spec) else {}),
@@ -442,7 +451,7 @@ class Embedding(_Embedder):
                 spec = replace(spec, **{name: bound})
         while "n_components" not in self._parameters and spec.n_components > 1:
             with suppress(GlleError):
-                chosen.require_possible(n, d, spec, labels=chosen.labels)
+                chosen.require_possible(n, d, spec, labels=chosen.needs_labels(spec))
                 break
             spec = replace(spec, n_components=spec.n_components - 1)
         return spec
@@ -451,7 +460,8 @@ class Embedding(_Embedder):
         tags = super().__sklearn_tags__()
         chosen = method_of(self.name)
         tags.input_tags.sparse = chosen.sparse and _takes_sparse(chosen.spec, self._parameters)
-        tags.target_tags.required = chosen.labels
+        with suppress(GlleError):  # `fit` refuses these parameters
+            tags.target_tags.required = chosen.needs_labels(self._given_spec)
         return tags
 
 
@@ -466,7 +476,7 @@ def _has_map(model: Embedding) -> bool:
 def _has_inverse(model: Embedding) -> bool:
     """Raise the error of a method without a way back to the data."""
     chosen = method_of(model.name)
-    if chosen.restore is None or chosen.neighbor_map is not None:
+    if not chosen.has_inverse:
         raise no_inverse(chosen.title)
     return True
 

@@ -48,7 +48,7 @@ class BaseEmbedding(Result):
     async def transform(self, data: Any, *, timeout: float | None = None, **options: Unpack[DataOptions]) -> Result:
         """Place new points: `embedding` (m, p); training points get their own coordinates. Options as for `dataset`.
 
-        PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE and UMAP have a map to new points; other methods raise
+        PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP have a map to new points; other methods raise
         `InvalidRequestError`.
         """
         dataset = await new_points(self._session, data, options, self.metadata["dataset"])

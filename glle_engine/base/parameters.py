@@ -1,13 +1,15 @@
 """Parameters, each declared once with its domain, default and description.
 
-A specification is a frozen dataclass with fields by `integer`, `number`, `choice` and `boolean`. The
+A specification is a frozen dataclass with fields by `integer`, `number`, `choice`, `boolean` and `mapping`. The
 declaration validates values and fills the JSON Schema and the documentation.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import operator
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
@@ -22,13 +24,13 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.texts import Way
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Kind = Literal["integer", "number", "boolean", "word"]
+Kind = Literal["integer", "number", "boolean", "word", "object"]
 
-_TYPES: dict[Kind, str] = {"integer": "integer", "number": "number", "boolean": "boolean"}
+_TYPES: dict[Kind, str] = {"integer": "integer", "number": "number", "boolean": "boolean", "object": "object"}
 _KEY = "parameter"
 _OTHER_NAMES = {
     "y": "labels",
@@ -109,6 +111,7 @@ class Parameter:
             "integer": "an integer",
             "number": "a finite number",
             "boolean": "true or false",
+            "object": "a mapping of names to values that JSON has",
         }[self.kind]
         bounds = [
             f"{word} {'2^64 - 1' if bound == LARGEST_COUNTER else format(bound, 'g')}"
@@ -153,6 +156,8 @@ class Parameter:
             return bool(value) if isinstance(value, (bool, np.bool_)) else None
         if self.kind == "integer":
             return _integer(value)
+        if self.kind == "object":
+            return _json_object(value)
         if self.kind == "number" and isinstance(value, Real) and not isinstance(value, bool):
             return float(value) if math.isfinite(value) else None
         return None
@@ -215,6 +220,11 @@ def boolean(default: bool, doc: str) -> Any:  # noqa: FBT001 # a default, not a 
     return _declare(default, Parameter(kind="boolean", doc=doc))
 
 
+def mapping(doc: str) -> Any:
+    """Declare an optional mapping of names to values that JSON has."""
+    return _declare(None, Parameter(kind="object", doc=doc, optional=True))
+
+
 def _declare(default: object, parameter: Parameter) -> Any:
     return field(default=default, metadata={_KEY: parameter})
 
@@ -275,8 +285,11 @@ class Specification:
         return cls(**values)
 
 
-def require_known_names(names: Iterable[str], known: Iterable[str]) -> None:
-    """Raise `InvalidParameterError` if a name is not among the known ones, and suggest the closest known name."""
+def require_known_names(names: Iterable[str], known: Iterable[str], kind: str = "parameters") -> None:
+    """Raise `InvalidParameterError` if a name is not among the known ones, and suggest the closest known name.
+
+    `kind` says in the plural what is named.
+    """
     valid = list(dict.fromkeys(known))
     if unknown := sorted(set(map(str, names)) - set(valid)):
         close = [
@@ -287,8 +300,8 @@ def require_known_names(names: Iterable[str], known: Iterable[str]) -> None:
             or [each for each in valid if each.startswith(name)][:1]
         ]
         raise InvalidParameterError(
-            f"Unknown parameters: {', '.join(unknown)}.",
-            remedy=(f"Did you mean {', '.join(close)}? " if close else "") + f"The parameters are {', '.join(valid)}.",
+            f"Unknown {kind}: {', '.join(unknown)}.",
+            remedy=(f"Did you mean {', '.join(close)}? " if close else "") + f"The {kind} are {', '.join(valid)}.",
         )
 
 
@@ -408,6 +421,14 @@ def _integer(value: object) -> int | None:
     try:
         return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type] # raises TypeError
     except TypeError:
+        return None
+
+
+def _json_object(value: object) -> dict[str, Any] | None:
+    """Return a copy of a mapping as JSON would give it back; None for any other value."""
+    try:
+        return json.loads(json.dumps(dict(value), allow_nan=False)) if isinstance(value, Mapping) else None
+    except (TypeError, ValueError):
         return None
 
 

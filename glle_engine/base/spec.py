@@ -21,6 +21,21 @@ Adaptation = Literal["fixed", "adaptive"]
 Search = Literal["exact", "approximate"]
 Standardize = Literal["none", "zscore", "robust"]
 Metric = Literal["euclidean", "cosine", "correlation", "hamming", "precomputed"]
+FurtherMetric = Literal[
+    Metric,
+    "manhattan",
+    "chebyshev",
+    "canberra",
+    "braycurtis",
+    "haversine",
+    "jaccard",
+    "dice",
+    "russellrao",
+    "rogerstanimoto",
+    "sokalsneath",
+    "yule",
+]
+"""The metrics of methods that need neighbors only, and not points at these distances."""
 Source = Literal["posterior", "prior"]
 Align = Literal["procrustes", "none"]
 NeighborCount = int | Literal["auto"]
@@ -46,14 +61,14 @@ def standardize_parameter() -> Any:
     )
 
 
-def metric_parameter() -> Any:
-    """Declare the parameter `metric`."""
+def metric_parameter(metrics: Any = Metric, doc: str = "") -> Any:
+    """Declare the parameter `metric`, one of the words of `metrics`; `doc` continues its description."""
     return choice(
         "euclidean",
         "Distance of the neighbors. Weights belong to points at these distances: to rows of length 1 (cosine), to "
         "centred rows of length 1 (correlation), of one column for each level of integers (hamming); precomputed takes "
-        "a matrix of distances as the data.",
-        *get_args(Metric),
+        f"a matrix of distances as the data.{doc}",
+        *get_args(metrics),
         added=True,
     )
 

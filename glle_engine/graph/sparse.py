@@ -310,6 +310,7 @@ def require_possible(spec: Any) -> None:
             "metric='precomputed'",
             "Give the distances of all pairs as a dense matrix, or points X with neighbors=graph.",
         ),
+        (metric not in {*METRICS, "hamming", "precomputed"}, f"metric={metric!r}", DENSE),
         *(
             (getattr(spec, name, default) != default, f"{name}={getattr(spec, name, default)!r}", DENSE)
             for name, default in (

@@ -133,7 +133,8 @@ class Embedding(PointResult):
         """Return points (m, d) in the space of the data, for positions (m, p) in this embedding.
 
         For PCA, PPCA, factor analysis and NPE this is an affine function of the positions. For kernel PCA it is a ridge
-        regression of the data on the embedding, which gives rows of length about 1 for the cosine kernel.
+        regression of the data on the embedding, which gives rows of length about 1 for the cosine kernel. For UMAP it
+        is umap-learn's inverse transform (`glle_engine.methods.neighbor_embedding.umap.UmapMap.inverse`).
 
         Parameters
         ----------
@@ -184,7 +185,7 @@ class Method(Generic[S]):
         method calls BLAS, LAPACK or the mathematical library, which round differently on different processors, and with
         another number of threads.
     labels : bool
-        Whether the method needs labels.
+        Whether the method always needs labels; others may need them for some parameters (`needs_labels`).
     libraries : tuple of str
         Required modules, besides numpy and scipy.
     extra : str
@@ -274,6 +275,15 @@ class Method(Generic[S]):
             )
         return with_seed(options)
 
+    @property
+    def has_inverse(self) -> bool:
+        """Whether places in the embedding can be taken back to the data."""
+        return self.restore is not None and (self.neighbor_map is None or self.neighbor_map.inverse is not Map.inverse)
+
+    def needs_labels(self, spec: S) -> bool:
+        """Whether the method with these parameters needs labels."""
+        return self.labels or spec.uses_labels
+
     def require_available(self) -> None:
         """Raise `MissingLibraryError` unless the libraries are installed."""
         require_libraries(self.title, self.libraries, self.extra)
@@ -281,14 +291,14 @@ class Method(Generic[S]):
     def require_possible(self, n: int, d: int, spec: S, *, labels: bool = False) -> None:
         """Raise a `GlleError` if the request is impossible; this needs only the sizes."""
         self.require_available()
-        if self.labels and not labels:
+        if self.needs_labels(spec) and not labels:
             raise InvalidParameterError(
                 f"{self.title} needs the class of each point.", remedy="Give labels, an integer for each point."
             )
-        if labels and not self.labels:
+        if labels and not self.needs_labels(spec):
             raise InvalidParameterError(
                 f"{self.title} takes no labels: they would change nothing.",
-                remedy="Leave labels out, or choose a supervised method.",
+                remedy=Text("Leave labels out, choose a supervised method, or give umap a ", Way("target_weight"), "."),
             )
         if spec.space[1] == "precomputed" and not (self.by_distances or self.any_space):
             raise InvalidParameterError(
@@ -323,7 +333,7 @@ class Method(Generic[S]):
         on_progress : callable, optional
             Called with (done, total, stage) between blocks of work; its exceptions end the computation.
         labels : (n,) array-like of integers, optional
-            The class of each point, if `Method.labels`.
+            The class of each point, if `Method.needs_labels`.
         init : (n, p) array-like, optional
             Initial coordinates, for methods with a parameter `init`, in place of the name of a start. They are centered
             and scaled like the method's other starts, and a little noise separates equal points.

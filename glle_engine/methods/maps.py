@@ -31,7 +31,7 @@ def no_inverse(subject: str) -> InvalidParameterError:
     """Return the error for positions that cannot be mapped back to data."""
     return InvalidParameterError(
         f"{subject} has no inverse.",
-        remedy="Embed by pca, ppca, factor-analysis, npe or kernel-pca, which map positions back to the data.",
+        remedy="Embed by pca, ppca, factor-analysis, npe, kernel-pca or umap, which map positions back to the data.",
     )
 
 

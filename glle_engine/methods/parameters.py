@@ -56,6 +56,11 @@ class MethodSpec(SpaceSpec):
         """Raise a `GlleError` with a remedy if the request is impossible; this needs only the sizes."""
         self.require_rank(n, d)
 
+    @property
+    def uses_labels(self) -> bool:
+        """Whether these parameters make a method use labels that it does not always need."""
+        return False
+
     def most_neighbors(self, n: int) -> int:
         """Return the largest n_neighbors with which n points can be embedded, to adapt the default to few points."""
         return n - 1

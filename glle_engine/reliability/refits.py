@@ -12,13 +12,15 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, get_args
 
 import numpy as np
 
 from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.space import Space
+from glle_engine.base.spec import Metric
+from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import Unit, finite_matrix
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.maps import AffineMap, NeighborMap
@@ -167,6 +169,11 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *
         raise InvalidParameterError(
             f"Embeddings of halves need distances between the points, and {name}='precomputed' has none.",
             remedy="Embed the points, or their distances.",
+        )
+    if spec.space[1] not in get_args(Metric):
+        raise InvalidParameterError(
+            Text("Maps of halves are compared by distances that are not ", Way("metric", spec.space[1]), "."),
+            remedy=Text("Give the distances of all pairs as the data, with ", Way("metric", "precomputed"), "."),
         )
     half = n // 2
     features = half if spec.precomputed else d

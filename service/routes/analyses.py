@@ -268,7 +268,7 @@ def _audit(stores: Stores, body: AuditIn) -> Job:
         map_["coordinates"], _, points = coordinates_beside(stores, body.coordinates, dataset.n)
     if body.method is not None:
         plan, space = plan_to_audit(body.method, body.parameters, space)
-        plan.require_possible(stores, dataset, labels=plan.method.labels)
+        plan.require_possible(stores, dataset, labels=plan.needs_labels)
         plan.require_memory(dataset.n, stores.settings)
         require_not_all_equal(stores, dataset)
         map_ |= map_of_plan(source, plan, space, is_beside=body.coordinates is not None)

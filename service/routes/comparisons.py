@@ -62,7 +62,7 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
     candidates = _candidates(body, dataset)
     planned = [_plan(number, each, body) for number, each in enumerate(candidates)]
     plans = [plan for plan, _ in planned]
-    uses = {"labels"} if any(plan.method.labels for plan in plans) else set()
+    uses = {"labels"} if any(plan.needs_labels for plan in plans) else set()
     uses |= {"truth"} if body.align == "truth" else set()
     judged = judgement(stores, dataset, body, uses=frozenset(uses))
     _require_alignable(stores, body, plans, judged.truth)

@@ -164,8 +164,8 @@ async def get_embedding_arrays(
 async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Place new points by the embedding's map, each independently; training points get their coordinates.
 
-    PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE and UMAP have a map (`has_map` in GET /v1/methods). The result has
-    `embedding` (m, p).
+    PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP have a map (`has_map` in GET /v1/methods). The result
+    has `embedding` (m, p).
     """
     return await job_response(stores, partial(_place, stores, id_, body), wait)
 
@@ -217,7 +217,7 @@ def _place(stores: Stores, id_: str, body: PointsIn) -> Job:
 def _embed(stores: Stores, body: EmbeddingIn) -> Job:
     dataset = stores.datasets.fetch(body.dataset)
     plan = Plan.from_method(body.method, body.parameters)
-    uses = frozenset({"labels"} if plan.method.labels else ())
+    uses = frozenset({"labels"} if plan.needs_labels else ())
     judged = judgement(stores, dataset, body, uses=uses)
     plan.require_possible(stores, dataset, labels=judged.labels is not None)
     method: dict[str, Any] = {"method": plan.method.name, "parameters": plan.parameters}

@@ -66,10 +66,15 @@ class Plan:
         """Every parameter with its value, JSON-able."""
         return self.spec.to_dict()
 
+    @property
+    def needs_labels(self) -> bool:
+        """Whether the embedding depends on labels."""
+        return self.method.needs_labels(self.spec)
+
     def require_possible(self, stores: Stores, dataset: Dataset, *, labels: bool) -> None:
         """Raise a problem if the method cannot embed the data set, or the embedding has no room."""
         n, p = dataset.n, self.spec.n_components
-        self.method.require_possible(n, dataset.d, self.spec, labels=labels and self.method.labels)
+        self.method.require_possible(n, dataset.d, self.spec, labels=labels and self.needs_labels)
         has_arrays = self.method.restore is not None and self.method.neighbor_map is None
         shapes = [(n, p), *([(max(n, dataset.d), p + 1)] if has_arrays else [])]
         require_storage(stores, file_bytes(*shapes), f"The embedding of {n:,} points")
@@ -128,7 +133,7 @@ def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, is_beside: b
 
 def resampled_priority(dataset: Dataset, plan: Plan) -> Priority:
     """Return the priority of an audit by a method; raise a problem if the method cannot embed halves of the data."""
-    if plan.method.labels:
+    if plan.needs_labels:
         raise InvalidParameterError(
             f"{plan.method.title} uses labels, which an audit does not have for other samples.",
             remedy="Give its coordinates beside the data set instead, to see where the map tears the data.",

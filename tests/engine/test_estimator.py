@@ -213,7 +213,9 @@ def test_any_method_is_an_estimator(sheet: NDArray[np.float64]) -> None:
         Embedding(method="umap").fit(sheet)
     with pytest.raises(AttributeError) as caught:
         Embedding("mds").fit(sheet).transform(sheet)
-    assert "pca, ppca, factor-analysis, kernel-pca, npe, lle, isomap, t-sne or umap" in str(caught.value.__cause__)
+    assert "pca, ppca, factor-analysis, kernel-pca, npe, lle, isomap, t-sne, umap or pacmap" in str(
+        caught.value.__cause__
+    )
 
 
 def test_given_weights_are_pairs(sheet: NDArray[np.float64]) -> None:

@@ -7,6 +7,7 @@ has the arrays of the method's map to new points, if it has one.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from worker.records.ids import digest
 
 if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
+    from glle_engine.methods.base import Method
     from worker.analyses.base import AnalysisContext
     from worker.records.cache_entry import Array
 
@@ -154,7 +156,7 @@ class EmbeddingSpec(AnalysisSpec, ScoreSpec):
             dataset=self.dataset,
             method=self.method,
             parameters=self.parameters,
-            labels=self.labels if embedder is not None and embedder.labels else None,
+            labels=self.labels if embedder is not None and _needs_labels(embedder, self.parameters) else None,
             engine=self.engine,
         )
 
@@ -197,6 +199,13 @@ class PlacementSpec(AnalysisSpec):
         points = np.asarray(context.values(self.dataset, self.recipe["dataset"]), np.float64)
         places = Recipe(**self.recipe).place(context, points, context.on_progress)
         return Entry({"dataset": self.dataset, "embedding": self.embedding}, {"embedding": places})
+
+
+def _needs_labels(embedder: Method[Any], parameters: dict[str, Any]) -> bool:
+    """Return whether an embedding depends on labels; False for parameters that the method does not have any more."""
+    with suppress(GlleError):
+        return embedder.needs_labels(embedder.spec.from_dict(parameters))
+    return False
 
 
 def classes_of(context: AnalysisContext, dataset: str) -> Array:

@@ -16,15 +16,19 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
+from glle_engine.base.errors import InvalidParameterError, OutOfRangeError, TooFewPointsError
+from glle_engine.base.parameters import mapping
 from glle_engine.base.texts import Text, Way
 from glle_engine.linalg.threads import numba_loops
 from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.neighbor_embedding.affinities import noisy, older_seed
+from glle_engine.methods.neighbor_embedding.libraries import library_options, passed_on
 from glle_engine.methods.parameters import DistanceSpec, choice, integer, number
 
 if TYPE_CHECKING:
@@ -38,6 +42,17 @@ if TYPE_CHECKING:
 _PHASES = (100, 100)  # iterations of the two phases before the last one, as in Wang et al.
 _MIN_NEAR_PAIRS = 2
 _CANDIDATES = 6  # for each mid-near pair, pacmap samples this many distinct points that are not mid-near points yet
+_LIBRARY = "pacmap"
+_PAIRS = {"pair_neighbors", "pair_MN", "pair_FP"}  # arrays
+_SNAPSHOTS = {"intermediate_snapshots"}
+# Arguments with another name than the parameter.
+_PARAMETERS = {
+    "MN_ratio": "mid_near_ratio",
+    "FP_ratio": "further_ratio",
+    "lr": "learning_rate",
+    "num_iters": "max_iter",
+    "random_state": "seed",
+}
 _SEEDS = 2**30  # pacmap adds to the seed, which is a signed integer of 32 bits
 
 
@@ -57,6 +72,7 @@ class PacmapSpec(DistanceSpec):
         "random",
     )
     seed: int = integer(0, "Of the sampled pairs and of a random start.", least=0, most=2**63 - 1)
+    options: dict[str, Any] | None = mapping("Further arguments of `pacmap.PaCMAP` by name, passed on as they are.")
 
     def check_together(self) -> None:
         """Refuse a ratio so small that a point has no further pair."""
@@ -124,6 +140,55 @@ def _one_quiet_thread() -> Iterator[None]:
         numba.set_num_threads(threads)
 
 
+def _centered(points: NDArray[np.float64], data: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return points about the mean of the data and over their extent: pacmap computes in single precision."""
+    return np.asarray((points - data.mean(axis=0)) / np.abs(data - data.mean(axis=0)).max())
+
+
+def _model(spec: PacmapSpec, num_iters: tuple[int, int, int]) -> Any:
+    """Return an estimator of pacmap, not fitted, that keeps its index of neighbors."""
+    from pacmap import PaCMAP  # noqa: PLC0415 -- an extra, slow to import
+
+    named = {
+        "n_components": spec.n_components,
+        "n_neighbors": spec.n_neighbors,
+        "MN_ratio": spec.mid_near_ratio,
+        "FP_ratio": spec.further_ratio,
+        "lr": spec.learning_rate,
+        "num_iters": num_iters,
+        "random_state": older_seed(spec.seed) % _SEEDS,
+        "save_tree": True,
+        "verbose": False,
+        "intermediate": False,
+    }
+    named |= library_options(_LIBRARY, PaCMAP, spec, {*named, *_PAIRS, *_SNAPSHOTS}, _PARAMETERS)
+    with passed_on(_LIBRARY, spec.options):
+        return PaCMAP(**named)
+
+
+class PacmapMap(NeighborMap):
+    """Places new points by pacmap's transform: a descent to their near points in the data, which stay."""
+
+    @cached_property
+    def _placing(self) -> Any:
+        """An estimator of pacmap with the embedding, and with the index of the data."""
+        model = _model(self.spec, (0, 0, 0)).fit(_centered(self.points, self.points))
+        model.embedding_ = self.embedding.Y.astype(np.float32)
+        return model.set_params(num_iters=(*_PHASES, self.spec.max_iter))
+
+    def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        with numba_loops("PaCMAP"), _one_quiet_thread():
+            places = np.asarray(self._placing.transform(_centered(points, self.points)), np.float64)
+        low, high = self.embedding.Y.min(axis=0), self.embedding.Y.max(axis=0)
+        is_outside = (np.abs(places - (low + high) / 2) > high - low).any(axis=1)
+        if is_outside.any():
+            raise OutOfRangeError(
+                f"{is_outside.sum()} new points are so far from the data that pacmap does not reach their near points.",
+                remedy="Leave out the points that are far from all others.",
+            )
+        return places
+
+
 @Method(
     spec=PacmapSpec,
     title="Pairwise controlled manifold approximation",
@@ -134,24 +199,14 @@ def _one_quiet_thread() -> Iterator[None]:
     libraries=("pacmap",),
     extra="pacmap",
     compiles=True,
+    neighbor_map=PacmapMap,
 )
 def pacmap(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
     """Embed by pacmap, which scales each column of a given start itself."""
     init = spec.init if start is None else noisy(start, spec.seed).astype(np.float32)
     on_progress(0, 1, "descent")
-    centered = X - X.mean(axis=0)
-    centered /= np.abs(centered).max()  # pacmap computes in single precision
     with numba_loops("PaCMAP"), _one_quiet_thread():
-        from pacmap import PaCMAP  # noqa: PLC0415 -- an extra, slow to import
-
-        model = PaCMAP(
-            n_components=spec.n_components,
-            n_neighbors=spec.n_neighbors,
-            MN_ratio=spec.mid_near_ratio,
-            FP_ratio=spec.further_ratio,
-            lr=spec.learning_rate,
-            num_iters=(*_PHASES, spec.max_iter),
-            random_state=older_seed(spec.seed) % _SEEDS,
-        )
-        Y = np.asarray(model.fit_transform(centered, init=init), np.float64)
+        model = _model(spec, (*_PHASES, spec.max_iter))
+        with passed_on(_LIBRARY, spec.options):
+            Y = np.asarray(model.fit_transform(_centered(X, X), init=init), np.float64)
     return Embedding(Y, None, {"iterations": sum(_PHASES) + spec.max_iter})

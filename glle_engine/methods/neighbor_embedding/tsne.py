@@ -19,10 +19,10 @@ import numpy as np
 from scipy.sparse.linalg import ArpackError
 
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.base.parameters import mapping
 from glle_engine.base.progress import silent
 from glle_engine.base.texts import Note, Text, Way
 from glle_engine.eigen.eigenproblem import sign_convention
-from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.neighbor_embedding.affinities import (
@@ -31,6 +31,13 @@ from glle_engine.methods.neighbor_embedding.affinities import (
     noisy,
     older_seed,
     perplexity_notes,
+)
+from glle_engine.methods.neighbor_embedding.libraries import (
+    FurtherDistanceSpec,
+    library_options,
+    nearest_points,
+    nearest_to,
+    passed_on,
 )
 from glle_engine.methods.parameters import choice, integer, number
 
@@ -48,10 +55,18 @@ _EVERY = 25  # iterations between callbacks; each callback costs a computation o
 _SETTLED = 0.01
 _INTERPOLATED_FROM = 10_000  # from this many points on, the repulsion is interpolated, as in openTSNE
 _MAX_BY_TREE, _MAX_BY_INTERPOLATION = 3, 2
+# Arguments of openTSNE with another name than the parameter, and arguments that its affinities do not use.
+_PARAMETERS = {
+    "initialization": "init",
+    "early_exaggeration_iter": "early_iter",
+    "n_iter": "max_iter",
+    "random_state": "seed",
+}
+_OF_AFFINITIES = ("initialization", "metric", "metric_params", "neighbors", "knn_kwargs")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TsneSpec(PerplexitySpec):
+class TsneSpec(FurtherDistanceSpec, PerplexitySpec):
     """Parameters of t-SNE."""
 
     early_exaggeration: float = number(12.0, "Factor on the affinities in the first iterations.", least=1)
@@ -70,10 +85,12 @@ class TsneSpec(PerplexitySpec):
         "fft",
     )
     theta: float = number(0.5, "Accuracy of the tree: 0 is exact, larger is faster.", least=0, most=1)
+    options: dict[str, Any] | None = mapping("Further arguments of `openTSNE.TSNE` by name, passed on as they are.")
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse a perplexity that is too large, and more components than the repulsion supports."""
         super().require_possible(n, d)
+        self.require_columns(d)
         algorithm = repulsion_method(n, self)
         limit = _MAX_BY_TREE if algorithm == "bh" else _MAX_BY_INTERPOLATION
         if self.n_components > limit:
@@ -107,7 +124,7 @@ class PartialMap(NeighborMap):
         affinities, unit, _ = _affinities(self.points, self.spec, silent)
 
         def query(places: NDArray[np.float64], k: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-            nearest, distances = kneighbors_to(self.points, places, k)
+            nearest, distances = nearest_to(self.points, places, k, self.spec)
             return nearest, _rounded(distances / unit)
 
         affinities.knn_index.query = query
@@ -134,35 +151,40 @@ class PartialMap(NeighborMap):
     extra="tsne",
 )
 def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
-    """Embed by openTSNE in one thread, with the neighbors of this library."""
-    from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
+    """Embed by openTSNE in one thread, with exact neighbors."""
+    from openTSNE import TSNE  # noqa: PLC0415 -- an extra, slow to import
 
-    affinities, _, notes = _affinities(X, spec, on_progress)
     total = spec.early_iter + spec.max_iter
     divergences: dict[int, float] = {}
-    first = 0
 
     def record(iteration: int, divergence: float, _: Any) -> None:
+        first = spec.early_iter if len(divergences) >= spec.early_iter // _EVERY else 0
         divergences[first + iteration] = float(divergence)
         on_progress(first + iteration, total, "descent")
 
+    named = {
+        "n_components": spec.n_components,
+        "perplexity": spec.perplexity,
+        "early_exaggeration": spec.early_exaggeration if spec.early_iter else spec.exaggeration,
+        "early_exaggeration_iter": spec.early_iter,
+        "exaggeration": spec.exaggeration,
+        "n_iter": spec.max_iter,
+        "negative_gradient_method": repulsion_method(len(X), spec),
+        "theta": spec.theta,
+        "dof": spec.dof,
+        "learning_rate": spec.learning_rate,
+        "n_jobs": 1,
+        "random_state": older_seed(spec.seed),
+        "callbacks": record,
+        "callbacks_every_iters": _EVERY,
+        "verbose": False,
+    }
+    named |= library_options("openTSNE", TSNE, spec, [*named, *_OF_AFFINITIES], _PARAMETERS)
+    affinities, _, notes = _affinities(X, spec, on_progress)
     on_progress(0, total, "descent")
-    embedding = TSNEEmbedding(
-        _start(X, spec, affinities.P) if start is None else _START * noisy(start, spec.seed),
-        affinities,
-        negative_gradient_method=repulsion_method(len(X), spec),
-        theta=spec.theta,
-        dof=spec.dof,
-        learning_rate=spec.learning_rate,
-        n_jobs=1,
-        random_state=older_seed(spec.seed),
-        callbacks=record,
-        callbacks_every_iters=_EVERY,
-    )
-    if spec.early_iter:
-        embedding.optimize(spec.early_iter, exaggeration=spec.early_exaggeration, inplace=True)
-        first = spec.early_iter
-    embedding.optimize(spec.max_iter, exaggeration=spec.exaggeration, inplace=True)
+    Y = _start(X, spec, affinities.P) if start is None else _START * noisy(start, spec.seed)
+    with passed_on("openTSNE", spec.options):
+        embedding = TSNE(**named).fit(affinities=affinities, initialization=Y)
     on_progress(total, total, "descent")
     divergence = float(embedding.kl_divergence)
     decrease = _last_decrease(divergences, divergence, spec)
@@ -184,7 +206,7 @@ def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, 
     from openTSNE.affinity import PerplexityBasedNN  # noqa: PLC0415 -- an extra, slow to import
     from openTSNE.nearest_neighbors import PrecomputedNeighbors  # noqa: PLC0415 -- an extra
 
-    nearest, distances = kneighbors(X, math.ceil(3 * spec.perplexity), on_progress)
+    nearest, distances = nearest_points(X, math.ceil(3 * spec.perplexity), spec, on_progress)
     on_progress(0, 1, "affinities")
     # The affinities do not depend on the unit, but the start of openTSNE's search for the widths does.
     unit = float(distances.mean()) or 1.0

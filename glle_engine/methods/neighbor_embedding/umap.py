@@ -7,43 +7,73 @@ r"""UMAP and densMAP: a fuzzy graph of nearest neighbors, laid out so that its c
 where :math:`v` are the symmetrised memberships :math:`\exp(-\max(0, |x_i - x_j| - \rho_i) / \sigma_i)` (McInnes, Healy
 and Melville 2018, sections 3 and 4). densMAP also maximises the correlation between the logarithms of the local radii
 in the data and in the embedding (Narayan, Berger and Cho 2021). The embedding is computed by umap-learn, in one thread,
-with the exact neighbors of this library.
+with exact neighbors.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.spatial import Delaunay
 
-from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError, OutOfRangeError
+from glle_engine.base.parameters import mapping
+from glle_engine.base.progress import silent
+from glle_engine.base.space import require_restorable
 from glle_engine.base.texts import Note, Text, Way
 from glle_engine.base.validation import require_enough_points
-from glle_engine.graph.neighbors import kneighbors, kneighbors_to
+from glle_engine.graph.relations import Distances
+from glle_engine.graph.sparse import SparsePoints
+from glle_engine.linalg.distances import power_of_two
 from glle_engine.linalg.threads import numba_loops
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.neighbor_embedding.affinities import initial, noisy, older_seed
-from glle_engine.methods.parameters import DistanceSpec, choice, integer, number
-from glle_engine.posterior.placement import combine
+from glle_engine.methods.neighbor_embedding.libraries import (
+    FurtherDistanceSpec,
+    library_options,
+    nearest_points,
+    nearest_to,
+    passed_on,
+)
+from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.graph.relations import Data
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
 _SMALL = 10_000  # up to this many points, umap-learn makes the larger number of epochs
 _EPOCHS, _EPOCHS_OF_MANY, _DENSITY_EPOCHS = 500, 200, 200
-_BISECTIONS = 64  # steps to find the width of the memberships, as in umap-learn
-_MIN_SIGMA = 1e-3  # relative to the mean distance, as in umap-learn
-_EXPECTED = ("precomputed_knn[2]", "n_jobs value")  # in warnings about umap-learn's own neighbor search, not used here
+_SAME = 1e-3  # a new point that is closer to a training point, in units of its mean distance, has its position
+# In warnings about umap-learn's own search and about other ways to fit, which are not used here.
+_EXPECTED = (r"precomputed_knn\[2\]", "n_jobs value", "inverse_transform will be unavailable")
+_LARGE = 2.0**100  # larger values leave single precision
+_LIBRARY = "umap-learn"
+_DENSITY = {"densmap", "dens_lambda", "dens_frac"}  # arguments that UMAP alone does not give
+_OF_SEARCH = {"metric_kwds", "low_memory", "angular_rp_forest", "transform_queue_size"}  # they would change nothing
+# Arguments with another name than the parameter.
+_PARAMETERS = {
+    "n_epochs": "max_iter",
+    "random_state": "seed",
+    "dens_lambda": "density_weight",
+    "dens_frac": "density_share",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
-class UmapSpec(DistanceSpec):
+class UmapSpec(FurtherDistanceSpec):
     """Parameters of UMAP."""
 
     n_neighbors: int = integer(
@@ -70,6 +100,19 @@ class UmapSpec(DistanceSpec):
     learning_rate: float = number(1.0, "First step of the descent.", above=0)
     negative_sample_rate: int = integer(5, "Random pairs that are repelled for each attracted one.", least=1)
     seed: int = integer(0, "Of the start and of the sampled pairs.", least=0, most=2**63 - 1)
+    target_weight: float | None = number(
+        None,
+        "Weight of the labels: 0 is the data alone, 1 the labels alone; -1 is the label of a point without one. By "
+        "default the labels do not matter.",
+        least=0,
+        most=1,
+    )
+    options: dict[str, Any] | None = mapping("Further arguments of `umap.UMAP` by name, passed on as they are.")
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether the embedding depends on labels."""
+        return self.target_weight is not None
 
     def check_together(self) -> None:
         """Refuse a least distance above the scale, for which umap-learn cannot fit the curve of the similarities."""
@@ -92,6 +135,7 @@ class UmapSpec(DistanceSpec):
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points, and more principal components than the data span."""
         require_enough_points(n, self)
+        self.require_columns(d)
         if self.init == "pca":
             self.require_rank(n, d)
 
@@ -113,41 +157,102 @@ class DensmapSpec(UmapSpec):
 
 
 @numba_loops("UMAP")
-def _lay_out(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, start: Start) -> Embedding:
+def _lay_out(
+    X: Data, spec: UmapSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None, start: Start
+) -> Embedding:
     """Embed by umap-learn."""
-    n = len(X)
-    nearest, distances = kneighbors(X, spec.n_neighbors - 1, on_progress)
+    neighbors = _Neighbors.among(X, spec, on_progress)
     on_progress(0, 1, "descent")
-    # The embedding does not depend on the unit, but umap-learn computes in single precision, whose range is limited.
-    unit = float(distances.mean()) or 1.0
-    itself = np.arange(n, dtype=np.int32)[:, None]
-    neighbors = np.hstack([itself, nearest]), np.hstack([np.zeros((n, 1)), distances / unit]).astype(np.float32)
-    epochs = spec.epochs(n)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        from umap import UMAP as Model  # noqa: N811, PLC0415 -- an extra, slow to import
-
-        model = Model(
-            n_neighbors=spec.n_neighbors,
-            n_components=spec.n_components,
-            min_dist=spec.min_dist,
-            spread=spec.spread,
+    epochs = spec.epochs(len(X))
+    with _caught() as caught:
+        model = _model(
+            neighbors,
+            spec,
+            metric=spec.metric if spec.is_further or isinstance(X, Distances) else "euclidean",
             n_epochs=epochs,
             init=_start(X, spec) if start is None else noisy(start, spec.seed).astype(np.float32),
-            learning_rate=spec.learning_rate,
-            negative_sample_rate=spec.negative_sample_rate,
-            random_state=older_seed(spec.seed),
-            n_jobs=1,
-            precomputed_knn=(*neighbors, None),
-            force_approximation_algorithm=True,
-            **spec.density(),
         )
-        Y = np.asarray(model.fit_transform((X - X.mean(axis=0)) / unit), np.float64)
+        with passed_on(_LIBRARY, spec.options):
+            Y = np.asarray(model.fit_transform(neighbors.scaled(X), labels), np.float64)
+    if not np.isfinite(Y).all():
+        raise InvalidParameterError(
+            Text("umap-learn gives some points no position with these ", Way("options"), "."),
+            remedy="Give a larger disconnection distance, or leave it out.",
+        )
     figures = {"iterations": epochs, "a": float(model._a), "b": float(model._b)}  # noqa: SLF001 -- not public
     return Embedding(Y, None, figures, _notes(caught))
 
 
-def _start(X: NDArray[np.float64], spec: UmapSpec) -> str | NDArray[np.float32]:
+@dataclass(frozen=True, eq=False)
+class _Neighbors:
+    """The points nearest to each point (n, k), the point itself first, and their distances over `unit`.
+
+    The embedding does not depend on the unit, but umap-learn computes in single precision, whose range is limited.
+    """
+
+    indices: NDArray[np.int32]
+    distances: NDArray[np.float32]
+    unit: float
+    is_further: bool
+
+    @classmethod
+    def among(cls, X: Data, spec: UmapSpec, on_progress: OnProgress = silent) -> Self:
+        """Find the neighbors."""
+        nearest, distances = nearest_points(X, spec.n_neighbors - 1, spec, on_progress)
+        unit = float(distances.mean()) or 1.0
+        itself = np.arange(len(X), dtype=np.int32)[:, None]
+        scaled = np.hstack([np.zeros((len(X), 1)), distances / unit]).astype(np.float32)
+        return cls(np.hstack([itself, nearest]), scaled, unit, spec.is_further)
+
+    def scaled(self, X: Data) -> Any:
+        """Return the data for umap-learn: points with the mean at 0, sparse rows or distances, over the unit."""
+        if isinstance(X, Distances):
+            return X.known / self.unit
+        if isinstance(X, SparsePoints):
+            return csr_matrix(X.rows / self.unit)
+        if self.is_further:  # most of these distances do not depend on the unit, but all on the origin
+            return X / max(1.0, power_of_two(float(np.abs(X).max())) / _LARGE)
+        return (X - X.mean(axis=0)) / self.unit
+
+
+def _model(neighbors: _Neighbors, spec: UmapSpec, **arguments: Any) -> Any:
+    """Return an estimator of umap-learn, not fitted, that takes the neighbors as they are."""
+    from umap import UMAP as Model  # noqa: N811, PLC0415 -- an extra, slow to import
+
+    named = {
+        "n_neighbors": spec.n_neighbors,
+        "n_components": spec.n_components,
+        "min_dist": spec.min_dist,
+        "spread": spec.spread,
+        "learning_rate": spec.learning_rate,
+        "negative_sample_rate": spec.negative_sample_rate,
+        "target_weight": 0.5 if spec.target_weight is None else spec.target_weight,
+        "random_state": older_seed(spec.seed),
+        "n_jobs": 1,
+        "precomputed_knn": (neighbors.indices.copy(), neighbors.distances.copy(), None),
+        "force_approximation_algorithm": True,
+        "transform_mode": "embedding",
+        "unique": False,
+        "output_dens": False,
+        "verbose": False,
+        "tqdm_kwds": None,
+        **spec.density(),
+        **arguments,
+    }
+    named |= library_options(_LIBRARY, Model, spec, {*named, *_DENSITY, *_OF_SEARCH}, _PARAMETERS)
+    with passed_on(_LIBRARY, spec.options):
+        return Model(**named)
+
+
+@contextmanager
+def _caught() -> Iterator[list[warnings.WarningMessage]]:
+    """Catch the warnings of umap-learn."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+
+
+def _start(X: Data, spec: UmapSpec) -> str | NDArray[np.float32]:
     """Return the start of the descent, as coordinates (n, p) or as the name of one of umap-learn's starts."""
     if spec.init == "spectral":
         return "spectral"
@@ -159,38 +264,82 @@ def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
     texts = dict.fromkeys(
         " ".join(str(warning.message).split()) for warning in caught if issubclass(warning.category, UserWarning)
     )
-    return tuple(Note("umap-learn", f"umap-learn: {text}") for text in texts if not text.startswith(_EXPECTED))
+    is_expected = re.compile("|".join(_EXPECTED))
+    return tuple(Note("umap-learn", f"umap-learn: {text}") for text in texts if not is_expected.search(text))
 
 
-class MembershipMap(NeighborMap):
-    """Places a new point at the mean of its nearest points, weighted by their memberships.
+class UmapMap(NeighborMap):
+    """Places new points by umap-learn's transform, and maps positions back to the data by its inverse.
 
-    Up to rounding, umap-learn's own transform starts at the same positions, but then continues with a random descent.
+    The transform starts from the mean of the nearest points, weighted by their memberships, and descends, while the
+    data stay. A point that is closer to a training point than a thousandth of the mean distance to its nearest points
+    has the position of this point. The random numbers of a point follow from its start, and this class keeps apart what
+    else umap-learn would take from the points that are placed together: their largest membership, which becomes 1 by a
+    copy of a training point among them; their mean distance, which becomes 1 for each; and their number, which must
+    differ from the number of training points.
     """
+
+    @cached_property
+    def _neighbors(self) -> _Neighbors:
+        return _Neighbors.among(self.points, self.spec)
+
+    def _fitted(self, data: Any, metric: str) -> Any:
+        """Return a fitted estimator of umap-learn that has the embedding."""
+        Y = self.embedding.Y.astype(np.float32)
+        with _caught():
+            model = _model(self._neighbors, self.spec, metric=metric, n_epochs=0, init=Y).fit(data)
+        model.embedding_ = Y
+        return model.set_params(n_epochs=self.spec.epochs(len(Y)))
+
+    @cached_property
+    def _placing(self) -> Any:
+        """An estimator of distances: it then takes those of the nearest points as a sparse matrix."""
+        n = len(self.data)
+        return self._fitted(csr_matrix((n, n), dtype=np.float32), "precomputed")
+
+    @cached_property
+    def _inverting(self) -> Any:
+        return self._fitted(self._neighbors.scaled(self.points), "euclidean")
 
     @numba_loops("UMAP")
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        nearest, distances = kneighbors_to(self.points, points, self.spec.n_neighbors)
-        weights = memberships(distances)
-        return combine(weights / weights.sum(axis=1, keepdims=True), nearest, self.embedding.Y)
+        m, n, k = len(points), len(self.data), self.spec.n_neighbors
+        nearest, distances = nearest_to(self.points, points, k, self.spec)
+        distances = distances / np.maximum(distances.mean(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        is_same, first = distances[:, 0] < _SAME, nearest[:, 0]
+        copies = 1 if m + 1 != n else 2
+        nearest = np.concatenate([nearest, np.tile(self._neighbors.indices[:1], (copies, 1))])
+        itself = np.eye(1, k) == 0
+        distances = np.concatenate([distances, np.tile(itself * k / (k - 1), (copies, 1))]).astype(np.float32)
+        graph = csr_matrix((distances.ravel(), nearest.ravel(), np.arange(m + copies + 1) * k), shape=(m + copies, n))
+        with _caught():
+            places = np.asarray(self._placing.transform(graph)[:m], np.float64)
+        return np.where(is_same[:, None], self.embedding.Y[first], places)
 
+    @numba_loops("UMAP")
+    def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
+        """Return points (m, d) by umap-learn's inverse transform, which starts from the points around each position.
 
-def memberships(distances: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""Return the memberships (m, k) of new points by their distances to the k nearest, positive and ascending.
+        The random numbers of a position depend on the positions before it.
 
-    They are :math:`\exp(-d_j / \sigma)`, with :math:`\sigma` such that all but the nearest sum to :math:`\log_2 k`, and
-    at least a thousandth of the mean distance. For this bound, umap-learn takes the mean over all points that are
-    placed together, so that its memberships depend on the other points.
-    """
-    k = distances.shape[1]
-    lengths = distances / distances.mean(axis=1, keepdims=True)
-    low, high = np.zeros((len(lengths), 1)), np.full((len(lengths), 1), np.inf)
-    sigma = np.ones_like(low)
-    for _ in range(_BISECTIONS):
-        is_wide = np.exp(-lengths[:, 1:] / sigma).sum(axis=1, keepdims=True) > np.log2(k)
-        low, high = np.where(is_wide, low, sigma), np.where(is_wide, sigma, high)
-        sigma = np.where(np.isinf(high), 2 * low, (low + high) / 2)
-    return np.asarray(np.exp(-lengths / np.maximum(sigma, _MIN_SIGMA)))
+        Raises
+        ------
+        InvalidParameterError
+            For another metric than the Euclidean distance.
+        OutOfRangeError
+            For a position outside the convex hull of the embedding.
+
+        """
+        require_restorable(self.spec.metric)
+        outside = np.flatnonzero(Delaunay(self.embedding.Y, qhull_options="QJ").find_simplex(places) < 0)
+        if len(outside):
+            raise OutOfRangeError(
+                f"{len(outside)} of {len(places)} positions, the first in row {outside[0]}, are outside the embedding.",
+                remedy="Give positions between the embedded points: nothing says how the data go on beyond them.",
+            )
+        with _caught():
+            found = np.asarray(self._inverting.inverse_transform(places.astype(np.float32)), np.float64)
+        return self.space.restore(found * self._neighbors.unit + self.points.mean(axis=0))
 
 
 @Method(
@@ -203,11 +352,20 @@ def memberships(distances: NDArray[np.float64]) -> NDArray[np.float64]:
     libraries=("umap",),
     extra="umap",
     compiles=True,
-    neighbor_map=MembershipMap,
+    neighbor_map=UmapMap,
+    by_distances=True,
+    sparse=True,
 )
-def umap(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
+def umap(
+    X: Data,
+    spec: UmapSpec,
+    on_progress: OnProgress,
+    labels: NDArray[np.int64] | None = None,
+    *,
+    start: Start = None,
+) -> Embedding:
     """Embed by umap-learn."""
-    return _lay_out(X, spec, on_progress, start)
+    return _lay_out(X, spec, on_progress, labels, start)
 
 
 @Method(
@@ -220,7 +378,16 @@ def umap(X: NDArray[np.float64], spec: UmapSpec, on_progress: OnProgress, *, sta
     libraries=("umap",),
     extra="umap",
     compiles=True,
+    by_distances=True,
+    sparse=True,
 )
-def densmap(X: NDArray[np.float64], spec: DensmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
+def densmap(
+    X: Data,
+    spec: DensmapSpec,
+    on_progress: OnProgress,
+    labels: NDArray[np.int64] | None = None,
+    *,
+    start: Start = None,
+) -> Embedding:
     """Embed by umap-learn with densities."""
-    return _lay_out(X, spec, on_progress, start)
+    return _lay_out(X, spec, on_progress, labels, start)

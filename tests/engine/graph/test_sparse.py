@@ -146,7 +146,7 @@ def test_methods_on_neighbors_take_sparse_data(matrix: NDArray[np.float64], name
     np.testing.assert_allclose(sparse.Y.std(axis=0), dense.Y.std(axis=0), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["pca", "umap", "sne"])
+@pytest.mark.parametrize("name", ["pca", "pacmap", "sne"])
 def test_other_methods_refuse_sparse_data(matrix: NDArray[np.float64], name: str) -> None:
     """With the remedy, before any work."""
     with pytest.raises(GlleError, match=r"no sparse data.*a dense array.*truncated SVD"):

@@ -14,6 +14,7 @@ from glle_engine.methods import METHODS, Embedding
 from glle_engine.methods.maps import NeighborMap
 from glle_engine.methods.registry import MAPPED
 from tests.engine.conftest import bent_sheet
+from tests.engine.methods.reference import LIBRARIES, import_or_skip
 
 Array = NDArray[np.float64]
 
@@ -54,12 +55,13 @@ class Case:
 
     @property
     def moves_rows(self) -> bool:
-        """Whether the order of the rows does not matter: landmarks are drawn by it."""
-        return "landmarks" not in self.options
+        """Whether the order of the rows does not matter: landmarks and umap-learn's random pairs are drawn by it."""
+        return "landmarks" not in self.options and self.name != "umap"
 
 
 CASES = [Case(name, options) for name in MAPPED for options in METHOD_OPTIONS.get(name, [{}])]
 CASES += [Case("posterior", options) for options in POSTERIORS]
+PARAMETERS = [pytest.param(case, marks=[pytest.mark.slow] * (case.name in LIBRARIES), id=str(case)) for case in CASES]
 
 
 @dataclass(frozen=True)
@@ -79,20 +81,22 @@ def neighbor_map(case: Case, data: Array, embedding: Embedding) -> NeighborMap:
 
 
 def fit_map(case: Case, data: Array) -> FittedMap:
-    """Embed data; UMAP maps by neighbors as other embeddings do, and its library compiles itself for half a minute."""
+    """Embed data; a library that compiles itself for half a minute places points in a map by PCA instead."""
     if case.name == "posterior":
         posterior = fit(data, **case.options)
         return FittedMap(posterior.embedding, lambda new: posterior.transform(data, new))
     one = METHODS[case.name]
     spec = one.spec(**case.options)
-    if case.name == "umap":
+    if case.name in LIBRARIES:
+        import_or_skip(LIBRARIES[case.name])
         Y = METHODS["pca"].embed(data).Y
+        Y = 5 * Y / Y.std()  # these libraries have one scale of all maps
         return FittedMap(Y, neighbor_map(case, data, Embedding(Y)).transform)
     embedding = one.embed(data, spec)
     return FittedMap(embedding.Y, embedding.transform, embedding)
 
 
-@pytest.fixture(scope="module", params=CASES, ids=str)
+@pytest.fixture(scope="module", params=PARAMETERS)
 def case(request: pytest.FixtureRequest) -> Case:
     """Return a method with a map, or a posterior."""
     each: Case = request.param

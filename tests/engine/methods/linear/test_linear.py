@@ -412,7 +412,11 @@ def test_training_points_get_their_places(name: str, options: dict[str, object],
     np.testing.assert_allclose(embedding.transform(X[7:8]), embedding.Y[7:8], rtol=0, atol=1e-8 * extent)
 
 
-@pytest.mark.parametrize(("name", "options"), [*STORED, pytest.param("umap", {}, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*STORED, *(pytest.param(each, {}, marks=pytest.mark.slow) for each in ("umap", "pacmap"))],
+    ids=str,
+)
 def test_a_stored_map_is_the_map(name: str, options: dict[str, object]) -> None:
     """The arrays of a map, with data and embedding, give the map again."""
     X, new = DATA["tall"], factor_data(9, 6) + 0.1

@@ -117,7 +117,7 @@ def test_refused_placements(client: httpx.Client, stores: Stores, sheet: str) ->
     problem = check_problem(
         client.post(f"{links['laplacian-eigenmaps']}/transform", json={"dataset": sheet}), 422, "invalid-parameter"
     )
-    assert "pca, ppca, factor-analysis, kernel-pca, npe, lle, isomap, t-sne or umap" in problem["remedy"]
+    assert "pca, ppca, factor-analysis, kernel-pca, npe, lle, isomap, t-sne, umap or pacmap" in problem["remedy"]
     assert "transform" not in client.get(links["laplacian-eigenmaps"]).json()["links"]
     assert client.get(links["laplacian-eigenmaps"]).json()["map"] is None
     path = f"{links['pca']}/transform"
