@@ -309,8 +309,8 @@ class Embedding(_Embedder):
     """Embedding by a method of the registry.
 
     Parameters that are not given have the method's defaults, and fewer neighbors, perplexity and components for few
-    points or features; the smallest number of neighbors or bandwidth that connects the graph replaces a smaller
-    default, with a UserWarning.
+    points or features. A graph in parts is bridged with a UserWarning, as in `glle.embed`. In methods that cannot
+    bridge, the smallest number of neighbors that connects the graph replaces a smaller default, with a UserWarning.
 
     Parameters
     ----------
@@ -407,10 +407,14 @@ class Embedding(_Embedder):
         return self.result_.inverse_transform(places).astype(places.dtype)
 
     def _connecting_neighbors(self, spec: Any, error: DisconnectedGraphError, n: int) -> int:
-        """Return a default number of neighbors that connects the graph of n points; raise the error if none does."""
+        """Return a default number of neighbors that connects the graph of n points; raise the error if none does.
+
+        The error is also raised for a method that could bridge the graph.
+        """
         few: int = error.details.get("n_neighbors", getattr(spec, "n_neighbors", n))  # for "auto", in the details
         enough: int = min(error.details.get("smallest_connecting_k") or 2 * few, n - 1)
-        if not self._has_default_neighbors(spec) or enough <= few:
+        can_bridge = "bridge" in getattr(spec.parameters().get("disconnected"), "words", ())
+        if can_bridge or not self._has_default_neighbors(spec) or enough <= few:
             raise error
         return enough
 

@@ -128,8 +128,8 @@ class RadiusSpec(DistanceSpec):
         above=0,
     )
     disconnected: Disconnected = choice(
-        "error",
-        "A graph in several parts: an error, or joined by the shortest edges between the parts (bridge), with a note.",
+        "bridge",
+        "A graph in several parts: joined by the shortest edges between the parts (bridge), with a note, or an error.",
         *get_args(Disconnected),
         added=True,
     )

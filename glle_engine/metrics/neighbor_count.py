@@ -124,21 +124,23 @@ def best_neighbor_count(
     embed : callable
         Takes points (m, d) and their neighbors (m, k), and returns an embedding (m, p).
     bridged : bool
-        Whether graphs that fall apart are candidates, too, joined by their shortest edges.
+        Whether graphs that fall apart are candidates if none is connected, joined by their shortest edges.
     instead : str
         The remedy, beside more neighbors, if no candidate connects the graph.
 
     Raises
     ------
     DisconnectedGraphError
-        With the smallest k that connects, if no candidate connects the graph.
+        With the smallest k that connects, if no candidate connects the graph, unless `bridged`.
     ConvergenceError
         If no candidate can be embedded.
 
     """
     n = len(X)
     nearest, _ = kneighbors(X, candidates[-1], on_progress)
-    possible = [k for k in candidates if bridged or len(closed_classes(nearest[:, :k])) == 1]
+    possible = [k for k in candidates if len(closed_classes(nearest[:, :k])) == 1]
+    if bridged and not possible:
+        possible = list(candidates)
     if not possible:
         require_connected(X, nearest, instead=instead)
         possible = [candidates[-1]]

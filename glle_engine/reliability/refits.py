@@ -24,7 +24,7 @@ from glle_engine.base.texts import Text, Way
 from glle_engine.base.validation import Unit, finite_matrix
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.maps import AffineMap, NeighborMap
-from glle_engine.methods.parameters import MethodSpec
+from glle_engine.methods.parameters import MethodSpec, RadiusSpec
 from glle_engine.methods.registry import method as method_of
 from glle_engine.reliability.resamples import Embedder, placed_by_weights, require_enough_for_halves
 
@@ -126,12 +126,14 @@ def embed_again(
 ) -> Embedding:
     """Embed a share of some points with another seed and shrunk parameters.
 
-    A number of neighbors is kept if the method would refuse a smaller one, or its graph would be disconnected.
+    A number of neighbors is kept if the method would refuse a smaller one, or its graph would be disconnected, also if
+    the method would bridge it.
     """
     if method.random:
         spec = replace(spec, seed=(getattr(spec, "seed", 0) + 1 + number) % _SEEDS)  # type: ignore[call-arg] # it has it
+    changes = shrunk(spec, share) | ({"disconnected": "error"} if isinstance(spec, RadiusSpec) else {})
     try:
-        return method.embed(part, replace(spec, **shrunk(spec, share)), on_progress, labels=labels)
+        return method.embed(part, replace(spec, **changes), on_progress, labels=labels)
     except (DisconnectedGraphError, InvalidParameterError):
         return method.embed(part, spec, on_progress, labels=labels)
 

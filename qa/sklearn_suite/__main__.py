@@ -174,11 +174,9 @@ class LocallyLinearEmbedding(StandIn):
     __init__ = manifold.LocallyLinearEmbedding.__init__
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Return the variant; only LLE has a regularisation, and embeds a graph in parts."""
+        """Return the variant; only LLE has a regularisation."""
         name = LLE[parameters.pop("method")]
-        if name == "lle":
-            parameters["disconnected"] = "bridge"
-        else:
+        if name != "lle":
             del parameters["reg"]
         return name, np.asarray(X)
 
@@ -199,7 +197,6 @@ class Isomap(StandIn):
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
         """Name the metric, and all points as neighbors."""
-        parameters["disconnected"] = "bridge"
         if parameters["radius"] == np.inf:  # of all points; the engine's radius is finite
             parameters |= {"radius": None, "n_neighbors": len(X) - 1}
         if (p := parameters.pop("p")) == 2 and parameters["metric"] == "minkowski":
@@ -236,7 +233,7 @@ class SpectralEmbedding(StandIn):
             self.affinity_matrix_ = rbf_kernel(X, gamma=gamma)
             parameters |= {"weights": "heat", "epsilon": 1 / gamma, "n_neighbors": n - 1}
         elif affinity == "nearest_neighbors":
-            parameters |= {"weights": "simple", "n_neighbors": k or max(n // 10, 1), "disconnected": "bridge"}
+            parameters |= {"weights": "simple", "n_neighbors": k or max(n // 10, 1)}
         else:
             parameters["weights"] = "precomputed"
             if affinity == "precomputed_nearest_neighbors":

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from glle_engine import GlleError
 from glle_engine.estimator import GLLE, Embedding
-from glle_engine.methods.registry import METHODS
+from glle_engine.methods.registry import METHODS, method
 from glle_engine.reliability.calibration import calibrate
 
 
@@ -166,7 +166,9 @@ def test_check_estimator_of_every_method_and_setting(estimator: GLLE | Embedding
     run_checks(estimator)
 
 
-@pytest.mark.filterwarnings("ignore:The neighbor graph falls into:UserWarning")  # of three neighbors
+@pytest.mark.filterwarnings(
+    "ignore:The (neighbor graph falls into|graph of n_neighbors):UserWarning"
+)  # of three neighbors
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -256,20 +258,33 @@ def test_notes_that_scikit_learn_warns_of_are_warnings(sheet: NDArray[np.float64
         Embedding("factor-analysis", n_components=1, max_iter=1).fit(sheet)
     X = np.concatenate([sheet[:40], sheet[:40] + 100])
     with pytest.warns(UserWarning, match="falls into 2 parts"):
-        Embedding("isomap", n_neighbors=10, disconnected="bridge").fit(X)
-
-
-def test_a_graph_in_parts_gets_more_neighbors_with_a_warning(sheet: NDArray[np.float64]) -> None:
-    """Unless their number is given, or the graph is not made by it."""
-    X = np.concatenate([sheet[:40], sheet[:40] + 100])
-    with pytest.warns(UserWarning, match="n_neighbors=10 falls into components: n_neighbors=40 connects"):
-        Embedding("isomap").fit(X)
-    with pytest.raises(GlleError, match="2 components"):
         Embedding("isomap", n_neighbors=10).fit(X)
-    with pytest.raises(GlleError, match="smallest radius that connects"):
-        Embedding("isomap", radius=20.0).fit(X)
-    with pytest.raises(GlleError, match="The graph of the weights falls into 2 components"):
-        Embedding("laplacian-eigenmaps", weights="precomputed").fit(np.exp(-cdist(X, X)))
+
+
+@pytest.mark.parametrize("name", ["lle", "isomap", "laplacian-eigenmaps", "meu", "glle", "ltsa"])
+def test_a_graph_in_parts_is_treated_alike(name: str, sheet: NDArray[np.float64]) -> None:
+    """Function and estimator join the parts with a note, or refuse; a method that cannot gets more neighbors."""
+    X = np.concatenate([sheet[:40], sheet[:40] + 100])
+    chosen = method(name)
+    if name == "ltsa":
+        with pytest.warns(UserWarning, match="n_neighbors=10 falls into components: n_neighbors=40 connects"):
+            Embedding(name).fit(X)
+        with pytest.raises(GlleError, match="2 components"):
+            Embedding(name, n_neighbors=10).fit(X)
+        return
+    with pytest.warns(UserWarning, match="1 edge that joins no nearest neighbors was added|falls into 2 parts"):
+        model = Embedding(name, n_neighbors=10).fit(X)
+    found = chosen.embed(X, chosen.spec(n_neighbors=10))
+    np.testing.assert_array_equal(model.embedding_, found.Y)
+    assert "bridged" in [note.code for note in found.notes]
+    with pytest.raises(GlleError, match="2 components"):
+        Embedding(name, disconnected="error").fit(X)
+    if name != "glle":
+        with pytest.raises(GlleError, match="smallest radius that connects"):
+            Embedding(name, radius=20.0, disconnected="error").fit(X)
+    if name == "laplacian-eigenmaps":
+        with pytest.raises(GlleError, match="The graph of the weights falls into 2 components"):
+            Embedding(name, weights="precomputed").fit(np.exp(-cdist(X, X)))
 
 
 def test_more_neighbors_are_no_remedy_for_a_bandwidth(sheet: NDArray[np.float64]) -> None:

@@ -48,14 +48,14 @@ def test_a_radius_without_a_connected_graph_is_refused_with_one_that_works(name:
     """Points without a neighbor within the radius are counted; the remedy is the smallest radius that connects."""
     method = METHODS[name]
     with pytest.raises(DisconnectedGraphError, match="no neighbor within radius") as caught:
-        method.embed(X, method.spec(radius=0.5 * float(APART[APART > 0].min())))
+        method.embed(X, method.spec(radius=0.5 * float(APART[APART > 0].min()), disconnected="error"))
     enough = caught.value.details["smallest_radius"]
     assert caught.value.details["points_without_neighbors"] == len(X)
     assert "disconnected='bridge'" in caught.value.remedy
     assert enough == pytest.approx(LONGEST, rel=1e-6)
     assert method.embed(X, method.spec(radius=enough)).Y.shape == (len(X), 2)
     with pytest.raises(DisconnectedGraphError):
-        method.embed(X, method.spec(radius=enough * (1 - 1e-6)))
+        method.embed(X, method.spec(radius=enough * (1 - 1e-6), disconnected="error"))
 
 
 @pytest.mark.parametrize("name", METHODS_WITH_RADIUS)
@@ -102,15 +102,15 @@ def test_new_points_have_the_neighbors_within_the_radius(name: str) -> None:
 
 @pytest.mark.parametrize("setting", [{"n_neighbors": 6}, {"radius": 2.5}], ids=["neighbors", "radius"])
 @pytest.mark.parametrize("name", METHODS_WITH_RADIUS)
-def test_parts_are_joined_by_the_shortest_edges_on_request(name: str, setting: dict[str, Any]) -> None:
+def test_parts_are_joined_by_the_shortest_edges(name: str, setting: dict[str, Any]) -> None:
     """A note and a figure tell of the edges, each the shortest between two parts; a connected graph has none."""
     rng = np.random.default_rng(0)
     part = np.repeat([0, 1, 2], [40, 40, 20])
     points = rng.normal(size=(100, 3)) + np.array([0.0, 30.0, -30.0])[part][:, None]
     method = METHODS[name]
     with pytest.raises(DisconnectedGraphError):
-        method.embed(points, method.spec(**setting))
-    embedding = method.embed(points, method.spec(disconnected="bridge", **setting))
+        method.embed(points, method.spec(disconnected="error", **setting))
+    embedding = method.embed(points, method.spec(**setting))
     assert [note.code for note in embedding.notes].count("bridged") == 1
     between = [(i, j) for i, j in embedding.figures["bridges"] if part[i] != part[j]]
     assert sorted(sorted(part[list(pair)].tolist()) for pair in between) == [[0, 1], [0, 2]]
@@ -118,8 +118,8 @@ def test_parts_are_joined_by_the_shortest_edges_on_request(name: str, setting: d
     for i, j in between:
         assert apart[i, j] == pytest.approx(apart[np.ix_(part == part[i], part != part[i])].min(), rel=1e-12)
     assert np.isfinite(embedding.Y).all()
-    whole = method.embed(X, method.spec(disconnected="bridge", n_neighbors=10))
-    np.testing.assert_array_equal(whole.Y, method.embed(X, method.spec(n_neighbors=10)).Y)
+    whole = method.embed(X, method.spec(n_neighbors=10))
+    np.testing.assert_array_equal(whole.Y, method.embed(X, method.spec(disconnected="error", n_neighbors=10)).Y)
     assert "bridges" not in whole.figures
 
 
