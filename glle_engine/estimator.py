@@ -400,7 +400,7 @@ class Embedding(_Embedder):
         return self.result_.transform(data).astype(data.dtype)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Return points (m, d) for positions X (m, p); only for PCA, PPCA, factor analysis, kernel PCA, NPE and UMAP."""
+        """Return points (m, d) for positions X (m, p), for PCA, PPCA, factor analysis, kernel PCA, NPE and UMAP."""
         check_is_fitted(self)
         require_lossless(X, "the places")
         places = check_array(X, dtype=[np.float64, np.float32])

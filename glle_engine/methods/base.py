@@ -21,7 +21,7 @@ from glle_engine.base.parameters import check_positive, with_seed
 from glle_engine.base.progress import OnProgress, StageClock, silent
 from glle_engine.base.results import PointResult, brief, dimension_notes
 from glle_engine.base.space import Space
-from glle_engine.base.texts import Note, Way
+from glle_engine.base.texts import Note, Text, Way
 from glle_engine.base.validation import (
     DENSE,
     checked_matrix,

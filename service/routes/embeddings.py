@@ -164,8 +164,8 @@ async def get_embedding_arrays(
 async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
     """Place new points by the embedding's map, each independently; training points get their coordinates.
 
-    PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP have a map (`has_map` in GET /v1/methods). The result
-    has `embedding` (m, p).
+    PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP have a map (`has_map` in GET /v1/methods). The
+    result has `embedding` (m, p).
     """
     return await job_response(stores, partial(_place, stores, id_, body), wait)
 
