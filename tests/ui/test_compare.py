@@ -56,6 +56,38 @@ def test_a_comparison_says_which_map_to_show(explorer: Explorer) -> None:
     expect(explorer.at("frame-name")).to_have_text("Isomap")
 
 
+def test_the_nearest_rows_on_every_map(explorer: Explorer) -> None:
+    """A selected row has its nearest rows in the data and on each map; those that are near in one only are framed."""
+    explorer.open_sheet("s_curve", 60)
+    choose_methods(explorer, "pca", "isomap")
+    explorer.at("compare-go").click()
+    expect(explorer.at("thumb")).to_have_count(2, timeout=120_000)
+    expect(explorer.at("cancel")).to_have_count(0, timeout=300_000)
+    explorer.find("row", "4")
+    expect(explorer.at("nearest-map")).to_have_count(2)
+    places, values = explorer.page.evaluate(MAPS)
+
+    def nearest(points: list[float], p: int) -> list[int]:
+        P = np.array(points).reshape(-1, p)
+        order = np.argsort(np.linalg.norm(P - P[4], axis=1), kind="stable")
+        return [int(row) for row in order[order != 4][:10]]
+
+    in_data = nearest(values, 3)
+    expect(explorer.at("nearest-data").get_by_role("button")).to_have_text([str(row) for row in in_data])
+    for place, points in enumerate(places):
+        chips = explorer.at("nearest-map").nth(place)
+        on_map = nearest(points, 2)
+        expect(chips.get_by_role("button")).to_have_text([str(row) for row in on_map])
+        expect(chips.locator(".only")).to_have_text([str(row) for row in on_map if row not in in_data])
+
+
+# The places of each map, and the data.
+MAPS = """async () => {
+    const { comparison, columns } = (await import('/explorer/js/store.js')).state;
+    return [comparison.rows.map(({ label }) => Array.from(comparison.places[label].data)), Array.from(columns.values)];
+}"""
+
+
 def test_a_verdict_that_is_not_green_leads_to_a_better_map(explorer: Explorer) -> None:
     """One click makes the usual maps, which are named while they are in work; it can be cancelled."""
     noise = np.random.default_rng(4).standard_normal((120, 4))

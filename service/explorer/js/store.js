@@ -79,6 +79,7 @@ let version = 0; // number of changes
  * @property {boolean} isTurning - whether a drag turns three dimensions
  * @property {Record<string, string[]> | null} metadata - further columns of the data set
  * @property {string} color
+ * @property {string} content - what the label of a row has beside its name
  * @property {Look | null} look - of the shown map, or null until the worker has made it
  * @property {number} traced - how often the worker has traced contours
  * @property {'none' | 'ellipse' | 'density'} shape - of the spread
@@ -134,6 +135,7 @@ export const state = {
   isTurning: true,
   metadata: null,
   color: 'auto',
+  content: 'auto',
   look: null,
   traced: 0,
   shape: 'none',

@@ -122,3 +122,13 @@ def test_nearest_rows_in_the_data_and_on_the_map(explorer: Explorer) -> None:
     expect(explorer.at("nearest-both")).to_contain_text(f"{len(set(lists[0]) & set(lists[1]))} of 10")
     explorer.at("select-nearest").click()
     assert sorted(explorer.state("selection")["list"]) == sorted([7, *lists[0]])
+    explorer.find("row", "7")
+    explorer.page.evaluate(ROBUST)
+    expect(explorer.at("no-nearest")).to_contain_text("the scale robust, which the page does not compute")
+
+
+# A map of columns whose scale the page does not know.
+ROBUST = """async () => {
+    const { set, state } = await import('/explorer/js/store.js');
+    set({ single: { ...state.single, result: { ...state.single.result, parameters: { standardize: 'robust' } } } });
+}"""

@@ -276,7 +276,8 @@ export async function choose(dataset, blocks = null) {
   clearResults();
   set({ blocks, dataset, pending: null, columns: null, preview: null, problem: null,
     metadata: keptColumns(dataset) });
-  set({ color: 'auto', selection: null, filters: null, comparison: null, comparisonJob: null, isSetUp: true,
+  set({ color: 'auto', content: 'auto', selection: null, filters: null, comparison: null, comparisonJob: null,
+    isSetUp: true,
     view: state.view === 'compare' ? 'compare' : 'draws' });
   try {
     await Promise.all([loadPreview(dataset), loadColumns(dataset)]);

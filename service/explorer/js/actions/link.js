@@ -49,6 +49,7 @@ const MEMBERS = {
   rows: [numbers([]), ({ selection }) => selection?.list.length <= MAX_ROWS && selection.list.join('.')],
   view: [oneOf('draws', 'grid', 'compare'), (now) => isShown(now) && (hasMap(now) ? now.view : 'compare')],
   color: [(value) => value ?? 'auto', (now) => isShown(now) && now.color],
+  content: [(value) => value ?? 'auto', (now) => now.content !== 'auto' && now.content],
   filters: [json(null), ({ filters }) => filters && JSON.stringify(filters)],
   hidden: [json([]), ({ hidden }) => hidden && JSON.stringify([...hidden.names])],
   shape: [oneOf('none', 'ellipse', 'density'), (now) => isShown(now) && now.shape],

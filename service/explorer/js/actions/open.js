@@ -81,12 +81,13 @@ const chooseOf = async ({ blocks }, id) => choose(await askJson(`/v1/datasets/${
 
 /** Show the frame of a link, its axes, colors and selected rows. */
 function showLook(link) {
-  const { frame, view, color, shape, axes, turn, rows, filters } = link;
+  const { frame, view, color, shape, axes, turn, rows, filters, content } = link;
   set({
     turn: dimension() === 3 ? turn : null,
     view,
     color,
     shape,
+    content,
     filters,
     hidden: null,
     axes: axes.every((axis) => axis < dimension()) ? axes : [0, 1],

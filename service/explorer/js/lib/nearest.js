@@ -1,8 +1,9 @@
-/** The nearest rows of a row, in the data and on the map. */
+/** The nearest rows of a row, in the data and on each shown map. */
 
 import { state } from '../store.js';
 import { newest } from './background.js';
 import { dimension, embeddingOf, points } from './frames.js';
+import { titleOfMethod } from './titles.js';
 
 const MAX_VALUES = 8e6; // of the data; more would be searched too slowly at the pointer
 
@@ -45,37 +46,57 @@ function scalesOf(values, d) {
 }
 
 /**
- * Whether the shown map is one of standardized columns; null for another scale, of which the page knows no distances.
+ * The shown maps: the one of the large view, or those side by side.
+ * @returns {{title: string, data: Float32Array, p: number, spec: Record<string, any>}[]}
  */
-function isStandardized() {
-  const { single, posterior } = state;
-  const spec = single ? (single.result?.parameters ?? single.body.parameters ?? {}) : (posterior?.spec ?? {});
-  if (spec.metric && spec.metric !== 'euclidean') return null;
-  return { none: false, zscore: true }[spec.standardize ?? 'none'] ?? null;
+function mapsHere() {
+  const { view, comparison, single, posterior } = state;
+  if (view === 'compare')
+    return (comparison?.rows ?? []).filter(({ label }) => comparison.places[label]).map(
+      ({ label, title, method, parameters }) => (
+        { title: title ?? titleOfMethod(method), spec: parameters, ...comparison.places[label] }),
+    );
+  const data = embeddingOf(state.frame);
+  const spec = single ? (single.result?.parameters ?? single.body.parameters) : posterior?.spec;
+  return data ? [{ title: 'the map', data, p: dimension(), spec: spec ?? {} }] : [];
+}
+
+/** Why the page does not know the distances in the data of the shown maps, or an empty string. */
+export function whyNoNearest() {
+  const { columns } = state;
+  const specs = mapsHere().map(({ spec }) => spec);
+  if (!columns?.values) return 'The page does not have the columns of these data.';
+  if (columns.values.length > MAX_VALUES)
+    return `These data have more than ${MAX_VALUES / 1e6} million values. Ask for neighbors in Python.`;
+  const other = specs.find(({ metric = 'euclidean' }) => metric !== 'euclidean');
+  if (other) return `This map has distances by ${other.metric}, which the page does not compute.`;
+  const scales = new Set(specs.map(({ standardize = 'none' }) => standardize));
+  if (scales.size > 1) return 'These maps have columns of different scales. Open one of them.';
+  return [...scales].every((scale) => ['none', 'zscore'].includes(scale))
+    ? '' : `This map has columns of the scale ${[...scales][0]}, which the page does not compute.`;
 }
 
 /**
- * The k nearest rows of a row among the values of the data, d for each row, and among the places of the map, p for
- * each.
- * @returns {{inData: number[], onMap: number[]}}
+ * The k nearest rows of a row among the values of the data, d for each row, and among the places of each map.
+ * @returns {{inData: number[], maps: {title: string, rows: number[]}[]}}
  */
-export const nearestIn = ({ values, d, isScaled, map, p, row, k }) => ({
+export const nearestIn = ({ values, d, isScaled, maps, row, k }) => ({
   inData: nearestRows(values, d, row, k, isScaled ? scalesOf(values, d) : null),
-  onMap: nearestRows(map, p, row, k),
+  maps: maps.map(({ title, data, p }) => ({ title, rows: nearestRows(data, p, row, k) })),
 });
 
 const ask = newest('nearestIn');
 
 /**
- * The k nearest rows of a row in the data, at the scale of the shown map, and on that map.
- * @returns {Promise<{inData: number[], onMap: number[]}> | null} null if the page has no data to compare, or does not
- * know their distances
+ * The k nearest rows of a row in the data, at the scale of the shown maps, and on each of them.
+ * @returns {Promise<{inData: number[], maps: {title: string, rows: number[]}[]}> | null} null without a map, or if the
+ * page does not know the distances in the data
  */
 export function nearestOf(row, k) {
   const { columns, dataset } = state;
-  const map = embeddingOf(state.frame);
-  if (!map || !columns?.values || columns.values.length > MAX_VALUES || row >= points()) return null;
-  const isScaled = isStandardized();
-  if (isScaled === null) return null;
-  return ask({ values: columns.values, d: dataset.n_features, isScaled, map, p: dimension(), row, k });
+  const maps = mapsHere();
+  if (!maps.length || whyNoNearest() || row >= points()) return null;
+  const isScaled = maps[0].spec.standardize === 'zscore';
+  return ask({ values: columns.values, d: dataset.n_features, isScaled, row, k,
+    maps: maps.map(({ title, data, p }) => ({ title, data, p })) });
 }

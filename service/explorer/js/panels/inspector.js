@@ -6,10 +6,12 @@ import { dimension, points } from '../lib/frames.js';
 import { useComputed } from '../lib/background.js';
 import { hasDates } from '../lib/columns.js';
 import { date, html, number, percent, useRef, useState } from '../lib/html.js';
-import { nearestOf } from '../lib/nearest.js';
+import { nearestOf, whyNoNearest } from '../lib/nearest.js';
 import { labelOf } from '../lib/titles.js';
 import { addColumns, rowsWith } from '../actions/metadata.js';
 import { certaintyOf, choices, leastCertain, LOOK, resolveColor } from '../lib/look.js';
+import { contentChoices, resolveContent } from '../lib/pictures.js';
+import { Content } from '../views/content.js';
 import { Legend } from '../views/legend.js';
 import { set, state, useStore } from '../store.js';
 import { Audit } from './audit.js';
@@ -45,8 +47,9 @@ function Scores() {
 /** Color, shape of the spread, axes. */
 function Appearance() {
   const state = useStore(
-    'shape', 'dataset', 'axes', 'turn', 'selection', 'posterior', 'single', 'view', 'work', ...LOOK,
+    'shape', 'dataset', 'axes', 'turn', 'selection', 'posterior', 'single', 'view', 'work', 'content', ...LOOK,
   );
+  const contents = contentChoices(state);
   const { axes, selection, single, view } = state;
   const shape = view === 'draws' && !single ? state.shape : 'none';
   const p = dimension();
@@ -59,6 +62,12 @@ function Appearance() {
         ${choices(state).map(([name, title]) =>
           html`<option value=${name} selected=${name === resolveColor(state)}>${title}</option>`)}
       </select></div>
+    ${contents.length > 1 && html`<div class="field wide"><label for="content">Show of a row</label>
+      <select id="content" data-testid="content" value=${resolveContent(state)}
+        onChange=${(event) => set({ content: event.target.value })}>
+        ${contents.map(([name, title]) =>
+          html`<option value=${name} selected=${name === resolveContent(state)}>${title}</option>`)}
+      </select></div>`}
     <label class="add-columns"><input type="file" class="unseen" data-testid="add-columns" accept=".csv,.tsv,.txt,.npy"
       onChange=${(event) => {
         const [file] = event.target.files;
@@ -136,6 +145,7 @@ function Point() {
       html`<p class="quiet">Point at a dot to see its row and its
         neighbors. ${isTouch ? 'Press ◌ and draw around several to select them.'
           : 'Hold Shift and drag to select several, in any view.'}</p>`}
+    ${row >= 0 && html`<${Content} row=${row} />`}
     ${row >= 0 && html`<dl class="facts">
       ${columns?.ids && html`<dt>Id</dt><dd data-testid="point-id">${columns.ids[row]}</dd>`}
       ${columns?.labels && html`<dt>Label</dt><dd data-testid="point-label">${columns.labels[row]}</dd>`}
@@ -181,30 +191,33 @@ function LeastCertain() {
 }
 
 /**
- * The nearest rows in the data and on the map; rows in one list only are marked: the map has torn them off, or put them
- * there.
+ * The nearest rows in the data and on each shown map; rows in one list only are marked: the map has torn them off, or
+ * put them there.
  */
 function Nearest({ row }) {
-  const { hover } = useStore('frame', 'single', 'posterior', 'columns', 'hover');
+  const { hover, frame, single, draws, columns, comparison, view } = useStore('frame', 'single', 'posterior', 'columns',
+    'hover', 'comparison', 'view');
   const found = useComputed(() => nearestOf(row, NEAREST),
-    [row, state.frame, state.single, state.draws, state.columns]);
+    [row, frame, single, draws, columns, comparison?.places, view]);
+  const why = columns && whyNoNearest();
+  if (why) return html`<dt>Nearest</dt><dd class="quiet" data-testid="no-nearest">${why}</dd>`;
   if (!found) return null;
-  const { inData, onMap } = found;
-  const both = inData.filter((other) => onMap.includes(other)).length;
-  const list = (rows, others, name) =>
-    html`<dd class="neighbors" data-testid=${name}>
-      ${rows.map((other) =>
-        html`<button type="button" key=${other} class=${`chip small${others.includes(other) ? '' : ' only'}`}
-    title=${`${namesOf(other).join(' · ')}${others.includes(other) ? '' : name === 'nearest-data'
-      ? ': not near on the map' : ': not near in the data'}`} onClick=${() => choosePoints([other])}>
-      ${state.columns?.ids?.[other] ?? other}</button>`)}</dd>`;
-  return html`<dt>Nearest in the data</dt>${list(inData, onMap, 'nearest-data')}
-    <dt>Nearest on the map</dt>${list(onMap, inData, 'nearest-map')}
+  const { inData, maps } = found;
+  const onMaps = new Set(maps.flatMap(({ rows }) => rows));
+  const list = (rows, isBoth, said) => rows.map((other) => html`<button type="button" key=${other}
+    class=${`chip small${isBoth(other) ? '' : ' only'}`} onClick=${() => choosePoints([other])}
+    title=${`${namesOf(other).join(' · ')}${isBoth(other) ? '' : `: ${said}`}`}>
+    ${state.columns?.ids?.[other] ?? other}</button>`);
+  return html`<dt>Nearest in the data</dt><dd class="neighbors" data-testid="nearest-data">
+      ${list(inData, (other) => onMaps.has(other), `not near on ${maps.length > 1 ? 'any map' : 'the map'}`)}</dd>
+    ${maps.map(({ title, rows }) => html`<dt>Nearest on ${title}</dt><dd class="neighbors" data-testid="nearest-map">
+      ${list(rows, (other) => inData.includes(other), 'not near in the data')}
+      <span class="quiet" data-testid="nearest-both">
+        ${`${rows.filter((other) => inData.includes(other)).length} of ${inData.length} are in both`}</span></dd>`)}
+    <dt></dt><dd class="quiet">Framed ones are near in the data or on a map only.</dd>
     ${hover < 0 && html`<dt></dt><dd class="buttons">
       <button type="button" class="link" data-testid="select-nearest"
-        onClick=${() => choosePoints([row, ...inData])}>Select the nearest in the data</button></dd>`}
-    <dt></dt><dd class="quiet" data-testid="nearest-both">
-      ${both} of ${inData.length} are in both; framed ones are in one only</dd>`;
+        onClick=${() => choosePoints([row, ...inData])}>Select the nearest in the data</button></dd>`}`;
 }
 
 /** The nearest neighbors, each a link to its row. */

@@ -10,6 +10,7 @@ import { nearest } from '../lib/lasso.js';
 import { colors, onTheme } from '../lib/theme.js';
 import { brightRows, choosePoints, namesOf } from '../actions/selection.js';
 import { set, state, subscribe, useStore } from '../store.js';
+import { Content } from './content.js';
 import { Legend } from './legend.js';
 
 const STEP = 700; // milliseconds from one draw to the next
@@ -73,7 +74,7 @@ function Tip() {
   const left = screen.x + screen.sx * onStage.xy[2 * hover];
   const top = screen.y + screen.sy * onStage.xy[2 * hover + 1];
   return html`<div class="tip" data-testid="tip" style=${{ left: `${left}px`, top: `${top}px` }}>
-    ${namesOf(hover).join(' · ')}
+    <${Content} row=${hover} isLabel=${true} />${namesOf(hover).join(' · ')}
   </div>`;
 }
 
