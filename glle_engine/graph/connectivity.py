@@ -44,7 +44,7 @@ def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray
 
 def components(neighbors: NDArray[np.int32]) -> NDArray[np.int32]:
     """Label the weak components of a kNN graph (n, k); returns (n,) int32."""
-    return np.asarray(connected_components(_adjacency(neighbors), directed=True, connection="weak")[1])
+    return np.asarray(connected_components(directed_graph(neighbors), directed=True, connection="weak")[1])
 
 
 def closed_classes(neighbors: NDArray[np.int32]) -> list[NDArray[np.intp]]:
@@ -54,7 +54,7 @@ def closed_classes(neighbors: NDArray[np.int32]) -> list[NDArray[np.intp]]:
     :math:`I - W` has one dimension for each closed class, and its vectors vanish outside the closed classes. With c
     closed classes, there are c - 1 functions besides the constant that LLE cannot tell from the constant.
     """
-    count, label = connected_components(_adjacency(neighbors), directed=True, connection="strong")
+    count, label = connected_components(directed_graph(neighbors), directed=True, connection="strong")
     leaves = (label[neighbors] != label[:, None]).any(axis=1)
     closed = np.ones(count, bool)
     closed[label[leaves]] = False
@@ -166,10 +166,11 @@ def require_connected(
     )
 
 
-def _adjacency(neighbors: NDArray[np.int32]) -> csr_array:
+def directed_graph(neighbors: NDArray[np.int32], values: NDArray[np.float64] | None = None) -> csr_array:
+    """Return the directed graph (n, n) of neighbors (n, k), whose edges have `values` (n, k), or 1 as int8."""
     n, k = neighbors.shape
-    indptr = np.arange(0, n * k + 1, k)
-    return csr_array((np.ones(n * k, np.int8), neighbors.ravel(), indptr), shape=(n, n))
+    entries = np.ones(n * k, np.int8) if values is None else values.ravel()
+    return csr_array((entries, neighbors.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
 
 
 class _Edge(NamedTuple):
@@ -222,11 +223,11 @@ def bridge(
 
 def _reachable_classes(graph: NDArray[np.int32], classes: list[NDArray[np.intp]]) -> NDArray[np.intp]:
     """Return the numbers of two closed classes that each point reaches (n, 2), or twice the only one it reaches."""
-    n, k = graph.shape
+    n = len(graph)
     label = np.full(n, -1)
     for number, members in enumerate(classes):
         label[members] = number
-    into = csr_array((np.ones(n * k, np.int8), graph.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n)).T.tocsr()
+    into = directed_graph(graph).T.tocsr()
     first = label[_sources(into, np.flatnonzero(label >= 0))]
     differs = first[graph] != first[:, None]
     forks = np.flatnonzero(differs.any(axis=1))

@@ -16,7 +16,14 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.progress import silent
 from glle_engine.base.texts import Way
-from glle_engine.graph.connectivity import bridge, components, edges, require_connected, smallest_connecting_k
+from glle_engine.graph.connectivity import (
+    bridge,
+    components,
+    directed_graph,
+    edges,
+    require_connected,
+    smallest_connecting_k,
+)
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
@@ -59,10 +66,10 @@ def symmetric_graph(
 
     The distance of duplicates is the smallest normal number in place of 0, because a sparse matrix drops zeros.
     """
-    n, k = nearest.shape
+    n = len(nearest)
     apart = np.maximum(distances, np.finfo(np.float64).tiny)
     if kept is None:
-        directed = csr_array((apart.ravel(), nearest.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
+        directed = directed_graph(nearest, apart)
     else:
         ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
         directed = csr_array((apart[kept], nearest[kept], ends), shape=(n, n))

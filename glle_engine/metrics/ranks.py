@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 from scipy.spatial import cKDTree
 
@@ -20,7 +19,7 @@ from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.texts import Way
 from glle_engine.base.validation import require_same_length
-from glle_engine.graph.connectivity import require_connected
+from glle_engine.graph.connectivity import directed_graph, require_connected
 from glle_engine.graph.neighbors import FEW_FEATURES, kneighbors, kneighbors_of
 from glle_engine.graph.relations import Distances
 from glle_engine.linalg.distances import counts_nearer, distances, power_of_two, unit_of
@@ -228,7 +227,7 @@ def residual_variance(
     k = score_neighbors
     nearest, lengths = kneighbors(X, k, on_progress)
     require_connected(X, nearest, option="score_neighbors", instead="Or omit residual_variance from the scores.")
-    graph = csr_array((lengths.ravel(), nearest.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
+    graph = directed_graph(nearest, lengths)
     landmarks = fixed_sample(n, LANDMARKS)
 
     def along(part: slice) -> NDArray[np.float64]:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from glle_engine.base.errors import DegenerateDataError
 from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scale_embedding
-from glle_engine.graph.connectivity import components
+from glle_engine.graph.connectivity import components, directed_graph
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.maps import AffineMap
@@ -105,7 +104,7 @@ def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
     share = (1.0 if d < n else MAX_VARIANCE) if spec.variance_share == "auto" else float(spec.variance_share)
     Q, mean, whitening = whiten(X, share, p)
     on_progress(0, 1, "embedding")
-    W = csr_array((weights.ravel(), neighbors.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
+    W = directed_graph(neighbors, weights)
     _, S, Vt = np.linalg.svd(np.linalg.qr(Q - W @ Q, mode="r"))
     figures = {"axes": Q.shape[1], "components": int(components(nearest).max()) + 1}
     vectors = Q @ Vt[: -p - 1 : -1].T

@@ -39,7 +39,7 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 from glle_engine.base.progress import blocks
 from glle_engine.base.texts import Note, Way
-from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
+from glle_engine.graph.connectivity import closed_classes, connected_neighbors, directed_graph, edges
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.lle_variants.rewired_lle import BLOCK_ENTRIES
 from glle_engine.methods.parameters import number, of_neighborhoods
@@ -144,7 +144,7 @@ def ollivier_ricci(
 
     """
     n, k = nearest.shape
-    step = csr_array((np.ones(n * k, np.int8), nearest.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
+    step = directed_graph(nearest)
     one_edge = _keys(step + step.T)
     # The sums of products of paths of two edges would overflow int8.
     walk = csr_array(step + step.T, dtype=np.int32)
