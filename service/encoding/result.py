@@ -208,6 +208,19 @@ class ArraysResult:
             yield b"}}}"
 
 
+def named_arrays_response(
+    request: Request, title: str, sha256: str, arrays: Mapping[str, Array], name: str | None, dtype: str
+) -> Response:
+    """Return all arrays of a resource as npz, or one by name as npy or JSON, or 304; raises ``no-such-array``."""
+    media = negotiate(request, (NPZ,) if name is None else (NPY, JSON))
+    if name is not None and name not in arrays:
+        remedy = f"Use one of {', '.join(arrays)}."
+        raise refuse("no-such-array", 422, f"This {title} has no array {name!r}.", remedy)
+    headers = immutable_headers(sha256, media, dtype, name or "arrays")
+    result = ArraysResult(arrays=arrays if name is None else {name: arrays[name]}, main=name)
+    return unless_current(request, headers, lambda: result.response(media, dtype, headers))
+
+
 def _content_type(media: str) -> str:
     if media in {CSV, SHEET_CSV}:
         return media.replace(CSV, f"{CSV}; charset=utf-8; header=present")  # the parameter `header` is from RFC 4180

@@ -9,9 +9,9 @@ from starlette.concurrency import run_in_threadpool
 
 from glle_engine.methods import method as method_of
 from glle_engine.methods.registry import no_map
-from service.encoding.arrays import CSV, JSON, NPY, NPZ, Dtype
+from service.encoding.arrays import CSV, JSON, NPY, NPZ
 from service.encoding.arrow import ARROW
-from service.encoding.result import ArraysResult, Points, immutable_headers, mutable_response, negotiate, unless_current
+from service.encoding.result import Points, mutable_response, named_arrays_response
 from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.routes import params
 from service.routes.params import ANSWER_SECONDS, Id, TenantStores, Wait, creates_job
@@ -33,7 +33,6 @@ from service.submission.planning import (
 from service.submission.validation import new_points, require_not_all_equal, require_storage
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
-from worker.base.problems import refuse
 from worker.jobs.store import Job
 from worker.records.cache_entry import Entry, file_bytes
 from worker.stores import Stores
@@ -148,7 +147,9 @@ async def get_embedding_arrays(
     `components @ (x - mean)`. Of kernel PCA `kernel_means` (n,), the means of the columns of the kernel matrix.
     """
     _, entry = await _record_and_entry(stores, id_, wait)
-    return await run_in_threadpool(_arrays_response, request, entry, name, dtype)
+    arrays = {"embedding": entry.arrays["embedding"], **map_arrays(entry)}
+    sha256 = entry.meta["sha256"]
+    return await run_in_threadpool(named_arrays_response, request, "embedding", sha256, arrays, name, dtype)
 
 
 @router.post(
@@ -183,18 +184,6 @@ def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
     if job is not None and job.status != "succeeded":
         return job
     return analysis_job(stores, record.spec, posterior=None)
-
-
-def _arrays_response(request: Request, entry: Entry, name: str | None, dtype: Dtype) -> Response:
-    """Return all arrays of an embedding, or one by name, or 304."""
-    media = negotiate(request, (NPZ,) if name is None else (NPY, JSON))
-    arrays = {"embedding": entry.arrays["embedding"], **map_arrays(entry)}
-    if name is not None and name not in arrays:
-        remedy = f"Use one of {', '.join(arrays)}."
-        raise refuse("no-such-array", 422, f"This embedding has no array {name!r}.", remedy)
-    headers = immutable_headers(entry.meta["sha256"], media, dtype, name or "arrays")
-    result = ArraysResult(arrays=arrays if name is None else {name: arrays[name]}, main=name)
-    return unless_current(request, headers, lambda: result.response(media, dtype, headers))
 
 
 def _place(stores: Stores, id_: str, body: PointsIn) -> Job:

@@ -11,7 +11,14 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.given import checked_neighbors, stored_indices
 from glle_engine.posterior.npz import saved_arrays
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype
-from service.encoding.result import ArraysResult, immutable_headers, mutable_response, negotiate, unless_current
+from service.encoding.result import (
+    ArraysResult,
+    immutable_headers,
+    mutable_response,
+    named_arrays_response,
+    negotiate,
+    unless_current,
+)
 from service.routes import params
 from service.routes.params import ACCEPTED, Id, TenantStores, Wait
 from service.schemas.derived import ArrayOut
@@ -30,7 +37,6 @@ from service.submission.validation import (
     require_storable,
     require_within,
 )
-from worker.base.problems import refuse
 from worker.jobs.store import Job
 from worker.records.job import Priority, is_quick_fit
 from worker.storage.datasets import Dataset
@@ -161,15 +167,8 @@ def _export_response(id_: str, request: Request, stores: Stores) -> Response:
 
 def _arrays_response(id_: str, request: Request, stores: Stores, name: str | None, dtype: Dtype) -> Response:
     """Return the arrays of a posterior."""
-    record = require_posterior(stores, id_)
-    media = negotiate(request, (NPZ,) if name is None else (NPY, JSON))
-    if name is not None and name not in record.arrays:
-        remedy = f"Use one of {', '.join(record.arrays)}."
-        raise refuse("no-such-array", 422, f"This posterior has no array {name!r}.", remedy)
-    entry = stores.posteriors.arrays(record)
-    headers = immutable_headers(entry.meta["sha256"], media, dtype, name or "")
-    result = ArraysResult(arrays=entry.arrays if name is None else {name: entry.arrays[name]}, main=name)
-    return unless_current(request, headers, lambda: result.response(media, dtype, headers))
+    entry = stores.posteriors.arrays(require_posterior(stores, id_))
+    return named_arrays_response(request, "posterior", entry.meta["sha256"], entry.arrays, name, dtype)
 
 
 params.add_rename(router, "posteriors", "Name and tag a posterior", PosteriorOut, params.CONTENT_STAYS)
