@@ -108,8 +108,9 @@ def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[
 def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the blocks of an audit, and data options that set the column of the blocks apart from the features.
 
-    If `blocks` names a column of a table or a file, the column becomes an id, unless it already has a role. A column of
-    an AnnData is read. Blocks that are given for each point are returned unchanged.
+    If `blocks` names a column of a table or a file, its name is returned, and the column is added to the option `id`,
+    unless another option names it. If it names a column of an AnnData, the column's values are returned. Blocks that
+    are given for each point are returned unchanged.
 
     Raises
     ------

@@ -74,7 +74,7 @@ MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = 1000, 500, 1000
 MANY_FEATURES = 200
 MIN_BLOCKS_SHARE = 0.5  # blocks are cut to a length that at least this share of them has
 MAX_ANSWERS = 8  # answers of the test that are kept for further maps of the same data
-MIN_EXCHANGED = 8  # blocks that are permuted, cut to a shorter length if they have many rows
+MIN_EXCHANGED = 8  # at least this many blocks are permuted; if they have more rows than the limit, they are cut
 ROUNDING = 1e-9  # smaller differences are no differences
 SMALL = 50  # all eigenvalues of a matrix with fewer rows are computed
 # The comparison of neighborhoods.

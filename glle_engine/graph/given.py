@@ -56,10 +56,11 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
         )
     is_self = indices == np.arange(n)[:, None]
     if is_self.any():
-        if not (is_self.sum(axis=1) == 1).all():
-            row = int(np.argmax(is_self.sum(axis=1)))
+        times = is_self.sum(axis=1)
+        if not (times == 1).all():
+            row = int(np.argmax(times))
             raise InvalidParameterError(
-                f"Point {row} is among its own neighbors, and other points are not among theirs.",
+                f"Point {row} is {times[row]} time(s) among its own neighbors, and not every point is so once.",
                 remedy="Leave each point out of its neighbors, or give it once in every row.",
                 details={"row": row},
             )

@@ -188,8 +188,8 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
         Note(
             "low-neighbor-recall",
             f"Neighbors are approximate, and too many were missed: {measured}. The graph and its embedding "
-            f"may differ from the nearest neighbors' distances: use {Way('search', 'exact')}, or fewer "
-            "dimensions (the data by their principal components), which are easier to search.",
+            f"may differ from those of the exact neighbors. Use {Way('search', 'exact')}, or reduce the data to fewer "
+            "principal components, in which fewer neighbors are missed.",
         )
     ]
 

@@ -46,14 +46,14 @@ def vector_at(builder: Any, data: Any, index: Any, lanes: int) -> Any:
 
 
 def read(builder: Any, address: Any) -> Any:
-    """Load a vector; flat arrays are only aligned to doubles."""
+    """Emit the instruction that loads a vector; flat arrays are only aligned to doubles."""
     value = builder.load(address)
     value.align = 8
     return value
 
 
 def write(builder: Any, value: Any, address: Any) -> None:
-    """Store a vector."""
+    """Emit the instruction that stores a vector; the address is only aligned to doubles."""
     builder.store(value, address).align = 8
 
 

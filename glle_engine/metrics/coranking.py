@@ -36,14 +36,15 @@ _MIN_POINTS = 3
 
 @dataclass(frozen=True, eq=False)
 class QualityCurves:
-    """Kept neighbors of an embedding of n points, for K from 1 to n - 2.
+    """Shares of the K nearest neighbors in the data that an embedding of n points keeps, for K from 1 to n - 2.
 
     Attributes
     ----------
     neighbors : (n - 2,) int64
         The numbers K of neighbors.
     q_nx, r_nx, lcmc : (n - 2,) float64
-        The curves, at most 1; `r_nx` and `lcmc` are 0 for random positions.
+        `q_nx` is the share, averaged over the points; `lcmc` is `q_nx` minus the share that random positions keep;
+        `r_nx` is `lcmc` over its maximum, so that random positions have 0 and a perfect embedding has 1.
     auc : float
         Area under `r_nx`, where each K has the weight 1 / K.
 

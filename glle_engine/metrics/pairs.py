@@ -26,8 +26,8 @@ _MIN_POINTS = 3
 def raw_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     r"""Return the raw stress :math:`\sum_{i<j} (d_{ij} - \delta_{ij})^2` (Kruskal 1964, Psychometrika 29); 0 is best.
 
-    Its unit is the square of the data's unit. `sklearn.manifold.MDS` has the same stress. The stress of a sample is
-    multiplied by the number of all pairs over the number of pairs in the sample.
+    Its unit is the square of the data's unit. `sklearn.manifold.MDS` has the same stress. Of more than
+    2,000 points it is estimated by a fixed sample of 2,000: the mean over its pairs times the number of all pairs.
     """
     expected, found = _pairs(X, Y)
     return float(((found - expected) ** 2).mean() * len(X) * (len(X) - 1) / 2)

@@ -282,9 +282,10 @@ def _principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.floa
 
 
 def whiten(block: Neighborhoods, frames: NDArray[np.float64] | None, tangent_noise: float = 1.0) -> NDArray[np.float64]:
-    """Return the Gram matrices (m, k, k) of the differences in units of the noise; without frames, this is G itself.
+    """Return the Gram matrices (m, k, k) of the differences of points to their neighbors, in units of the noise.
 
-    `frames` is (n, p, d), and `tangent_noise` is the variance along the sheet.
+    `frames` (n, p, d) are bases of the tangent spaces: along these the variance of the noise is `tangent_noise`, across
+    them `NORMAL_NOISE`. Without frames the matrices are `block.gram`.
     """
     if frames is None:
         return block.gram

@@ -120,7 +120,11 @@ class CalibrationFactsOut(BaseModel):
 
 @fields_of(Regions)
 class RegionsOut(BaseModel):
-    """Regions around the points: their half-axes are a radius times the half-axes of radius 1."""
+    """Ellipses, or ellipsoids, around the points.
+
+    A region of a level holds this share of a point's positions; its half-axes are the radius of the level times the
+    array `half_axes`.
+    """
 
 
 class SummaryOut(SampleOut):

@@ -134,8 +134,9 @@ def analysis_job(
 ) -> Job:
     """Return the job of an analysis: an open one, one whose result is stored, or a new one.
 
-    `points` are the inline points of the request, if any; `short` is as for `submit_job`. `parts` are the shards of a
-    long analysis, which all live workers make.
+    `points` are the inline points of the request, if any. `short` says whether the job begins in the queue of
+    interactive tasks; by default it does if `priority` is interactive. `parts` are the shards of a long analysis, which
+    all live workers make; such a job is never short.
     """
     subject = posterior or spec.to_dict()["dataset"]
     for recipe in recipes_of(spec):

@@ -44,7 +44,7 @@ class Request(Protocol):
 
     @property
     def methods(self) -> tuple[dict[str, Any], ...]:
-        """The rows of the comparison, one for each method."""
+        """The candidates, a dict each: label, title, method, parameters, problem and audit."""
 
     @property
     def total(self) -> int:

@@ -56,7 +56,10 @@ class _WorkLimit:
 
 
 def limit_work(nbytes: int) -> None:
-    """Set the limit on working memory that `limited_work` applies in this process from now on."""
+    """Set the limit on working memory that `limited_work` applies in this process from now on.
+
+    Each work-horse calls it before its task (`worker.execution.worker.begin_work_horse`), and so does the sampler.
+    """
     _WorkLimit.bytes = nbytes
 
 

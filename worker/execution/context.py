@@ -47,7 +47,7 @@ class TaskContext:
     stores: Stores
     job: Job
     stage_prefix: str = ""  # prefix of stages whose steps are not steps of the job
-    # Progress callback of a task that makes parts, which reports the progress of its shard.
+    # Called with the progress of a task that makes one shard of an analysis; None: the job's progress is written.
     report: OnProgress | None = None
 
     @cached_property

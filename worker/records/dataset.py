@@ -69,7 +69,8 @@ def content_digest(
     """Return the SHA-256 of a data set's content.
 
     The digest covers shape, dtype and names, then the values, then the name and the bytes of each of `EXTRAS`. It also
-    covers the dtype of ids, and of numeric labels whose bytes could be text.
+    covers the dtype of ids, and that of labels if these are numbers whose bytes could also be those of texts: both
+    would otherwise have one digest.
 
     Parameters
     ----------

@@ -123,7 +123,11 @@ class Leaves:
     """Rows of data (n, d) in the leaves of a k-d tree on principal axes; squared differences must be in range."""
 
     def __init__(self, data: NDArray[np.float64], groups: NDArray[np.intp] | None = None) -> None:
-        """Build the tree; `groups` (n,) are the groups of rows that a search leaves out, by default single rows."""
+        """Build the tree.
+
+        `groups` (n,) has the group of each row. A search leaves out all rows of the group that a query names; by
+        default each row is its own group.
+        """
         n, d = data.shape
         self.size = _SIZE_OF_MANY if d >= _MANY else _SIZE
         self._data = data

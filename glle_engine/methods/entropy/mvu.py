@@ -266,7 +266,7 @@ def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embed
     }
     note = Note(
         "not-converged",
-        f"The semidefinite program is solved to a duality gap of {unfolding.gap:.2g} of the trace only, after "
-        f"{unfolding.iterations} steps. Raise {Way('max_iter')} or slack, or take fewer neighbors.",
+        f"The map may not be final: after {unfolding.iterations} steps its variance may be below the maximum by "
+        f"{unfolding.gap:.2g} of it (the duality gap). Raise {Way('max_iter')} or slack, or take fewer neighbors.",
     )
     return Embedding(Y, values, figures, () if unfolding.converged else (note,))

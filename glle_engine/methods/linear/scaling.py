@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import solve
 from scipy.spatial.distance import cdist
 
-from glle_engine.base.errors import DegenerateDataError, OutOfRangeError
+from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, OutOfRangeError
 from glle_engine.base.progress import blocks
 from glle_engine.base.space import Space
 from glle_engine.base.texts import Note, Way
@@ -32,7 +32,7 @@ from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.graph.relations import ROUNDING, checked_distances, symmetric
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.linear.pca import principal_axes
-from glle_engine.methods.maps import Map, no_inverse
+from glle_engine.methods.maps import Map
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number, of_pairs
 
 if TYPE_CHECKING:
@@ -295,7 +295,10 @@ class KernelMap(Map):
         `ridge` is relative to the mean of the kernel's diagonal.
         """
         if self.spec.precomputed:
-            raise no_inverse("A precomputed kernel")
+            raise InvalidParameterError(
+                "With a precomputed kernel, positions cannot be mapped back to data.",
+                remedy=f"Use another kernel, such as {Way('kernel', 'rbf')}.",
+            )
         Y = self.coefficients / (self.coefficients**2).sum(axis=0)
         center = self.X.mean(axis=0)
         kernel = kernel_to(Y, self.spec, self.gamma)

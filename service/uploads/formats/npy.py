@@ -275,8 +275,8 @@ def _array(
         check_length(actual, dtype, info.file_size - stream.tell())
         flat = np.frombuffer(stream.read(), dtype)
         if dtype.kind == "U" and (flat.view(dtype.byteorder + "u4") > sys.maxunicode).any():
-            detail = f"The member {info.filename!r} has invalid characters."
-            raise refuse("invalid-label", 422, detail, "Save the labels again as texts.", member=info.filename)
+            detail = f"The texts of the member {info.filename!r} have characters beyond Unicode (above U+10FFFF)."
+            raise refuse("invalid-label", 422, detail, "Make this array again of strings.", member=info.filename)
     return flat.reshape(actual, order="F" if fortran else "C")
 
 
