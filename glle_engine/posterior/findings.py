@@ -322,17 +322,15 @@ def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
     if len(classes) > 1:
         yield Note(
             "closed-classes",
-            f"The directed graph has {len(classes)} closed classes, of {', '.join(map(str, classes[:5]))} "
-            f"points: {min(len(classes) - 1, p)} of the {p} coordinates only separate the classes, with "
-            f"eigenvalue 0. Raise {Way('n_neighbors')} until one class is left, or leave disconnected at "
-            "'bridge'.",
+            f"The directed graph has {len(classes)} closed classes, of {', '.join(map(str, classes[:5]))} points: "
+            f"{min(len(classes) - 1, p)} of the {p} coordinates only separate the classes, with eigenvalue 0. Raise "
+            f"{Way('n_neighbors')} until one class is left, or leave disconnected at 'bridge'.",
         )
     if figures["relative_gap"] < SMALL_GAP:
         yield Note(
             "small-gap",
-            f"Eigenvalues {p} and {p + 1} differ by {figures['relative_gap']:.2g} of eigenvalue {p + 1}: the "
-            "last coordinate can change places with the next one between draws. Look at "
-            f"{Way('n_components')} one higher.",
+            f"Eigenvalues {p} and {p + 1} differ by {figures['relative_gap']:.2g} of eigenvalue {p + 1}: the last "
+            f"coordinate can change places with the next one between draws. Look at {Way('n_components')} one higher.",
         )
     if figures["solver"] == "shift-invert":
         yield Note(
