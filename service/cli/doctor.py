@@ -283,7 +283,7 @@ def _files(stores: Stores) -> Check:
     try:
         lost = find_records_without_files(stores)
     except ProblemError as error:
-        return Check(name, "problem", error.problem.detail, error.problem.remedy, error.problem.code)
+        return Check.from_problem(name, error.problem)
     shown = f"{', '.join(lost[:SHOWN_IDS])}{', ...' if len(lost) > SHOWN_IDS else ''}"
     return _check(
         name,
@@ -449,7 +449,7 @@ def _object_store(stores: Stores) -> Check:
         read = bucket.read(path, 0, len(data))
         bucket.remove(path)
     except ProblemError as error:
-        return Check(name, "problem", error.problem.detail, error.problem.remedy, error.problem.code)
+        return Check.from_problem(name, error.problem)
     return _check(
         name,
         "ok" if read == data else "problem",

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import redis
 from rq.rate_limit import RateLimitRegistry
@@ -28,6 +28,7 @@ from worker.storage.mark import MAX_OUTCOME_AGE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from worker.base.problems import Problem
     from worker.base.settings import Settings
     from worker.storage.object_store.files import ObjectFiles
     from worker.stores import Stores
@@ -54,6 +55,11 @@ class Check:
     detail: str
     remedy: str = ""
     code: str = ""  # code of the problem, as in problem+json
+
+    @classmethod
+    def from_problem(cls, name: str, problem: Problem, state: State = "problem") -> Self:
+        """Return the result of a check that met a problem."""
+        return cls(name, state, problem.detail, problem.remedy, problem.code)
 
     def to_dict(self) -> dict[str, str]:
         """Return the fields as a JSON-able dictionary."""
@@ -130,9 +136,9 @@ def records_check(stores: Stores) -> Check:
     except ProblemError as error:
         state, loss = "warning", error
     except redis.RedisError as error:
-        return _no_answer(RECORDS, error)
+        return Check.from_problem(RECORDS, redis_problem(error))
     if loss is not None:
-        return Check(RECORDS, state, loss.problem.detail, loss.problem.remedy, loss.problem.code)
+        return Check.from_problem(RECORDS, loss.problem, state)
     return Check(RECORDS, "ok", "The records in the queue's Redis and the mark beside their files belong together.")
 
 
@@ -150,12 +156,7 @@ def _check_server(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
     except redis.RedisError as error:
-        return _no_answer(name, error)
-
-
-def _no_answer(name: str, error: redis.RedisError) -> Check:
-    problem = redis_problem(error)
-    return Check(name, "problem", problem.detail, problem.remedy, problem.code)
+        return Check.from_problem(name, redis_problem(error))
 
 
 def _object_store(files: ObjectFiles) -> Check:
@@ -163,7 +164,7 @@ def _object_store(files: ObjectFiles) -> Check:
     try:
         files.bucket.probe()
     except ProblemError as error:
-        return Check(OBJECT_STORE, "warning", error.problem.detail, error.problem.remedy, error.problem.code)
+        return Check.from_problem(OBJECT_STORE, error.problem, "warning")
     return Check(OBJECT_STORE, "ok", "It answers.")
 
 
@@ -220,8 +221,7 @@ def disk_space(settings: Settings) -> Check:
     """Check that uploads and the embedded queue server have disk space."""
     name, free = "disk space", free_bytes(Path(settings.data_dir))
     if (refusal := disk_refusal(settings)) is not None:
-        problem = refusal.problem
-        return Check(name, "problem", problem.detail, problem.remedy, problem.code)
+        return Check.from_problem(name, refusal.problem)
     if free < disk_reserve(Path(settings.data_dir)):
         return Check(name, "warning", f"{free:,} bytes are free: uploads are refused.", DISK_REMEDY, "storage-full")
     return Check(name, "ok", f"{free:,} bytes are free.")
