@@ -14,7 +14,7 @@ from sklearn.decomposition import PCA
 from glle_engine import fit, manifolds
 from glle_engine.audit import chance
 from glle_engine.audit.agreement import Agreement
-from glle_engine.audit.answers import Disturbed, Islands, Seam, islands_of_picture
+from glle_engine.audit.answers import Disturbed, Islands, Seam, disturbed_by_data, islands_of_picture
 from glle_engine.audit.audit import audit, audits, is_certain
 from glle_engine.audit.chance import discoveries, find_copies, find_relations, unknown_reason
 from glle_engine.audit.conclusion import common_share
@@ -273,6 +273,15 @@ def test_tears_are_found(method: str | None) -> None:
     assert {bool((each > 0).all()) for each in sides} == {True, False}, "each side is on one side of the cut"
     np.testing.assert_array_equal(np.flatnonzero(audited.seam == 1), seam.sides[0])
     np.testing.assert_array_equal(np.flatnonzero(audited.seam == -1), seam.sides[1])
+
+
+@pytest.mark.parametrize(("n", "k", "count"), [(200, 8, 1), (200, 4, 0), (1000, 8, 0), (1000, 10, 1)])
+def test_a_seam_has_points_on_each_side(n: int, k: int, count: int) -> None:
+    """A cut across a line parts k / 2 points on each side; a seam has at least three, and .5 % of all points."""
+    line = np.c_[np.arange(n) + 0.3 * RNG.random(n), np.zeros(n)]
+    torn = line + np.c_[np.zeros(n), 3.0 * n * (np.arange(n) >= n / 2)]
+    seams = disturbed_by_data(torn, line, k, np.zeros(n, np.int64)).seams
+    assert [len(side) for seam in seams for side in seam.sides] == [k / 2, k / 2] * count
 
 
 @pytest.mark.parametrize("method", ["pca", None])
