@@ -21,7 +21,7 @@ from glle_engine.base.parameters import check_positive, with_seed
 from glle_engine.base.progress import OnProgress, StageClock, silent
 from glle_engine.base.results import PointResult, brief, dimension_notes
 from glle_engine.base.space import Space
-from glle_engine.base.texts import Note, Text, Way
+from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import (
     DENSE,
     checked_matrix,
@@ -41,7 +41,7 @@ from glle_engine.methods.parameters import MethodSpec, of_pairs
 from glle_engine.posterior.findings import bridge_notes, far_points, far_text, scale_figures, scale_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numpy.typing import ArrayLike, NDArray
     from scipy.sparse import csr_array
@@ -109,6 +109,10 @@ class Embedding(PointResult):
     notes: tuple[Note, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     map: Map | None = None
+
+    def extended(self, figures: Mapping[str, Any], notes: Iterable[Note] = ()) -> Self:
+        """Return the embedding with further figures and notes."""
+        return replace(self, figures={**self.figures, **figures}, notes=(*self.notes, *notes))
 
     def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
         """Return the positions (m, p) of new points (m, d) in this embedding; points of the data get their own.
@@ -298,7 +302,7 @@ class Method(Generic[S]):
         if labels and not self.needs_labels(spec):
             raise InvalidParameterError(
                 f"{self.title} takes no labels: they would change nothing.",
-                remedy=Text("Leave labels out, choose a supervised method, or give umap a ", Way("target_weight"), "."),
+                remedy=f"Leave labels out, choose a supervised method, or give umap a {Way('target_weight')}.",
             )
         if spec.space[1] == "precomputed" and not (self.by_distances or self.any_space):
             raise InvalidParameterError(

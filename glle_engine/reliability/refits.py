@@ -20,7 +20,7 @@ from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidPa
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.space import Space
 from glle_engine.base.spec import Metric
-from glle_engine.base.texts import Text, Way
+from glle_engine.base.texts import Way
 from glle_engine.base.validation import Unit, finite_matrix
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.maps import AffineMap, NeighborMap
@@ -174,8 +174,8 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *
         )
     if spec.space[1] not in get_args(Metric):
         raise InvalidParameterError(
-            Text("Maps of halves are compared by distances that are not ", Way("metric", spec.space[1]), "."),
-            remedy=Text("Give the distances of all pairs as the data, with ", Way("metric", "precomputed"), "."),
+            f"Maps of halves are compared by distances that are not {Way('metric', spec.space[1])}.",
+            remedy=f"Give the distances of all pairs as the data, with {Way('metric', 'precomputed')}.",
         )
     half = n // 2
     features = half if spec.precomputed else d

@@ -121,7 +121,7 @@ def auto_k_lle(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgre
     neighbor_count = lle_neighbor_count(X, spec.at(spec.k_most), spec.candidates(), on_progress)
     nearest, _ = kneighbors(X, neighbor_count.figures["n_neighbors"])
     embedding = lle_of(X, nearest, spec.at(nearest.shape[1]), on_progress)
-    return replace(embedding, figures={**embedding.figures, **neighbor_count.figures}, notes=(*neighbor_count.notes(),))
+    return embedding.extended(neighbor_count.figures, neighbor_count.notes())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,14 +172,13 @@ def auto_reg_lle(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnPr
     at_least, at_most = int((ridge <= spec.reg_least).sum()), int((ridge >= spec.reg_most).sum())
     used = np.clip(ridge, spec.reg_least, spec.reg_most)
     figures = {
-        **embedding.figures,
         "reg_05": float(np.quantile(used, 0.05)),
         "reg_median": float(np.median(used)),
         "reg_95": float(np.quantile(used, 0.95)),
         "at_reg_least": at_least,
         "at_reg_most": at_most,
     }
-    return Embedding(embedding.Y, embedding.eigenvalues, figures, (*_bound_notes(at_least + at_most, len(X), spec),))
+    return embedding.extended(figures, _bound_notes(at_least + at_most, len(X), spec))
 
 
 def _bound_notes(bounded: int, n: int, spec: AutoRegLleSpec) -> Iterator[Note]:
@@ -298,13 +297,12 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
     Y[inliers] = embedding.Y
     Y[outliers] = attach(X[inliers], X[outliers], FitSpec(n_neighbors=k, reg=spec.reg)).extension().embed(embedding.Y)
     figures = {
-        **embedding.figures,
         "n_outliers": len(outliers),
         "outliers": [int(i) for i in outliers],
         "least_reliability": float(reliable.min()),
         "unsettled": unsettled,
     }
-    return Embedding(Y, embedding.eigenvalues, figures, (*_outlier_notes(len(outliers), n, unsettled, spec),))
+    return replace(embedding, embedding=Y).extended(figures, _outlier_notes(len(outliers), n, unsettled, spec))
 
 
 def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> Iterator[Note]:
@@ -372,4 +370,4 @@ def incremental_lle(X: NDArray[np.float64], spec: IncrementalLleSpec, on_progres
     weights = FitSpec(n_neighbors=k, reg=spec.reg)
     for rows in blocks(len(rest), _ADDED, "additions", on_progress):
         Y[rest[rows]] = attach(X[first], X[rest[rows]], weights).extension().embed(embedding.Y)
-    return Embedding(Y, embedding.eigenvalues, {**embedding.figures, "n_initial": count})
+    return replace(embedding, embedding=Y).extended({"n_initial": count})

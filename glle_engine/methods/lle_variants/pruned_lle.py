@@ -203,13 +203,12 @@ def pruned_lle(X: NDArray[np.float64], spec: PrunedLleSpec, on_progress: OnProgr
     few = int((kept.sum(axis=1) <= spec.n_components).sum())
     classes = len(closed_classes(edges(nearest, kept)))
     figures = {
-        **embedding.figures,
         "doubtful_edges": doubtful,
         "edges_cut": int(cut.sum()),
         "points_with_few_neighbors": few,
         "closed_classes": classes,
     }
-    return Embedding(embedding.Y, embedding.eigenvalues, figures, (*_notes(few, classes, spec.n_components),))
+    return embedding.extended(figures, _notes(few, classes, spec.n_components))
 
 
 def _notes(few: int, classes: int, p: int) -> Iterator[Note]:

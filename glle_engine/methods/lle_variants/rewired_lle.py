@@ -151,8 +151,7 @@ def weighted_lle(X: NDArray[np.float64], spec: WeightedLleSpec, on_progress: OnP
     )
     embedding = lle_of(X, nearest, spec, on_progress)
     low, high = np.quantile(scale, [0.05, 0.95])
-    figures = {**embedding.figures, "scale_05": float(low), "scale_95": float(high)}
-    return Embedding(embedding.Y, embedding.eigenvalues, figures)
+    return embedding.extended({"scale_05": float(low), "scale_95": float(high)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,12 +211,11 @@ def supervised_lle(
     count = int(components(nearest).max()) + 1
     embedding = lle_of(X, nearest, spec, on_progress)
     figures = {
-        **embedding.figures,
         "components": count,
         "own_class": float((labels[nearest] == labels[:, None]).mean()),
         "diameter": diameter,
     }
-    return Embedding(embedding.Y, embedding.eigenvalues, figures, (*_collapse_notes(count, spec.n_components),))
+    return embedding.extended(figures, _collapse_notes(count, spec.n_components))
 
 
 def _collapse_notes(count: int, p: int) -> Iterator[Note]:
@@ -317,8 +315,7 @@ def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) ->
     else:
         along = geodesic_neighbors(nearest[:, :g], distances[:, :g], k, on_progress)
     embedding = lle_of(X, along, spec, on_progress)
-    figures = {**embedding.figures, "n_graph": g, "neighbors_replaced": _replaced_share(kneighbors(X, k)[0], along)}
-    return Embedding(embedding.Y, embedding.eigenvalues, figures)
+    return embedding.extended({"n_graph": g, "neighbors_replaced": _replaced_share(kneighbors(X, k)[0], along)})
 
 
 def _replaced_share(straight: NDArray[np.int32], along: NDArray[np.int32]) -> float:

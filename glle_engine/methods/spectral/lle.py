@@ -169,5 +169,4 @@ def lle(X: Data, spec: LleGraphSpec, on_progress: OnProgress) -> Embedding:
         spec = replace(spec, n_neighbors=figures["n_neighbors"])
     graph, bridges = spec.graph(X, on_progress)
     embedding = lle_of(X, graph.nearest, spec, on_progress, graph.kept, spec.ridge)
-    embedding = replace(embedding, figures={**embedding.figures, **figures}, notes=notes)
-    return note_bridges(embedding, bridges)
+    return note_bridges(embedding.extended(figures, notes), bridges)

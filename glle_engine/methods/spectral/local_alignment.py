@@ -18,7 +18,6 @@ coordinates (Zhang and Zha 2004).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,8 +121,7 @@ def align_patches(
         return penalty(tangent)
 
     embedding = embedding_of_patches(nearest, p, projectors, on_progress)
-    notes = (*embedding.notes, *_notes(p, n - len(np.unique(nearest)), flat))
-    return replace(embedding, figures={**embedding.figures, "flat_patches": flat}, notes=notes)
+    return embedding.extended({"flat_patches": flat}, _notes(p, n - len(np.unique(nearest)), flat))
 
 
 def embedding_of_patches(
