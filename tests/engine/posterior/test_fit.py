@@ -29,6 +29,7 @@ COORDINATES: tuple[dict[str, Any], ...] = ({"landmarks": 20}, {"standardize": "z
         (np.array([["a", "b"]]), errors.InvalidShapeError, "numbers"),
         (np.ones((5, 2)) * 1j, errors.InvalidShapeError, "real"),
         (np.eye(3), errors.TooFewPointsError, "at most 1"),
+        (np.r_[np.eye(30)[:, :3], 1e-170 * np.vander(np.arange(15.0), 3)], errors.OutOfRangeError, "leave the range"),
     ],
 )
 def test_impossible_data(data: Any, error: type[errors.GlleError], words: str) -> None:

@@ -122,3 +122,13 @@ def test_many_words_are_named_beside_their_scale() -> None:
 def test_long_names_stay_different(names: list[str], short: list[str]) -> None:
     """They lose their end, their middle, or what comes before they differ."""
     assert list(shorten(names)) == short
+
+
+def test_the_legend_of_many_classes_has_the_colors_of_their_points() -> None:
+    """They are along one scale, from the first class to the last one, and the named ones are evenly spaced."""
+    colors = PointColors.from_labels([f"class {i:02}" for i in range(60)], 60)
+    cmap = colors.arguments()["cmap"]
+    entries = {line.get_label(): line.get_color() for line in colors.handles()}
+    assert [int(name[-2:]) for name in entries] == colors.some_names()
+    assert list(entries.values()) == [cmap(i / 59) for i in colors.some_names()]
+    assert len(set(entries.values())) == len(entries) > 5
