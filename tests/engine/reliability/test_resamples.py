@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 from glle_engine import FitSpec, Posterior, fit
 from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError, MissingLibraryError
 from glle_engine.methods import METHODS, Method, method
-from glle_engine.reliability.refits import MethodEmbedder, require_resamplable, shrunk
+from glle_engine.reliability.refits import MethodEmbedder, affine_map, require_resamplable, shrunk
 from glle_engine.reliability.resamples import (
     HALVES,
     SEPARATE,
@@ -45,6 +45,19 @@ EMBEDDERS: dict[str, Any] = {
     "alle": lambda X: refit(X, "alle"),
     "symmetric-sne": lambda X: refit(X, "symmetric-sne", max_iter=20, perplexity=10),
 }
+
+
+def test_an_affine_map_is_found_by_its_values() -> None:
+    """Also for positions away from 0; of several the one of smallest components is taken."""
+    rng = np.random.default_rng(0)
+    A, b, X, new = rng.standard_normal((2, 5)), np.array([7.0, -3.0]), rng.random((30, 5)), rng.random((4, 5))
+    np.testing.assert_allclose(affine_map(X, X @ A.T + b).transform(new), new @ A.T + b, atol=1e-10)
+    few = affine_map(X[:3], X[:3] @ A.T + b)
+    np.testing.assert_allclose(few.transform(X[:3]), X[:3] @ A.T + b, atol=1e-10)
+    expected = (X[:3] - X[:3].mean(axis=0)) @ A.T
+    np.testing.assert_allclose(few.components, (np.linalg.pinv(X[:3] - X[:3].mean(axis=0)) @ expected).T, atol=1e-10)
+
+
 CASES = [(name, HALVES) for name in EMBEDDERS]
 CASES += [("posterior", SEPARATE), ("symmetric-sne", SEPARATE)]
 

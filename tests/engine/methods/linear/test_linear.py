@@ -185,8 +185,9 @@ def test_a_matrix_that_is_no_kernel_is_reported() -> None:
     assert codes_of(embedding) == ["not-a-kernel"]
     assert "is 0.25 of the largest" in embedding.notes[0].message
     assert embedding.figures["explained_variance"] == 1.0
-    with pytest.raises(DegenerateDataError, match="span 3 dimensions"):
-        embed("kernel-pca", K, kernel="precomputed", n_components=4)
+    for unit in (1.0, 1e-9, 1e9):
+        with pytest.raises(DegenerateDataError, match="span 3 dimensions"):
+            embed("kernel-pca", unit * K, kernel="precomputed", n_components=4)
 
 
 @pytest.mark.parametrize("name", ["pca", "npe", "ppca", "factor-analysis"])
