@@ -122,7 +122,7 @@ def test_nearest_rows_in_the_data_and_on_the_map(explorer: Explorer) -> None:
     expect(explorer.at("nearest-both")).to_contain_text(f"{len(set(lists[0]) & set(lists[1]))} of 10")
     explorer.at("select-nearest").click()
     assert sorted(explorer.state("selection")["list"]) == sorted([7, *lists[0]])
-    explorer.find("row", "7")
+    explorer.find("row", "8")
     explorer.page.evaluate(ROBUST)
     expect(explorer.at("no-nearest")).to_contain_text("the scale robust, which the page does not compute")
 
