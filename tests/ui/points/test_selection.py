@@ -119,6 +119,7 @@ def test_nearest_rows_in_the_data_and_on_the_map(explorer: Explorer) -> None:
         expect(chips).to_have_text([str(row) for row in own])
         only = explorer.at(name).locator(".only")
         expect(only).to_have_text([str(row) for row in own if row not in other])
+        expect(only.first).to_have_css("opacity", "1")
     expect(explorer.at("nearest-both")).to_contain_text(f"{len(set(lists[0]) & set(lists[1]))} of 10")
     explorer.at("select-nearest").click()
     assert sorted(explorer.state("selection")["list"]) == sorted([7, *lists[0]])

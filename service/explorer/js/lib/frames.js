@@ -186,7 +186,10 @@ const AWAY = [1e4, 1e4]; // the place of hidden points, outside of every view
 export function placeInBox(embedding, n, p, axes, box, into = new Float32Array(2 * n), turn = null) {
   const directions = directionsOf(p, axes, turn);
   const hidden = state.hidden?.mask;
-  for (let row = 0; row < n; row++)
-    [into[2 * row], into[2 * row + 1]] = hidden?.[row] ? AWAY : placeOf(embedding, row, p, directions, box);
+  for (let row = 0; row < n; row++) {
+    const place = hidden?.[row] ? AWAY : placeOf(embedding, row, p, directions, box);
+    into[2 * row] = place[0];
+    into[2 * row + 1] = place[1];
+  }
   return into;
 }

@@ -39,7 +39,8 @@ function binWords({ values, step, from }, n) {
   const words = Array.from({ length: n }, (_, row) => values[row * step + from]);
   const counts = new Map();
   for (const word of words) counts.set(word, (counts.get(word) ?? 0) + 1);
-  const names = [...counts.keys()].sort((a, b) => counts.get(b) - counts.get(a)).slice(0, MAX_BARS);
+  const names = [...counts.keys()].sort((a, b) => counts.get(b) - counts.get(a)).slice(0, MAX_BARS)
+    .sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
   const place = new Map(names.map((name, i) => [name, i]));
   const codes = Uint8Array.from(words, (word) => place.get(word) ?? REST);
   return { codes, count: names.length, names, others: counts.size - names.length, words };

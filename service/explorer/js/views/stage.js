@@ -16,6 +16,7 @@ import { Legend } from './legend.js';
 const STEP = 700; // milliseconds from one draw to the next
 const SETTLE = 350;
 const REACH = 12; // pixels within which a click means a point
+const ROOM_ABOVE = 160; // pixels that the label of a point has above it, with a picture
 const TOOLS = 48; // pixels of the column of tools
 const calm = matchMedia('(prefers-reduced-motion: reduce)'); // then draws change without movement
 
@@ -73,7 +74,8 @@ function Tip() {
   const screen = onStage.plot.screen();
   const left = screen.x + screen.sx * onStage.xy[2 * hover];
   const top = screen.y + screen.sy * onStage.xy[2 * hover + 1];
-  return html`<div class="tip" data-testid="tip" style=${{ left: `${left}px`, top: `${top}px` }}>
+  return html`<div class=${top < ROOM_ABOVE ? 'tip below' : 'tip'} data-testid="tip"
+    style=${{ left: `${left}px`, top: `${top}px` }}>
     <${Content} row=${hover} isLabel=${true} />${namesOf(hover).join(' · ')}
   </div>`;
 }
