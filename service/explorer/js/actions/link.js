@@ -128,6 +128,7 @@ export function followLook() {
 /** Run some work that opens the link of the address, which stays one entry of the history. */
 export async function openWithin(work) {
   isOpening = true;
+  picked = null;
   try {
     await work();
     if (isOpening) endOpening();
@@ -145,8 +146,14 @@ export function endOpening() {
   writeLink({ isSame: true });
 }
 
+let picked = null; // the view that someone has opened since the link of the address
+
+/** The view that someone has opened since the link of the address, or null. */
+export const pickedView = () => picked;
+
 /** Show another view, which Back leaves again. */
 export function openView(view) {
+  picked = view;
   set({ view });
   writeLink();
 }

@@ -8,7 +8,7 @@ import { choose } from './data.js';
 import { openExampleMap } from './examples.js';
 import { changedFrom, methodNamed } from '../methods.js';
 import { draw, followFit, show } from './fit.js';
-import { endOpening, isStillOpening, openWithin, writeLink } from './link.js';
+import { endOpening, isStillOpening, openWithin, pickedView, writeLink } from './link.js';
 import { patiently } from '../jobs.js';
 import { resolveColor } from '../lib/look.js';
 import { lookMade } from './look.js';
@@ -84,7 +84,7 @@ function showLook(link) {
   const { frame, view, color, shape, axes, turn, rows, filters, content } = link;
   set({
     turn: dimension() === 3 ? turn : null,
-    view,
+    view: pickedView() ?? view,
     color,
     shape,
     content,
