@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 from glle_engine import manifolds
-from glle_engine.base.errors import DisconnectedGraphError
+from glle_engine.base.errors import ConvergenceError, DisconnectedGraphError
 from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics.neighbor_count import SAMPLE, best_neighbor_count, candidates_of, kept_neighbors
@@ -113,3 +113,20 @@ def test_candidates_are_ranked_by_what_they_keep() -> None:
     choice = best_neighbor_count(X, [8, 10, 14], projected, silent)
     assert choice.ranked == [10, 8, 14]
     assert choice.kept[10] == 1
+
+
+@pytest.mark.parametrize("failing", [{8}, {8, 10, 14}])
+def test_candidates_whose_embedding_fails_are_left_out(failing: set[int]) -> None:
+    """If all fail, their error is raised."""
+    X = np.random.default_rng(0).random((60, 2))
+
+    def projected(points: Any, nearest: np.ndarray) -> np.ndarray:
+        if nearest.shape[1] in failing:
+            raise ConvergenceError("No eigenvectors.", remedy="Take other neighbors.")
+        return np.asarray(points)
+
+    if len(failing) == 3:
+        with pytest.raises(ConvergenceError, match="No eigenvectors"):
+            best_neighbor_count(X, [8, 10, 14], projected, silent)
+    else:
+        assert best_neighbor_count(X, [8, 10, 14], projected, silent).ranked == [10, 14]

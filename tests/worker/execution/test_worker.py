@@ -23,7 +23,7 @@ from worker.execution.worker import TaskJob, TaskWorker, WorkerQueue
 from worker.jobs.queue import RETRIES, SWEEP_AT
 from worker.jobs.rq_tasks import fetch_tasks, open_queue
 from worker.jobs.store import job_key
-from worker.observability.live_workers import PATIENCE_SECONDS
+from worker.observability.live_workers import PATIENCE_SECONDS, live_workers
 from worker.operations.embedded_redis import cache_server, queue_server
 from worker.records.cache_entry import Entry
 from worker.records.ids import text
@@ -65,12 +65,14 @@ def test_another_worker_finishes_the_task_of_a_killed_one(stores: Stores, settin
     job = enqueued_fit(stores, LONG)
     with worker(settings, "first", HANGING) as first:
         horse = hanging_horse(stores)
+        until(lambda: [state.busy for state in live_workers(stores.client)] == [1])
         os.kill(first.pid, signal.SIGKILL)
         until(lambda: not command_line(horse))
     assert stores.jobs.fetch(job.id).status == "running"
     with worker(settings, "second"):
         until(lambda: not stores.jobs.fetch(job.id).is_open)
         until(lambda: ("job_seconds", "fit", "succeeded") in stores.counts.read()[1])
+        until(lambda: [state.busy for state in live_workers(stores.client)] == [0])
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.error) == ("succeeded", None)
     spreads = stores.counts.read()[1]

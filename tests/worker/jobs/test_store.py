@@ -223,6 +223,8 @@ def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
         for kind in ("fit", "draws", None):
             matches = [job.id for _, job in jobs_by_age if status == job.status and kind in {None, job.kind}]
             assert [job.id for _, job in jobs.iterate(None, status, kind, limit=3) if job is not None] == matches
+    for place, (cursor, _) in enumerate(jobs_by_age):
+        assert [job.id for _, job in jobs.iterate(cursor) if job] == [job.id for _, job in jobs_by_age[place + 1 :]]
     entries = stores.client.zrange(tenant_key("glle:jobs:ended", tenant), 0, -1)
     assert sorted(map(text, entries)) == sorted(at for at, job in jobs_by_age if not job.is_open)
     nbytes = sum(record_bytes(stores, job) for _, job in jobs_by_age if not job.is_open)
