@@ -1,13 +1,10 @@
 """`make -C qa sklearn`: run scikit-learn's own tests of embeddings, as its wheel ships them, on the engine's methods.
 
-A stand-in has the name and the signature of a class of scikit-learn, and fits `glle_engine.estimator.Embedding`.
+A stand-in fits `glle_engine.estimator.Embedding`.
 Parameters that choose an algorithm for the same result have no effect, so that many tests repeat one computation: the
 table counts the distinct ones. Other parameters that the method lacks are refused, as an unknown parameter is.
 `FAILING` says of each failing test why. A failure without a row, and a row without a failure, fail the run. A test that
 fits no stand-in tests scikit-learn alone and counts apart.
-
-A second run replaces every embedding by random numbers. The tests that still pass look at shapes, types, errors and
-attributes, and say nothing about embeddings.
 
 Left out are `test_mds.py` (SMACOF; the engine's scaling is classical), `test_t_sne.py` (mostly the gradients inside
 scikit-learn) and `test_pca.py` (mostly its choice of solvers).
@@ -15,19 +12,15 @@ scikit-learn) and `test_pca.py` (mostly its choice of solvers).
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import warnings
-from fnmatch import fnmatchcase
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pytest
 import sklearn
-from scipy.sparse import issparse
 from sklearn import decomposition, manifold
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
@@ -38,6 +31,7 @@ from docs.figures.methods.tables import between, put
 from glle_engine.base.errors import GlleError
 from glle_engine.estimator import Embedding
 from qa.frame import say
+from qa.suites.runs import Fits, Suite, alone, key_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,14 +105,8 @@ WORDS = {
 WARNINGS = {"bridged": "The number of connected components of the graph is above 1"}
 
 
-class StandIn(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
-    """A class of scikit-learn by the engine; subclasses have the signature of that class.
-
-    `computations` are the distinct fits since the test began. With `random`, numbers from it replace every embedding.
-    """
-
-    computations: ClassVar[set[str]] = set()
-    random: ClassVar[np.random.Generator | None] = None
+class StandIn(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, Fits):  # type: ignore[misc]  # untyped
+    """A class of scikit-learn by the engine; subclasses have the signature of that class."""
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
         """Return the name of the method and its data, and rewrite the given parameters to be the engine's."""
@@ -135,11 +123,10 @@ class StandIn(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: object = None) -> Self:
         """Fit the method."""
         del y
-        StandIn.computations.add("refused")  # counts where the engine, or the choice of the method, raises an error
+        Fits.used.add("refused")  # counts where the engine, or the choice of the method, raises an error
         options = {name: value for name, value in self.get_params().items() if name not in ALGORITHM}
         name, data = self.chosen(X, options)
-        parameters = repr(sorted((key, str(value)) for key, value in options.items()))
-        StandIn.computations.add(f"{name} {hash_of(data)} {parameters}")
+        Fits.used.add(key_of(name, data, options))
         try:
             self.model_ = self.fitted(name, data, options)
         except GlleError as error:
@@ -150,8 +137,8 @@ class StandIn(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         for note in self.model_.result_.notes:
             if note.code in WARNINGS:
                 warnings.warn(f"{WARNINGS[note.code]}: {note.message}", UserWarning, stacklevel=2)
-        StandIn.computations.discard("refused")
-        self.embedding_ = self._placed(self.model_.embedding_)
+        Fits.used.discard("refused")
+        self.embedding_ = self.sized(self.placed(self.model_.embedding_))
         self._n_features_out = self.embedding_.shape[1]
         return self
 
@@ -161,11 +148,7 @@ class StandIn(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Place new points."""
-        return self._placed(self.model_.transform(X))
-
-    def _placed(self, places: NDArray[Any]) -> NDArray[Any]:
-        random = StandIn.random
-        return self.sized(places if random is None else random.standard_normal(places.shape).astype(places.dtype))
+        return self.sized(self.placed(self.model_.transform(X)))
 
 
 class LocallyLinearEmbedding(StandIn):
@@ -373,89 +356,6 @@ class KernelPCA(StandIn):
         return np.asarray(self.model_.result_.inverse_transform(places, ridge=self.alpha))
 
 
-class Recorder:
-    """Pytest plugin: whether each test passed, and the distinct fits of each test that fitted a stand-in."""
-
-    def __init__(self) -> None:
-        self.passed: dict[str, bool] = {}
-        self.fitted: dict[str, set[str]] = {}
-        self.skipped: list[str] = []
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Skip the tests of `SKIPPED`."""
-        for item in items:
-            if any(fnmatchcase(short(item.nodeid), row) for row in SKIPPED):
-                self.skipped.append(short(item.nodeid))
-                item.add_marker(pytest.mark.skip)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Any:
-        """Note the distinct fits of a test."""
-        StandIn.computations.clear()
-        try:
-            return (yield)
-        finally:
-            if StandIn.computations:
-                self.fitted[short(item.nodeid)] = set(StandIn.computations)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the result; skipped tests have none."""
-        if report.failed or (report.when == "call" and report.passed):
-            self.passed[short(report.nodeid)] = report.passed
-
-
-def hash_of(data: Any) -> str:
-    """Return a digest of values (n, d), dense or sparse."""
-    return hashlib.sha256(np.ascontiguousarray(data.toarray() if issparse(data) else data).tobytes()).hexdigest()
-
-
-def short(nodeid: str) -> str:
-    """Return the file, the test and its parameters, without the brackets that patterns give a meaning."""
-    return nodeid.rsplit("/", 1)[-1].replace("::", " ").replace("[", " ").replace("]", "")
-
-
-def flaws(recorder: Recorder) -> list[str]:
-    """Return the tests that fail without a reason, and the reasons without a test."""
-    failing = [test for test, is_passed in recorder.passed.items() if not is_passed]
-    return [
-        *(f"{test} fails without a reason" for test in failing if not any(fnmatchcase(test, row) for row in FAILING)),
-        *(f"no test fails as {row}" for row in FAILING if not any(fnmatchcase(test, row) for test in failing)),
-        *(f"no test is {row}" for row in SKIPPED if not any(fnmatchcase(test, row) for test in recorder.skipped)),
-    ]
-
-
-def table(recorder: Recorder, at_random: Recorder) -> str:
-    """Return the numbers of tests of each class, and the reasons of those that fail or are skipped, as Markdown."""
-    lines = ["| class | pass | distinct fits of these | pass with random numbers | fail | skipped |"]
-    lines.append("|---|---|---|---|---|---|")
-    for title, names in (*((title, Path(suite).name) for title, suite in SUITES.items()), ("all", "")):
-        passes = [test for test in recorder.fitted if test.startswith(names)]
-        good = [test for test in passes if recorder.passed[test]]
-        fits = set().union(*(recorder.fitted[test] for test in good))
-        shallow = sum(at_random.passed.get(test, False) for test in good)
-        left_out = sum(test.startswith(names) for test in recorder.skipped)
-        lines.append(f"| {title} | {len(good)} | {len(fits)} | {shallow} | {len(passes) - len(good)} | {left_out} |")
-    lines += ["", "| tests | | why |", "|---|---|---|"]
-    for kind, rows, tests in (("fail", FAILING, recorder.passed), ("skipped", SKIPPED, recorder.skipped)):
-        for reason in dict.fromkeys(rows.values()):
-            chosen = [row for row in rows if rows[row] == reason]
-            count = sum(any(fnmatchcase(test, row) for row in chosen) for test in tests)
-            names = ", ".join(dict.fromkeys(f"`{row.split()[1]}`" for row in chosen))
-            lines.append(f"| {names} | {count} {kind} | {reason} |")
-    return "\n".join(lines)
-
-
-def run(words: list[str], random: np.random.Generator | None = None) -> Recorder:
-    """Run the tests with arguments of pytest; numbers from `random` replace every embedding."""
-    StandIn.random, recorder = random, Recorder()
-    folder = Path(sklearn.__file__).parent
-    files = [str(folder / suite) for suite in SUITES.values()]
-    options = ["-c", os.devnull, "--rootdir", str(folder), "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
-    options += ["--tb=no", "-rN"] if random else []
-    pytest.main([*options, *words, *files], plugins=[recorder])
-    return recorder
-
-
 def main(arguments: list[str]) -> int:
     """Run the tests with the stand-ins; return 1 unless exactly the tests of `FAILING` fail.
 
@@ -469,12 +369,12 @@ def main(arguments: list[str]) -> int:
             setattr(package, one.__name__, one)
     os.environ["SKLEARN_RUN_FLOAT32_TESTS"] = "1"
     words = [word for word in arguments if word != "--write"]
-    recorder, at_random = run(words), run(words, np.random.default_rng(0))
-    outcomes = table(recorder, at_random)
+    suite = Suite(Path(sklearn.__file__).parent, SUITES, FAILING, SKIPPED)
+    recorder, at_random = suite.run(words), suite.run(words, np.random.default_rng(0))
+    outcomes = suite.table(recorder, at_random)
     say(outcomes)
-    alone = sum(is_passed for test, is_passed in recorder.passed.items() if test not in recorder.fitted)
-    say(f"{alone} further tests pass that use scikit-learn alone.")
-    wrong = flaws(recorder)
+    say(f"{alone(recorder)} further tests pass that use scikit-learn alone.")
+    wrong = suite.flaws(recorder)
     if "--write" in arguments and not wrong:
         put(PAGE, MARKER, outcomes)
     elif between(PAGE.read_text(encoding="utf-8"), MARKER) != outcomes:

@@ -1,1 +1,0 @@
-"""Scikit-learn's tests of embeddings, run on the engine's methods: `python -m qa.sklearn_suite`."""
