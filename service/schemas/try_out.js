@@ -19,7 +19,8 @@ async function send(form) {
   const answer = await fetch(url, { method, headers, body: body || undefined });
   const type = answer.headers.get('Content-Type') ?? '';
   const isText = /json|^text/.test(type);
-  const text = isText ? await answer.text() : `${(await answer.arrayBuffer()).byteLength} bytes of ${type || 'nothing'}`;
+  const size = async () => (await answer.arrayBuffer()).byteLength;
+  const text = isText ? await answer.text() : `${await size()} bytes of ${type || 'nothing'}`;
   const shown = type.includes('json') ? JSON.stringify(JSON.parse(text), null, 1) : text;
   return `${answer.status} ${answer.statusText}\n${shown}`.slice(0, SHOWN);
 }
