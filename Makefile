@@ -74,15 +74,15 @@ demo: $(VENV)/.demo $(TYPES)
 up: $(VENV)/.demo $(TYPES)
 	$(BIN)/glle up
 
-# Three processes for two cores, because a third of the time is waiting; a file at a time, in the order of tests/conftest.py.
+# Four processes for two cores, because half of the time is waiting; a file at a time, in the order of tests/conftest.py.
 # The tests that share a running service run in one process, and begin first. BLAS has one thread.
 test: setup
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 # Lines that the tests reach in their process, in workers and in services; those of compiled code are not counted.
 coverage: setup
 	rm -rf out/coverage
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage json --quiet -o out/coverage/report.json
 	$(BIN)/python -m qa.coverage out/coverage/report.json

@@ -98,9 +98,9 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Group the tests of the service, whose start takes seconds, of libraries that compile, and of each other file.
 
-    Those of the service, the largest group, come first: groups begin in this order, and no process waits for it alone.
+    Groups begin in this order: those of the service, the largest one, then those of the worker, which mostly wait.
     """
-    items.sort(key=lambda item: "up" not in getattr(item, "fixturenames", ()))
+    items.sort(key=lambda item: ("up" not in getattr(item, "fixturenames", ()), "tests/worker/" not in item.nodeid))
     for item in items:
         file, fixtures = item.nodeid.partition("::")[0], getattr(item, "fixturenames", ())
         of_file = "compiled" if any(name in item.name for name in COMPILED) else file

@@ -560,10 +560,9 @@ def test_units_are_named_first() -> None:
         audit(PLANE, fit(PLANE), standardize="zscore")
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_few_points_of_many_features_have_structure(seed: int) -> None:
+def test_few_points_of_many_features_have_structure() -> None:
     """Groups in 2,000 features are seen by the largest eigenvalue; near points see parity, and none sees noise."""
-    rng = np.random.default_rng(seed)
+    rng, seed = np.random.default_rng(0), 0
     centers = np.zeros((3, 2000))
     centers[:, :100] = 2 * rng.standard_normal((3, 100))
     noise = rng.standard_normal((80, 2000))
@@ -732,12 +731,12 @@ def test_discoveries_are_those_of_benjamini_and_hochberg() -> None:
 
 
 def test_the_level_of_the_test_holds() -> None:
-    """Of 100 samples of noise of any distribution few have relations; the expected number is 2.5."""
-    samples = [np.random.default_rng(seed).standard_t(2, (40, 6)) for seed in range(100)]
+    """Of 60 samples of noise of any distribution few have relations; the expected number is 1.5."""
+    samples = [np.random.default_rng(seed).standard_t(2, (40, 6)) for seed in range(60)]
     p_values = np.array([find_relations(X, seed) for seed, X in enumerate(samples)], np.float64)
     assert p_values.min() >= 1 / (chance.PERMUTATIONS + 1)
-    assert (p_values <= STRUCTURE_LEVEL).sum() <= 6
-    assert (p_values <= 0.5).sum() == pytest.approx(50, abs=15)
+    assert (p_values <= STRUCTURE_LEVEL).sum() <= 5
+    assert (p_values <= 0.5).sum() == pytest.approx(30, abs=12)
 
 
 @pytest.mark.parametrize(
@@ -747,7 +746,7 @@ def test_blocks_are_permuted_whole(sizes: NDArray[np.int64]) -> None:
     """Noise in replicates or series has no structure by blocks, has some by rows, and one factor has some by blocks."""
     blocks = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
     by_blocks, by_rows, of_factor = [], [], []
-    for seed in range(6):
+    for seed in range(4):
         rng = np.random.default_rng([seed, len(sizes)])
         noise = rng.standard_normal((len(sizes), 5))[blocks] + 0.3 * rng.standard_normal((len(blocks), 5))
         factor = noise + 3 * rng.standard_normal(len(sizes))[blocks, None]
@@ -755,8 +754,8 @@ def test_blocks_are_permuted_whole(sizes: NDArray[np.int64]) -> None:
         by_rows.append(find_relations(noise, seed))
         of_factor.append(find_relations(factor, seed, blocks))
     discoveries = [(np.array(p_values) <= STRUCTURE_LEVEL).sum() for p_values in (by_blocks, by_rows, of_factor)]
-    assert discoveries[0] <= 2, "two of six are one case of 100"
-    assert min(discoveries[1:]) >= 5
+    assert discoveries[0] <= 1, "two of four are one case of 270"
+    assert min(discoveries[1:]) >= 3
 
 
 def test_replicates_of_noise_are_noise_by_blocks() -> None:
