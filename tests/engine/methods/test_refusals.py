@@ -26,7 +26,7 @@ from glle_engine.methods import METHODS, method
 from glle_engine.methods.neighbor_embedding.affinities import conditional_affinities, joint_affinities, spectral
 from glle_engine.posterior.findings import far_points
 from glle_engine.reliability.refits import require_resamplable
-from tests.engine.methods.reference import cloud, codes_of, embed, factor_data, values_of
+from tests.engine.methods.reference import cloud, codes_of, embed, factor_data, values_of, with_slow_ones
 
 OWN = ("sne", "symmetric-sne", "elastic-embedding")
 Options = dict[str, Any]
@@ -292,7 +292,7 @@ def test_unequal_scales_of_features_are_noted(name: str, options: dict[str, Any]
     assert way is None or way in messages[0]
 
 
-@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.by_distances])
+@pytest.mark.parametrize("name", with_slow_ones(name for name, method in METHODS.items() if method.by_distances))
 def test_a_method_embeds_distances(name: str) -> None:
     """As the points that have them."""
     X = manifolds.make("s_curve", 120, seed=1).X
