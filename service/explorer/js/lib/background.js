@@ -4,13 +4,13 @@ import { useEffect, useState } from './html.js';
 
 const LONG = 1000; // items of a list that the worker keeps
 
-let worker = null;
 let count = 0; // of requests and of kept arrays
 const waiting = new Map(); // who waits for the answer to a request
-const kept = new WeakMap(); // the number of each array that the worker has
-const gone = new FinalizationRegistry((number) => worker.postMessage({ drop: number }));
+let kept = new WeakMap(); // the number of each array that the worker has
+const gone = new FinalizationRegistry((number) => worker?.postMessage({ drop: number }));
+let worker = start(); // with the page, while the service answers
 
-/** Start the worker, whose answers end the waiting. */
+/** Start the worker, whose answers end the waiting. One that did not load is started again by the next call. */
 function start() {
   const started = new Worker(new URL('../worker.js', import.meta.url), { type: 'module' });
   started.onmessage = ({ data: { id, made, failure } }) => {
@@ -22,6 +22,10 @@ function start() {
   started.onerror = () => {
     for (const { reject } of waiting.values()) reject(new Error('The worker of the page did not start.'));
     waiting.clear();
+    if (worker !== started) return;
+    started.terminate();
+    worker = null;
+    kept = new WeakMap();
   };
   return started;
 }
