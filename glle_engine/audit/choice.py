@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from glle_engine.audit.statement import Level
+    from glle_engine.audit.statement import Asks, Level
 
 Question = Literal["neighbors", "layout", "groups"]
 QUESTIONS: tuple[Question, ...] = ("neighbors", "layout", "groups")
@@ -41,6 +41,11 @@ MIN_TRUSTED = 3  # trusted islands that some map needs, so that a map is named f
 BEHIND = 0.05  # maps that are behind by more than this after two pairs of halves, in layout also by 2.5 errors, stop
 FIRST_PAIRS = 2  # pairs of halves after which maps that are clearly behind stop
 SIMPLEST = ("pca", "t-sne")  # if several maps are as good, the first of these is named, or else the first candidate
+# The first sentence, if the audits of all maps that are left ask for the same.
+FIRST = {
+    "standardize": "Standardize the features first: one of them decides what these maps show.",
+    "blocks": "Name the subject or series of each row (blocks) first: halves of these rows are no independent samples.",
+}
 MAX_NAMED_MAPS = 3  # a sentence names at most this many maps that are as good
 
 
@@ -78,6 +83,8 @@ class MapFacts:
         Share of the points on trusted islands that are isolated in each map of a half.
     is_complete : bool
         Whether the map's audit is complete.
+    asks : {"method", "standardize", "blocks"} or None
+        What the map's audit asks for before the map is read (`Statement.asks`).
 
     """
 
@@ -95,6 +102,7 @@ class MapFacts:
     in_groups: float
     grouped_in_halves: NDArray[np.float64]
     is_complete: bool = True
+    asks: Asks | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as a JSON-able dictionary."""
@@ -159,10 +167,14 @@ _OF_QUESTION: dict[Question, _Scores] = {
 
 @dataclass(frozen=True)
 class Choices:
-    """The answers to all questions, at most one sentence each; one sentence in all if no map shows anything."""
+    """The answers to all questions, at most one sentence each, after what to do first, if the audits ask for it.
+
+    If no map shows anything, this is the only sentence.
+    """
 
     answers: tuple[Choice, ...] = ()
     nothing: str = field(default="")
+    first: str = field(default="")
 
     __repr__ = brief
 
@@ -175,7 +187,9 @@ class Choices:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The sentences."""
-        return (self.nothing,) if self.nothing else tuple(answer.sentence for answer in self.answers)
+        if self.nothing:
+            return (self.nothing,)
+        return (*([self.first] if self.first else []), *(answer.sentence for answer in self.answers))
 
     def to_dict(self) -> dict[str, Any]:
         """Return `best`, `as_good` by question, and `sentences` as a JSON-able dictionary."""
@@ -194,7 +208,9 @@ def choose(maps: Sequence[MapFacts], n: int) -> Choices:
     relied = [facts for facts in maps if facts.level != "no"]
     if not relied:
         return Choices(nothing="Show no map: none of these shows what another sample of the data would show, too.")
-    return Choices((_neighbors(relied), _layout(relied), _groups(relied)))
+    asks = {facts.asks for facts in relied}
+    first = FIRST.get(asks.pop() or "", "") if len(asks) == 1 else ""
+    return Choices((_neighbors(relied), _layout(relied), _groups(relied)), first=first)
 
 
 def behind(maps: Sequence[MapFacts]) -> set[str]:

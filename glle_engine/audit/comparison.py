@@ -247,6 +247,7 @@ class Judge:
             in_groups=float(sizes[islands.in_data].sum()) if islands.count else 0.0,
             grouped_in_halves=(is_separate & islands.stays) @ sizes,
             is_complete=not audit.is_preliminary,
+            asks=audit.statement.asks,
         )
 
     def choose(self, compared: Sequence[Compared]) -> Choices:

@@ -102,3 +102,24 @@ def test_a_worker_that_did_not_load_is_started_again(explorer: Explorer) -> None
     explorer.open()
     explorer.page.unroute("**/js/worker.js")
     assert explorer.page.evaluate(IS_ANSWERED)
+
+
+# Outlines of two islands of 200 points: A has two clumps of one size, far from each other, and a stray point.
+OUTLINES = """async () => {
+    const { outlinesOf } = await import('/explorer/js/plot/islands.js');
+    const of = Float32Array.from({ length: 400 }, (_, i) => Number(i >= 200));
+    const data = Float32Array.from({ length: 800 }, (_, i) => {
+        const row = i >> 1, [x, y] = row === 0 ? [0, 0.9] : row >= 200 ? [0, -0.5] : [row % 2 ? -0.8 : 0.8, 0.5];
+        return (i % 2 ? y : x) + 0.05 * Math.sin(row * (i % 2 ? 1.7 : 2.9));
+    });
+    const outlines = outlinesOf({ islands: { names: ['A', 'B'], isSolid: [true, false], of }, data, p: 2,
+        directions: [[1, 0], [0, 1]], box: { center: [0, 0], half: [1, 1] } });
+    const sides = (rings) => rings.map((ring) => Math.sign(Math.round(ring[0][0]))).sort();
+    return outlines.map(({ rings }) => sides(rings));
+}"""
+
+
+def test_every_main_piece_of_an_island_has_an_outline(explorer: Explorer) -> None:
+    """Also where a map draws an island as several clumps; a stray point has none."""
+    explorer.open()
+    assert explorer.page.evaluate(OUTLINES) == [[-1, 1], [0]]

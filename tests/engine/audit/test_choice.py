@@ -37,6 +37,18 @@ def test_each_question_has_its_own_best_map() -> None:
     assert choices.to_dict()["as_good"] == {"neighbors": [], "layout": [], "groups": []}
 
 
+@pytest.mark.parametrize(
+    ("asks", "words"),
+    [(("standardize",) * 2, "Standardize"), (("blocks",) * 2, "Name the subject"), (("standardize", None), None)],
+)
+def test_what_all_audits_ask_for_is_said_first(asks: tuple[Any, Any], words: str | None) -> None:
+    """Maps that are read only after the features are standardized are not shown without this sentence."""
+    maps = [facts(label, asks=one, level="unknown") for label, one in zip(("pca", "umap"), asks, strict=True)]
+    sentences = choose(maps, N).sentences
+    assert len(sentences) == (3 if words is None else 4)
+    assert words is None or sentences[0].startswith(f"{words} ")
+
+
 @pytest.mark.parametrize(("kept", "named"), [(0.495, "pca"), (0.48, "umap")])
 def test_of_maps_that_are_as_good_the_simplest_is_named(kept: float, named: str) -> None:
     """A paired difference counts even if the halves vary much more than the maps differ."""

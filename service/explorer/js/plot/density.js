@@ -9,6 +9,7 @@ import { placeOf } from '../lib/frames.js';
 const SHARE = 0.5; // of the positions of a label within its contour
 const MAX_CELLS = 160; // along the longer side of a grid
 const CELLS_PER_BANDWIDTH = 2.5;
+const MAIN_SHARE = 0.2; // of the area of the largest piece
 const MAX_POSITIONS = 400000; // of one label; more change nothing that is seen
 const BANDWIDTHS = [0.02, 0.1]; // smallest and largest bandwidth in the box
 
@@ -68,9 +69,10 @@ export function contourOf(positions, { share, bandwidth = scott(positions) }) {
   return coordinates.map((polygon) => polygon.map((ring) => ring.map(([u, v]) => [left + u * cell, low + v * cell])));
 }
 
-/** The polygon with the largest area: the main piece of a contour. */
-export function mainPiece(polygons) {
-  return polygons.reduce((best, polygon) => (areaOf(polygon[0]) > areaOf(best[0]) ? polygon : best), polygons[0]) ?? [];
+/** The main pieces of a contour, largest first: the largest polygon, and those with a fifth of its area. */
+export function mainPieces(polygons) {
+  const sized = polygons.map((polygon) => ({ polygon, area: areaOf(polygon[0]) })).sort((a, b) => b.area - a.area);
+  return sized.filter(({ area }) => area >= MAIN_SHARE * sized[0].area).map(({ polygon }) => polygon);
 }
 
 /** The area within a ring. */

@@ -2,7 +2,7 @@
 
 import { placeOf } from '../lib/frames.js';
 import { isTrusted } from '../lib/islands.js';
-import { contourOf, mainPiece } from './density.js';
+import { contourOf, mainPieces } from './density.js';
 
 const SHARE = 0.97; // of an island's points within its outline
 const BANDWIDTHS = [0.03, 0.045, 0.065]; // in the box; the first that joins the pieces of an island
@@ -32,14 +32,14 @@ export function islandsOf(audit) {
   return { names, isSolid: names.map((_, island) => isTrusted(audit, island)), of };
 }
 
-/** The outline of some places: the smoothest that they need to be one piece, or the main piece if they stay several. */
+/** The rings of some places: the smoothest outline that makes them one piece, or their main pieces if none does. */
 function outlineOf(places) {
   const tries = BANDWIDTHS.map((bandwidth) => () => contourOf(places, { share: SHARE, bandwidth }));
   for (const trace of tries) {
     const polygons = trace();
     if (polygons.length === 1) return polygons[0];
   }
-  return mainPiece(tries.at(-1)());
+  return mainPieces(tries.at(-1)()).flat();
 }
 
 /**

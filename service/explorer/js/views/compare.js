@@ -33,7 +33,7 @@ export function Compare() {
   </div>`;
 }
 
-/** The answers, at most three sentences; they change while maps are being made. */
+/** What to do first, if anything, and the answers, at most three sentences; they change while maps are being made. */
 function Answers() {
   const { comparison: { sentences, isDone, rows, request }, work } = useStore('comparison', 'work');
   return html`<div class="headline answers" data-testid="answers" aria-live="polite">
