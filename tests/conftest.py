@@ -136,7 +136,10 @@ def server_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settin
 
 @pytest.fixture
 def settings(server_settings: Settings, tmp_path: Path) -> Settings:
-    """Return settings with a separate data folder."""
+    """Return settings with empty servers and a separate data folder."""
+    for url in (server_settings.redis_url, server_settings.cache_url):
+        with redis.Redis.from_url(url) as client:
+            client.flushall()
     return replace(server_settings, data_dir=str(tmp_path))
 
 
@@ -152,7 +155,5 @@ def stores(settings: Settings) -> Iterator[Stores]:
     from worker.stores import Stores  # noqa: PLC0415 # engine tests need no server
 
     connected = Stores.connect(settings)
-    connected.client.flushall()
-    connected.cache.client.flushall()
     yield connected
     connected.close()

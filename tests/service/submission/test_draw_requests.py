@@ -123,7 +123,6 @@ def test_a_tenant_with_slow_draws_leaves_others_a_sampler(guarded_client: httpx.
             assert guarded_client.get(f"{quick}/draws/{index}", params=wait, headers=other).status_code == 200
         assert not all(draw.done() for draw in draws)
         assert [draw.result().status_code for draw in draws] == [200] * 56
-        assert set(groups(stores, SLOW).values()) == {1}
 
 
 def test_a_draw_in_work_is_made_once(
