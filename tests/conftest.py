@@ -134,13 +134,18 @@ def server_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settin
         server.stop()
 
 
-@pytest.fixture
-def settings(server_settings: Settings, tmp_path: Path) -> Settings:
-    """Return settings with empty servers and a separate data folder."""
+def emptied(server_settings: Settings, folder: Path) -> Settings:
+    """Empty the servers; return settings with a separate data folder."""
     for url in (server_settings.redis_url, server_settings.cache_url):
         with redis.Redis.from_url(url) as client:
             client.flushall()
-    return replace(server_settings, data_dir=str(tmp_path))
+    return replace(server_settings, data_dir=str(folder))
+
+
+@pytest.fixture
+def settings(server_settings: Settings, tmp_path: Path) -> Settings:
+    """Return settings with empty servers and a separate data folder."""
+    return emptied(server_settings, tmp_path)
 
 
 def stored_files(stores: Stores) -> list[Path]:

@@ -195,10 +195,16 @@ class Killer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Kill one more process, of a kind that is always running, and stop. Checks count from this last kill."""
+        """Kill one more process of each kind that a short run has spared, or of one kind, and stop.
+
+        These are kinds that are always running. Checks count from the last kill.
+        """
         self._stop.set()
         self._thread.join()
-        self._kill(self._rng.choice([kind for kind in self.kinds if kind not in SHORT_LIVED]))
+        running = [kind for kind in self.kinds if kind not in SHORT_LIVED]
+        spared = [kind for kind in running if all(kill.kind != kind for kill in self.kills)]
+        for kind in spared or [self._rng.choice(running)]:
+            self._kill(kind)
 
     def _run(self) -> None:
         next_kill = self._rng.expovariate(1 / self.between)

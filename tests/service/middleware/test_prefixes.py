@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from service.explorer.routes import FOLDER
 from service.schemas.addresses import normal_prefix, root_path
-from tests.conftest import until
+from tests.conftest import emptied, until
 from tests.service.conftest import connected_app, serving
 from worker.base.settings import SettingsError
 from worker.stores import Stores
@@ -36,7 +36,7 @@ LOCAL = "127.0.0.1"
 @pytest.fixture(scope="module")
 def open_settings(server_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings without keys."""
-    return replace(server_settings, data_dir=str(tmp_path_factory.mktemp("prefixes")), auth="off")
+    return replace(emptied(server_settings, tmp_path_factory.mktemp("prefixes")), auth="off")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 from service.middleware import request_limits
 from service.uploads import reading
-from tests.conftest import until
+from tests.conftest import emptied, until
 from tests.service.conftest import check_problem, connected_app, serving
 from tests.service.tenants import bearer
 from worker.records import shares
@@ -35,11 +35,10 @@ UPLOAD = b"POST /v1/datasets HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/c
 @pytest.fixture(scope="module")
 def settings(server_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Short timeouts."""
-    folder = str(tmp_path_factory.mktemp("slow"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(request_limits, "PATIENCE_SECONDS", 0.4)
         patched.setattr(request_limits, "MIN_SPEED", 1000)
-        yield replace(server_settings, data_dir=folder, auth="off")
+        yield replace(emptied(server_settings, tmp_path_factory.mktemp("slow")), auth="off")
 
 
 @pytest.fixture(scope="module")
