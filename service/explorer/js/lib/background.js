@@ -3,14 +3,15 @@
 import { useEffect, useState } from './html.js';
 
 const LONG = 1000; // items of a list that the worker keeps
+const AGAIN_MS = 1000; // until a worker that did not load is started again
 
+let worker = null;
 let count = 0; // of requests and of kept arrays
 const waiting = new Map(); // who waits for the answer to a request
 let kept = new WeakMap(); // the number of each array that the worker has
 const gone = new FinalizationRegistry((number) => worker?.postMessage({ drop: number }));
-let worker = start(); // with the page, while the service answers
 
-/** Start the worker, whose answers end the waiting. One that did not load is started again by the next call. */
+/** Start the worker, whose answers end the waiting. One that did not load is started again, with the same calls. */
 function start() {
   const started = new Worker(new URL('../worker.js', import.meta.url), { type: 'module' });
   started.onmessage = ({ data: { id, made, failure } }) => {
@@ -20,12 +21,13 @@ function start() {
     else reject(new Error(failure));
   };
   started.onerror = () => {
-    for (const { reject } of waiting.values()) reject(new Error('The worker of the page did not start.'));
-    waiting.clear();
     if (worker !== started) return;
     started.terminate();
     worker = null;
     kept = new WeakMap();
+    const calls = [...waiting.values()];
+    waiting.clear();
+    setTimeout(() => calls.forEach(send), AGAIN_MS);
   };
   return started;
 }
@@ -48,6 +50,18 @@ function pack(value) {
   return Array.isArray(value) ? value.map(pack) : value;
 }
 
+/** Send a call, which waits for its answer; one whose buffers are gone cannot be sent again. */
+function send(call) {
+  worker ??= start();
+  const id = ++count;
+  try {
+    worker.postMessage({ id, name: call.name, inputs: pack(call.inputs) }, call.moved);
+    waiting.set(id, call);
+  } catch (error) {
+    call.reject(error);
+  }
+}
+
 /**
  * Call a function of the worker by its name. Arrays among the inputs stay as they are: the worker has copies.
  * @param {string} name
@@ -56,10 +70,7 @@ function pack(value) {
  * @returns {Promise<any>}
  */
 export function compute(name, inputs, moved = []) {
-  worker ??= start();
-  const id = ++count;
-  worker.postMessage({ id, name, inputs: pack(inputs) }, moved);
-  return new Promise((resolve, reject) => waiting.set(id, { resolve, reject }));
+  return new Promise((resolve, reject) => send({ name, inputs, moved, resolve, reject }));
 }
 
 /**
