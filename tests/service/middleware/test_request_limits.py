@@ -143,6 +143,7 @@ def test_slow_bodies_take_no_place_of_quick_requests(stores: Stores) -> None:
         time.sleep(0.1)
         assert client.get("/v1/jobs").status_code == 200
         sockets[3].sendall(b"3,4\n" * 100)
+        time.sleep(0.2)  # until the API has read it
         assert client.post("/v1/datasets", content=b"1,2\n3,4\n", headers=CSV).status_code == 201
         until(lambda: connected.shares.bodies.used == 7)
         assert 408 in [status_of(each) for each in sockets[:1] + sockets[4:] if select.select([each], [], [], 0.5)[0]]
