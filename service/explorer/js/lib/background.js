@@ -6,6 +6,7 @@ const LONG = 1000; // items of a list that the worker keeps
 const AGAIN_MS = 1000; // until a worker that did not load is started again
 
 let worker = null;
+let isLoaded = false; // whether the worker has answered: before, a call may have to be sent again
 let count = 0; // of requests and of kept arrays
 const waiting = new Map(); // who waits for the answer to a request
 let kept = new WeakMap(); // the number of each array that the worker has
@@ -15,6 +16,7 @@ const gone = new FinalizationRegistry((number) => worker?.postMessage({ drop: nu
 function start() {
   const started = new Worker(new URL('../worker.js', import.meta.url), { type: 'module' });
   started.onmessage = ({ data: { id, made, failure } }) => {
+    isLoaded = true;
     const { resolve, reject } = waiting.get(id);
     waiting.delete(id);
     if (failure === undefined) resolve(made);
@@ -24,6 +26,7 @@ function start() {
     if (worker !== started) return;
     started.terminate();
     worker = null;
+    isLoaded = false;
     kept = new WeakMap();
     const calls = [...waiting.values()];
     waiting.clear();
@@ -50,12 +53,12 @@ function pack(value) {
   return Array.isArray(value) ? value.map(pack) : value;
 }
 
-/** Send a call, which waits for its answer; one whose buffers are gone cannot be sent again. */
+/** Send a call, which waits for its answer; buffers are moved to a worker that has loaded, and copied to another. */
 function send(call) {
   worker ??= start();
   const id = ++count;
   try {
-    worker.postMessage({ id, name: call.name, inputs: pack(call.inputs) }, call.moved);
+    worker.postMessage({ id, name: call.name, inputs: pack(call.inputs) }, isLoaded ? call.moved : []);
     waiting.set(id, call);
   } catch (error) {
     call.reject(error);
