@@ -115,7 +115,7 @@ class MapFacts:
         return cls(**{**value, **arrays, "layout": np.array(value["layout"]).reshape(-1, 2)})
 
     def numbers(self) -> dict[str, float | None]:
-        """Return the numbers that the answers rest on; those of distances are means over halves, None without them."""
+        """Return the numbers on which the answers rest; `straight` and `along` are means over halves, or None."""
         straight, along = self.layout.mean(axis=0).tolist() if len(self.layout) else (None, None)
         shares = {name: getattr(self, name) for name in ("islands", "trusted", "grouped")}
         return {"kept": self.kept, "straight": straight, "along": along, **shares}

@@ -65,9 +65,9 @@ def metric_parameter(metrics: Any = Metric, doc: str = "") -> Any:
     """Declare the parameter `metric`, one of the words of `metrics`; `doc` continues its description."""
     return choice(
         "euclidean",
-        "Distance of the neighbors. Weights belong to points at these distances: to rows of length 1 (cosine), to "
-        "centred rows of length 1 (correlation), of one column for each level of integers (hamming); precomputed takes "
-        f"a matrix of distances as the data.{doc}",
+        "Distance by which neighbors are found. Weights reconstruct points that have this distance: rows scaled to "
+        "length 1 (cosine), centred rows scaled to length 1 (correlation), or one column for each level of integers "
+        f"(hamming). With precomputed, the data are a matrix of distances.{doc}",
         *get_args(metrics),
         added=True,
     )

@@ -1,4 +1,4 @@
-r"""Adaptive neighborhoods: a point's neighbors are those of its k candidates that lie near its tangent plane.
+r"""Adaptive neighborhoods: of its k candidates, a point has as neighbors the ones that lie near its tangent plane.
 
 For a point with its m nearest candidates, :math:`\sigma_1 \ge \sigma_2 \ge \dots` the singular values of their
 positions about their mean,

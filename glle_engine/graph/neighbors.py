@@ -187,9 +187,9 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
     return [
         Note(
             "low-neighbor-recall",
-            f"Neighbors are approximate, and too many were missed: {measured}. The graph and its embedding "
-            f"may differ from those of the exact neighbors. Use {Way('search', 'exact')}, or reduce the data to fewer "
-            "principal components, in which fewer neighbors are missed.",
+            f"Neighbors are approximate, and too many were missed: {measured}. With the exact neighbors, the graph "
+            f"and its embedding may differ. Use {Way('search', 'exact')}, or reduce the data to fewer principal "
+            "components, in which fewer neighbors are missed.",
         )
     ]
 

@@ -15,18 +15,10 @@ if TYPE_CHECKING:
     from tests.ui.driver.explorer import Explorer
 
 
-def choose_methods(explorer: Explorer, *names: str) -> None:
-    """Open the tab, and choose the methods to compare."""
-    explorer.at("tab-compare").click()
-    explorer.page.get_by_text("Choose the methods").click()
-    for name in names:
-        explorer.at(f"compare-{name}").click()
-
-
 def test_a_comparison_says_which_map_to_show(explorer: Explorer) -> None:
     """Sentences come first; each map has its level and outlines; a click opens one with its verdict; a reload stays."""
     explorer.open_sheet("s_curve", 150)
-    choose_methods(explorer, "pca", "lle", "isomap")
+    explorer.choose_methods("pca", "lle", "isomap")
     expect(explorer.at("compare-go")).to_have_text("Compare 3 maps")
     explorer.at("compare-go").click()
     thumbs = explorer.at("comparison").get_by_test_id("thumb")
@@ -59,7 +51,7 @@ def test_a_comparison_says_which_map_to_show(explorer: Explorer) -> None:
 def test_the_nearest_rows_on_every_map(explorer: Explorer) -> None:
     """A selected row has its nearest rows in the data and on each map; those that are near in one only are framed."""
     explorer.open_sheet("s_curve", 60)
-    choose_methods(explorer, "pca", "isomap")
+    explorer.choose_methods("pca", "isomap")
     explorer.at("compare-go").click()
     expect(explorer.at("thumb")).to_have_count(2, timeout=120_000)
     expect(explorer.at("cancel")).to_have_count(0, timeout=300_000)
@@ -122,7 +114,7 @@ def test_maps_are_shown_as_they_finish(explorer: Explorer) -> None:
     with Client(explorer.url, progress=False) as glle:
         sheet = glle.synthetic("swiss_roll", 3000, seed=4)
     explorer.open(f"/#dataset={sheet.id}")
-    choose_methods(explorer, "pca", "t-sne")
+    explorer.choose_methods("pca", "t-sne")
     explorer.at("compare-go").click()
     expect(explorer.at("comparison-waiting")).to_contain_text("t-SNE", timeout=60_000)
     expect(explorer.at("comparison").get_by_test_id("thumb")).to_have_count(1, timeout=60_000)

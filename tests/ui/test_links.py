@@ -128,13 +128,8 @@ def test_hidden_classes_and_further_columns_come_back(explorer: Explorer, tab: T
     explorer.open()
     explorer.choose_file("sheet.csv", csv(sheet(60), kind=["a", "b", "c"] * 20))
     explorer.give_role("kind", "labels")
-    explorer.at("use-file").click()
-    expect(explorer.at("chosen")).to_be_visible()
     more = "season\n" + "winter\n" * 30 + "summer\n" * 30
-    explorer.open_set_up()
-    explorer.at("method").select_option("pca")
-    explorer.at("fit").click()
-    expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
+    explorer.show_pca()
     explorer.at("show-class").first.uncheck()
     assert expect_again(explorer, tab)["hidden"] == ["a"]
     explorer.at("add-columns").set_input_files({"name": "more.csv", "mimeType": "", "buffer": more.encode()})
@@ -151,10 +146,7 @@ def test_hidden_classes_and_further_columns_come_back(explorer: Explorer, tab: T
 def test_a_reload_in_the_middle_of_a_comparison_follows_it(explorer: Explorer, tab: Tab) -> None:
     """The address has the job from its start, and over a second reload; then it has the chosen map."""
     explorer.open_sheet("swiss_roll", 400)
-    explorer.at("tab-compare").click()
-    explorer.page.get_by_text("Choose the methods").click()
-    for name in ("pca", "isomap"):
-        explorer.at(f"compare-{name}").click()
+    explorer.choose_methods("pca", "isomap")
     explorer.at("compare-go").click()
     explorer.page.wait_for_url(lambda url: "comparison=" in url, wait_until="commit")
     link = explorer.page.url
@@ -171,10 +163,7 @@ def test_a_reload_in_the_middle_of_a_comparison_follows_it(explorer: Explorer, t
 def test_a_card_opened_while_outlines_are_read_has_its_address(explorer: Explorer, tab: Tab) -> None:
     """A link to a comparison is open once its maps are there; the audits of the maps come later."""
     explorer.open_sheet("s_curve", 60)
-    explorer.at("tab-compare").click()
-    explorer.page.get_by_text("Choose the methods").click()
-    for name in ("pca", "isomap"):
-        explorer.at(f"compare-{name}").click()
+    explorer.choose_methods("pca", "isomap")
     explorer.at("compare-go").click()
     expect(explorer.at("thumb")).to_have_count(2, timeout=LONG)
     link = seen(explorer)["link"].removeprefix(explorer.url)

@@ -32,9 +32,9 @@ _ANGLES = 2  # latitude and longitude, the columns of haversine
 class FurtherDistanceSpec(DistanceSpec):
     """Parameters of a method that needs the nearest points by any metric."""
 
-    metric: FurtherMetric = metric_parameter(  # type: ignore[assignment]  # beside those of the base
+    metric: FurtherMetric = metric_parameter(  # type: ignore[assignment] # more metrics than the base has
         FurtherMetric,
-        " The others are those of scikit-learn; haversine takes latitude and longitude in radians, and "
+        " The other metrics are scikit-learn's; haversine takes latitude and longitude in radians, and "
         f"{', '.join(sorted(_BINARY))} ask of each value whether it is 0.",
     )
 

@@ -182,6 +182,22 @@ class Explorer:
         self.at("make-synthetic").click()
         expect(self.at("chosen")).to_be_visible()
 
+    def show_pca(self) -> None:
+        """Use the chosen file, and show its map by PCA."""
+        self.at("use-file").click()
+        expect(self.at("chosen")).to_be_visible()
+        self.open_set_up()
+        self.at("method").select_option("pca")
+        self.at("fit").click()
+        expect(self.at("verdict")).not_to_be_empty(timeout=120_000)
+
+    def choose_methods(self, *names: str) -> None:
+        """Open the tab of comparisons, and choose the methods to compare."""
+        self.at("tab-compare").click()
+        self.page.get_by_text("Choose the methods").click()
+        for name in names:
+            self.at(f"compare-{name}").click()
+
     def open_set_up(self) -> None:
         """Show the steps, if they are folded away."""
         if self.at("set-up").get_attribute("aria-expanded") == "false":

@@ -24,23 +24,13 @@ GRAYS = """() => {
 }"""
 
 
-def show_pca(explorer: Explorer) -> None:
-    """Use the chosen file, and show its map by PCA."""
-    explorer.at("use-file").click()
-    expect(explorer.at("chosen")).to_be_visible()
-    explorer.open_set_up()
-    explorer.at("method").select_option("pca")
-    explorer.at("fit").click()
-    expect(explorer.at("verdict")).not_to_be_empty(timeout=120_000)
-
-
 def test_columns_of_pixels_are_a_picture(explorer: Explorer) -> None:
     """Sixteen columns with names of pixels are 4 x 4 grays, from the smallest value of the data to the largest."""
     X = np.random.default_rng(2).integers(0, 17, (N, 16))
     names = [f"pixel_{row}_{column}" for row in range(4) for column in range(4)]
     explorer.open()
     explorer.choose_file("scans.csv", "\n".join([",".join(names), *(",".join(map(str, row)) for row in X)]).encode())
-    show_pca(explorer)
+    explorer.show_pca()
     explorer.find("row", "3")
     expect(explorer.at("point").get_by_test_id("row-pixels")).to_be_visible()
     np.testing.assert_allclose(explorer.page.evaluate(GRAYS), 255 * X[3] / 16, atol=0.5)
@@ -58,7 +48,7 @@ def test_an_address_elsewhere_is_a_link_and_is_not_loaded(explorer: Explorer) ->
     explorer.choose_file("photos.csv", csv(sheet(N, seed=7), photo=photos, icon=[f'"{DOT}"'] * N, text=texts))
     for name in ("photo", "icon", "text"):
         explorer.give_role(name, "ignore")
-    show_pca(explorer)
+    explorer.show_pca()
     explorer.find("row", "3")
     link = explorer.at("row-link")
     expect(link).to_have_attribute("href", photos[3])

@@ -30,12 +30,7 @@ def table(explorer: Explorer) -> Explorer:
     explorer.open()
     explorer.choose_file("parts.csv", csv(sheet(N), kind=KINDS, age=AGES))
     explorer.give_role("age", "ignore")
-    explorer.at("use-file").click()
-    expect(explorer.at("chosen")).to_be_visible()
-    explorer.open_set_up()
-    explorer.at("method").select_option("pca")
-    explorer.at("fit").click()
-    expect(explorer.at("verdict")).not_to_be_empty(timeout=120_000)
+    explorer.show_pca()
     explorer.at("filters").locator("summary").click()
     expect(explorer.at("histogram-age")).to_be_visible()
     return explorer
