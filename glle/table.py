@@ -47,7 +47,8 @@ def map_frame(rows: Sequence[Mapping[str, Any]], best: Mapping[str, str | None])
 def map_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Return the rows of a comparison as rows of cells, the first with the names; no column is empty."""
     values = [{**_map_values(row), **(row["scores"] or {})} for row in rows]
-    names = list(dict.fromkeys(name for each in values for name, value in each.items() if value is not None))
+    known = dict.fromkeys(name for each in values for name in each)
+    names = [name for name in known if any(each.get(name) is not None for each in values)]
     cells = [[_cell(each.get(name)) for name in names] for each in values]
     return [["", *names], *([row["label"], *line] for row, line in zip(rows, cells, strict=True))]
 

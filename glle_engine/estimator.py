@@ -371,7 +371,9 @@ class Embedding(_Embedder):
         label_option: Any = {"y": y} if needs_labels else {}
         data = self._check_data(X, reset=True, is_sparse=chosen.sparse, ensure_min_samples=2, **label_option)
         data, labels = data if needs_labels else (data, None)
-        if labels is not None and labels.dtype.kind not in "iu":
+        if labels is not None and labels.dtype.kind == "f" and (labels == np.floor(labels)).all():
+            labels = labels.astype(np.int64)
+        elif labels is not None and labels.dtype.kind not in "iu":
             labels = np.unique(labels, return_inverse=True)[1]
         spec = self._spec(*data.shape)
         first = spec

@@ -4,7 +4,7 @@ The questions are who is near whom (`neighbors`), distances across the map (`lay
 
 - Neighbors: the map that keeps most neighbors of the data's first ten components.
 - Layout: the map whose maps of halves have the highest mean rank correlation with the data's distances, straight and
-along the data.
+  along the data.
 - Groups: the map with most points on trusted islands, if some map has three trusted islands; of equal ones the map with
   most trusted islands, because a map that lays groups onto each other has fewer.
 
@@ -117,8 +117,8 @@ class MapFacts:
     def numbers(self) -> dict[str, float | None]:
         """Return the numbers on which the answers rest; `straight` and `along` are means over halves, or None."""
         straight, along = self.layout.mean(axis=0).tolist() if len(self.layout) else (None, None)
-        shares = {name: getattr(self, name) for name in ("islands", "trusted", "grouped")}
-        return {"kept": self.kept, "straight": straight, "along": along, **shares}
+        groups = {name: getattr(self, name) for name in ("islands", "trusted", "grouped")}
+        return {"kept": self.kept, "straight": straight, "along": along, **groups}
 
     @property
     def fidelity(self) -> float | None:

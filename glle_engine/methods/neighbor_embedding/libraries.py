@@ -17,7 +17,7 @@ from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.methods.parameters import DistanceSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,7 +40,7 @@ class FurtherDistanceSpec(DistanceSpec):
 
     @property
     def is_further(self) -> bool:
-        """Whether the metric is the Euclidean distance of no points."""
+        """Whether only scikit-learn's search has the metric, and not the search of this library."""
         return self.metric not in get_args(Metric)
 
     def require_columns(self, d: int) -> None:
@@ -75,7 +75,7 @@ def nearest_to(
 
 def _search(X: Any, spec: FurtherDistanceSpec) -> Any:
     """Return scikit-learn's exact search among X (n, d)."""
-    from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415 -- of each of the libraries, slow to import
+    from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415 -- each of the libraries needs it; slow to import
 
     return NearestNeighbors(metric=spec.metric, algorithm="brute").fit(_comparable(X, spec))
 
@@ -112,14 +112,17 @@ def library_options(
 
 
 @contextmanager
-def passed_on(library: str, options: Mapping[str, Any] | None) -> Iterator[None]:
-    """Turn an error of a library that was given options into an `InvalidParameterError` that names them."""
+def passed_on(library: str, options: Mapping[str, Any] | None, stopped: Sequence[Exception] = ()) -> Iterator[None]:
+    """Turn an error of a library that was given options into an `InvalidParameterError` that names them.
+
+    Errors of the caller's own callbacks, which are in `stopped`, and a lack of memory stay as they are.
+    """
     try:
         yield
-    except GlleError:
+    except (GlleError, MemoryError):
         raise
     except Exception as error:
-        if not options:
+        if not options or any(error is one for one in stopped):
             raise
         raise InvalidParameterError(
             Text(f"{library} fails with these ", Way("options"), f": {str(error)[:500].rstrip('.')}."),

@@ -176,6 +176,9 @@ class PacmapMap(NeighborMap):
         model.embedding_ = self.embedding.Y.astype(np.float32)
         return model.set_params(num_iters=(*_PHASES, self.spec.max_iter))
 
+    def _row_entries(self) -> int:
+        return int(max(self.n_features, self.spec.n_neighbors))
+
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         with numba_loops("PaCMAP"), _one_quiet_thread():
             places = np.asarray(self._placing.transform(_centered(points, self.points)), np.float64)

@@ -156,11 +156,16 @@ def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = No
 
     total = spec.early_iter + spec.max_iter
     divergences: dict[int, float] = {}
+    stopped: list[Exception] = []
 
     def record(iteration: int, divergence: float, _: Any) -> None:
         first = spec.early_iter if len(divergences) >= spec.early_iter // _EVERY else 0
         divergences[first + iteration] = float(divergence)
-        on_progress(first + iteration, total, "descent")
+        try:
+            on_progress(first + iteration, total, "descent")
+        except Exception as error:
+            stopped.append(error)
+            raise
 
     named = {
         "n_components": spec.n_components,
@@ -183,7 +188,7 @@ def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = No
     affinities, _, notes = _affinities(X, spec, on_progress)
     on_progress(0, total, "descent")
     Y = _start(X, spec, affinities.P) if start is None else _START * noisy(start, spec.seed)
-    with passed_on("openTSNE", spec.options):
+    with passed_on("openTSNE", spec.options, stopped):
         embedding = TSNE(**named).fit(affinities=affinities, initialization=Y)
     on_progress(total, total, "descent")
     divergence = float(embedding.kl_divergence)

@@ -59,6 +59,7 @@ _EPOCHS, _EPOCHS_OF_MANY, _DENSITY_EPOCHS = 500, 200, 200
 _SAME = 1e-3  # a new point that is closer to a training point, in units of its mean distance, has its position
 # In warnings about umap-learn's own search and about other ways to fit, which are not used here.
 _EXPECTED = (r"precomputed_knn\[2\]", "n_jobs value", "inverse_transform will be unavailable")
+_MAX_INVERTED = 7  # dimensions of an embedding with an inverse; umap-learn warns of more
 _LARGE = 2.0**100  # larger values leave single precision
 _LIBRARY = "umap-learn"
 _DENSITY = {"densmap", "dens_lambda", "dens_frac"}  # arguments that UMAP alone does not give
@@ -293,7 +294,7 @@ class UmapMap(NeighborMap):
 
     @cached_property
     def _placing(self) -> Any:
-        """An estimator of distances: it then takes those of the nearest points as a sparse matrix."""
+        """An estimator fitted to distances: its transform takes the distances to the nearest points."""
         n = len(self.data)
         return self._fitted(csr_matrix((n, n), dtype=np.float32), "precomputed")
 
@@ -316,6 +317,14 @@ class UmapMap(NeighborMap):
             places = np.asarray(self._placing.transform(graph)[:m], np.float64)
         return np.where(is_same[:, None], self.embedding.Y[first], places)
 
+    def _row_entries(self) -> int:
+        return int(max(self.n_features, self.spec.n_neighbors))
+
+    @cached_property
+    def _hull(self) -> Delaunay:
+        """The triangulated embedding in single precision, as umap-learn has it."""
+        return Delaunay(self.embedding.Y.astype(np.float32), qhull_options="QJ")
+
     @numba_loops("UMAP")
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
         """Return points (m, d) by umap-learn's inverse transform, which starts from the points around each position.
@@ -325,20 +334,26 @@ class UmapMap(NeighborMap):
         Raises
         ------
         InvalidParameterError
-            For another metric than the Euclidean distance.
+            For another metric than the Euclidean distance, and for one dimension, or more than umap-learn inverts well.
         OutOfRangeError
             For a position outside the convex hull of the embedding.
 
         """
         require_restorable(self.spec.metric)
-        outside = np.flatnonzero(Delaunay(self.embedding.Y, qhull_options="QJ").find_simplex(places) < 0)
+        if not 2 <= (p := self.embedding.Y.shape[1]) <= _MAX_INVERTED:
+            raise InvalidParameterError(
+                f"With {Way('n_components', p)}, UMAP has no inverse.",
+                remedy=f"Give {Way('n_components')} from 2 to {_MAX_INVERTED}.",
+            )
+        places = places.astype(np.float32)
+        outside = np.flatnonzero(self._hull.find_simplex(places) < 0)
         if len(outside):
             raise OutOfRangeError(
                 f"{len(outside)} of {len(places)} positions, the first in row {outside[0]}, are outside the embedding.",
                 remedy="Give positions between the embedded points: nothing says how the data go on beyond them.",
             )
         with _caught():
-            found = np.asarray(self._inverting.inverse_transform(places.astype(np.float32)), np.float64)
+            found = np.asarray(self._inverting.inverse_transform(places), np.float64)
         return self.space.restore(found * self._neighbors.unit + self.points.mean(axis=0))
 
 

@@ -95,6 +95,18 @@ def test_options_that_cannot_be(options: Any, words: str, remedy: str) -> None:
     assert remedy in str(caught.value.remedy)
 
 
+def test_a_cancelled_descent_with_options_is_cancelled() -> None:
+    """An error of the caller's progress callback is no fault of the options."""
+
+    def cancel(_: int, __: int, stage: str) -> None:
+        if stage == "descent":
+            raise TimeoutError("cancelled")
+
+    spec = method("t-sne").spec(**SHORT, options={"max_step_norm": 4.0})
+    with pytest.raises(TimeoutError, match="cancelled"):
+        method("t-sne").embed(COUNTS, spec, cancel)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "named"), [("umap", "n_epochs"), ("densmap", "dens_lambda"), ("pacmap", "MN_ratio")])
 def test_options_of_libraries_that_compile(name: str, named: str) -> None:
@@ -173,3 +185,14 @@ def test_umap_takes_places_back_to_the_data(standardize: str) -> None:
         found.inverse_transform([found.Y.mean(axis=0), found.Y.max(axis=0) * 100])
     with pytest.raises(InvalidParameterError, match="metric='cosine'"):
         embed("umap", X, metric="cosine", max_iter=5).inverse_transform(found.Y[:2])
+    with pytest.raises(InvalidParameterError, match="n_components=1, UMAP has no inverse"):
+        embed("umap", X, n_components=1, max_iter=5).inverse_transform([[0.0]])
+
+
+@pytest.mark.slow
+def test_whole_numbers_of_any_type_are_classes() -> None:
+    """Also as floating-point numbers, of which -1 stays the point without a class."""
+    pytest.importorskip("umap")
+    y = np.arange(len(COUNTS)) % 3 - 1
+    maps = [estimator.Embedding("umap", target_weight=0.9, max_iter=5).fit_transform(COUNTS, y.astype(t)) for t in "if"]
+    np.testing.assert_array_equal(*maps)
