@@ -194,5 +194,7 @@ def test_whole_numbers_of_any_type_are_classes() -> None:
     """Also as floating-point numbers, of which -1 stays the point without a class."""
     pytest.importorskip("umap")
     y = np.arange(len(COUNTS)) % 3 - 1
-    maps = [estimator.Embedding("umap", target_weight=0.9, max_iter=5).fit_transform(COUNTS, y.astype(t)) for t in "if"]
-    np.testing.assert_array_equal(*maps)
+    whole, floating = (
+        estimator.Embedding("umap", target_weight=0.9, max_iter=5).fit_transform(COUNTS, y.astype(t)) for t in "if"
+    )
+    np.testing.assert_array_equal(whole, floating)
