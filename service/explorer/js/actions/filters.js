@@ -18,10 +18,18 @@ export function filterBy(name, filter) {
 export const watchFilters = () => subscribe((changes) =>
   ['filters', 'columns', 'metadata', 'dataset'].some((name) => name in changes) && follow());
 
+/** The filter of a column, or null; a link may have anything in its place. */
+export function filterOf(name) {
+  const { filters } = state;
+  return filters && Object.hasOwn(filters, name) && Array.isArray(filters[name]) ? filters[name] : null;
+}
+
 async function follow() {
-  const { filters, dataset, columns } = state;
-  const filtered = filters && dataset && columns ? columnsOfData().filter(({ name }) => filters[name]) : [];
+  const { filters, dataset, columns, metadata } = state;
+  const filtered = dataset && columns ? columnsOfData().filter(({ name }) => filterOf(name)) : [];
   if (!filtered.length) return set({ passing: null });
-  const found = await ask({ columns: filtered, filters, n: points() });
-  return found && state.filters === filters && state.dataset === dataset && set({ passing: found });
+  const found = await ask({ columns: filtered, filters: filtered.map(({ name }) => filterOf(name)), n: points() });
+  const isCurrent = state.filters === filters && state.dataset === dataset && state.columns === columns &&
+    state.metadata === metadata;
+  return found && isCurrent && set({ passing: found });
 }

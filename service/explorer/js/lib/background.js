@@ -4,9 +4,11 @@ import { useEffect, useState } from './html.js';
 
 const LONG = 1000; // items of a list that the worker keeps
 const AGAIN_MS = 1000; // until a worker that did not load is started again
+const MAX_STARTS = 60; // of a worker that does not load, one after the other
 
 let worker = null;
 let isLoaded = false; // whether the worker has answered: before, a call may have to be sent again
+let starts = 0; // since a worker has last answered
 let count = 0; // of requests and of kept arrays
 const waiting = new Map(); // who waits for the answer to a request
 let kept = new WeakMap(); // the number of each array that the worker has
@@ -17,6 +19,7 @@ function start() {
   const started = new Worker(new URL('../worker.js', import.meta.url), { type: 'module' });
   started.onmessage = ({ data: { id, made, failure } }) => {
     isLoaded = true;
+    starts = 0;
     const { resolve, reject } = waiting.get(id);
     waiting.delete(id);
     if (failure === undefined) resolve(made);
@@ -30,7 +33,8 @@ function start() {
     kept = new WeakMap();
     const calls = [...waiting.values()];
     waiting.clear();
-    setTimeout(() => calls.forEach(send), AGAIN_MS);
+    if (++starts < MAX_STARTS) setTimeout(() => calls.forEach(send), AGAIN_MS);
+    else calls.forEach(({ reject }) => reject(new Error('The worker of the page does not load. Reload the page.')));
   };
   return started;
 }

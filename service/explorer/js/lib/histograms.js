@@ -58,12 +58,12 @@ function refusedBy(filter, { codes, words }) {
 
 /**
  * The histograms of some columns, and the rows that pass all filters.
- * @param {{columns: import('./rows.js').Column[], filters: Record<string, (number | string)[]>, n: number}} inputs -
- *   columns: those with a filter, too
+ * @param {{columns: import('./rows.js').Column[], filters: ((number | string)[] | null)[], n: number}} inputs -
+ *   columns: also every column with a filter; filters: of each of the columns
  */
 export function histogramsOf({ columns, filters, n }) {
   const bins = columns.map((column) => binsOf(column, n));
-  const refused = columns.map(({ name }, i) => filters[name] && refusedBy(filters[name], bins[i]));
+  const refused = filters.map((filter, i) => filter && refusedBy(filter, bins[i]));
   const misses = new Uint8Array(n); // filters that refuse a row
   for (const some of refused) some?.forEach((miss, row) => (misses[row] += miss));
   const mask = misses.map((miss) => Number(miss === 0));

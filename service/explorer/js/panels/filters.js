@@ -1,12 +1,12 @@
 /** Histograms of the columns, whose bars filter the map and each other. */
 
-import { filterBy } from '../actions/filters.js';
+import { filterBy, filterOf } from '../actions/filters.js';
 import { choosePoints } from '../actions/selection.js';
 import { newest, useComputed } from '../lib/background.js';
 import { points } from '../lib/frames.js';
 import { date, html, number, useRef, useState } from '../lib/html.js';
 import { columnsOfData } from '../lib/rows.js';
-import { set, useStore } from '../store.js';
+import { set, state, useStore } from '../store.js';
 
 const MAX_SHOWN = 12; // histograms at once; the others are searched
 const HEIGHT = 36; // pixels of the highest bar
@@ -22,9 +22,11 @@ export function Filters() {
   const last = useRef(null);
   const known = columns && (isOpen || filters) ? columnsOfData() : [];
   const text = wanted.trim().toLowerCase();
-  const found = known.filter(({ name }) => filters?.[name] || name.toLowerCase().includes(text));
-  const chosen = found.filter(({ name }, i) => i < MAX_SHOWN || filters?.[name]);
-  const made = useComputed(() => (chosen.length ? ask({ columns: chosen, filters: filters ?? {}, n: points() }) : null),
+  const found = known.filter(({ name }) => filterOf(name) || name.toLowerCase().includes(text));
+  const chosen = found.filter(({ name }, i) => i < MAX_SHOWN || filterOf(name));
+  const made = useComputed(
+    () => (isOpen && chosen.length
+      ? ask({ columns: chosen, filters: chosen.map(({ name }) => filterOf(name)), n: points() }) : null),
     [filters, columns, metadata, dataset, text, isOpen]);
   if (made) last.current = { dataset, histograms: made.histograms };
   if (!columns) return null;
@@ -35,7 +37,7 @@ export function Filters() {
     ${known.length > MAX_SHOWN && html`<label class="find wide">Find columns <input type="search"
       data-testid="find-filter" value=${wanted} onInput=${(event) => search(event.target.value)} /></label>`}
     ${isOpen && histograms.map((one) =>
-      html`<${Histogram} key=${one.name} one=${one} filter=${filters?.[one.name]} />`)}
+      html`<${Histogram} key=${one.name} one=${one} filter=${filterOf(one.name)} />`)}
     ${isOpen && found.length > chosen.length &&
       html`<p class="quiet">The first ${MAX_SHOWN} of ${number(found.length)} columns.</p>`}
     </details>
@@ -49,7 +51,8 @@ export function Filters() {
   </section>`;
 }
 
-const rowsOf = (mask) => Array.from(mask.keys()).filter((row) => mask[row]);
+/** The rows of a mask that are not hidden. */
+const rowsOf = (mask) => Array.from(mask.keys()).filter((row) => mask[row] && !state.hidden?.mask[row]);
 
 /** The histogram of one column, pale of all rows, dark of those that pass the other filters. */
 function Histogram({ one, filter }) {
@@ -85,7 +88,8 @@ function Numbers({ one, filter }) {
   const start = useRef(null);
   const highest = Math.max(1, ...all);
   const [first, end] = filter ?? [0, count];
-  const choose = (from, to) => filterBy(name, from === 0 && to === count ? null : [from, to]);
+  const choose = (from, to) =>
+    (from !== first || to !== end) && filterBy(name, from === 0 && to === count ? null : [from, to]);
   const binAt = (event) => {
     const { left, width } = event.currentTarget.getBoundingClientRect();
     return Math.max(0, Math.min(count - 1, Math.floor(((event.clientX - left) / width) * count)));

@@ -185,7 +185,7 @@ export function densitiesHere({ look: { index, legend }, directions }) {
   });
 }
 
-/** The outline of the main piece of each island of the audited map, and the box in which they are. */
+/** The outlines of the islands of the audited map, and the box in which they are. */
 export function islandsHere({ p, box, directions }) {
   const { audit, hidden } = state;
   const data = embeddingOf(state.frame);

@@ -117,7 +117,7 @@ function direct(host, overlay) {
   }
   const soon = () => (wanted ||= requestAnimationFrame(redraw));
 
-  /** Compute the look, and the box of the shown frame: of all draws alike. */
+  /** Take the look of the state, and compute the box of the shown frame: of all draws alike. */
   function measure() {
     const all = outlineHere(state.shape === 'ellipse' ? outlinedRows() : []);
     ball = all.length && dimension() === 3 ? ballOf(all, points()) : null;
@@ -175,7 +175,7 @@ function direct(host, overlay) {
       following = true;
       set({ frame: isLast ? 1 : Math.max(1, state.frame + 1) });
       following = false;
-      await Promise.all([show(STEP, true), pause(calm.matches ? STEP : 0)]);
+      await Promise.all([show(STEP, true), pause(calm.matches || !onStage.look ? STEP : 0)]);
     }
     if (!ended && !state.playing) show(0); // now the index under the pointer is current
     return undefined;
