@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.ui.driver.explorer import Tab
+    from tests.ui.driver.explorer import Explorer, Tab
 
 
 def test_an_outage_is_reported_and_recovered_from(tab: Tab, tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_an_outage_is_reported_and_recovered_from(tab: Tab, tmp_path: Path) -> N
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with tab(f"http://127.0.0.1:{port}") as explorer:
-        explorer.expected += ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE"]
+        explorer.expected += ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE", "ERR_INCOMPLETE"]
         with running(tmp_path, GLLE_PORT=str(port), GLLE_WORKERS="1"):
             explorer.open_sheet("s_curve", 200)
             expect(explorer.at("fit")).to_be_enabled()
@@ -40,6 +40,29 @@ def test_an_outage_is_reported_and_recovered_from(tab: Tab, tmp_path: Path) -> N
             expect(explorer.at("service-down")).to_have_count(0, timeout=15_000)
             explorer.fit(count=2)
             assert explorer.state("draws")["count"] == 2
+
+
+# What a page throws, and its state, after an answer whose body breaks off.
+CUT = """async () => {
+    const { askJson } = await import('/explorer/js/api.js');
+    const { state } = await import('/explorer/js/store.js');
+    const real = window.fetch;
+    const body = new ReadableStream({ start: (controller) => controller.error(new TypeError('Failed to fetch')) });
+    window.fetch = async () => new Response(body);
+    try {
+        return await askJson('/v1/info');
+    } catch (error) {
+        return [error.constructor.name, state.service];
+    } finally {
+        window.fetch = real;
+    }
+}"""
+
+
+def test_an_answer_that_breaks_off_is_an_outage(explorer: Explorer) -> None:
+    """As is a request without an answer: the banner says so, and no error is left to the console."""
+    explorer.open()
+    assert explorer.page.evaluate(CUT) == ["Refused", "down"]
 
 
 @pytest.fixture(scope="module")

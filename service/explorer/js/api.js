@@ -48,20 +48,25 @@ export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type
       ? sendForm(address(path), headers, sent, onSent)
       : fetch(address(path), { method, headers, body: sent, signal }));
   } catch (error) {
-    if (error.name === 'AbortError') throw new Cancelled();
-    set({ service: 'down', missed: state.missed + 1 });
-    throw new Refused({
-      type: 'unreachable',
-      title: 'The service does not answer',
-      detail: 'The page cannot reach the service it came from.',
-      remedy: 'Start it again with “glle up”, or look at your connection. The page keeps trying.',
-      details: {},
-    });
+    throw broken(error);
   }
   if (answer.status === 401) set({ service: 'locked' });
   if (answer.status >= 400) throw new Refused(await problemOf(answer));
   if (state.service === 'down') set({ service: 'ready' });
   return answer;
+}
+
+/** What to throw for a request, or the body of an answer, that a connection has lost; the banner says so, too. */
+function broken(error) {
+  if (error.name === 'AbortError') return new Cancelled();
+  set({ service: 'down', missed: state.missed + 1 });
+  return new Refused({
+    type: 'unreachable',
+    title: 'The service does not answer',
+    detail: 'The page cannot reach the service it came from.',
+    remedy: 'Start it again with “glle up”, or look at your connection. The page keeps trying.',
+    details: {},
+  });
 }
 
 /** Post a form by XMLHttpRequest, because fetch does not say how much was sent. */
@@ -80,7 +85,14 @@ function sendForm(path, headers, body, onSent) {
 }
 
 /** Fetch JSON. */
-export const askJson = async (path, options) => (await ask(path, options)).json();
+export async function askJson(path, options) {
+  const answer = await ask(path, options);
+  try {
+    return await answer.json();
+  } catch (error) {
+    throw error instanceof SyntaxError ? error : broken(error);
+  }
+}
 
 /** Read the problem of a refusal, also of a proxy. */
 async function problemOf(answer) {
