@@ -22,7 +22,7 @@ except ImportError as error:
     raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
 
 from glle_engine.base.arrays import require_lossless, require_unmasked
-from glle_engine.base.errors import DisconnectedGraphError, GlleError, InvalidParameterError
+from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.base.parameters import accepts_random_state, check_integer, with_keywords
 from glle_engine.base.spec import FitSpec, SpaceSpec
 from glle_engine.graph.sparse import require_possible as require_possible_if_sparse
@@ -309,8 +309,8 @@ class Embedding(_Embedder):
     """Embedding by a method of the registry.
 
     Parameters that are not given have the method's defaults, and fewer neighbors, perplexity and components for few
-    points or features. A graph in parts is bridged with a UserWarning, as in `glle.embed`. In methods that cannot
-    bridge, the smallest number of neighbors that connects the graph replaces a smaller default, with a UserWarning.
+    points or features. A graph in parts is treated as in `glle.embed`: bridged, with a UserWarning, or refused by the
+    methods "ltsa", "hessian-lle" and "modified-lle", for which an edge between two parts is no help.
 
     Parameters
     ----------
@@ -375,18 +375,7 @@ class Embedding(_Embedder):
             labels = labels.astype(np.int64)
         elif labels is not None and labels.dtype.kind not in "iu":
             labels = np.unique(labels, return_inverse=True)[1]
-        spec = self._spec(*data.shape)
-        first = spec
-        while True:
-            try:
-                result = chosen.embed(data, spec, labels=labels)
-                break
-            except DisconnectedGraphError as error:
-                spec = replace(spec, n_neighbors=self._connecting_neighbors(spec, error, data.shape[0]))
-        if spec is not first:
-            few, enough = first.n_neighbors, spec.n_neighbors
-            message = f"The graph of n_neighbors={few} falls into components: n_neighbors={enough} connects it."
-            warnings.warn(message, UserWarning, stacklevel=2)
+        result = chosen.embed(data, self._spec(*data.shape), labels=labels)
         _warn(result.notes)
         self.result_ = result
         self.embedding_ = result.Y.astype(data.dtype)
@@ -407,18 +396,6 @@ class Embedding(_Embedder):
         require_lossless(X, "the places")
         places = check_array(X, dtype=[np.float64, np.float32])
         return self.result_.inverse_transform(places).astype(places.dtype)
-
-    def _connecting_neighbors(self, spec: Any, error: DisconnectedGraphError, n: int) -> int:
-        """Return a default number of neighbors that connects the graph of n points; raise the error if none does.
-
-        The error is also raised for a method that could bridge the graph.
-        """
-        few: int = error.details.get("n_neighbors", getattr(spec, "n_neighbors", n))  # for "auto", in the details
-        enough: int = min(error.details.get("smallest_connecting_k") or 2 * few, n - 1)
-        can_bridge = "bridge" in getattr(spec.parameters().get("disconnected"), "words", ())
-        if can_bridge or not self._has_default_neighbors(spec) or enough <= few:
-            raise error
-        return enough
 
     def _has_default_neighbors(self, spec: Any) -> bool:
         """Return whether the graph uses a default number of neighbors."""

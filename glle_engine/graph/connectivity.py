@@ -118,6 +118,9 @@ def connected_neighbors(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k nearest of each point and their distances, both (n, k), nearest first.
 
+    For methods that cannot use a bridge; all others take the graph of their specification, which joins its parts
+    (`glle_engine.methods.parameters.GraphSpec`).
+
     Raises
     ------
     DisconnectedGraphError

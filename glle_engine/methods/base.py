@@ -395,6 +395,8 @@ class Method(Generic[S]):
             message = f"Only {m} of the {n} points are different. " + error.message
             raise TooFewPointsError(message, remedy=error.remedy, details=error.details) from error
         embedding = self.run(points[first], spec, on_progress)
+        if bridges := embedding.figures.get("bridges"):
+            embedding = embedding.extended({"bridges": first[np.array(bridges)].tolist()})
         message = (
             f"{n - m} of {n} points equal another one. {self.title} embeds the {m} different points, and equal points "
             "have the same place."
@@ -443,11 +445,17 @@ class Method(Generic[S]):
         return rows
 
 
-def note_bridges(embedding: Embedding, bridges: list[tuple[int, int]]) -> Embedding:
-    """Return an embedding by a graph, with its bridges, if any, in the figures and in a note."""
+def note_bridges(
+    embedding: Embedding, bridges: list[tuple[int, int]], rows: NDArray[np.intp] | None = None
+) -> Embedding:
+    """Return an embedding by a graph, with its bridges, if any, in the figures and in a note.
+
+    If the graph has only some of the points, `rows` (m,) are their rows in the data.
+    """
     if not bridges:
         return embedding
-    figures = {**embedding.figures, "bridges": [list(pair) for pair in bridges]}
+    ends = np.array(bridges) if rows is None else rows[np.array(bridges)]
+    figures = {**embedding.figures, "bridges": ends.tolist()}
     return replace(embedding, figures=figures, notes=(*bridge_notes(len(bridges)), *embedding.notes))
 
 

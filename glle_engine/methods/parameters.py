@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DistanceSpec",
+    "GraphSpec",
     "MethodSpec",
     "NeighborSpec",
     "Parameter",
@@ -118,7 +119,43 @@ class NeighborSpec(DistanceSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RadiusSpec(DistanceSpec):
+class GraphSpec(MethodSpec):
+    """Parameters of a method that needs a connected graph of neighbors, and can use an edge between two of its parts.
+
+    This is the rule for graphs in several parts, for functions and estimators alike. A method without this
+    specification that needs a connected graph, because such an edge would be no help to it, refuses a graph in parts
+    (`glle_engine.graph.connectivity.connected_neighbors`).
+    """
+
+    disconnected: str = choice(
+        "bridge",
+        "A graph in several parts: joined by the shortest edges between the parts (bridge), with a note, or an error.",
+        *get_args(Disconnected),
+        added=True,
+    )
+
+    def graph(
+        self, X: Data, on_progress: OnProgress, n_neighbors: int | None = None
+    ) -> tuple[NeighborGraph, list[tuple[int, int]]]:
+        """Return the connected graph of the neighbors of X (n, d), and its bridges.
+
+        `n_neighbors` replaces the specification's number of neighbors.
+        """
+        k = self._n_neighbors if n_neighbors is None else n_neighbors
+        k = len(X) - 1 if k == "all" else k
+        radius = vars(self).get("radius")
+        if self.disconnected == "bridge":
+            return bridged_graph(X, k, radius, on_progress)
+        return neighbor_graph(X, k, radius, on_progress), []
+
+    @property
+    def _n_neighbors(self) -> Any:
+        """The parameter `n_neighbors`, which subclasses inherit from another base: a number or a word."""
+        return vars(self)["n_neighbors"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadiusSpec(GraphSpec, DistanceSpec):
     """Parameters of a method on nearest neighbors that can instead take all points within a radius."""
 
     radius: float | None = number(
@@ -126,12 +163,6 @@ class RadiusSpec(DistanceSpec):
         "Distance within which all points are neighbors, in place of n_neighbors; in units of the data, after "
         "standardize and metric.",
         above=0,
-    )
-    disconnected: Disconnected = choice(
-        "bridge",
-        "A graph in several parts: joined by the shortest edges between the parts (bridge), with a note, or an error.",
-        *get_args(Disconnected),
-        added=True,
     )
 
     def check_together(self) -> None:
@@ -148,27 +179,9 @@ class RadiusSpec(DistanceSpec):
             counts: dict[str, Any] = {"radius": None, "n_neighbors": 2}
             replace(self, **counts).require_possible(n, d)
 
-    def graph(
-        self, X: Data, on_progress: OnProgress, n_neighbors: int | None = None
-    ) -> tuple[NeighborGraph, list[tuple[int, int]]]:
-        """Return the connected graph of the neighbors of X (n, d), and its bridges.
-
-        `n_neighbors` replaces the specification's number of neighbors.
-        """
-        k = self._n_neighbors if n_neighbors is None else n_neighbors
-        k = len(X) - 1 if k == "all" else k
-        if self.disconnected == "bridge":
-            return bridged_graph(X, k, self.radius, on_progress)
-        return neighbor_graph(X, k, self.radius, on_progress), []
-
     def graph_to(self, X: NDArray[np.float64], points: NDArray[np.float64]) -> NeighborGraph:
         """Return the neighbors among X (n, d) of each other point (m, d)."""
         return neighbors_of_others(X, points, self._n_neighbors, self.radius)
-
-    @property
-    def _n_neighbors(self) -> Any:
-        """The parameter `n_neighbors`, which subclasses inherit from another base: a number or a word."""
-        return vars(self)["n_neighbors"]
 
 
 def of_pairs(count: int) -> Callable[[MethodSpec, int], int]:

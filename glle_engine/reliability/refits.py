@@ -24,7 +24,7 @@ from glle_engine.base.texts import Way
 from glle_engine.base.validation import Unit, finite_matrix
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.maps import AffineMap, NeighborMap
-from glle_engine.methods.parameters import MethodSpec, RadiusSpec
+from glle_engine.methods.parameters import GraphSpec, MethodSpec
 from glle_engine.methods.registry import method as method_of
 from glle_engine.reliability.resamples import Embedder, placed_by_weights, require_enough_for_halves
 
@@ -131,7 +131,8 @@ def embed_again(
     """
     if method.random:
         spec = replace(spec, seed=(getattr(spec, "seed", 0) + 1 + number) % _SEEDS)  # type: ignore[call-arg] # it has it
-    changes = shrunk(spec, share) | ({"disconnected": "error"} if isinstance(spec, RadiusSpec) else {})
+    is_bridging = isinstance(spec, GraphSpec) and spec.disconnected == "bridge"
+    changes = shrunk(spec, share) | ({"disconnected": "error"} if is_bridging else {})
     try:
         return method.embed(part, replace(spec, **changes), on_progress, labels=labels)
     except (DisconnectedGraphError, InvalidParameterError):

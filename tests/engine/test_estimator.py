@@ -14,7 +14,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from glle_engine import GlleError
+from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.estimator import GLLE, Embedding
+from glle_engine.methods.parameters import GraphSpec, RadiusSpec
 from glle_engine.methods.registry import METHODS, method
 from glle_engine.reliability.calibration import calibrate
 
@@ -26,7 +28,7 @@ def run_checks(estimator: GLLE | Embedding) -> None:
     check_estimator(estimator, on_skip=None)
 
 
-@pytest.mark.filterwarnings("ignore:The (neighbor graph falls into|graph of n_neighbors):UserWarning")  # of blobs
+@pytest.mark.filterwarnings("ignore:The neighbor graph falls into:UserWarning")  # of blobs
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -158,17 +160,25 @@ _SETTINGS: tuple[dict[str, Any], ...] = (
 )
 
 
+_REFUSING = ("modified-lle", "hessian-lle", "ltsa")  # the graphs of scikit-learn's blobs
+
+
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning")  # graphs of blobs are bridged, or get more neighbors
-@pytest.mark.parametrize("estimator", [*map(Embedding, METHODS), *(GLLE(**setting) for setting in _SETTINGS)], ids=repr)
+@pytest.mark.filterwarnings("ignore::UserWarning")  # graphs of blobs are bridged
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        *(Embedding(name) for name in METHODS if name not in _REFUSING),
+        *(GLLE(**setting) for setting in _SETTINGS),
+    ],
+    ids=repr,
+)
 def test_check_estimator_of_every_method_and_setting(estimator: GLLE | Embedding) -> None:
     """scikit-learn's checks of estimators."""
     run_checks(estimator)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:The (neighbor graph falls into|graph of n_neighbors):UserWarning"
-)  # of three neighbors
+@pytest.mark.filterwarnings("ignore:The neighbor graph falls into:UserWarning")  # of three neighbors
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -261,30 +271,43 @@ def test_notes_that_scikit_learn_warns_of_are_warnings(sheet: NDArray[np.float64
         Embedding("isomap", n_neighbors=10).fit(X)
 
 
-@pytest.mark.parametrize("name", ["lle", "isomap", "laplacian-eigenmaps", "meu", "glle", "ltsa"])
+_BRIDGING = [name for name, each in METHODS.items() if issubclass(each.spec, GraphSpec)]
+
+
+@pytest.mark.parametrize("name", [*_BRIDGING, "glle"])
 def test_a_graph_in_parts_is_treated_alike(name: str, sheet: NDArray[np.float64]) -> None:
-    """Function and estimator join the parts with a note, or refuse; a method that cannot gets more neighbors."""
+    """Function and estimator join the parts with the same note and figure, or refuse if the user says so."""
     X = np.concatenate([sheet[:40], sheet[:40] + 100])
     chosen = method(name)
-    if name == "ltsa":
-        with pytest.warns(UserWarning, match="n_neighbors=10 falls into components: n_neighbors=40 connects"):
-            Embedding(name).fit(X)
-        with pytest.raises(GlleError, match="2 components"):
-            Embedding(name, n_neighbors=10).fit(X)
-        return
+    labels = np.zeros(80, int) if chosen.labels else None
+    counts: Any = {"k_most": 10} if name == "auto-k-lle" else {"n_neighbors": 10}
     with pytest.warns(UserWarning, match="1 edge that joins no nearest neighbors was added|falls into 2 parts"):
-        model = Embedding(name, n_neighbors=10).fit(X)
-    found = chosen.embed(X, chosen.spec(n_neighbors=10))
+        model = Embedding(name, **counts).fit(X, labels)
+    found = chosen.embed(X, chosen.spec(**counts), labels=labels)
     np.testing.assert_array_equal(model.embedding_, found.Y)
-    assert "bridged" in [note.code for note in found.notes]
-    with pytest.raises(GlleError, match="2 components"):
-        Embedding(name, disconnected="error").fit(X)
-    if name != "glle":
-        with pytest.raises(GlleError, match="smallest radius that connects"):
+    assert [note.code for note in found.notes].count("bridged") == 1
+    ((start, end),) = found.figures["bridges"]
+    assert (start < 40) != (end < 40)
+    with pytest.raises(DisconnectedGraphError, match="2 components"):
+        Embedding(name, disconnected="error", **counts).fit(X, labels)
+    if issubclass(chosen.spec, RadiusSpec):
+        with pytest.raises(DisconnectedGraphError, match="smallest radius that connects"):
             Embedding(name, radius=20.0, disconnected="error").fit(X)
     if name == "laplacian-eigenmaps":
         with pytest.raises(GlleError, match="The graph of the weights falls into 2 components"):
             Embedding(name, weights="precomputed").fit(np.exp(-cdist(X, X)))
+
+
+@pytest.mark.parametrize("name", _REFUSING)
+def test_a_method_that_cannot_bridge_refuses(name: str, sheet: NDArray[np.float64]) -> None:
+    """Function and estimator raise the same error with the remedy, also for the default number of neighbors."""
+    X = np.concatenate([sheet[:40], sheet[:40] + 100])
+    with pytest.raises(DisconnectedGraphError, match="2 components") as refused:
+        method(name).embed(X)
+    assert "smallest n_neighbors that connects it is 40" in refused.value.remedy
+    with pytest.raises(DisconnectedGraphError) as again:
+        Embedding(name).fit(X)
+    assert str(again.value) == str(refused.value)
 
 
 def test_more_neighbors_are_no_remedy_for_a_bandwidth(sheet: NDArray[np.float64]) -> None:

@@ -30,15 +30,14 @@ from scipy.linalg.lapack import dposv, dpotrf
 
 from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import require_enough_points
-from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.entropy.gaussian_field import (
     log_likelihood,
     principal_coordinates,
     second_moment,
     undirected_edges,
 )
-from glle_engine.methods.parameters import MethodSpec, NeighborSpec, integer, number, require_points, require_size
+from glle_engine.methods.parameters import GraphSpec, NeighborSpec, integer, number, require_points, require_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -187,7 +186,7 @@ def _gap(S: NDArray[np.float64], P: NDArray[np.float64], W: NDArray[np.float64],
 
 
 @dataclass(frozen=True, kw_only=True)
-class DrillSpec(MethodSpec):
+class DrillSpec(GraphSpec):
     """Parameters of DRILL."""
 
     n_neighbors: int | str = integer(
@@ -229,11 +228,13 @@ def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> E
     S = second_moment(X)
     unit = float(S.trace()) / n
     l1 = RELATIVE_L1 * unit if isinstance(spec.l1, str) else spec.l1
+    bridges: list[tuple[int, int]] = []
     if isinstance(spec.n_neighbors, str):
         index = np.arange(n)
         candidates = [index[index != i] for i in range(n)]
     else:
-        candidates = _candidates(connected_neighbors(X, spec.n_neighbors, on_progress)[0])
+        graph, bridges = spec.graph(X, on_progress)
+        candidates = _candidates(graph.nearest)
     field = regularize(S / unit, candidates, l1 / unit, spec.tol, spec.max_iter, on_progress)
     on_progress(0, 1, "embedding")
     Y, values = principal_coordinates(field.K * unit, spec.n_components)
@@ -247,7 +248,8 @@ def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> E
         "edges": int(np.count_nonzero(np.triu(field.P, 1))),
         "candidate_edges": sum(map(len, candidates)) // 2,
     }
-    return Embedding(Y, values, figures, () if field.converged else (_not_converged(spec, field.iterations),))
+    notes = () if field.converged else (_not_converged(spec, field.iterations),)
+    return note_bridges(Embedding(Y, values, figures, notes), bridges)
 
 
 def _candidates(nearest: NDArray[np.int32]) -> list[NDArray[np.intp]]:

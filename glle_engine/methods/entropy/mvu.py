@@ -34,8 +34,7 @@ from scipy.linalg.lapack import dpotrf
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.leading import eigenpairs_between
-from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.entropy.gaussian_field import (
     edge_distances,
     inverse_of,
@@ -43,7 +42,7 @@ from glle_engine.methods.entropy.gaussian_field import (
     require_apart,
     undirected_edges,
 )
-from glle_engine.methods.parameters import NeighborSpec, integer, number, require_size
+from glle_engine.methods.parameters import GraphSpec, NeighborSpec, integer, number, require_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -213,7 +212,7 @@ def _descend(
 
 
 @dataclass(frozen=True, kw_only=True)
-class MvuSpec(NeighborSpec):
+class MvuSpec(GraphSpec, NeighborSpec):
     """Parameters of maximum variance unfolding."""
 
     n_neighbors: int = integer(6, "k, the number of neighbors that keep their distances.", least=2, counts=True)
@@ -244,8 +243,8 @@ class MvuSpec(NeighborSpec):
 )
 def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the Gram matrix of greatest trace."""
-    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
-    i, j = undirected_edges(nearest)
+    graph, bridges = spec.graph(X, on_progress)
+    i, j = undirected_edges(graph.nearest)
     squared = np.asarray(((X[i] - X[j]) ** 2).sum(axis=1))
     require_apart(i, j, squared)
     unit = float(squared.mean())
@@ -269,4 +268,4 @@ def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embed
         f"The map may not be final: after {unfolding.iterations} steps its variance may be below the maximum by "
         f"{unfolding.gap:.2g} of it (the duality gap). Raise {Way('max_iter')} or slack, or take fewer neighbors.",
     )
-    return Embedding(Y, values, figures, () if unfolding.converged else (note,))
+    return note_bridges(Embedding(Y, values, figures, () if unfolding.converged else (note,)), bridges)

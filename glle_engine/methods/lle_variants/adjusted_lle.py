@@ -50,12 +50,12 @@ from glle_engine.base.progress import blocks
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import require_enough_points
-from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.radius import BRIDGE_INSTEAD
 from glle_engine.linalg import dense
-from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.parameters import DistanceSpec, NeighborSpec, choice, integer, number
-from glle_engine.methods.spectral.lle import LleSpec, embedding_of, lle_neighbor_count, lle_of
+from glle_engine.methods.base import Embedding, Method, note_bridges
+from glle_engine.methods.parameters import DistanceSpec, GraphSpec, NeighborSpec, choice, integer, number
+from glle_engine.methods.spectral.lle import LleGraphSpec, LleSpec, embedding_of, lle_neighbor_count, lle_of
 from glle_engine.posterior.placement import attach
 from glle_engine.weights.lle import Neighborhoods, neighborhoods, normalised_precision, ridge_factor
 
@@ -73,7 +73,7 @@ _ADDED = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class AutoKLleSpec(DistanceSpec):
+class AutoKLleSpec(GraphSpec, DistanceSpec):
     """Parameters of LLE with automatic k."""
 
     k_least: int = integer(5, "The smallest number of neighbors that is tried.", least=2, counts=True)
@@ -94,9 +94,9 @@ class AutoKLleSpec(DistanceSpec):
         ks = np.geomspace(self.k_least, self.k_most, min(_TRIED, count)) if count > _TRIED else None
         return sorted({int(k) for k in np.round(ks)}) if ks is not None else list(range(self.k_least, self.k_most + 1))
 
-    def at(self, k: int) -> LleSpec:
+    def at(self, k: int) -> LleGraphSpec:
         """Return the specification of LLE with k neighbors."""
-        return LleSpec(n_components=self.n_components, n_neighbors=k, reg=self.reg)
+        return LleGraphSpec(n_components=self.n_components, n_neighbors=k, reg=self.reg, disconnected=self.disconnected)
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse too few points for the largest k."""
@@ -118,14 +118,16 @@ class AutoKLleSpec(DistanceSpec):
 )
 def auto_k_lle(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed with the k of the range whose embedding keeps the most neighbors."""
-    neighbor_count = lle_neighbor_count(X, spec.at(spec.k_most), spec.candidates(), on_progress)
-    nearest, _ = kneighbors(X, neighbor_count.figures["n_neighbors"])
-    embedding = lle_of(X, nearest, spec.at(nearest.shape[1]), on_progress)
-    return embedding.extended(neighbor_count.figures, neighbor_count.notes())
+    instead = f"Raise {Way('k_most')}. {BRIDGE_INSTEAD}"
+    neighbor_count = lle_neighbor_count(X, spec.at(spec.k_most), spec.candidates(), on_progress, instead=instead)
+    chosen = spec.at(neighbor_count.figures["n_neighbors"])
+    graph, bridges = chosen.graph(X, on_progress)
+    embedding = lle_of(X, graph.nearest, chosen, on_progress)
+    return note_bridges(embedding.extended(neighbor_count.figures, neighbor_count.notes()), bridges)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AutoRegLleSpec(NeighborSpec):
+class AutoRegLleSpec(GraphSpec, NeighborSpec):
     """Parameters of LLE with automatic regularization."""
 
     reg_least: float = number(1e-6, "The least ridge, relative to the trace of the local Gram matrix.", above=0)
@@ -160,8 +162,8 @@ def residual_ridge(block: Neighborhoods, p: int) -> NDArray[np.float64]:
 )
 def auto_reg_lle(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed with a ridge for each point."""
-    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
-    neighbors = np.sort(nearest, axis=1)
+    graph, bridges = spec.graph(X, on_progress)
+    neighbors = np.sort(graph.nearest, axis=1)
     weights, ridge = np.empty(neighbors.shape), np.empty(len(X))
     for block in neighborhoods(X, neighbors, "weights", on_progress):
         ridge[block.rows] = chosen = residual_ridge(block, spec.n_components)
@@ -178,7 +180,7 @@ def auto_reg_lle(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnPr
         "at_reg_least": at_least,
         "at_reg_most": at_most,
     }
-    return embedding.extended(figures, _bound_notes(at_least + at_most, len(X), spec))
+    return note_bridges(embedding.extended(figures, _bound_notes(at_least + at_most, len(X), spec)), bridges)
 
 
 def _bound_notes(bounded: int, n: int, spec: AutoRegLleSpec) -> Iterator[Note]:
@@ -192,7 +194,7 @@ def _bound_notes(bounded: int, n: int, spec: AutoRegLleSpec) -> Iterator[Note]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustLleSpec(LleSpec):
+class RobustLleSpec(GraphSpec, LleSpec):
     """Parameters of robust LLE."""
 
     min_reliability: float = number(
@@ -285,14 +287,14 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
             details={"outliers": len(outliers)},
         )
     try:
-        among, _ = connected_neighbors(X[inliers], k, on_progress)
+        graph, bridges = spec.graph(X[inliers], on_progress)
     except DisconnectedGraphError as error:
         raise DisconnectedGraphError(
             f"Without {len(outliers)} outliers: " + error.message,
             remedy=error.remedy + f" A lower {Way('min_reliability')} finds fewer outliers.",
             details={**error.details, "outliers": len(outliers)},
         ) from error
-    embedding = lle_of(X[inliers], among, spec, on_progress)
+    embedding = lle_of(X[inliers], graph.nearest, spec, on_progress)
     Y = np.empty((n, p))
     Y[inliers] = embedding.Y
     Y[outliers] = attach(X[inliers], X[outliers], FitSpec(n_neighbors=k, reg=spec.reg)).extension().embed(embedding.Y)
@@ -302,7 +304,8 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
         "least_reliability": float(reliable.min()),
         "unsettled": unsettled,
     }
-    return replace(embedding, embedding=Y).extended(figures, _outlier_notes(len(outliers), n, unsettled, spec))
+    embedding = replace(embedding, embedding=Y).extended(figures, _outlier_notes(len(outliers), n, unsettled, spec))
+    return note_bridges(embedding, bridges, inliers)
 
 
 def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> Iterator[Note]:
@@ -321,7 +324,7 @@ def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -
 
 
 @dataclass(frozen=True, kw_only=True)
-class IncrementalLleSpec(LleSpec):
+class IncrementalLleSpec(GraphSpec, LleSpec):
     """Parameters of incremental LLE."""
 
     initial_share: float = number(0.5, "The share of the points that is embedded first.", above=0, most=1)
@@ -363,11 +366,11 @@ def incremental_lle(X: NDArray[np.float64], spec: IncrementalLleSpec, on_progres
     count = initial_points(n, spec)
     arrival = np.random.default_rng(spec.seed).permutation(n) if spec.order == "random" else np.arange(n)
     first, rest = np.sort(arrival[:count]), arrival[count:]
-    nearest, _ = connected_neighbors(X[first], k, on_progress)
-    embedding = lle_of(X[first], nearest, spec, on_progress)
+    graph, bridges = spec.graph(X[first], on_progress)
+    embedding = lle_of(X[first], graph.nearest, spec, on_progress)
     Y = np.empty((n, spec.n_components))
     Y[first] = embedding.Y
     weights = FitSpec(n_neighbors=k, reg=spec.reg)
     for rows in blocks(len(rest), _ADDED, "additions", on_progress):
         Y[rest[rows]] = attach(X[first], X[rest[rows]], weights).extension().embed(embedding.Y)
-    return replace(embedding, embedding=Y).extended({"n_initial": count})
+    return note_bridges(replace(embedding, embedding=Y).extended({"n_initial": count}), bridges, first)

@@ -39,10 +39,10 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 from glle_engine.base.progress import blocks
 from glle_engine.base.texts import Note, Way
-from glle_engine.graph.connectivity import closed_classes, connected_neighbors, directed_graph, edges
-from glle_engine.methods.base import Embedding, Method
+from glle_engine.graph.connectivity import closed_classes, directed_graph, edges
+from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.lle_variants.rewired_lle import BLOCK_ENTRIES
-from glle_engine.methods.parameters import number, of_neighborhoods
+from glle_engine.methods.parameters import GraphSpec, number, of_neighborhoods
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrunedLleSpec(LleSpec):
+class PrunedLleSpec(GraphSpec, LleSpec):
     """Parameters of pruned LLE."""
 
     curvature_delta: float = number(
@@ -194,7 +194,7 @@ def _others(nearest: NDArray[np.int32], points: NDArray[np.int32], excluded: NDA
 )
 def pruned_lle(X: NDArray[np.float64], spec: PrunedLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the edges that are not short circuits."""
-    nearest, distances = connected_neighbors(X, spec.n_neighbors, on_progress)
+    (nearest, distances, _), bridges = spec.graph(X, on_progress)
     cut, doubtful = short_circuits(nearest, distances, spec, on_progress)
     kept = ~cut
     isolated = np.flatnonzero(~kept.any(axis=1))
@@ -208,7 +208,7 @@ def pruned_lle(X: NDArray[np.float64], spec: PrunedLleSpec, on_progress: OnProgr
         "points_with_few_neighbors": few,
         "closed_classes": classes,
     }
-    return embedding.extended(figures, _notes(few, classes, spec.n_components))
+    return note_bridges(embedding.extended(figures, _notes(few, classes, spec.n_components)), bridges)
 
 
 def _notes(few: int, classes: int, p: int) -> Iterator[Note]:

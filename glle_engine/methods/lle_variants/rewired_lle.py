@@ -33,7 +33,7 @@ shorter than these, so that the result is LLE. If g < k, paths follow the sheet 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
@@ -41,13 +41,14 @@ from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.base.progress import blocks
+from glle_engine.base.spec import Disconnected
 from glle_engine.base.texts import Note, Way
-from glle_engine.graph.connectivity import components, connected_neighbors, first_connecting, require_connected
+from glle_engine.graph.connectivity import bridge, components, first_connecting
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.graph.radius import symmetric_graph
+from glle_engine.graph.radius import BRIDGE_INSTEAD, symmetric_graph
 from glle_engine.linalg.distances import smallest_of_rows
-from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.methods.base import Embedding, Method, note_bridges
+from glle_engine.methods.parameters import GraphSpec, choice, integer, number
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
@@ -60,24 +61,38 @@ if TYPE_CHECKING:
 BLOCK_ENTRIES = 1 << 21
 
 
-def require_whole(graph: NDArray[np.int32], cause: str, remedy: str) -> None:
-    """Raise `DisconnectedGraphError` unless the graph (n, k) is one component.
+def joined(
+    X: NDArray[np.float64], nearest: NDArray[np.int32], spec: GraphSpec, cause: str, remedy: str
+) -> tuple[NDArray[np.int32], list[tuple[int, int]]]:
+    """Return the graph (n, k), with its parts joined as `disconnected` says, and the bridges.
 
     Parameters
     ----------
-    graph : (n, k) int32
+    X : (n, d) float64
+    nearest : (n, k) int32
+        Nearest first, by whatever distance.
+    spec
     cause : str
         The option that made the graph, as the message should begin: "With alpha=1".
     remedy : str
 
+    Raises
+    ------
+    DisconnectedGraphError
+        For a graph of several components, if `disconnected` is "error".
+
     """
-    sizes = np.sort(np.bincount(components(graph)))[::-1]
-    if len(sizes) > 1:
+    sizes = np.sort(np.bincount(components(nearest)))[::-1]
+    if len(sizes) > 1 and spec.disconnected == "bridge":
+        nearest, _, bridges = bridge(X, nearest)
+        return nearest, bridges
+    if len(sizes) > 1 and spec.disconnected == "error":
         raise DisconnectedGraphError(
             f"{cause} the graph falls into {len(sizes)} components, the largest of {sizes[0]} points.",
-            remedy=remedy,
+            remedy=f"{remedy} {BRIDGE_INSTEAD}",
             details={"components": len(sizes), "sizes": [int(size) for size in sizes[:100]]},
         )
+    return nearest, []
 
 
 def nearest_by(
@@ -110,7 +125,7 @@ def nearest_by(
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightedLleSpec(LleSpec):
+class WeightedLleSpec(GraphSpec, LleSpec):
     """Parameters of weighted LLE."""
 
     strength: float = number(
@@ -146,16 +161,15 @@ def relative_neighbors(
 def weighted_lle(X: NDArray[np.float64], spec: WeightedLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the neighbors of least relative distance."""
     nearest, scale = relative_neighbors(X, spec.n_neighbors, spec.strength, on_progress)
-    require_whole(
-        nearest, f"With n_neighbors={spec.n_neighbors}", "Raise n_neighbors, or lower strength; 0 is plain LLE."
-    )
+    remedy = "Raise n_neighbors, or lower strength; 0 is plain LLE."
+    nearest, bridges = joined(X, nearest, spec, f"With n_neighbors={spec.n_neighbors}", remedy)
     embedding = lle_of(X, nearest, spec, on_progress)
     low, high = np.quantile(scale, [0.05, 0.95])
-    return embedding.extended({"scale_05": float(low), "scale_95": float(high)})
+    return note_bridges(embedding.extended({"scale_05": float(low), "scale_95": float(high)}), bridges)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SupervisedLleSpec(LleSpec):
+class SupervisedLleSpec(GraphSpec, LleSpec):
     """Parameters of supervised LLE."""
 
     class_distance: float = number(
@@ -166,11 +180,12 @@ class SupervisedLleSpec(LleSpec):
         most=1,
     )
     disconnected: str = choice(
-        "error",
-        "What to do where the classes no longer hang together: refuse (error), or collapse each component onto a "
-        "point.",
-        "error",
+        "bridge",
+        "What to do where the classes no longer hang together: join the components by their shortest edges (bridge), "
+        "with a note; refuse (error); or collapse each component onto a point.",
+        *get_args(Disconnected),
         "collapse",
+        added=True,
     )
 
 
@@ -202,12 +217,8 @@ def supervised_lle(
 ) -> Embedding:
     """Embed by the neighbors of least supervised distance."""
     nearest, diameter = supervised_neighbors(X, labels, spec.n_neighbors, spec.class_distance, on_progress)
-    if spec.disconnected == "error":
-        require_whole(
-            nearest,
-            f"With class_distance={spec.class_distance:g}",
-            f"Lower class_distance, raise n_neighbors, or collapse each component: {Way('disconnected', 'collapse')}.",
-        )
+    remedy = f"Lower class_distance, raise n_neighbors, or collapse each component: {Way('disconnected', 'collapse')}."
+    nearest, bridges = joined(X, nearest, spec, f"With class_distance={spec.class_distance:g}", remedy)
     count = int(components(nearest).max()) + 1
     embedding = lle_of(X, nearest, spec, on_progress)
     figures = {
@@ -215,7 +226,7 @@ def supervised_lle(
         "own_class": float((labels[nearest] == labels[:, None]).mean()),
         "diameter": diameter,
     }
-    return embedding.extended(figures, _collapse_notes(count, spec.n_components))
+    return note_bridges(embedding.extended(figures, _collapse_notes(count, spec.n_components)), bridges)
 
 
 def _collapse_notes(count: int, p: int) -> Iterator[Note]:
@@ -229,7 +240,7 @@ def _collapse_notes(count: int, p: int) -> Iterator[Note]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IsolleSpec(LleSpec):
+class IsolleSpec(GraphSpec, LleSpec):
     """Parameters of ISOLLE."""
 
     n_graph: int | str = integer(
@@ -303,19 +314,20 @@ def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) ->
     k, p = spec.n_neighbors, spec.n_components
     if isinstance(spec.n_graph, int):
         g = spec.n_graph
-        nearest, distances = kneighbors(X, g, on_progress)
-        if g < k and components(nearest).max() > 0:
-            require_connected(X, nearest)
+        (nearest, distances, _), bridges = spec.graph(X, on_progress, min(g, k))
     else:
-        nearest, distances = connected_neighbors(X, k, on_progress)
-        g = first_connecting(nearest, min(k, p + 2))
+        (nearest, distances, _), bridges = spec.graph(X, on_progress, k)
+        g = k if bridges else first_connecting(nearest, min(k, p + 2))
     if g >= k:
-        require_connected(X, nearest[:, :k])
-        along = nearest[:, :k]
+        along = nearest
     else:
         along = geodesic_neighbors(nearest[:, :g], distances[:, :g], k, on_progress)
+        for start, end in bridges:  # by paths, k other points may be nearer than the end of a long bridge
+            if end not in along[start]:
+                along[start, -1] = end
     embedding = lle_of(X, along, spec, on_progress)
-    return embedding.extended({"n_graph": g, "neighbors_replaced": _replaced_share(kneighbors(X, k)[0], along)})
+    figures = {"n_graph": g, "neighbors_replaced": _replaced_share(kneighbors(X, k)[0], along)}
+    return note_bridges(embedding.extended(figures), bridges)
 
 
 def _replaced_share(straight: NDArray[np.int32], along: NDArray[np.int32]) -> float:

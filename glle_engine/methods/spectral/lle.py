@@ -122,16 +122,15 @@ def embedding_of(
     return Embedding(scale_embedding(pairs.vectors[:, :p]), pairs.values[:p], figures)
 
 
-def lle_neighbor_count(X: Data, spec: LleSpec, candidates: list[int], on_progress: OnProgress) -> NeighborCount:
+def lle_neighbor_count(
+    X: Data, spec: LleGraphSpec, candidates: list[int], on_progress: OnProgress, *, instead: str = BRIDGE_INSTEAD
+) -> NeighborCount:
     """Find the number of neighbors whose LLE keeps the most neighbors; see `best_neighbor_count`."""
-    ridge: Ridge = "relative"
-    bridged, instead = False, "Raise k_most."
-    if isinstance(spec, LleGraphSpec):
-        ridge, bridged, instead = spec.ridge, spec.disconnected == "bridge", BRIDGE_INSTEAD
 
     def embed(points: Data, nearest: NDArray[np.int32]) -> NDArray[np.float64]:
-        return lle_of(points, nearest, spec, silent, ridge=ridge).Y
+        return lle_of(points, nearest, spec, silent, ridge=spec.ridge).Y
 
+    bridged = spec.disconnected == "bridge"
     return best_neighbor_count(X, candidates, embed, on_progress, bridged=bridged, instead=instead)
 
 

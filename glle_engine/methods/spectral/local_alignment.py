@@ -14,6 +14,10 @@ the residuals of the quadratic fit, which makes it LTSA.
 LTSA: :math:`P_i = I - Q_i Q_i^T`, where :math:`Q_i` (m, p + 1) is an orthonormal basis of the constant and the tangent
 coordinates. :math:`\sum_i |P_i Y_i|^2` is then the deviation of the embedding from affine functions of the tangent
 coordinates (Zhang and Zha 2004).
+
+A graph in parts is refused, because an edge between two parts would not join them here. The first tangent coordinate of
+a patch with one far point is, up to a constant, 1 at this point and 0 at all others. The penalty annihilates tangent
+coordinates, so the far part could have any position.
 """
 
 from __future__ import annotations

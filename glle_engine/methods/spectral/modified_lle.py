@@ -15,6 +15,9 @@ are
     W_i 1 = u_i + (1 - \alpha_i) s_i w_i.
 
 P_i is the identity minus the projection on the k - s_i leading singular vectors, so that only these are computed.
+
+A graph in parts is refused, because an edge between two parts would not join them here. A far neighbor has the leading
+singular vector, which no weight vector contains, to itself, so the far part could have almost any position.
 """
 
 from __future__ import annotations

@@ -123,6 +123,16 @@ def test_parts_are_joined_by_the_shortest_edges(name: str, setting: dict[str, An
     assert "bridges" not in whole.figures
 
 
+@pytest.mark.parametrize("name", ["meu", "mvu"])
+def test_bridges_are_rows_of_the_data(name: str) -> None:
+    """Equal points are embedded once, but the ends of a bridge are numbered as in the data."""
+    points = np.repeat(np.random.default_rng(0).normal(size=(30, 3)), 2, axis=0)
+    points[30:] += 50
+    ((start, end),) = METHODS[name].embed(points, METHODS[name].spec(n_neighbors=8)).figures["bridges"]
+    length = np.linalg.norm(points[start] - points[end])
+    assert length == pytest.approx(cdist(points[:30], points[30:]).min(), rel=1e-12)
+
+
 @pytest.mark.parametrize("data", [X, Distances.among(APART)], ids=["coordinates", "distances"])
 def test_a_bridged_radius_joins_lonely_points_to_their_nearest(data: Any) -> None:
     """With a radius below all distances the edges to the nearest points are counted once, and have their lengths."""

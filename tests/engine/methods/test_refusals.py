@@ -157,7 +157,13 @@ def data_of(kind: str) -> np.ndarray:
             "smallest epsilon that connects",
         ),
         ("diffusion-maps", "a sheet", {"epsilon": 1e-5}, InvalidParameterError, "smallest epsilon that connects"),
-        ("isolle", "a sheet", {"n_graph": 1}, DisconnectedGraphError, "smallest n_neighbors that connects it is"),
+        (
+            "isolle",
+            "a sheet",
+            {"n_graph": 1, "disconnected": "error"},
+            DisconnectedGraphError,
+            "smallest n_neighbors that connects it is",
+        ),
     ],
 )
 def test_data_that_have_no_such_embedding(

@@ -95,8 +95,9 @@ def test_graphs_that_fall_apart() -> None:
     assert "neighbors-chosen" in codes_of(joined)
     assert not joined.figures["left_out"]
     with pytest.raises(DisconnectedGraphError, match="38") as caught:
-        embed("auto-k-lle", apart[:-2])
+        embed("auto-k-lle", apart[:-2], disconnected="error")
     assert "Raise k_most" in caught.value.remedy
+    assert codes_of(embed("auto-k-lle", apart[:-2]))[0] == "bridged"
     near = np.concatenate([X[:12], X + np.array([30.0, 0, 0])])
     left = embed("lle", near, n_neighbors="auto").figures
     assert left["left_out"] == [8, 10]

@@ -69,6 +69,19 @@ def test_geodesic_neighbors_are_those_of_all_paths(monkeypatch: pytest.MonkeyPat
     assert neighbors[7, 0] == 8
 
 
+def test_isolle_bridges_a_graph_of_few_neighbors() -> None:
+    """With one neighbor the graph has many parts; the graph by paths holds all of their bridges, and is connected."""
+    X = np.concatenate([manifolds.make("s_curve", 60, seed=2).X, manifolds.make("s_curve", 60, seed=3).X + 50])
+    embedding = embed("isolle", X, n_neighbors=8, n_graph=1)
+    bridges = embedding.figures["bridges"]
+    assert len(bridges) > 10
+    assert sum((start < 60) != (end < 60) for start, end in bridges) >= 1
+    assert embedding.figures["n_graph"] == 1
+    assert np.isfinite(embedding.Y).all()
+    assert embedding.eigenvalues is not None
+    assert embedding.eigenvalues[0] > 0
+
+
 def uneven_sheet(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return an S-curve whose density falls from its middle, and its true coordinates."""
     uniform = np.random.default_rng(seed).random((500, 2))
@@ -168,11 +181,15 @@ def test_alpha_draws_the_classes_apart(classes: tuple[np.ndarray, np.ndarray]) -
     assert hits[1] > 0.95
 
 
-def test_full_alpha_is_refused_or_collapses(classes: tuple[np.ndarray, np.ndarray]) -> None:
-    """1-SLLE leaves the classes unconnected: refused with the remedy, or each class is one point, and said to be."""
+def test_full_alpha_is_bridged_or_refused_or_collapses(classes: tuple[np.ndarray, np.ndarray]) -> None:
+    """1-SLLE leaves the classes unconnected: joined, refused with the remedy, or each class is one point."""
     X, labels = classes
+    joined = embed("supervised-lle", X, labels, class_distance=1)
+    assert codes_of(joined)[0] == "bridged"
+    assert all(labels[start] != labels[end] for start, end in joined.figures["bridges"])
+    assert joined.figures["components"] == 1
     with pytest.raises(DisconnectedGraphError, match="Lower class_distance, raise n_neighbors, or collapse each"):
-        embed("supervised-lle", X, labels, class_distance=1)
+        embed("supervised-lle", X, labels, class_distance=1, disconnected="error")
     embedding = embed("supervised-lle", X, labels, class_distance=1, disconnected="collapse")
     assert codes_of(embedding) == ["components-collapsed"]
     assert (embedding.figures["components"], embedding.figures["own_class"]) == (3, 1.0)
