@@ -20,7 +20,7 @@ export function stepsOf(problem, spec = {}) {
     const k = details.smallest_connecting_k;
     steps.push({ label: `Use the smallest k that connects: ${k}`, values: { n_neighbors: k } });
   }
-  if (details.sizes && 'smallest_connecting_k' in details) {
+  if (details.sizes && spec.disconnected === 'error') {
     steps.push({ label: 'Bridge the pieces', values: { disconnected: 'bridge' } });
   }
   if (details.n_points > 3 && details.n_neighbors >= details.n_points) {
