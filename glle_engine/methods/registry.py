@@ -17,6 +17,7 @@ from glle_engine.methods.entropy import alle, drill, meu, mvu
 from glle_engine.methods.linear import npe, pca, scaling
 from glle_engine.methods.lle_variants import (
     adjusted_lle,
+    extensions,
     pruned_lle,
     rewired_lle,
 )
@@ -62,6 +63,8 @@ METHODS: dict[str, Method[Any]] = {
         pacmap.pacmap,
         rewired_lle.isolle,
         rewired_lle.weighted_lle,
+        extensions.relative_lle,
+        extensions.smoothed_lle,
         pruned_lle.pruned_lle,
         adjusted_lle.robust_lle,
         adjusted_lle.auto_k_lle,

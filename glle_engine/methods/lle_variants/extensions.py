@@ -1,4 +1,4 @@
-r"""Extensions of LLE, listed in the surveys, that change the data before the search; they are not in the registry.
+r"""Extensions of LLE, listed in the surveys, that change the data before the search for neighbors.
 
 Relative transformation: a point becomes the vector of its distances to all points,
 :math:`x_i \mapsto (d_{i1}, ..., d_{in})`. *Kernel* relative transformation takes the distances in the feature space of
@@ -17,20 +17,34 @@ bends.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from glle_engine.base.progress import silent
-from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.spectral.lle import lle_of
+from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.methods.base import Embedding, Method, note_bridges
+from glle_engine.methods.parameters import GraphSpec, number, of_pairs
+from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.methods.base import Embedding
-    from glle_engine.methods.spectral.lle import LleSpec
+_BLOCK_ENTRIES = 1 << 22
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelativeLleSpec(GraphSpec, LleSpec):
+    """Parameters of LLE by relative transformation."""
+
+    gamma: float | None = number(
+        None,
+        "Of the Gaussian kernel in whose feature space distances are taken, in 1 / squared units of the data; null for "
+        "the distances of the data.",
+        above=0,
+    )
 
 
 def relative_points(X: NDArray[np.float64], gamma: float | None = None) -> NDArray[np.float64]:
@@ -42,24 +56,50 @@ def relative_points(X: NDArray[np.float64], gamma: float | None = None) -> NDArr
     return np.asarray(np.sqrt(squares if gamma is None else 2 - 2 * np.exp(-gamma * squares)))
 
 
-def relative_lle(X: NDArray[np.float64], spec: LleSpec, gamma: float | None = None) -> Embedding:
-    """Embed X (n, d) by LLE, with neighbors chosen by `relative_points`."""
-    nearest, _ = connected_neighbors(relative_points(X, gamma), spec.n_neighbors, silent)
-    return lle_of(X, nearest, spec, silent)
+@Method(
+    spec=RelativeLleSpec,
+    title="Relative LLE",
+    about="LLE whose neighbors are nearest by the vectors of their distances to all points, optionally of a kernel.",
+    source="after Wen, Jiang and Wen 2008 (kernel relative transformation)",
+    doubles=of_pairs(1),
+    growth="n^3",
+)
+def relative_lle(X: NDArray[np.float64], spec: RelativeLleSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by neighbors that `relative_points` chooses."""
+    graph, bridges = spec.graph(relative_points(X, spec.gamma), on_progress)
+    return note_bridges(lle_of(X, graph.nearest, spec, on_progress), bridges)
 
 
-def smoothed(X: NDArray[np.float64], n_neighbors: int, n_components: int) -> NDArray[np.float64]:
+@dataclass(frozen=True, kw_only=True)
+class SmoothedLleSpec(GraphSpec, LleSpec):
+    """Parameters of LLE of smoothed points."""
+
+
+def smoothed(
+    X: NDArray[np.float64], n_neighbors: int, n_components: int, on_progress: OnProgress = silent
+) -> NDArray[np.float64]:
     """Return X (n, d) with each point projected onto the p-dimensional plane that fits it and its k nearest best."""
-    nearest, _ = connected_neighbors(X, n_neighbors, silent)
-    clouds = X[np.concatenate([np.arange(len(X))[:, None], nearest], axis=1)]
-    centres = clouds.mean(axis=1)
-    axes = np.linalg.svd(clouds - centres[:, None], full_matrices=False)[2][:, :n_components]
-    along = np.einsum("npd,nd->np", axes, X - centres)
-    return np.asarray(centres + np.einsum("np,npd->nd", along, axes))
+    nearest, _ = kneighbors(X, n_neighbors, on_progress)
+    members = np.concatenate([np.arange(len(X), dtype=np.int32)[:, None], nearest], axis=1)
+    moved = np.empty_like(X)
+    for rows in blocks(len(X), max(1, _BLOCK_ENTRIES // (members.shape[1] * X.shape[1])), "smoothing", on_progress):
+        clouds = X[members[rows]]
+        centers = clouds.mean(axis=1)
+        axes = np.linalg.svd(clouds - centers[:, None], full_matrices=False)[2][:, :n_components]
+        along = np.einsum("npd,nd->np", axes, X[rows] - centers)
+        moved[rows] = centers + np.einsum("np,npd->nd", along, axes)
+    return moved
 
 
-def smoothed_lle(X: NDArray[np.float64], spec: LleSpec) -> Embedding:
-    """Embed X (n, d) by LLE of the smoothed points."""
-    points = smoothed(X, spec.n_neighbors, spec.n_components)
-    nearest, _ = connected_neighbors(points, spec.n_neighbors, silent)
-    return lle_of(points, nearest, spec, silent)
+@Method(
+    spec=SmoothedLleSpec,
+    title="Smoothed LLE",
+    about="LLE of the points after each is moved onto the plane that fits it and its neighbors best.",
+    source="after Yin, Hu and Zhou 2008 (neighbor smoothing); Zhang and Zha 2003",
+    growth="as LLE, and k^2 d for each point",
+)
+def smoothed_lle(X: NDArray[np.float64], spec: SmoothedLleSpec, on_progress: OnProgress) -> Embedding:
+    """Embed the smoothed points by LLE."""
+    points = smoothed(X, spec.n_neighbors, spec.n_components, on_progress)
+    graph, bridges = spec.graph(points, on_progress)
+    return note_bridges(lle_of(points, graph.nearest, spec, on_progress), bridges)

@@ -1,4 +1,4 @@
-"""Extensions of LLE outside the registry: the property that each was made for."""
+"""Extensions of LLE that change the data before the search: the property that each was made for."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,9 @@ from scipy.spatial.distance import cdist
 
 from glle_engine import manifolds
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.methods import METHODS
-from glle_engine.methods.lle_variants.extensions import relative_lle, relative_points, smoothed, smoothed_lle
-from glle_engine.methods.spectral.lle import LleSpec
+from glle_engine.methods.lle_variants.extensions import relative_points, smoothed
 from glle_engine.metrics.ranks import trustworthiness
+from tests.engine.methods.reference import embed, same_columns
 
 
 @pytest.mark.parametrize("gamma", [None, 0.01])
@@ -31,13 +30,43 @@ def test_relative_lle_is_lle_where_both_orders_of_neighbors_agree() -> None:
     """On an S-curve its map keeps the neighbors; one coordinate of an evenly spaced circle has equal neighbors."""
     angles = 2 * np.pi * np.arange(60) / 60
     ring = np.column_stack([np.cos(angles), np.sin(angles)]) * (1 + 1e-3 * np.random.default_rng(0).random((60, 1)))
-    method = METHODS["lle"]
-    embedding, plain = relative_lle(ring, LleSpec(n_neighbors=4)), method.embed(ring, method.spec(n_neighbors=4))
+    embedding, plain = embed("relative-lle", ring, n_neighbors=4), embed("lle", ring, n_neighbors=4)
     assert embedding.eigenvalues is not None
     assert plain.eigenvalues is not None
     np.testing.assert_allclose(embedding.eigenvalues, plain.eigenvalues, rtol=0.5, atol=1e-6)
     X = manifolds.make("s_curve", 300, seed=1).X
-    assert trustworthiness(X, relative_lle(X, LleSpec(), gamma=0.05).Y, 10) > 0.97
+    assert trustworthiness(X, embed("relative-lle", X, gamma=0.05).Y, 10) > 0.97
+
+
+def lle_by_loops(X: np.ndarray, D: np.ndarray, k: int) -> np.ndarray:
+    """Return LLE by plain numpy, with the k nearest by the distances D (n, n)."""
+    W = np.zeros(D.shape)
+    for i, row in enumerate(D + np.diag(np.full(len(D), np.inf))):
+        near = np.argsort(row)[:k]
+        G = (X[near] - X[i]) @ (X[near] - X[i]).T
+        w = np.linalg.solve(G + 1e-3 * np.trace(G) * np.eye(k), np.ones(k))
+        W[i, near] = w / w.sum()
+    return np.asarray(np.sqrt(len(X)) * np.linalg.svd(np.eye(len(X)) - W)[2][-2:-4:-1].T)
+
+
+@pytest.mark.parametrize("gamma", [None, 0.05])
+def test_relative_lle_is_its_formula(gamma: float | None) -> None:
+    """The neighbors are nearest by the rows of the matrix of all distances, or of the kernel's distances."""
+    X = manifolds.make("s_curve", 150, seed=0).X
+    squares = cdist(X, X) ** 2
+    rows = np.sqrt(squares if gamma is None else 2 - 2 * np.exp(-gamma * squares))
+    same_columns(lle_by_loops(X, cdist(rows, rows), 8), embed("relative-lle", X, n_neighbors=8, gamma=gamma).Y, 1e-8)
+
+
+def test_smoothed_lle_is_its_formula() -> None:
+    """Each point moves onto the plane through its neighborhood, and LLE embeds the moved points."""
+    X = manifolds.make("s_curve", 150, noise=0.02, seed=0).X
+    moved = np.empty_like(X)
+    for i, row in enumerate(cdist(X, X)):
+        cloud = X[np.argsort(row)[:9]]
+        axes = np.linalg.eigh(np.cov(cloud.T))[1][:, 1:]
+        moved[i] = cloud.mean(axis=0) + axes @ axes.T @ (X[i] - cloud.mean(axis=0))
+    same_columns(lle_by_loops(moved, cdist(moved, moved), 8), embed("smoothed-lle", X, n_neighbors=8).Y, 1e-7)
 
 
 def test_smoothing_removes_noise_off_the_sheet() -> None:
@@ -47,7 +76,6 @@ def test_smoothing_removes_noise_off_the_sheet() -> None:
     np.testing.assert_allclose(smoothed(plane, 10, 2), plane, atol=1e-12)
     noisy = plane + np.array([0, 0, 0.05]) * rng.standard_normal((400, 3))
     assert np.abs(smoothed(noisy, 16, 2)[:, 2]).mean() < 0.5 * np.abs(noisy[:, 2]).mean()
-    embedding = smoothed_lle(noisy, LleSpec(n_neighbors=16))
     points = smoothed(noisy, 16, 2)
-    expected = METHODS["lle"].embed(points, METHODS["lle"].spec(n_neighbors=16))
-    np.testing.assert_allclose(embedding.Y, expected.Y, atol=1e-6)
+    expected = embed("lle", points, n_neighbors=16)
+    np.testing.assert_allclose(embed("smoothed-lle", noisy, n_neighbors=16).Y, expected.Y, atol=1e-6)
