@@ -215,9 +215,9 @@ def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:
     return _declare(default, Parameter(kind="word", doc=doc, words=words, added=added))
 
 
-def boolean(default: bool, doc: str) -> Any:  # noqa: FBT001 # a default, not a switch
+def boolean(default: bool, doc: str, *, added: bool = False) -> Any:  # noqa: FBT001 # a default, not a switch
     """Declare a truth value."""
-    return _declare(default, Parameter(kind="boolean", doc=doc))
+    return _declare(default, Parameter(kind="boolean", doc=doc, added=added))
 
 
 def mapping(doc: str) -> Any:

@@ -27,7 +27,7 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.radius import symmetric_graph
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.base import Embedding, Method, note_bridges
-from glle_engine.methods.parameters import RadiusSpec, integer, number, require_points
+from glle_engine.methods.parameters import RadiusSpec, boolean, integer, number, require_points
 from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ _BANDWIDTH_NEIGHBORS = 10
 _PAIRS = 30
 _MAX_STEPS = 1_000_000
 _SMALLEST = 1e-150
+_MAX_GROUPS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,17 @@ class DiffusionMapsSpec(RadiusSpec):
         words=("auto", "all"),
         counts=True,
     )
+    lump: bool = boolean(
+        default=False,
+        doc="Whether the labels are groups of states: the figure lumping has the chain between the groups, its "
+        "eigenvalues and its deviation, which is 0 if the sequence of groups is a Markov chain.",
+        added=True,
+    )
+
+    @property
+    def uses_labels(self) -> bool:
+        """Whether the labels are groups of states."""
+        return self.lump
 
     def check_together(self) -> None:
         """Refuse more than one bandwidth."""
@@ -141,8 +153,10 @@ def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64
     doubles=lambda spec, n: 4 * n * n if spec.neighbors_among(n) is None else 0,
     growth="n^3 up to 2,000 points; then n^1.3 for few features, up to n^3 for many",
 )
-def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the leading eigenvectors of the random walk."""
+def diffusion_maps(
+    X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by the leading eigenvectors of the random walk; with `lump`, `labels` (n,) are groups of its states."""
     n, p = len(X), spec.n_components
     epsilon = _bandwidth(X, on_progress) if isinstance(spec.epsilon, str) else spec.epsilon
     epsilon = epsilon if spec.bandwidth is None else spec.bandwidth**2
@@ -171,9 +185,24 @@ def diffusion_maps(X: Data, spec: DiffusionMapsSpec, on_progress: OnProgress) ->
         p = _columns_above(values[:p], t, spec.threshold)
     psi = vectors[:, :p] / np.sqrt(d / d.sum())[:, None]
     dimension = int(np.sum(np.maximum(values / values[0], 0.0) ** t > spec.delta))
-    figures = {"epsilon": epsilon, "t": t, "dimension": dimension, "n_neighbors": k if spec.radius is None else None}
+    figures: dict[str, Any] = {
+        "epsilon": epsilon,
+        "t": t,
+        "dimension": dimension,
+        "n_neighbors": k if spec.radius is None else None,
+    }
     if spec.threshold is not None:
         figures["columns"] = p
+    if labels is not None:
+        _require_few(labels)
+        root = np.sqrt(d)
+        lumping = lump(diags_array(1 / root) @ S @ diags_array(root), labels)
+        figures["lumping"] = {
+            "groups": np.unique(labels).tolist(),
+            "chain": lumping.chain.tolist(),
+            "eigenvalues": lumping.eigenvalues.tolist(),
+            "deviation": lumping.deviation,
+        }
     notes = (*notes, *_notes(dimension, count, n, spec))
     return note_bridges(Embedding(sign_convention(psi * values[:p] ** t), values[:p], figures, notes), bridges)
 
@@ -215,12 +244,12 @@ class Lumping:
     vectors: NDArray[np.float64]
 
 
-def lump(P: NDArray[np.float64], groups: NDArray[np.integer[Any]]) -> Lumping:
+def lump(P: NDArray[np.float64] | csr_array, groups: NDArray[np.integer[Any]]) -> Lumping:
     """Return the chain between groups of states, and how far it is from lumpable (Meila and Shi 2001).
 
     Parameters
     ----------
-    P : (n, n) float64
+    P : (n, n) float64, dense or sparse
         Transition probabilities of a reversible chain, rows of sum 1.
     groups : (n,) int
         The group of each state.
@@ -233,6 +262,16 @@ def lump(P: NDArray[np.float64], groups: NDArray[np.integer[Any]]) -> Lumping:
     values, vectors = np.linalg.eig(chain)
     order = np.argsort(-values.real)
     return Lumping(chain, float(np.abs(into - chain[group]).max()), values.real[order], vectors.real[:, order][group])
+
+
+def _require_few(labels: NDArray[np.int64]) -> None:
+    """Raise `InvalidParameterError` for more than `_MAX_GROUPS` groups, whose chain would be too large for a figure."""
+    if (count := len(np.unique(labels))) > _MAX_GROUPS:
+        raise InvalidParameterError(
+            f"{Way('lump', value=True)} takes at most {_MAX_GROUPS} groups; the labels have {count:,}.",
+            remedy="Give labels of fewer groups, such as a clustering of the points.",
+            details={"groups": count, "most": _MAX_GROUPS},
+        )
 
 
 def _bandwidth(X: Data, on_progress: OnProgress) -> float:

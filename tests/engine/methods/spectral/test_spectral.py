@@ -439,3 +439,33 @@ def test_a_lumpable_chain_has_piecewise_constant_eigenvectors() -> None:
     other = lump(K / K.sum(axis=1, keepdims=True), group)
     assert other.deviation > 0.01
     np.testing.assert_allclose(other.chain.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("options", [{}, {"n_neighbors": 12, "alpha": 0.5}])
+def test_labels_are_groups_of_the_diffusion(options: dict[str, Any]) -> None:
+    """With `lump` the figure has the chain between the labels, as sums over the dense chain; the map is the same."""
+    X, group = manifolds.make("s_curve", 90, seed=0).X, np.repeat([2, 5, 7], 30)
+    method = METHODS["diffusion-maps"]
+    embedding = method.embed(X, method.spec(lump=True, epsilon=0.5, **options), labels=group)
+    assert embedding.Y.tobytes() == method.embed(X, method.spec(epsilon=0.5, **options)).Y.tobytes()
+    squares = cdist(X, X) ** 2
+    K = np.exp(-squares / 0.5)
+    if options:
+        near = np.argsort(squares, axis=1)[:, :13]
+        among = np.zeros((90, 90), bool)
+        np.put_along_axis(among, near, True, axis=1)  # noqa: FBT003
+        K *= among | among.T
+    q = K.sum(axis=1) ** options.get("alpha", 1.0)
+    P = K / q / q[:, None]
+    P /= P.sum(axis=1, keepdims=True)
+    into = np.array([[row[group == g].sum() for g in (2, 5, 7)] for row in P])
+    chain = np.array([into[group == g].mean(axis=0) for g in (2, 5, 7)])
+    found = embedding.figures["lumping"]
+    assert found["groups"] == [2, 5, 7]
+    np.testing.assert_allclose(found["chain"], chain, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found["eigenvalues"], np.sort(np.linalg.eigvals(chain).real)[::-1], rtol=1e-9)
+    assert found["deviation"] == pytest.approx(max(abs(into - np.repeat(chain, 30, axis=0)).ravel()), rel=1e-9)
+    with pytest.raises(InvalidParameterError, match="class of each point"):
+        method.embed(X, method.spec(lump=True))
+    with pytest.raises(InvalidParameterError, match="at most 100 groups"):
+        method.embed(manifolds.make("s_curve", 120, seed=0).X, method.spec(lump=True), labels=np.arange(120))

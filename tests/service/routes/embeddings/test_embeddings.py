@@ -89,6 +89,18 @@ def test_options_of_a_library_and_weights_of_labels(client: httpx.Client, stores
     check_problem(embed(client, sheet, "umap", parameters={"target_weight": 0.5}), 422, "invalid-parameter")
 
 
+def test_the_chain_between_groups_of_states(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """Diffusion maps with `lump` have it among their figures, as in the library; they need labels."""
+    groups = np.arange(N) * 3 // N
+    answer = embed(client, sheet, "diffusion-maps", parameters={"lump": True}, labels=column(client, groups), scores=[])
+    found = client.get(result_of(stores, answer)).json()["figures"]["lumping"]
+    method = method_of("diffusion-maps")
+    expected = method.embed(SHEET.X, method.spec(lump=True), labels=groups).figures["lumping"]
+    np.testing.assert_allclose(found["chain"], expected["chain"], rtol=1e-9)
+    assert found["deviation"] == pytest.approx(expected["deviation"])
+    check_problem(embed(client, sheet, "diffusion-maps", parameters={"lump": True}), 422, "invalid-parameter")
+
+
 def test_a_known_embedding_is_returned_at_once(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """A repeat is 200 with the same job, also with explicit defaults and an abbreviation; other values are another."""
     first = embed(client, sheet, "kernel-pca", scores=[])
