@@ -257,7 +257,7 @@ ITEMS = (
          "drill: l1"),
     Item("GLLE, Eq. 23", "value and gradient: error of finite differences", _gradient, 1e-4),
     Item("GLLE, Eq. 24, 25", "scatters: error of S2", _scatters, 1e-12),
-    Item("GLLE, Eq. 26", "gradient descent: distance from the closed form", _descent, 1e-8),
+    Item("GLLE, Eq. 26", "gradient descent: distance from the closed form", _descent, 1e-8, "glle: covariance"),
     Item("FA-LLE", "loadings and Psi of scikit-learn: difference of the covariance", _factors, 1e-6,
          "/v1/embeddings/{id}/arrays"),
     Item("FA-LLE", "PPCA by EM: error of the noise variance", _ppca, 1e-5, "ppca: solver"),
@@ -292,8 +292,12 @@ ITEMS = (
 VALUES: dict[str, Any] = {
     "method": "direct", "mean": "derived", "variant": "published", "class_distance": 0.0, "kernel": "linear",
     "radius": RADIUS, "threshold": 0.05, "bandwidth": 0.7, "solver": "em", "gamma": 0.05, "lump": True,
+    "covariance": "full-descent",
 }  # fmt: skip
-MORE: dict[str, dict[str, Any]] = {"derived": {"method": "direct"}}  # what a value needs beside it
+MORE: dict[str, dict[str, Any]] = {  # what a value needs beside it
+    "derived": {"method": "direct"},
+    "full-descent": {"variant": "published", "max_iter": 3},
+}
 FEW = {"mvu", "meu", "drill", "alle"}  # methods of 80 points
 
 

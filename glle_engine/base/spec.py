@@ -14,7 +14,7 @@ Method = Literal["em", "direct"]
 Variant = Literal["constrained", "published"]
 Variance = Literal["auto", "dirichlet", "ml"]
 Mean = Literal["lle", "derived"]
-Covariance = Literal["spherical", "full", "full-corrected"]
+Covariance = Literal["spherical", "full", "full-descent", "full-corrected"]
 Disconnected = Literal["bridge", "error"]
 Noise = Literal["isotropic", "tangent", "auto"]
 Adaptation = Literal["fixed", "adaptive"]
@@ -139,7 +139,8 @@ class FitSpec(SpaceSpec):
     covariance: Covariance = choice(
         "spherical",
         "M-step of the published em: one variance for each point (Eq. 29), a full covariance as published (the zero of "
-        "Eq. 26), or the maximum of Eq. 23 with the second moments that Eq. 22 lacks (full-corrected).",
+        "Eq. 26, in closed form or by the paper's gradient descent), or the maximum of Eq. 23 with the second moments "
+        "that Eq. 22 lacks (full-corrected).",
         *get_args(Covariance),
     )
     max_iter: int = integer(50, "Maximum number of iterations of the published em.", least=1)

@@ -23,6 +23,7 @@ from glle_engine.graph.sparse import SparsePoints, constant_columns
 from glle_engine.linalg import dense
 from glle_engine.metrics.ranks import trustworthiness
 from glle_engine.weights.lle import neighborhoods
+from glle_engine.weights.published import DESCENT_ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -357,6 +358,12 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
         yield Note(
             "not-converged",
             f"em stopped at {Way('max_iter', spec.max_iter)} before reaching {Way('tol', spec.tol)}.",
+        )
+    if (left := max(figures.get("descent_gradients", [0.0]))) > DESCENT_ENDED:
+        yield Note(
+            "not-converged",
+            f"A gradient descent along Eq. 26 stopped after {max(figures['descent_steps']):,} steps, with {left:.2g} "
+            f"of its first gradient left. {Way('covariance', 'full')} has its limit in closed form.",
         )
     if exact := figures.get("exact_reconstructions"):
         yield Note(

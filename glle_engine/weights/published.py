@@ -12,9 +12,10 @@ n / 2, Eq. 23 is
 
 .. math:: -\log|\Omega| - \mathrm{tr}(\Omega^{-1} S_2) - \log|X \Omega X^T| - \mathrm{tr}((X \Omega X^T)^{-1} S_1).
 
-*full* takes the zero of Eq. 26, which is not the gradient of Eq. 23 (`published_m_step`). *full-corrected* takes the
-maximiser of Eq. 23 (`corrected_m_step`). This maximum exists only if S1 is positive semidefinite. *full-corrected*
-therefore computes S1 and S2 from the second moment :math:`E[w w^T] = C + m m^T` in place of the covariance C of Eq. 22.
+*full* takes the zero of Eq. 26, which is not the gradient of Eq. 23 (`published_m_step`). *full-descent* runs the
+paper's gradient descent towards this zero (`descend`). *full-corrected* takes the maximiser of Eq. 23
+(`corrected_m_step`). This maximum exists only if S1 is positive semidefinite. *full-corrected* therefore computes S1
+and S2 from the second moment :math:`E[w w^T] = C + m m^T` in place of the covariance C of Eq. 22.
 
 *direct* (Algorithm 2): precision :math:`X_i^T X_i + Y_i^T Y_i` (Eq. 35). If d + p < k, the precision is singular. The
 pseudo-inverse then replaces the inverse, and the diagnostics report it.
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import FitSpec
 
 _BLOCK_ENTRIES = 1 << 20
+_DESCENT_STEPS = 1000
+DESCENT_ENDED = 1e-10  # share of the first gradient at which a descent stops
 
 
 def published_distribution(
@@ -154,13 +157,23 @@ def full_distribution(
 ) -> tuple[WeightDistribution, dict[str, Any]]:
     """Return the posterior of the published em with a full Omega_i (GLLE Eq. 21-26), and numbers for the diagnostics.
 
-    `spec.covariance` is "full" or "full-corrected". `on_progress` is called with (iterations done, max_iter,
-    "posterior").
+    `spec.covariance` is "full", "full-descent" or "full-corrected". For "full-descent" the numbers include, for each
+    iteration, the steps of its descents and the share of the gradient that they left. `on_progress` is called with
+    (iterations done, max_iter, "posterior").
     """
     n, k = neighbors.shape
     d = X.shape[1]
     corrected = spec.covariance == "full-corrected"
-    m_step = corrected_m_step if corrected else published_m_step
+    steps: list[int] = []
+    left: list[float] = []
+
+    def m_step(raw: NDArray[np.float64]) -> NDArray[np.float64]:
+        if spec.covariance != "full-descent":
+            return (corrected_m_step if corrected else published_m_step)(raw, scatter, second)
+        found, count, share = descend(raw, scatter, second, _DESCENT_STEPS)
+        steps[-1], left[-1] = max(steps[-1], count), max(left[-1], share)
+        return found
+
     omega = np.broadcast_to(np.eye(k), (n, k, k)).copy()
     rows_of = list(blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"))
     iterations, converged = 0, False
@@ -169,8 +182,11 @@ def full_distribution(
         if converged or iterations == spec.max_iter:
             break
         before, omega = omega, np.empty_like(omega)
+        steps.append(0)
+        left.append(0.0)
         for rows in rows_of:
-            omega[rows] = m_step(X[neighbors[rows]].transpose(0, 2, 1), scatter, second)
+            omega[rows] = m_step(X[neighbors[rows]].transpose(0, 2, 1))
+            on_progress(iterations, spec.max_iter, "posterior")
         iterations += 1
         with np.errstate(over="ignore"):
             change, size = (np.linalg.norm(matrices, axis=(1, 2)) for matrices in (omega - before, omega))
@@ -185,6 +201,8 @@ def full_distribution(
         converged = spec.tol > 0 and bool(np.all(change <= spec.tol * size))
         on_progress(iterations, spec.max_iter, "posterior")
     facts: dict[str, Any] = {"iterations": iterations, "converged": converged}
+    if spec.covariance == "full-descent":
+        facts |= {"descent_steps": steps, "descent_gradients": left}
     if corrected:
         rank = np.concatenate([_row_space(X[neighbors[rows]].transpose(0, 2, 1))[2].sum(axis=1) for rows in rows_of])
         covariance[rank == k] = 0.0  # full column rank: the covariance is exactly 0, without rounding errors
@@ -264,9 +282,12 @@ def descend(
     scatter: NDArray[np.float64],
     second: NDArray[np.float64],
     max_iter: int,
-    tol: float = 1e-10,
-) -> tuple[NDArray[np.float64], int]:
-    r"""Run the paper's gradient descent along Eq. 26 from I; return the covariances (m, k, k) and the number of steps.
+    tol: float = DESCENT_ENDED,
+) -> tuple[NDArray[np.float64], int, float]:
+    r"""Run the paper's gradient descent along Eq. 26 from I.
+
+    Returns the covariances (m, k, k), the number of steps, and the largest entry of the last gradient relative to the
+    first one.
 
     The step size is :math:`1 / (1 + l^2)`, where l is the greatest eigenvalue of :math:`X^T X`. The distance from the
     zero of Eq. 26 (`published_m_step`) therefore never grows, but it shrinks slowly if the eigenvalues differ much. The
@@ -276,15 +297,15 @@ def descend(
     values = dense.eigh(dense.gram(raw.transpose(0, 2, 1)))[0]
     omega = np.broadcast_to(np.eye(raw.shape[2]), (len(raw), raw.shape[2], raw.shape[2])).copy()
     length = 1 / (1 + values[:, -1:, None] ** 2)
-    first = None
-    for iteration in range(max_iter):
+    first = 0.0
+    for iteration in range(max_iter + 1):
         gradient = published_gradient(raw, omega, scatter, second)
         size = float(np.abs(gradient).max())
-        first = size if first is None else first
-        if size <= tol * first:
-            return omega, iteration
+        first = first or size
+        if size <= tol * first or iteration == max_iter:
+            break
         omega -= length * gradient
-    return omega, max_iter
+    return omega, iteration, size / first if first else 0.0
 
 
 def published_m_step(

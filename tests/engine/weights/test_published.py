@@ -116,7 +116,8 @@ def test_descent_along_eq_26_arrives_at_its_zero() -> None:
     """The paper's gradient descent and the closed form agree; each step is nearer."""
     raw, _, S1, S2 = random_step(2, 5)
     best = published_m_step(raw, S1, S2)
-    omega, steps = descend(raw, S1, S2, 100_000, 1e-12)
+    omega, steps, left = descend(raw, S1, S2, 100_000, 1e-12)
+    assert left <= 1e-12
     np.testing.assert_allclose(omega, best, atol=1e-9 * np.abs(best).max())
     away = [np.abs(descend(raw, S1, S2, count, 0.0)[0] - best).max() for count in (0, 1, 10, 100)]
     assert all(np.diff(away) <= 0)
@@ -231,7 +232,14 @@ def test_prior_of_em_and_none_of_direct(sheet: NDArray[np.float64]) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"method": "direct"}, {"covariance": "full"}, {"covariance": "full-corrected"}]
+    "options",
+    [
+        {},
+        {"method": "direct"},
+        {"covariance": "full"},
+        {"covariance": "full-descent", "max_iter": 2},
+        {"covariance": "full-corrected"},
+    ],
 )
 def test_every_published_posterior_draws(wide: NDArray[np.float64], options: dict[str, Any]) -> None:
     """Each published posterior gives orthonormal embeddings whose eigenvalues are those of its M."""
@@ -383,6 +391,35 @@ def test_full_covariance_is_a_zero_of_the_gradient() -> None:
     gradient = omega - S2 + raw.transpose(0, 2, 1) @ (raw @ omega @ raw.transpose(0, 2, 1) - S1) @ raw
     assert np.abs(gradient).max() < 1e-9 * size
     require_distribution(fitted, absolute(omega), means, absolute(covariances), 1e-7 * size)
+
+
+def test_em_by_descent_arrives_where_the_closed_form_is() -> None:
+    """Two rounds of the paper's descent, written out for each point, give the fit; its limit is covariance="full"."""
+    X = 0.5 * manifolds.make("s_curve", 30, seed=2).X
+    options: dict[str, Any] = {"variant": "published", "n_neighbors": 5, "max_iter": 2, "tol": 0}
+    fitted, closed = (fit(X, covariance=covariance, **options) for covariance in ("full-descent", "full"))
+    figures = fitted.diagnostics.figures
+    assert len(figures["descent_steps"]) == len(figures["descent_gradients"]) == 2
+    assert 1 < max(figures["descent_steps"]) < 1000
+    assert max(figures["descent_gradients"]) <= 1e-10
+    omega = np.broadcast_to(np.eye(5), (30, 5, 5))
+    for _ in range(2):
+        S1, S2, _, _ = scatters(X, fitted.neighbors, omega, proper=False)
+        rounds = []
+        for row in fitted.neighbors:
+            raw, one = X[row].T, np.eye(5)
+            length = 1 / (1 + np.linalg.norm(raw.T @ raw, 2) ** 2)
+            for _ in range(1000):
+                one = one - length * (raw.T @ (raw @ one @ raw.T - S1) @ raw + one - S2)
+            rounds.append(one)
+        omega = np.stack(rounds)
+    _, _, means, covariances = scatters(X, fitted.neighbors, omega, proper=False)
+    size = float(np.abs(omega).max())
+    require_distribution(fitted, absolute(omega), means, absolute(covariances), 1e-6 * size)
+    np.testing.assert_allclose(fitted.mean, closed.mean, atol=1e-6 * np.abs(closed.mean).max())
+    far = fit(40 * X, covariance="full-descent", **options)
+    assert "not-converged" in notes(far)
+    assert max(far.diagnostics.figures["descent_steps"]) == 1000
 
 
 def require_distribution(
