@@ -16,6 +16,10 @@ Probabilistic principal component analysis: a linear map of a Gaussian in p dime
 Bishop 1999, Eq. 7-8), with the value :math:`-\frac n2 (d \log 2\pi + \sum_{j \le p} \log \lambda_j +
 (d - p) \log \sigma^2 + d)`. The embedding is :math:`E[z | x] = \Lambda_p^{-1} W^T (x - \mu)`.
 
+Bayesian PCA (`prior="ard"`): column j of W has the prior :math:`N(0, \alpha_j^{-1} I_d)`, and
+:math:`\alpha_j = d / |w_j|^2` is estimated with W (Bishop 1999, *Bayesian PCA*, NIPS 11). Columns that the data do not
+need go to 0, so that the number of components follows from the data.
+
 Factor analysis: a linear map of a Gaussian in p dimensions, with a noise variance for each feature.
 
 :math:`x = W z + \mu + e`, :math:`z \sim N(0, I_p)`, :math:`e \sim N(0, \Psi)`, :math:`\Psi` diagonal. By expectation
@@ -52,6 +56,7 @@ ACCURATE = 1e-4  # for s_p^2 / s_1^2 from here on, squaring costs at most four o
 NO_NOISE = 1e-20  # if the noise is a smaller share of the variance, it is rounding: the data lie in p dimensions
 EQUAL = 1e-9  # a smaller relative excess over the noise variance is rounding
 EM_GAIN, EM_STEPS = 1e-13, 100_000  # PPCA by em stops at a smaller gain in nats per point, or after the steps
+EM_CHANGE = 1e-12  # Bayesian PCA stops at a smaller change of loadings and noise, where the mean variance is 1
 MIN_NOISE = 1e-6  # smallest noise, as a share of the variance of a feature; without it the likelihood is unbounded
 
 
@@ -182,6 +187,17 @@ class PpcaSpec(MethodSpec):
         "closed-form", "The maximum in closed form, or by expectation maximisation, which converges to it.",
         "closed-form", "em", added=True,
     )  # fmt: skip
+    prior: str = choice(
+        "flat", "Of the columns of W: flat, or normal with an estimated precision for each column (ard: automatic "
+        "relevance determination, Bayesian PCA), by which components that the data do not need become 0.",
+        "flat", "ard", added=True,
+    )  # fmt: skip
+
+    def check_together(self) -> None:
+        """Refuse a solver of the maximum of the likelihood beside a prior."""
+        super().check_together()
+        if self.prior == "ard":
+            self.refuse_unused("prior", "solver")
 
     def require_possible(self, n: int, d: int) -> None:
         """Refuse components that leave no dimension for the noise."""
@@ -254,6 +270,43 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
     return Fit(axes.directions * spread, noise, -0.5 * n * (d * float(np.log(2 * np.pi)) + log_det + d))
 
 
+def fit_bayesian_ppca(X: NDArray[np.float64], axes: PcaFit, on_progress: OnProgress) -> tuple[Fit, int]:
+    r"""Return the loadings and the noise with automatic relevance determination, and the number of steps.
+
+    Expectation maximisation from the maximum of the likelihood (Bishop 1999). The loadings stay along the principal
+    axes, so that a step has p numbers: with :math:`m = w^2 + \sigma^2`, :math:`c = \lambda w / m` and
+    :math:`s = \sigma^2 / m + \lambda w^2 / m^2` it is :math:`w \leftarrow c / (s + \sigma^2 d / (n w^2))`. A column
+    whose square is below `EQUAL` of the noise variance is 0.
+
+    Raises
+    ------
+    DegenerateDataError
+        As for `fit_ppca`.
+
+    """
+    n, d = X.shape
+    start, unit = fit_ppca(X, axes), axes.total / d
+    values, total = axes.values / unit, float(d)
+    w, noise = np.sqrt((start.loadings**2).sum(axis=0) / unit), start.noise_variance / unit
+    for steps in range(1, EM_STEPS + 1):
+        m = w**2 + noise
+        c, s = values * w / m, noise / m + values * (w / m) ** 2
+        w = np.where(w**2 > EQUAL * noise, w, 0.0)
+        following = c * w**2 / (s * w**2 + noise * d / n)
+        left = (total - 2 * (c * following).sum() + (s * following**2).sum()) / d
+        moved = max(float(np.abs(following - w).max()), abs(left - noise))
+        w, noise = following, float(left)
+        if moved < EM_CHANGE:
+            break
+        if steps % 100 == 0:
+            on_progress(steps, EM_STEPS, "expectation maximisation")
+    m = w**2 + noise
+    log_det = float(np.log(m).sum()) + (d - len(m)) * float(np.log(noise)) + d * float(np.log(unit))
+    distance = float((values / m).sum()) + (total - float(values.sum())) / noise
+    likelihood = -0.5 * n * (d * float(np.log(2 * np.pi)) + log_det + distance)
+    return Fit(axes.directions * w * np.sqrt(unit), noise * unit, likelihood), steps
+
+
 @Method(
     spec=PpcaSpec,
     title="Probabilistic PCA",
@@ -266,8 +319,14 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
 def ppca(X: NDArray[np.float64], spec: PpcaSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the posterior means."""
     axes = principal_axes(X, spec.n_components, on_progress)
-    fit = fit_ppca(X, axes)
+    fit, explained = fit_ppca(X, axes), axes.explained_variance
     figures: dict[str, Any] = {}
+    if spec.prior == "ard":
+        fit, figures["iterations"] = fit_bayesian_ppca(X, axes, on_progress)
+        squares = (fit.loadings**2).sum(axis=0)
+        axes = replace(axes, values=squares + fit.noise_variance)
+        figures["relevance"] = [X.shape[1] / float(square) if square else None for square in squares]
+        figures["relevant_components"] = int((squares > 0).sum())
     if spec.solver == "em":
         by_em, figures["iterations"] = fit_ppca_by_em(X, spec.n_components, on_progress)
         signs = np.where(np.einsum("ij,ij->j", by_em.loadings, axes.directions) < 0, -1.0, 1.0)
@@ -280,7 +339,7 @@ def ppca(X: NDArray[np.float64], spec: PpcaSpec, on_progress: OnProgress) -> Emb
         "log_likelihood": fit.log_likelihood,
         "noise_variance": fit.noise_variance,
         "posterior_variance": (1 - signal).tolist(),
-        "explained_variance": axes.explained_variance,
+        "explained_variance": explained,
     }
     notes = []
     if buried := int((signal <= EQUAL).sum()):

@@ -79,6 +79,51 @@ def test_ppca_by_em_converges_to_the_closed_form() -> None:
     assert METHODS["ppca"].spec().to_dict() == {"n_components": 2}
 
 
+def bayesian_pca(X: np.ndarray, p: int) -> tuple[np.ndarray, float]:
+    """Return W and the noise variance of Bishop's EM by full matrices, point by point, with precisions d / |w|^2."""
+    n, d = X.shape
+    centered = X - X.mean(axis=0)
+    values, vectors = np.linalg.eigh(centered.T @ centered / n)
+    noise = values[:-p].mean()
+    W = vectors[:, : -p - 1 : -1] * np.sqrt(values[: -p - 1 : -1] - noise)
+    for _ in range(3000):
+        precision = np.diag(d / np.maximum((W**2).sum(axis=0), 1e-200))
+        inverse = np.linalg.inv(W.T @ W + noise * np.eye(p))
+        means = centered @ W @ inverse
+        seconds = [noise * inverse + np.outer(mean, mean) for mean in means]
+        W = centered.T @ means @ np.linalg.inv(sum(seconds) + noise * precision)
+        residual = sum(
+            x @ x - 2 * mean @ W.T @ x + np.trace(second @ W.T @ W)
+            for x, mean, second in zip(centered, means, seconds, strict=True)
+        )
+        noise = residual / (n * d)
+    return W, float(noise)
+
+
+def test_bayesian_pca_is_bishops_em_and_finds_the_number_of_components() -> None:
+    """Loadings and noise of `prior="ard"` are those of full matrices; of five components three are left, two are 0."""
+    rng = np.random.default_rng(0)
+    X = 5 + rng.standard_normal((60, 3)) @ rng.standard_normal((3, 8)) * 2 + 0.7 * rng.standard_normal((60, 8))
+    embedding = embed("ppca", X, n_components=5, prior="ard")
+    W, noise = bayesian_pca(X, 5)
+    assert embedding.map is not None
+    found = embedding.map.arrays["loadings"]
+    np.testing.assert_allclose(found @ found.T, W @ W.T, atol=1e-6 * np.abs(W @ W.T).max())
+    assert embedding.figures["noise_variance"] == pytest.approx(noise, rel=1e-6)
+    expected = gaussian(X, found, np.full(8, embedding.figures["noise_variance"]))
+    assert embedding.figures["log_likelihood"] == pytest.approx(expected)
+    left = embedding.figures["relevant_components"]
+    assert left == int((np.abs(W).max(axis=0) > 1e-6).sum()) == 3
+    assert embedding.figures["relevance"][left:] == [None] * (5 - left)
+    assert not embedding.Y[:, left:].any()
+    assert codes_of(embedding) == ["components-of-noise"]
+    many = np.tile(X, (200, 1))  # the data outweigh the prior
+    plain = embed("ppca", many, n_components=3)
+    np.testing.assert_allclose(embed("ppca", many, n_components=3, prior="ard").Y, plain.Y, atol=1e-2)
+    with pytest.raises(InvalidParameterError, match="has no meaning with prior='ard'"):
+        METHODS["ppca"].spec(prior="ard", solver="em")
+
+
 def test_factor_analysis_has_loadings_and_noise_variances() -> None:
     """W and Psi as arrays: the likelihood is that of N(mean, W W^T + Psi), and a constant feature has none of both."""
     X = np.column_stack([factor_data(300, 6) * np.array([1.0, 10, 0.1, 1, 1, 3]), np.full(300, 4.0)])
