@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
     from worker.stores import Stores
 
-MAX_TENANT_VIEWS = 256  # tenants' views of the stores that are kept; creating one takes microseconds
+MAX_TENANT_VIEWS = 256  # cached views of the stores, one for each tenant; creating a view takes microseconds
 
-MAX_PREFIXES = 4  # paths below which proxies serve the API, whose contracts are kept
+MAX_PREFIXES = 4  # a proxy may serve the API below a path prefix; the contracts of this many prefixes are cached
 
-# Draws come first, because each route before them costs time to match.
+# Draws come first, because a request is matched against the routes in this order, which takes time.
 ROUTERS = (
     draws,
     datasets,
@@ -67,23 +67,23 @@ Authorization: Bearer; on loopback no key is needed until the first exists."""
 
 
 def create_app(stores: Stores) -> FastAPI:
-    """Return the application on these stores; it connects to Redis at the first request.
+    """Return the FastAPI application that serves these stores; it connects to Redis at the first request.
 
-    Raises `SettingsError` if other machines could connect without a key.
+    Raises `SettingsError` if the settings would let other machines connect without a key, or if one is malformed.
     """
     settings = stores.settings
     app = FastAPI(
         title="glle",
         version=glle_engine.__version__,
         description=DESCRIPTION,
-        openapi_url=None,  # `service.routes.system` sends the same bytes to each client
+        openapi_url=None,  # `service.routes.system` serves the contract from bytes that are made once
         docs_url=None,  # FastAPI's page loads scripts from another host
         redoc_url=None,
-        redirect_slashes=False,  # the address would have the scheme and the host that the client has sent
+        redirect_slashes=False,  # a redirect would repeat the request's scheme and host, which a proxy may change
         separate_input_output_schemas=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         dependencies=[Depends(require_known_query)],
-        generate_unique_id_function=lambda route: route.name,  # generated clients name their methods by it
+        generate_unique_id_function=lambda route: route.name,  # generated clients name their methods after it
     )
     app.state.stores = stores
     app.state.shutdown = Shutdown(stores)
@@ -115,7 +115,7 @@ def create_app(stores: Stores) -> FastAPI:
 
 
 def _make_once(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that makes each value once, however many threads call it; the contract takes over a second."""
+    """Return `make` with a cache and a lock, because making the OpenAPI contract takes over a second."""
     lock, cached_make = Lock(), lru_cache(MAX_PREFIXES)(make)
 
     def get(*arguments: str) -> Any:

@@ -1,6 +1,6 @@
 """The explorer page, its files, and the schemas of its forms.
 
-Their Content-Security-Policy keeps the browser from requests to other hosts.
+The Content-Security-Policy of these files keeps the browser from sending requests to other hosts.
 """
 
 import json
@@ -23,8 +23,8 @@ router = APIRouter(tags=["service"])
 
 FOLDER = Path(__file__).parent
 INDEX = "index.html"
-FORMS = (DrawsIn, SyntheticIn)  # bodies of which the page makes forms, besides those of methods
-SCHEMAS = "forms.json"  # the contract has these schemas, too, and is thirty times as large
+FORMS = (DrawsIn, SyntheticIn)  # request bodies that the page shows as forms; GET /v1/methods has further schemas
+SCHEMAS = "forms.json"  # the OpenAPI contract also has these schemas, but is thirty times as large
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -47,7 +47,7 @@ _HTML = "text/html"
 
 @cache
 def files() -> dict[str, StaticBody]:
-    """Return every file of the page by its path below the folder of this package."""
+    """Return the files of the page: a mapping from the path below this package to the body with its headers."""
     paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES)
     found = {path.relative_to(FOLDER).as_posix(): _of(path, path.read_bytes()) for path in paths}
     schemas = {model.__name__: model.model_json_schema() for model in FORMS}
@@ -55,7 +55,7 @@ def files() -> dict[str, StaticBody]:
 
 
 def _of(path: Path, body: bytes) -> StaticBody:
-    """Return a file of the page, with its headers."""
+    """Return a file of the page as a body with headers for its media type, caching and content security."""
     headers = {
         "Content-Type": MEDIA_TYPES[path.suffix],
         "Cache-Control": _YEAR if path.parent.name == "vendor" else REVALIDATE,
@@ -88,7 +88,7 @@ class StartOut(BaseModel):
     },
 )
 def root(request: Request) -> Response:
-    """Return the explorer page; a program that sends `Accept: application/json` gets links."""
+    """Return the explorer page, or links to the parts of the API if the client accepts JSON but not HTML."""
     accepted = request.headers.get("accept", "")
     if _JSON in accepted and _HTML not in accepted:
         paths = {"explorer": "/", "docs": "/docs", "contract": "/openapi.json", "info": "/v1/info"}
@@ -100,7 +100,7 @@ def root(request: Request) -> Response:
 
 @router.get("/explorer/{path:path}", include_in_schema=False)
 def page_file(request: Request, path: Annotated[str, fastapi.Path()]) -> Response:
-    """Return a file of the page."""
+    """Return a file of the explorer page, such as a script or a style sheet."""
     if (file := files().get(path)) is None:
         raise refuse("no-such-route", 404, f"The page has no file {path[:100]!r}.", "Open the page at /.")
     return file.response(request)

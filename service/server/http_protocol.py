@@ -1,8 +1,9 @@
-"""HTTP/1.1 on one connection: uvicorn's protocol with limits on heads and chunks, which closes after an unread body.
+"""HTTP/1.1 on one connection: uvicorn's h11 protocol, with limits on request heads and chunks.
 
-h11 parses everything that a read has brought in one go, on the event loop. Here a connection parses at most
-`EVENTS_PER_TURN` parts of a message, then the other connections have their turn. httptools parses faster, but sends
-chunks to clients of HTTP/1.0, accepts a missing or repeated Host, and adds trailers to the headers.
+By default, h11 parses all received bytes without a pause, on the event loop. Here a connection parses at most
+`EVENTS_PER_TURN` parts of a message, and then the other connections have their turn. A response to a request whose body
+was not read closes the connection. httptools parses faster, but it sends chunks to clients of HTTP/1.0, accepts a
+missing or repeated Host, and adds trailers to the headers.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 64 * 2**10  # largest request line and headers of a request
 MAX_HEAD_LINES = 200  # lines of a request's head; browsers behind two proxies send some 40
-MAX_SMALL_CHUNKS = 2**14  # chunks of a body that may be shorter than `MIN_CHUNK_BYTES` on average
+MAX_SMALL_CHUNKS = 2**14  # a body may have this many chunks more than one per `MIN_CHUNK_BYTES` received bytes
 MIN_CHUNK_BYTES = 64
-EVENTS_PER_TURN = 32  # heads, chunks and ends that a connection parses at a turn of the event loop: less than 1 ms
+EVENTS_PER_TURN = 32  # heads, chunks and ends that a connection parses per turn of the event loop, in less than 1 ms
 SHORT_BODY_BYTES = 64 * 2**10  # a refused body of at most this many bytes is read, and the connection stays open
-LINGER_SECONDS = 30.0  # a refused body is received, and thrown away, for this long; a client may read only afterwards
+LINGER_SECONDS = 30.0  # a refused body is discarded for this long; a client may read the response only after sending
 
 
 class BoundedConnection(h11.Connection):
-    """State of a connection that refuses long heads and tiny chunks, and pauses after a number of events.
+    """h11's state of a connection, which refuses long heads and tiny chunks and pauses after `EVENTS_PER_TURN` events.
 
     Attributes
     ----------
     events_left
-        Events that `next_event` returns before it says that the connection is paused.
+        Number of events that `next_event` may still return before the connection is paused.
     error
-        The last refusal of what the client has sent.
+        The last protocol error that was raised for the client's bytes, or None.
 
     """
 
@@ -69,7 +70,7 @@ class BoundedConnection(h11.Connection):
         return event
 
     def _require_short_head(self) -> None:
-        """Raise an error if the head that is arriving, or has arrived, is too long; h11 bounds only unfinished ones."""
+        """Raise an error if the request head in the buffer is too long; h11 itself limits only incomplete heads."""
         head = self.trailing_data[0]
         ends = [end for end in (head.find(b"\n\r\n"), head.find(b"\n\n")) if end >= 0]
         size = min(ends, default=len(head))
@@ -88,12 +89,12 @@ class BoundedConnection(h11.Connection):
 
 
 class _Flow(FlowControl):
-    """Flow control that does not resume reading while the connection has more to parse than fits into a turn."""
+    """Flow control that stays paused while `is_held` is set: the connection still has received bytes to parse."""
 
     is_held = False
 
     def resume_reading(self) -> None:
-        """Resume reading, unless it is held."""
+        """Resume reading from the socket, unless `is_held` is set."""
         if not self.is_held:
             super().resume_reading()
 
@@ -113,11 +114,11 @@ class _Transport:
         return getattr(self._transport, name)
 
     def is_closing(self) -> bool:
-        """Return whether the connection takes no further requests."""
+        """Return whether the connection is closing, or only discards what still arrives (`HttpProtocol.linger`)."""
         return self._protocol.is_lingering or self._transport.is_closing()
 
     def close(self) -> None:
-        """Close the connection, at once if the client has sent everything or if this is the second call."""
+        """Close the connection; if a message is still arriving, linger first, unless this is the second call."""
         if self._protocol.is_lingering or self._transport.is_closing() or not self._protocol.is_arriving:
             self._transport.close()
         else:
@@ -125,7 +126,7 @@ class _Transport:
 
 
 class HttpProtocol(H11Protocol):
-    """Uvicorn's protocol over h11, with bounds."""
+    """Uvicorn's h11 protocol with limits on request heads and chunks, and with turns of the connections."""
 
     flow: _Flow
 
@@ -143,23 +144,23 @@ class HttpProtocol(H11Protocol):
         return self.conn.their_state in {h11.SEND_BODY, h11.ERROR} or self.conn.error is not None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
-        """Begin a connection."""
+        """Set up a new connection, with a transport and a flow control that this module wraps."""
         super().connection_made(cast("asyncio.Transport", _Transport(transport, self)))
         self.flow = _Flow(self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End a connection."""
+        """Clean up after a connection, and cancel the timer that `linger` has set."""
         if self._lingering is not None:
             self._lingering.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes, or throw them away after a refusal."""
+        """Parse received bytes, or discard them if the connection lingers."""
         if not self.is_lingering:
             super().data_received(data)
 
     def handle_events(self) -> None:
-        """Parse what has arrived, at most `EVENTS_PER_TURN` events now and the others at the next turns."""
+        """Parse at most `EVENTS_PER_TURN` received events; schedule the others for the next turns of the event loop."""
         if self.transport.is_closing():
             return
         was_held, self.flow.is_held = self.flow.is_held, False
@@ -173,7 +174,7 @@ class HttpProtocol(H11Protocol):
             self.flow.resume_reading()
 
     def linger(self, transport: asyncio.Transport) -> None:
-        """Say that nothing more will be sent, and throw away what arrives, for at most `LINGER_SECONDS`."""
+        """Send the end of the stream, and discard what the client still sends, for at most `LINGER_SECONDS`."""
         self.is_lingering = True
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is not None and not cycle.response_complete:  # its request was malformed
@@ -186,7 +187,7 @@ class HttpProtocol(H11Protocol):
         self._lingering = self.loop.call_later(LINGER_SECONDS, transport.close)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, or beyond the bounds, by a problem; close if a response has begun."""
+        """Answer a malformed or too large message with a problem, unless a response has begun, and close."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             problem = _problem(self.conn.error, msg)
             body = json.dumps(problem.to_dict()).encode()
@@ -200,7 +201,7 @@ class HttpProtocol(H11Protocol):
         self.transport.close()
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; a response that comes before a long body has arrived closes the connection."""
+        """Serve a request; a response that starts while a long body is still arriving closes the connection."""
 
         async def send_closing(message: Message) -> None:
             is_start = message["type"] == "http.response.start"
@@ -211,13 +212,13 @@ class HttpProtocol(H11Protocol):
         await self._app(scope, receive, send_closing)
 
     def _has_long_rest(self, scope: Scope) -> bool:
-        """Return whether the rest of a body is long, of unknown length, or waits for `100 Continue`."""
+        """Return whether the body is long or of unknown length, or the client waits for `100 Continue` to send it."""
         length = next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
         return length is None or length > SHORT_BODY_BYTES or self.conn.they_are_waiting_for_100_continue
 
 
 def _problem(error: h11.RemoteProtocolError | None, detail: str) -> Problem:
-    """Return the problem of a message that cannot be parsed."""
+    """Return the problem for a message with a long head, with tiny chunks, or that is malformed."""
     status = 400 if error is None else error.error_status_hint
     if status == 431:
         return Problem(

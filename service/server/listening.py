@@ -1,4 +1,4 @@
-"""Listening socket that several API processes share, its URL, and requests to it."""
+"""Listening socket that several API processes share, its URL, and a probe of the API behind it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ ACCEPTED = 1
 
 
 class SharedSocket(socket.socket):
-    """TCP socket whose queue has `BACKLOG` places.
+    """TCP socket that lets at least `BACKLOG` connections wait to be accepted.
 
-    asyncio also passes to `listen` the number of connections that it accepts at each turn; the queue must be longer.
+    asyncio calls `listen` with the number of connections that it accepts at each turn, which is smaller.
     """
 
     def listen(self, backlog: int = BACKLOG, /) -> None:
-        """Listen with at least `BACKLOG` places."""
+        """Listen, with room for at least `BACKLOG` connections that wait to be accepted."""
         super().listen(max(backlog, BACKLOG))
 
 
 def raise_descriptor_limit() -> None:
-    """Allow this process `DESCRIPTORS`, or as many as the system permits; a request takes one, and its body another."""
+    """Let this process open `DESCRIPTORS` files, or as many as the hard limit permits; each request takes up to two."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
     with contextlib.suppress(OSError, ValueError):

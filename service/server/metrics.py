@@ -66,7 +66,7 @@ _HISTOGRAMS = {
     "task_seconds": ("Time of a task by stage; queued is the wait for a worker.", ("kind", "stage")),
 }
 
-# Method, route and status -> responses in each bucket, then the sum of seconds.
+# Method, route and status -> number of responses in each bucket of seconds, then the sum of the seconds.
 Responses = dict[tuple[str, str, int], list[float]]
 
 
@@ -85,14 +85,14 @@ class Metrics:
         self._registry.register(_Deployment(stores))
 
     def observe(self, method: str, route: str, status: int, started: float) -> None:
-        """Count one response that started at a `time.perf_counter`; `route` is the template."""
+        """Count one response; `route` is its template, `started` the `time.perf_counter` at the request's start."""
         now = time.perf_counter()
         counts = self._responses.get((method, route, status))
         if counts is None:
             counts = self._responses[method, route, status] = [0] * (len(BUCKETS) + 2)
         counts[bisect_left(BUCKETS, now - started)] += 1
         counts[-1] += now - started
-        if self._timer is None:  # this process may be idle while another one is scraped
+        if self._timer is None:  # a scrape may reach another process, which reads these counts from Redis
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_later)
 
     def _flush_later(self) -> None:
@@ -106,7 +106,7 @@ class Metrics:
         return responses, hits
 
     def flush(self, counted: tuple[Responses, int]) -> None:
-        """Add the counts from `drain` to the counts of the deployment."""
+        """Add the counts from `drain` to the counts of the deployment in Redis."""
         responses, hits = counted
         for (method, route, status), (*counts, seconds) in responses.items():
             label = method if method in _METHODS else "(other)"  # a client may send anything as method
@@ -133,7 +133,7 @@ class _Deployment(Collector):
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield all metrics; of a Redis server that does not answer, only the metric that says so."""
+        """Yield all metrics; if a Redis server does not answer, only the metric that says so stands for this server."""
         versions = (glle_engine.__version__, np.__version__, platform.python_version())
         build = GaugeMetricFamily("glle_build_info", "Versions.", labels=("version", "numpy", "python"))
         build.add_metric(versions, 1)
@@ -143,7 +143,7 @@ class _Deployment(Collector):
         yield from _server("glle_cache_up", "Whether the cache's Redis answers.", self._cache)
 
     def _data(self) -> Iterator[Metric]:
-        with suppress(redis.RedisError, ProblemError):  # without an answer, a loss is not known
+        with suppress(redis.RedisError, ProblemError):  # without an answer it is unknown whether data are lost
             yield self._losses()
         with suppress(redis.RedisError):
             usage = self._stores.datasets.usage()
@@ -153,10 +153,10 @@ class _Deployment(Collector):
             yield _gauge("glle_stored_bytes", "Bytes of the files of all records.", usage["stored_bytes"])
         disk = shutil.disk_usage(nearest_existing(Path(self._stores.settings.data_dir)))
         yield _gauge("glle_data_free_bytes", "Bytes free on the disk of the data folder.", disk.free)
-        yield _gauge("glle_data_disk_bytes", "Bytes of this disk.", disk.total)
+        yield _gauge("glle_data_disk_bytes", "Bytes of the disk of the data folder.", disk.total)
 
     def _losses(self) -> Metric:
-        """Return whether records, files and mark belong together; raises as `RecordsMark.find_loss`."""
+        """Return the gauge `glle_data_lost`, 1 for the reason of a loss; raises as `RecordsMark.find_loss`."""
         loss = self._stores.mark.find_loss(MAX_OUTCOME_AGE)
         gauge = GaugeMetricFamily(
             "glle_data_lost", "Whether data are lost or unreadable, by reason.", labels=("reason",)
@@ -167,7 +167,7 @@ class _Deployment(Collector):
 
     def _queue(self) -> list[Metric]:
         length = GaugeMetricFamily("glle_queue_length", "Tasks and requests for draws that wait.", labels=("queue",))
-        oldest = GaugeMetricFamily("glle_queue_oldest_seconds", "Wait of the oldest of them.", labels=("queue",))
+        oldest = GaugeMetricFamily("glle_queue_oldest_seconds", "Longest wait of a task or request.", labels=("queue",))
         running = GaugeMetricFamily(
             "glle_queue_running", "Tasks and draw requests that are being processed.", labels=("queue",)
         )
@@ -184,11 +184,11 @@ class _Deployment(Collector):
             oldest,
             running,
             _gauge("glle_workers", "Workers with a recent heartbeat.", len(workers)),
-            _gauge("glle_workers_busy", "Those of them that are busy.", sum(worker.busy > 0 for worker in workers)),
+            _gauge("glle_workers_busy", "Workers that are busy.", sum(worker.busy > 0 for worker in workers)),
             _gauge("glle_redis_bytes", "Memory in use by the queue's Redis.", info.get("used_memory", UNKNOWN)),
-            _gauge("glle_redis_max_bytes", "Its limit; 0: none.", info.get("maxmemory", UNKNOWN)),
+            _gauge("glle_redis_max_bytes", "Memory limit of this Redis; 0: none.", info.get("maxmemory", UNKNOWN)),
             _gauge("glle_redis_log_ok", "Whether the last write of its log succeeded.", log.get(LOG_STATUS) != "err"),
-            _gauge("glle_clock_skew_seconds", "Largest skew to its clock, of any worker.", max(map(abs, skews))),
+            _gauge("glle_clock_skew_seconds", "Largest difference from the clock of this Redis.", max(map(abs, skews))),
             _gauge("glle_admin_keys", "Valid keys with the scope admin.", self._admin_keys()),
             *self._counter_metrics(),
         ]
@@ -196,7 +196,7 @@ class _Deployment(Collector):
     def _admin_keys(self) -> float:
         try:
             return self._stores.keys.count_admins()
-        except ProblemError:  # the key has another schema
+        except ProblemError:  # another version wrote the record of a key
             return UNKNOWN
 
     def _counter_metrics(self) -> Iterator[Metric]:
@@ -217,14 +217,17 @@ class _Deployment(Collector):
             yield histogram
 
     def _shares(self) -> Metric:
-        """Return the largest fraction in use of a share of each resource; raises `redis.RedisError`."""
+        """Return the gauge `glle_share_in_use`: by resource, the largest fraction of its share that a tenant uses.
+
+        Raises `redis.RedisError`.
+        """
         stores, limit = self._stores, self._stores.quotas.limit
         parts = {name: part for name, (_, part) in stores.shares.of_all(stores.cache.client).items()}
         draws = stream_state(stores.cache.client).lengths
         for name, held, total in (("draws", draws, MAX_DRAWS), ("jobs", stores.jobs.open_of_tenants(), MAX_JOBS)):
             of_tenants = (part_of(count, limit(name, tenant), total) for tenant, count in held.items())
             parts[name] = max(of_tenants, default=0.0)
-        text = "Largest part of its share that a tenant has in use; it is refused more at 1."
+        text = "Largest fraction of its share that a tenant uses; at 1 the tenant is refused more."
         gauge = GaugeMetricFamily("glle_share_in_use", text, labels=("of",))
         for name, part in sorted(parts.items()):
             gauge.add_metric((name,), part)
@@ -236,7 +239,7 @@ class _Deployment(Collector):
         evicted.add_metric((), info.get("evicted_keys", UNKNOWN))
         return [
             _gauge("glle_cache_bytes", "Memory in use by the cache's Redis.", info.get("used_memory", UNKNOWN)),
-            _gauge("glle_cache_max_bytes", "Its limit; 0: none.", info.get("maxmemory", UNKNOWN)),
+            _gauge("glle_cache_max_bytes", "Memory limit of this Redis; 0: none.", info.get("maxmemory", UNKNOWN)),
             _gauge("glle_cache_budget_bytes", "The setting GLLE_CACHE_BYTES.", self._stores.cache.budget),
             evicted,
             self._shares(),
@@ -244,7 +247,7 @@ class _Deployment(Collector):
 
 
 def _server(name: str, text: str, collect: Callable[[], list[Metric]]) -> Iterator[Metric]:
-    """Yield whether a Redis server answers, and then its metrics."""
+    """Yield the gauge `name`, 1 if the Redis server answers and else 0, and then the metrics that `collect` returns."""
     try:
         metrics = collect()
     except redis.RedisError:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 KEEP_ALIVE_SECONDS = 75  # longer than in most clients and proxies, so that these close idle connections first
-LAST_TURNS = 16  # turns of the event loop before the close; they accept connections that the kernel would reset
+LAST_TURNS = 16  # turns of the event loop that accept queued connections, which closing the socket would reset
 SETTLE_SECONDS = 0.5  # time for connections that were accepted just before the shutdown
 TICK_SECONDS = 0.05
 TICKS = 10  # uvicorn calls `on_tick` ten times a second
@@ -56,7 +56,7 @@ class Shutdown:
         self.draining = Event()
 
     def end_waits(self) -> None:
-        """Answer all requests that wait for a job with the job's current state."""
+        """End the waits of all requests for jobs and draws, so that each is answered with the current state."""
         self._stores.endings.end()
         self._stores.drawn.end()
 
@@ -85,7 +85,7 @@ class ApiServer(uvicorn.Server):
                 backlog=ACCEPTED,
                 loop="asyncio",  # uvloop ignores `SharedSocket.listen`, and was no faster
                 log_config=None,  # the project's logging formats its lines
-                log_level="debug" if settings.log_level == "debug" else "error",  # its warnings are about bad requests
+                log_level="debug" if settings.log_level == "debug" else "error",  # uvicorn warns of bad requests
                 access_log=False,  # `RequestMiddleware` writes the access log, with the route
                 timeout_graceful_shutdown=max(1, round(STOP_SECONDS)),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -99,16 +99,16 @@ class ApiServer(uvicorn.Server):
         )
         self._app = app
         self._settings = settings
-        self._renewal: asyncio.Task[None] | None = None  # the event loop has only a weak reference
+        self._renewal: asyncio.Task[None] | None = None  # the event loop itself holds only a weak reference to a task
         self._publication: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 # uvicorn's signature
-        """Shut down at the first signal, exit at the second; uvicorn would end by the signal and skip the drain."""
+        """Shut down at the first signal, exit at the second; uvicorn's own method would raise the signal again."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Once a second, renew the alive file and publish the shares; also renew the mark beside the files."""
+        """Each second touch the alive file and publish the tenants' shares; every `RENEW_SECONDS` renew the mark."""
         if counter % TICKS == 0:
             with suppress(OSError):  # the disk may be full
                 prolong(self._settings)
@@ -146,7 +146,7 @@ class ApiServer(uvicorn.Server):
 
 
 def renew_mark(mark: RecordsMark, *, is_last: bool = False) -> None:
-    """Renew the mark beside the files; if a server does not answer, log a warning."""
+    """Renew the mark that shows a loss (see worker/storage/mark.py); log a warning if a server does not answer."""
     try:
         mark.renew(is_last=is_last)
     except (ProblemError, redis.RedisError) as error:
