@@ -48,12 +48,12 @@ _PROXY_HEADERS = frozenset({
 })  # fmt: skip
 _FORWARDED_FOR, _FORWARDED_PREFIX = b"x-forwarded-for", b"x-forwarded-prefix"
 OPEN_PATHS = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz"})
-OPEN_FOLDER = "/explorer/"  # static files; the data they request need a key
-METRICS = "/metrics"  # shows numbers of all tenants
+OPEN_FOLDER = "/explorer/"  # static files; the page's requests for data need a key
+METRICS = "/metrics"  # needs the scope admin, because it shows numbers of all tenants
 REPORTS = OPEN_PATHS | {METRICS}  # paths that answer while records or files are lost
 _AUTHORIZATION = b"authorization"
 _READ_METHODS = frozenset({"GET", "HEAD"})
-_OWN_SITES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site
+_OWN_SITES = frozenset({"same-origin", "none"})  # values of Sec-Fetch-Site that no foreign page sends
 _PREFLIGHT = "OPTIONS"  # browsers send it without a key, and the response only lists methods
 
 
@@ -70,7 +70,7 @@ def allowed_origins(origins: str) -> list[str]:
 
 
 def with_cors(app: ASGIApp, origins: str) -> ASGIApp:
-    """Wrap an app so that web pages of these origins (`allowed_origins`) may read its answers."""
+    """Return the app with CORS headers for the origins in GLLE_CORS_ORIGINS, or the app itself if there are none."""
     if not (allowed := allowed_origins(origins)):
         return app
     return CORSMiddleware(
@@ -84,7 +84,7 @@ def with_cors(app: ASGIApp, origins: str) -> ASGIApp:
 
 
 class Proxies:
-    """Trusted proxies, whose X-Forwarded-For the service believes: addresses and networks, separated by commas.
+    """The proxies whose X-Forwarded-* headers the service trusts: addresses and networks, separated by commas.
 
     Attributes
     ----------
@@ -121,15 +121,15 @@ class Proxies:
         return None
 
     def remove_prefix(self, scope: Scope) -> None:
-        """Note the prefix below which the client sees the API (`service.schemas.addresses`), and take it off the path.
+        """Set the request's path prefix (`service.schemas.addresses`), and remove uvicorn's root path from the path.
 
-        It is uvicorn's root path, which uvicorn puts before each path, or the X-Forwarded-Prefix of a trusted proxy;
-        several proxies give several prefixes, the outermost first.
+        The prefix is uvicorn's root path, which uvicorn puts before each path, or the X-Forwarded-Prefix of a trusted
+        proxy. If several proxies send a prefix, the prefixes are joined, the outermost first.
         """
         root = scope.get("root_path", "")
         if root and scope["path"].startswith(root):
             scope["path"], scope["raw_path"] = scope["path"][len(root) :], scope["raw_path"][len(root) :]
-            scope["root_path"] = ""  # Starlette would take it off the path again
+            scope["root_path"] = ""  # otherwise Starlette would remove it from the path again
         if self.is_any and self.trust(_peer(scope)):
             parts = [str(value, "latin-1") for name, value in scope["headers"] if name == _FORWARDED_PREFIX]
             prefixes = [normal_prefix(part) for text in parts for part in text.split(",")]
@@ -153,7 +153,7 @@ def _peer(scope: Scope) -> str:
 
 
 def _address(text: str) -> str | None:
-    """Return the address in one part of X-Forwarded-For, without its port, or None."""
+    """Return the address in one part of X-Forwarded-For, without its port, or None if there is no valid address."""
     host = text.strip()
     if host.startswith("["):
         host = host[1:].partition("]")[0]
@@ -166,7 +166,7 @@ def _address(text: str) -> str | None:
 
 
 def required_scope(path: str, method: str) -> api_keys.Scope | None:
-    """Return the scope that a request needs, or None for an open path."""
+    """Return the scope that the API key of a request must have, or None if the request needs no key."""
     if path in OPEN_PATHS or path.startswith(OPEN_FOLDER) or method == _PREFLIGHT:
         return None
     if path == METRICS:
@@ -175,18 +175,19 @@ def required_scope(path: str, method: str) -> api_keys.Scope | None:
 
 
 class AccessPolicy:
-    """Authentication of requests by API key, or by origin while no key exists; none while records or files are lost.
+    """Authenticates requests by API key, or by host and origin while no key exists.
 
-    Raises `SettingsError` if other machines could connect without a key, or if a setting is malformed.
+    While records or files are lost, all requests are refused, except those for the paths in `REPORTS`. Raises
+    `SettingsError` if other machines could connect without a key, or if a setting is malformed.
 
     Parameters
     ----------
     settings
         `auth` is auto, required or off; pages of the origins in `cors_origins` may use the service, `*` means all.
     keys
-        The keys; None: there are no keys.
+        The stored API keys, or None if there are none.
     mark
-        The mark beside the files, which shows a loss; None: nothing is stored.
+        The mark that shows a loss of records or files (see worker/storage/mark.py); None to check nothing.
 
     Attributes
     ----------
@@ -211,7 +212,7 @@ class AccessPolicy:
         self._is_off = settings.auth == "off"
 
     async def admit(self, scope: Scope) -> tuple[str, bool]:
-        """Authenticate a request; a thread reads from Redis unless what was read in the last second suffices."""
+        """Return what `authenticate` returns; a thread asks Redis unless what was read in the last second suffices."""
         is_whole = self._mark is None or self._mark.was_whole(is_write=scope["method"] not in _READ_METHODS)
         if is_whole and (self._is_off or self._keys is None or self._keys.is_current(_bearer_token(scope))):
             return self._authenticate(scope, self._keys)
@@ -226,7 +227,7 @@ class AccessPolicy:
         return f"GLLE_CORS_ORIGINS=*: every web page in a browser of this machine can read, write and delete{since}."
 
     def is_authenticated(self, scope: Scope) -> bool:
-        """Return whether a request to an open path would be admitted to a guarded one; False if keys cannot be read."""
+        """Return whether `authenticate` would admit the request; False if the API keys cannot be read."""
         try:
             self.authenticate(scope)
         except (ProblemError, redis.RedisError):
@@ -234,11 +235,11 @@ class AccessPolicy:
         return True
 
     def authenticate(self, scope: Scope) -> tuple[str, bool]:
-        """Return the tenant of a request, and whether this is the only tenant, so that answers reveal no ids of others.
+        """Return the tenant of a request, and whether its answer cannot reveal ids of other tenants.
 
-        If the server of the keys does not answer or has lost them, requests for metrics and readiness are authenticated
-        by the keys that were read last, because they report on this server. All other requests raise `redis.RedisError`
-        or the loss.
+        If the queue's Redis does not answer or has lost the keys, the paths in `REPORTS` are authenticated by the keys
+        that were read last, because these paths report on this server. All other requests raise `redis.RedisError` or
+        the loss.
 
         Raises ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``foreign-origin``,
         ``record-unreadable``, or one of `worker.storage.mark.LOSSES`.
@@ -273,7 +274,7 @@ class AccessPolicy:
             detail = f"Key {key.id} has the scope {' and '.join(key.scopes)}; {method} {path} needs {needed}."
             remedy = f"Use a key made with --scope {needed}."
             raise refuse("scope-missing", 403, detail, remedy, needed=needed, scopes=list(key.scopes))
-        # The second value says that an answer can name nothing of other tenants, so that a 404 needs no delay.
+        # The second value is true if the answer cannot reveal ids of other tenants: its 404 then needs no delay.
         return key.tenant, is_open or path == METRICS
 
     def _proxy_trace(self, scope: Scope) -> str | None:
@@ -296,7 +297,7 @@ class AccessPolicy:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address can be reached from this machine only."""
+    """Return whether a host is a loopback address or `localhost`, which only this machine can reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -347,7 +348,7 @@ def _require_own_client(scope: Scope, origins: Collection[str], *, any_host: boo
 
 
 def _bearer_token(scope: Scope) -> str | None:
-    """Return the bearer token, or None."""
+    """Return the bearer token of the Authorization header, or None."""
     for name, value in scope["headers"]:
         if name == _AUTHORIZATION:
             scheme, _, token = value.partition(b" ")

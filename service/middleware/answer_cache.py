@@ -1,7 +1,7 @@
 """Cache of immutable responses in the memory of one API process; a hit runs no route and reads no array.
 
 A draw is a function of its address, so its response becomes stale only if its posterior is deleted. The cache therefore
-checks the state of the posterior (`service.routes.draws`). A response is served to its own tenant only.
+checks the state of the posterior (`service.routes.draws`). A response is served only to the tenant that requested it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ ENTRY_BYTES = 2**11  # bytes of an entry without its body: headers, key and cont
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """A complete response with its tenant, its posterior, the posterior's state, and its route for the metrics.
+    """A complete response, with the tenant, posterior and state for which it is valid, and its route for the metrics.
 
-    `size` is roughly the bytes of memory that it takes.
+    `size` is roughly the memory of the entry in bytes.
     """
 
     tenant: str
@@ -42,9 +42,10 @@ class CachedAnswer:
 
 
 class AnswerCache:
-    """LRU cache of responses, within a budget of bytes.
+    """LRU cache of responses, whose entries take at most `budget` bytes together.
 
-    `state` returns the state of a tenant's posterior (`PosteriorRecord.state`), or None.
+    `state` is called with a tenant and the id of a posterior, and returns the posterior's `PosteriorRecord.state`, or
+    None if the posterior does not exist.
     """
 
     def __init__(self, budget: int, state: Callable[[str, str], Awaitable[str | None]]) -> None:
@@ -55,7 +56,7 @@ class AnswerCache:
         self._answers: OrderedDict[bytes, CachedAnswer] = OrderedDict()
 
     def keep(self, scope: Scope, posterior: str, state: str, response: Response) -> None:
-        """Cache a complete response, which must depend only on the state of the posterior."""
+        """Cache a complete response, which must depend only on the request and on the state of the posterior."""
         key, body = _key(scope), bytes(response.body)
         size = ENTRY_BYTES + len(body)
         if len(body) > MAX_ANSWER_BYTES or size > self._budget or key in self._answers:
@@ -77,7 +78,7 @@ class AnswerCache:
             self._forget(answer.posterior)
             return None
         self.hits += 1
-        if key in self._answers:  # may have been evicted during the check
+        if key in self._answers:  # it may have been evicted while the state was read
             self._answers.move_to_end(key)
         return answer
 

@@ -27,20 +27,20 @@ PROBE_PATHS = frozenset({"/livez", "/readyz"})
 RETRY_SECONDS = 1  # most requests take milliseconds
 QUERY_BYTES = 32 * 2**10  # two percent-encoded lists of 1,000 positions take 18 KB
 COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
-UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # their bodies have other limits
+UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # limited in service/uploads/reading.py
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 PATIENCE_SECONDS = 30.0  # a body may pause for this long
 MIN_SPEED = 16 * 2**10  # bytes per second of a body, on average over the last `PATIENCE_SECONDS`
-PLACE_CHECK_SECONDS = 0.02  # pause between two checks for a free place
+PLACE_CHECK_SECONDS = 0.02  # pause between two checks whether a tenant may begin another request
 BODY_GRACE_SECONDS = 1.0  # a body may be ended in favor of others only after this time
 
 
 class RequestLimits:
-    """Refuses requests beyond the limits.
+    """Refuses requests that exceed the limits which the docstring of this module names.
 
     If too many requests are in progress, further requests, except probes, are refused before they take a thread, or
-    memory for their body. Answers from the answer cache do not count. While its body arrives, a request counts among
-    the bodies, so that slow bodies do not keep other requests out.
+    memory for their body. Answers from the answer cache do not count. While the body of a request arrives, the request
+    counts against the limit of bodies instead, so that slow bodies do not keep other requests out.
     """
 
     def __init__(self, shares: Shares) -> None:
@@ -48,7 +48,7 @@ class RequestLimits:
         self._bodies: set[_Body] = set()
 
     async def serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, tenant: str) -> None:
-        """Serve one request of a tenant by the app, or refuse it."""
+        """Pass a request of a tenant to the app, or raise the problem for which the request is refused."""
         is_counted = scope["path"] not in PROBE_PATHS
         if is_counted:
             self._require_place(self._shares.requests, tenant)
@@ -63,7 +63,7 @@ class RequestLimits:
             await app(scope, receive, send)
 
     async def _serve_with_body(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, tenant: str) -> None:
-        """Serve a request, which counts among the bodies until its body has arrived, and then among the requests."""
+        """Serve a request with a body: it counts against `shares.bodies` until the body is here, then `requests`."""
         is_upload = scope["path"] in UPLOADS
         if not is_upload:
             _require_command(scope)
@@ -77,14 +77,14 @@ class RequestLimits:
             self._end(body)
 
     async def _begin(self, body: _Body) -> None:
-        """Move a request whose body has arrived to the requests in progress, once its tenant may have one more.
+        """Count a request whose body has arrived against `shares.requests`, once its tenant may have one more.
 
-        Raises 503 if that takes too long.
+        Raises 503 if that takes more than `PATIENCE_SECONDS`.
         """
         until = time.monotonic() + PATIENCE_SECONDS
         while not self._shares.requests.allows(body.tenant):
             if time.monotonic() > until:
-                raise HTTPException(503, f"no place was free in {PATIENCE_SECONDS:g} s")
+                raise HTTPException(503, f"too many requests were in progress for {PATIENCE_SECONDS:g} s")
             await asyncio.sleep(PLACE_CHECK_SECONDS)
         self._bodies.discard(body)
         self._shares.bodies.add(body.tenant, -1)
@@ -96,7 +96,7 @@ class RequestLimits:
         share.add(body.tenant, -1)
 
     def _make_place(self, tenant: str) -> None:
-        """End the slowest body of a tenant that may not have another one; raises as `_require_place`.
+        """End the slowest arriving body of a tenant that has reached its limit; raises as `_require_place`.
 
         A body that has just begun is not ended, so that quick bodies are received beside any number of slow ones.
         """
@@ -108,23 +108,23 @@ class RequestLimits:
         min(slow, key=lambda body: body.speed).end()
 
     def _require_place(self, share: Share, tenant: str) -> None:
-        """Raise ``too-many-requests`` if all places are taken, ``quota-exceeded`` if the tenant has its share."""
+        """Raise ``too-many-requests`` if the process is at its limit, ``quota-exceeded`` if only the tenant is."""
         if share.allows(tenant):
             return
         if share.used < share.total:
             raise too_many_requests(tenant, share.limit(tenant), int(share.total))
         detail = f"This API process has {share.used:,} requests in progress; it accepts no more."
-        remedy = "Send the request again after Retry-After. Or have more API processes started: GLLE_API_PROCESSES."
+        remedy = "Send the request again after Retry-After, or ask the administrator to raise GLLE_API_PROCESSES."
         raise refuse("too-many-requests", 503, detail, remedy, allowed=int(share.total), retry_after=RETRY_SECONDS)
 
 
 def _require_command(scope: Scope) -> None:
-    """Raise a problem if the body of a command is announced as too long, or has the wrong media type.
+    """Raise a problem if the Content-Length of a command is too large, or its media type is not JSON.
 
-    If no route takes the request, the router refuses it, by 404 or 405.
+    A request that matches no route is left to the router, which answers 404 or 405.
     """
     headers = Headers(scope=scope)
-    length = int(headers.get("content-length", "0"))  # the server has validated it
+    length = int(headers.get("content-length", "0"))  # h11 has validated the number
     media = MediaType.parse(headers.get("content-type", "")).kind
     if length > COMMAND_BYTES:
         problem = plain_problem(413, f"The body has {length:,} bytes; {COMMAND_BYTES:,} are allowed.")
@@ -137,7 +137,7 @@ def _require_command(scope: Scope) -> None:
 
 
 class _Body:
-    """An arriving body, whose deadline depends on its size.
+    """A request body that is arriving, with a deadline that depends on the received bytes.
 
     In total, a body of `size` bytes may take ``PATIENCE_SECONDS + size / MIN_SPEED`` seconds. At any moment it has at
     most `PATIENCE_SECONDS` left, so that a client cannot send most of a body and then wait. Time during which the
@@ -145,8 +145,8 @@ class _Body:
 
     Parameters
     ----------
-    most
-        Maximum number of bytes of the body; None: the route has its own limit.
+    max_bytes
+        Maximum number of bytes of the body; None if the route has its own limit.
     on_end
         Awaited when the whole body has arrived, before its last message is returned.
 
@@ -181,9 +181,9 @@ class _Body:
             self._waiting.reschedule(0.0)
 
     async def receive(self) -> Message:
-        """Return the next message; raise 408 for a body that arrives too slowly, and 413 beyond `most` bytes.
+        """Return the next message; raise 408 for a body that arrives too slowly, and 413 beyond `max_bytes` bytes.
 
-        Frameworks let an HTTPException pass wherever they read the body. Starlette's RequestBodyLimitMiddleware is not
+        FastAPI lets an HTTPException pass wherever it reads the body. Starlette's RequestBodyLimitMiddleware is not
         used: if a route does not read its body, that middleware answers in text/plain, without the sizes.
         """
         if not self._has_more:
@@ -195,8 +195,8 @@ class _Body:
         except TimeoutError:
             detail = f"{self._size:,} bytes of the body arrived, more slowly than {MIN_SPEED:,} bytes a second"
             if self._is_ended:
-                detail = f"the body was the slowest of the tenant, {self.speed:,.0f} bytes a second, and others wait"
-            raise HTTPException(408, detail, {"Connection": "close"}) from None  # later bytes are no request
+                detail = f"the body was the slowest of the tenant ({self.speed:,.0f} bytes a second), and others waited"
+            raise HTTPException(408, detail, {"Connection": "close"}) from None  # late bytes are not a request
         finally:
             self._waiting = None
         size = len(message.get("body", b""))

@@ -58,7 +58,7 @@ access_log = logging.getLogger("glle.access")
 
 @dataclass(eq=False)
 class RequestMiddleware:
-    """The middleware around the routes.
+    """ASGI middleware that authenticates, limits, answers, counts and logs every request.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class RequestMiddleware:
             await _failure(error)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Authenticate a request, and answer it from memory or by a route."""
+        """Authenticate a request, and answer it from the answer cache or by a route."""
         method: str = scope["method"]
         scope[TENANT] = DEFAULT
         if required_scope(scope["path"], method) is None:
@@ -181,7 +181,7 @@ def pad_not_found(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> Send:
-    """Return a `send` that delays a 404 until a whole multiple of `NOT_FOUND_STEP_SECONDS`.
+    """Return a `send` that delays a 404 until the time since this call is a multiple of `NOT_FOUND_STEP_SECONDS`.
 
     Before the service refuses an id of another tenant, it reads the record, which takes some 100 us. The delay hides
     whether an id is unknown or belongs to another tenant.
@@ -217,13 +217,13 @@ async def _respond_to_head(app: ASGIApp, scope: Scope, send: Send) -> None:
             await send({"type": "http.response.body", "body": b""})
             answered.set()
 
-    # Below version 2.4 Starlette watches for the disconnect while it streams. The outer scope stays a HEAD.
+    # Below version 2.4 of the ASGI specification, Starlette watches for a disconnect while it streams a body.
     get_scope = {**scope, "method": "GET", "asgi": {**scope["asgi"], "spec_version": "2.3"}}
     await app(get_scope, receive_until_answered, send_headers)
 
 
 def _failure(error: Exception) -> Response:
-    """Return the response to a refusal, to a Redis server that does not answer, or to an unexpected error."""
+    """Return the error response for a problem, for a Redis server that does not answer, or for any other error."""
     if isinstance(error, ProblemError):
         challenge = _CHALLENGES.get(error.problem.code)
         return problem_response(error.problem, {} if challenge is None else {"WWW-Authenticate": challenge})
@@ -231,7 +231,7 @@ def _failure(error: Exception) -> Response:
 
 
 def _below_prefix(name: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """Return a header, with the prefix of the request if it is a path of the API."""
+    """Return a header; if its value is a path of the API, put the path prefix of the request before the value."""
     return name, address(value.decode("latin-1")).encode("latin-1") if name in _ADDRESSES else value
 
 

@@ -1,8 +1,8 @@
 """Turns of the tenants on the event loop: how many requests of one tenant begin at each turn of the loop.
 
 A request costs up to two milliseconds of the event loop, so 200 requests of one tenant that arrive at once would
-delay each step of another tenant's request by half a second. The others wait here, in the order of their arrival, while
-other tenants begin. A request that waits for a job, a draw or a thread does not hold up the later ones.
+delay each step of another tenant's request by half a second. Here they begin in the order of their arrival, one at each
+turn, while other tenants begin theirs. A request that waits for a job, a draw or a thread does not hold up later ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BEGUN_PER_TURN = 1  # requests of a tenant that may begin at one turn of the eve
 
 
 class Turns:
-    """Turns of tenants on the event loop of this process."""
+    """Limits how many requests of each tenant begin at one turn of this process's event loop."""
 
     def __init__(self, begun_per_turn: int = BEGUN_PER_TURN) -> None:
         self._limit = begun_per_turn
@@ -23,7 +23,7 @@ class Turns:
         self._is_scheduled = False
 
     async def begin(self, tenant: str) -> None:
-        """Return at once, or at a later turn of the event loop if the tenant has begun enough requests at this one."""
+        """Wait until a request of the tenant may begin: at this turn of the event loop, or at a later one."""
         if self._begun[tenant] < self._limit and tenant not in self._waiting:
             self._begun[tenant] += 1
             if not self._is_scheduled:
@@ -35,13 +35,13 @@ class Turns:
         await turn
 
     def _next_turn(self) -> None:
-        """Begin the requests that have waited longest, of each tenant."""
+        """Start a new turn: let the requests of each tenant that have waited longest begin, up to the limit."""
         self._begun.clear()
         for tenant in list(self._waiting):
             turns = self._waiting[tenant]
             while turns and self._begun[tenant] < self._limit:
                 turn = turns.popleft()
-                if not turn.done():  # its client may have disconnected
+                if not turn.done():  # if the client disconnects, its request is cancelled
                     turn.set_result(None)
                     self._begun[tenant] += 1
             if not turns:
