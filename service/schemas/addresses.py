@@ -1,6 +1,6 @@
-"""Addresses of the API below a prefix: a proxy may serve it at ``https://host/glle/``, and removes ``/glle``.
+"""Paths of the API below a prefix: a proxy may serve the API at ``https://host/glle/``, and remove ``/glle``.
 
-Inside the service each path is without the prefix. What is sent to the client, links and `Location`, is made with
+Inside the service no path has the prefix. Paths that are sent to the client, in links and `Location`, are made with
 `address`, which adds the prefix of the request.
 """
 
@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from worker.base.settings import SettingsError
 
 _PREFIX: ContextVar[str] = ContextVar("prefix", default="")
-_SEGMENT = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._~-]{1,100}")  # no escapes, and no step upwards
+_SEGMENT = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._~-]{1,100}")  # no escapes, and no `.` or `..`
 MAX_SEGMENTS = 8
 
 

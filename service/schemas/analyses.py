@@ -27,7 +27,7 @@ from service.schemas.resources import (
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.records.cache_entry import Entry
 
-_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"  # names npz members and columns
+_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"  # a label names npz members and table columns
 
 MAX_METHODS = 32
 
@@ -59,7 +59,7 @@ _SCORED = "Neighbors that the scores use; auto: 10, or fewer for few points."
 
 
 class ScoredIn(DatasetCommandIn):
-    """Data set, and the scores of its embeddings."""
+    """Data set to embed, and the scores to compute of its embeddings."""
 
     labels: str | None = Field(
         default=None,
@@ -131,7 +131,7 @@ class ComparisonIn(ScoredIn):
 
 
 class RecipeOut(BaseModel):
-    """Request of an embedding."""
+    """The request that determines an embedding."""
 
     id: str = Field(description="Digest of data set, method, all parameters, labels and engine version.")
     dataset: str = Field(description="Id of its data set.")
@@ -158,7 +158,7 @@ class EmbeddingOut(RecipeOut):
 
     @classmethod
     def from_entry(cls, entry: Entry) -> Self:
-        """Return the JSON of a cache entry."""
+        """Return the response model of a stored embedding."""
         members = {name: value for name, value in entry.meta.items() if name != "sha256"}
         links = embedding_links(members["id"], members["dataset"])
         if members.get("map") is not None:
@@ -176,7 +176,7 @@ class ListedEmbeddingOut(RecipeOut):
 
     @classmethod
     def from_record(cls, record: EmbeddingRecord) -> Self:
-        """Return the JSON of a record."""
+        """Return the response model of an embedding's record."""
         naming = {name: getattr(record, name) for name in ("id", "name", "tags", "created")}
         return cls(**asdict(record.recipe), **naming, links=embedding_links(record.id, record.recipe.dataset))
 
@@ -199,7 +199,7 @@ class ScoreList(BaseModel):
 
 
 def embedding_links(id_: str, dataset: str) -> dict[str, str]:
-    """Return the links of an embedding."""
+    """Return the URLs of an embedding, its coordinates, its arrays and its data set, by the name of the link."""
     url = address(f"/v1/embeddings/{id_}")
     below = {part: f"{url}/{part}" for part in ("coordinates", "arrays")}
     return {"self": url, **below, "dataset": address(f"/v1/datasets/{dataset}")}
@@ -209,7 +209,7 @@ Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "
 
 
 class SampleIn(CommandIn):
-    """Draws that an analysis takes."""
+    """Draws that an analysis uses."""
 
     seed: Seed = 0
     first: First = 0
@@ -257,7 +257,7 @@ class ReconstructionsIn(SampleIn):
 
 
 class CalibrationIn(CommandIn):
-    """Effort of the calibration of the scale."""
+    """Numbers of half-samples and of draws for the calibration of the scale."""
 
     n_resamples: int = Field(default=HALF_SAMPLES, ge=4, le=1000, description="Random halves of the data.")
     n_draws: int = Field(default=CALIBRATION_DRAWS, ge=4, le=1000, description="Draws at each trial scale.")

@@ -1,4 +1,4 @@
-"""Models of JSON with the fields of result types; types come from hints, and descriptions from docstrings."""
+"""Pydantic models with the fields of the engine's result types; descriptions come from their docstrings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Matrix = list[Row]
 # An entry in the Attributes section of a docstring: names, the axes of an array or another type, and indented text.
 _ENTRY = re.compile(r"^(\w+(?:, \w+)*) : (\(.*?\))?.*\n((?: {4}.*\n?)*)", re.MULTILINE)
 _FOR_TYPES = {"NDArray": NDArray, "Callable": Callable}  # names that modules import for type checkers only
-_MODELS: dict[Any, type[BaseModel]] = {}  # models by result type
+_MODELS: dict[Any, type[BaseModel]] = {}  # models that `fields_of` has derived, by result type
 
 
 class _ArrayOut(BaseModel, Generic[T]):
@@ -29,31 +29,31 @@ class _ArrayOut(BaseModel, Generic[T]):
 
 
 class ArrayOut(_ArrayOut[list[Any]]):
-    """An array of any number of axes."""
+    """An array with any number of axes."""
 
 
 class VectorOut(_ArrayOut[Row]):
-    """An array of one axis."""
+    """An array with one axis."""
 
 
 class PlacesOut(_ArrayOut[list[int]]):
-    """An array of one axis of row numbers."""
+    """An array of row numbers, with one axis."""
 
 
 class FlagsOut(_ArrayOut[list[bool]]):
-    """An array of one axis of booleans."""
+    """An array of booleans, with one axis."""
 
 
 class MatrixOut(_ArrayOut[Matrix]):
-    """An array of two axes."""
+    """An array with two axes."""
 
 
 class CubeOut(_ArrayOut[list[Matrix]]):
-    """An array of three axes."""
+    """An array with three axes."""
 
 
 def absent(description: str) -> Any:
-    """Return a field that may be absent, but not null."""
+    """Return a pydantic field that may be absent from the JSON, but is never null."""
 
     def without_default(schema: dict[str, Any]) -> None:
         schema.pop("default", None)
@@ -67,7 +67,7 @@ def absent(description: str) -> Any:
 
 
 def fields_of(result: Any, *names: str) -> Callable[[type[M]], type[M]]:
-    """Return the decorator of a model that adds the named fields of a result type.
+    """Return a class decorator that adds the named fields of a result type to a pydantic model.
 
     Without names, it adds all fields but arrays and functions. Fields that the model already has stay. A field whose
     type is another result type gets the model of that type. An array gets the model for its number of axes, which the
@@ -99,7 +99,7 @@ def fields_of(result: Any, *names: str) -> Callable[[type[M]], type[M]]:
 
 
 def arrays_of(result: Any) -> Callable[[type[M]], type[M]]:
-    """Return the decorator of a model that adds the arrays of a result type."""
+    """Return a class decorator that adds the array fields of a result type to a pydantic model."""
     hints = get_type_hints(result, localns=_FOR_TYPES)
     return fields_of(result, *(name for name, hint in hints.items() if _is_array(hint)))
 
@@ -109,7 +109,7 @@ def _is_array(hint: Any) -> bool:
 
 
 def _json_type(hint: Any, axes: str) -> Any:
-    """Return the type of a value in JSON: lists for tuples, and models for arrays and for result types."""
+    """Return the type in JSON for a type hint: a list for a tuple, a model for an array or a result type."""
     if _is_array(hint):
         return (VectorOut, MatrixOut, CubeOut)[len(re.findall(r"\w+", axes)) - 1]
     if get_origin(hint) is tuple:

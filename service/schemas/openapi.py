@@ -1,4 +1,4 @@
-"""Additions to FastAPI's OpenAPI (problems, security, links, headers, examples, exact bounds), and its HTML page.
+"""Additions to FastAPI's OpenAPI (problems, security, links, headers, examples, exact bounds), and a page for it.
 
 The page is HTML with one script and one style, both inline, and has a form for each route that sends the request.
 """
@@ -98,7 +98,7 @@ white-space:pre-wrap;overflow:auto;max-height:24rem}#key{-webkit-text-security:d
 """
 _SCRIPT = Path(__file__).with_name("try_out.js").read_text(encoding="utf-8")
 _HASHES = [b64encode(sha256(text.encode()).digest()).decode() for text in (_STYLE, _SCRIPT)]
-# The page loads nothing, and its script reaches this service alone.
+# The page loads nothing, and its script may send requests to this service only.
 POLICY = (
     f"default-src 'none'; style-src 'sha256-{_HASHES[0]}'; script-src 'sha256-{_HASHES[1]}'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -109,7 +109,7 @@ _BOUNDS = (("minimum", ">="), ("exclusiveMinimum", ">"), ("maximum", "<="))
 def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None]) -> dict[str, Any]:
     """Complete FastAPI's contract in place and return it; a second call changes nothing.
 
-    `scope_of` returns the scope that a path and a method need, or None if they are open.
+    `scope_of` returns the scope that a request with a path and a method needs, or None if it needs no key.
     """
     _document_problems(contract, scope_of)
     _type_forms(contract)
@@ -142,7 +142,7 @@ def _list_json_first(response: dict[str, Any]) -> None:
 
 
 def _operations(contract: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return path, method and operation of every route."""
+    """Return (path, method, operation) for every operation in an OpenAPI document."""
     return [(path, method, each) for path, methods in contract["paths"].items() for method, each in methods.items()]
 
 
@@ -195,7 +195,7 @@ def _without_null(parameter: dict[str, Any]) -> dict[str, Any]:
 
 
 def _command_bodies(operation: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the media types of a body that accepts JSON only."""
+    """Return the media type objects of a request body, or an empty list if the body may be other than JSON."""
     content = operation.get("requestBody", {}).get("content", {})
     return list(content.values()) if all(media.endswith("json") for media in content) else []
 
@@ -221,7 +221,7 @@ def _restore_integer_bounds(schema: Any) -> None:
 
 
 def page(openapi: dict[str, Any]) -> str:
-    """Return the HTML page of an OpenAPI document."""
+    """Return an HTML page with the routes and models of an OpenAPI document."""
     info = openapi["info"]
     operations = _operations(openapi)
     tags = list(dict.fromkeys(operation["tags"][0] for _, _, operation in operations))
@@ -265,7 +265,7 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
 
 
 def _form(path: str, method: str, operation: dict[str, Any]) -> str:
-    """Return the form that sends a request, with the example as its body."""
+    """Return an HTML form that sends a request of an operation, with the operation's example as the body."""
     inputs = []
     for each in operation.get("parameters", []):
         name, flags = escape(each["name"]), [f"data-in={each['in']}"]
@@ -275,7 +275,7 @@ def _form(path: str, method: str, operation: dict[str, Any]) -> str:
         if each["in"] in {"path", "query"}:
             inputs.append(f"<label>{name} <input name={name} {' '.join(flags)}></label>")
     content = operation.get("requestBody", {}).get("content", {})
-    # The first one is selected: a type with an example, if there is one.
+    # The browser selects the first media type of the form, so types with an example come first.
     media = sorted((name for name in content if name != _FORM), key=lambda name: "example" not in content[name])
     if media:
         choices = "".join(f"<option>{escape(name)}</option>" for name in media)
@@ -311,7 +311,7 @@ def _content(response: dict[str, Any]) -> str:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """Return a summary of a schema as HTML."""
+    """Return HTML that summarizes a JSON schema: its type, bounds and default."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'

@@ -53,7 +53,7 @@ _RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}  # Ret
 
 
 class WayOut(BaseModel):
-    """An option, a call or a feature that a text names."""
+    """An option, a call or a feature that a message mentions, as values."""
 
     name: str = Field(
         description="Name of the option; or a call: upload, fit, embed, delete-posterior, "
@@ -90,7 +90,10 @@ class ProblemOut(BaseModel):
 
 
 def failures(**statuses: str) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI of a route's problems, such as ``_404="No such job."``; 500 and 503 are always included."""
+    """Return the OpenAPI responses of a route's problems, by status.
+
+    `statuses` has texts such as ``_404="No such job."``. The statuses 500 and 503 are always added.
+    """
     texts = {
         **statuses,
         "_500": "An internal error of the service.",
@@ -104,7 +107,7 @@ def failures(**statuses: str) -> dict[int | str, dict[str, Any]]:
 
 
 def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the response of a problem."""
+    """Return the problem+json response of a problem, with Retry-After if the problem is temporary."""
     body = redact_keys(json.dumps(problem.to_dict(), allow_nan=False))
     seconds = problem.details.get("retry_after") or _RETRY.get(problem.code) or _RETRY.get(problem.status)
     retry = {} if seconds is None else {"Retry-After": str(seconds)}
@@ -112,7 +115,7 @@ def problem_response(problem: Problem, headers: Mapping[str, str] | None = None)
 
 
 def plain_problem(status: int, detail: str) -> Problem:
-    """Return the problem of a status that Starlette or uvicorn raises."""
+    """Return the problem for an HTTP error of Starlette or uvicorn, which has only a status and a detail."""
     code, remedy = _PLAIN.get(status, ("http-error", "See /docs for the API."))
     return Problem(code=code, status=status, detail=detail, remedy=remedy)
 
@@ -160,23 +163,23 @@ def install(app: FastAPI) -> None:
 
 
 def _allow(request: Request, contract: dict[str, Any]) -> dict[str, str]:
-    """Return the Allow header of a path: the methods of its most literal template, with HEAD wherever there is GET."""
+    """Return the Allow header of a path: the methods of its route (`_template`), with HEAD if there is GET."""
     paths = contract["paths"]
     allowed = {method.upper() for method in paths.get(_template(paths, request.scope["path"]), ())}
     return {"Allow": ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))}
 
 
 def _template(paths: Iterable[str], path: str) -> str:
-    """Return the most literal template that a path matches, or an empty text."""
+    """Return the template that a path matches, with the longest literal text if several match, or an empty text."""
     templates = [each for each in paths if compile_path(each)[0].fullmatch(path)]
     return max(templates, key=lambda each: len(_PARAMETER.sub("", each)), default="")
 
 
 def _no_route(request: Request, contract: dict[str, Any]) -> Problem:
-    """Return the problem of an address that is none; it names the address that was perhaps meant.
+    """Return the 404 problem of a path that no route has; it suggests a similar path.
 
-    There is no redirect to it: the redirect would have the scheme and the host that the client has sent, which are not
-    always the ones of the service behind a proxy.
+    The service does not redirect to the similar path: a redirect would repeat the scheme and the host of the request,
+    and behind a proxy they may differ from the public ones.
     """
     paths, path = contract["paths"], request.scope["path"]
     parts = [part for part in path.split("/") if part]
@@ -196,7 +199,7 @@ def _no_route(request: Request, contract: dict[str, Any]) -> Problem:
 
 
 def internal_error(error: Exception) -> Response:
-    """Log an unexpected exception, and return the response, which does not have its message."""
+    """Log an unexpected exception, and return a 500 response that does not reveal the exception's message."""
     log.error("Unexpected error", exc_info=error)
     return problem_response(
         Problem(
@@ -212,7 +215,8 @@ def internal_error(error: Exception) -> Response:
 def validation_problem(error: RequestValidationError, members: Sequence[str] = ()) -> Problem:
     """Return the problem of an invalid request; `members` are the names of its JSON body, for suggestions.
 
-    If a value matches none of several alternatives, that is one error, at the location of the value.
+    If a value matches none of the alternatives of a union type, pydantic reports an error for each alternative. They
+    become one error at the location of the value.
     """
     errors: dict[str, dict[str, str]] = {}
     near: list[str] = []
@@ -242,7 +246,7 @@ def snake_case(name: str) -> str:
 
 
 def _place(location: Sequence[int | str], kind: str, body: Any) -> list[int | str]:
-    """Return the location of an error without the names of alternatives, such as ``constrained-int``."""
+    """Return the location of a pydantic error without names of union alternatives, such as ``constrained-int``."""
     if kind == "json_invalid":
         return list(location)
     if location[0] != "body":

@@ -22,8 +22,8 @@ from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 
 PREVIEW_ROWS = 5
-PREVIEW_BYTES, PREVIEW_ROW_BYTES = 2**22, 64  # maximum bytes of a preview's points; bytes that a list takes in JSON
-MAX_COUNTER = 2**64 - 1  # seeds and indices key a counter-based generator
+PREVIEW_BYTES, PREVIEW_ROW_BYTES = 2**22, 64  # limit of a preview's points; bytes of a row beside its values
+MAX_COUNTER = 2**64 - 1  # seeds and indices are 64-bit inputs of a counter-based random generator
 
 Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is LLE.")]
 ScaleOrAuto = Scale | Literal["auto"]
@@ -52,12 +52,12 @@ class SyntheticIn(CommandIn):
 
 
 def auto_of_none(value: object) -> object:
-    """Return "auto" for null, which means the same."""
+    """Return "auto" for None, and any other value unchanged."""
     return "auto" if value is None else value
 
 
 def _field(parameter: Parameter, type_: Any, default: object) -> tuple[Any, Any]:
-    """Return type and pydantic field of a declared parameter; the words of a choice are in its type."""
+    """Return type and pydantic field of an engine parameter; words such as auto become part of the type."""
     bounds = {"ge": parameter.least, "gt": parameter.above, "le": parameter.most, "lt": parameter.below}
     limits: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
     if parameter.words and parameter.kind != "word":
@@ -69,7 +69,7 @@ def _field(parameter: Parameter, type_: Any, default: object) -> tuple[Any, Any]
 
 
 class DatasetCommandIn(CommandIn):
-    """Command on a data set."""
+    """Request about a data set."""
 
     dataset: str = Field(description="Id of a data set.", examples=["ds_127ecc1c5da53ccc7b4b569022a22285"])
 
@@ -92,9 +92,9 @@ class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
     )
 
     def fit_spec(self, given_neighbors: int | None = None) -> FitSpec:
-        """Return the engine's specification, which also checks combinations of parameters.
+        """Return the engine's specification, whose constructor also checks the combination of parameters.
 
-        `given_neighbors` is the number of given neighbors.
+        `given_neighbors` is the number of neighbors of each point, if the request names a data set of neighbors.
         """
         spec = FitSpec(**self.model_dump(exclude={"dataset", "neighbors"}))
         return spec if given_neighbors is None else with_neighbors(spec, {}, given_neighbors)
@@ -105,7 +105,7 @@ First = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Index of the fir
 
 
 class DrawsIn(CommandIn):
-    """Draws to make."""
+    """Draws to make from a posterior."""
 
     n_draws: int = Field(ge=1, description="Draws at each scale.", examples=[8])
     seed: Seed = 0
@@ -155,7 +155,7 @@ class DatasetOut(BaseModel):
 
     @classmethod
     def from_record(cls, dataset: Dataset) -> Self:
-        """Return the JSON of a record."""
+        """Return the response model of a data set's record."""
         url = address(f"/v1/datasets/{dataset.id}")
         source = dataset.source
         return cls(
@@ -168,7 +168,7 @@ class DatasetOut(BaseModel):
 
 
 class TableIn(CommandIn):
-    """A table as JSON; for documentation, because the readers of uploads parse it."""
+    """A table as JSON. This model only documents the body, which the readers of uploads parse."""
 
     data: list[list[float]] = Field(description="Points, a row each.")
     names: list[str] | None = Field(default=None, description="Names of the features.")
@@ -229,7 +229,7 @@ class DatasetPreviewOut(BaseModel):
 
     @classmethod
     def of_problem(cls, problem: Problem) -> Self:
-        """Return the preview of a table that is refused."""
+        """Return the preview of a table that an upload would refuse for this problem."""
         empty = dict.fromkeys(cls.model_fields) | {"dialect": {}, "notices": [], "rows": []}
         known = {"columns": problem.details.get("columns", []), "problem": problem.to_dict()}
         return cls.model_validate(empty | known)
@@ -260,7 +260,7 @@ class PosteriorOut(BaseModel):
 
     @classmethod
     def from_record(cls, record: PosteriorRecord) -> Self:
-        """Return the JSON of a record."""
+        """Return the response model of a posterior's record."""
         url = address(f"/v1/posteriors/{record.id}")
         parts = ("arrays", "export", "draws", "summary", "calibration", "transform", "reconstructions")
         below = {part: f"{url}/{part}" for part in parts}
@@ -282,7 +282,7 @@ class ProgressOut(BaseModel):
 
     @classmethod
     def from_job(cls, job: Job) -> Self:
-        """Return the JSON of a record."""
+        """Return the progress in a job's record."""
         return cls(done=job.done, total=job.total, stage=job.stage, eta=job.eta)
 
 
@@ -308,7 +308,7 @@ class JobOut(BaseModel):
 
     @classmethod
     def from_job(cls, job: Job) -> Self:
-        """Return the JSON of a record."""
+        """Return the response model of a job's record."""
         url = address(f"/v1/jobs/{job.id}")
         links = {"self": url}
         if job.posterior is not None:
@@ -367,7 +367,7 @@ class QuotaOut(BaseModel):
 
     @classmethod
     def from_use(cls, used: int, allowed: int) -> Self:
-        """Return the use of a quota, of which 0 is no limit."""
+        """Return the use of a quota; an `allowed` of 0 means no limit."""
         return cls(used=used, allowed=allowed or None)
 
 
@@ -398,7 +398,7 @@ class LiveOut(BaseModel):
 
 
 class CheckOut(BaseModel):
-    """Health check."""
+    """Outcome of a health check."""
 
     name: str = Field(examples=["queue server"])
     state: Literal["ok", "warning", "problem"]
@@ -454,9 +454,9 @@ class NamingIn(BaseModel):
     @model_validator(mode="after")
     def _distinct(self) -> Self:
         if self.tags is not None and len(set(self.tags)) < len(self.tags):
-            raise ValueError("a tag is given twice")
+            raise ValueError("tags must differ: give each tag once")
         return self
 
     def changes(self) -> dict[str, Any]:
-        """Return the members in the request."""
+        """Return the members that the request has, by name; None removes a member."""
         return self.model_dump(include=self.model_fields_set)

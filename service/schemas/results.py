@@ -1,4 +1,4 @@
-"""JSON of results: arrays, draws, analyses. The encoders stream it; these models describe it in the contract."""
+"""JSON of results: arrays, draws, analyses. The encoders write this JSON; these models only document it."""
 
 from typing import Annotated, Any, Literal
 
@@ -55,7 +55,7 @@ class DrawOut(MatrixOut):
 
 
 class DrawAddressOut(BaseModel):
-    """Place of a draw in its stream."""
+    """Position of a draw in its stream, and its scale."""
 
     index: Index
     scale: float
@@ -74,7 +74,7 @@ class DrawsOut(BaseModel):
 
 
 class SampleOut(BaseModel):
-    """Draws that an analysis took."""
+    """Draws that an analysis used."""
 
     engine: str = Field(description="Version of the engine's numbers.")
     seed: Index = Field(description=_OF_DRAWS)
@@ -93,7 +93,7 @@ class QuantilesOut(BaseModel):
 
 
 class SpectrumOut(BaseModel):
-    """Spectra of the draws, a row each."""
+    """Spectra of the draws, with one row for each draw."""
 
     eigenvalues: Matrix
     relative_gaps: list[float | None] = Field(description="Null if the solver did not estimate the next eigenvalue.")
@@ -103,7 +103,7 @@ class SpectrumOut(BaseModel):
 class SummaryArraysOut(BaseModel):
     """Arrays of a summary."""
 
-    consensus: MatrixOut = Field(description="(n, p), the mean place, after generalised Procrustes alignment.")
+    consensus: MatrixOut = Field(description="(n, p), the mean position, after generalized Procrustes alignment.")
     covariance: CubeOut = Field(description="(n, p, p) of the position of each point over the draws.")
     spread: VectorOut = Field(description="(n,), the root of the trace of the covariance.")
     stability: VectorOut = Field(description="(n,), the share of neighbors that stay neighbors.")
@@ -122,8 +122,8 @@ class CalibrationFactsOut(BaseModel):
 class RegionsOut(BaseModel):
     """Ellipses, or ellipsoids, around the points.
 
-    A region of a level holds this share of a point's positions; its half-axes are the radius of the level times the
-    array `half_axes`.
+    The region of a level contains this share of the positions of a point. Its half-axes are the radius of the level
+    times the array `half_axes`.
     """
 
 
@@ -231,7 +231,7 @@ class AnswerOut(BaseModel):
 
 
 class IslandsOut(BaseModel):
-    """Islands of a map, the largest one first; a single one has nothing beside it."""
+    """Islands of a map, the largest one first."""
 
     share: float | None = Field(
         description="Mean share of the halves in which the islands are isolated; null for one island, and for "
@@ -296,7 +296,7 @@ class AuditArraysOut(BaseModel):
     "pairs",
 )
 class AuditOut(BaseModel):
-    """What the data support of a map. A partial result has the same members."""
+    """Audit of a map: what of it the data support. A partial result has the same members."""
 
     engine: str = Field(description="Version of the engine's numbers.")
     dataset: str = Field(description="Id of the data.")
@@ -325,7 +325,7 @@ class AuditOut(BaseModel):
 
 
 class MapFactsOut(BaseModel):
-    """What the answers of a comparison rest on."""
+    """Numbers of a map by which a comparison chooses."""
 
     kept: float = Field(description="Share of 15 neighbors among ten components that the map keeps, beyond chance.")
     straight: float | None = Field(description="Rank correlation of distances in maps of halves with the data's own.")
@@ -336,7 +336,7 @@ class MapFactsOut(BaseModel):
 
 
 class ComparedOut(BaseModel):
-    """Row of a comparison."""
+    """One of the compared maps."""
 
     label: str
     title: str = Field(description="Name in sentences.")
@@ -360,7 +360,7 @@ class ComparedOut(BaseModel):
 
 
 class BestOut(BaseModel):
-    """Label of the map to show by question; null if no map answers it."""
+    """For each question, the label of the map to show; null if no map answers the question."""
 
     neighbors: str | None = Field(description="Who is near whom.")
     layout: str | None = Field(description="Distances across the map.")
@@ -368,7 +368,7 @@ class BestOut(BaseModel):
 
 
 class AsGoodOut(BaseModel):
-    """Labels of the maps that are as good as the best one."""
+    """For each question, the labels of the maps that are as good as the best map."""
 
     neighbors: list[str]
     layout: list[str]
