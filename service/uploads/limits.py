@@ -27,11 +27,11 @@ class Limits:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """Return the limits of the settings."""
+        """Return the limits that the settings define."""
         return cls(settings.max_points, MAX_FEATURES, INFLATION * settings.max_body, settings.max_body)
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise a problem unless `shape` is an (n, d) within the limits."""
+        """Raise a problem unless `shape` is the shape (n, d) of a matrix within the limits."""
         if len(shape) != 2:
             remedy = (
                 "Send a matrix with one point in each row and one feature in each column: reshape(len(x), -1), or"

@@ -106,7 +106,7 @@ class IncomingBytes:
         self._share.add(self._tenant, nbytes)
 
     def release(self) -> None:
-        """Stop counting the body."""
+        """Stop counting the bytes of the body."""
         self.add(-self._count)
 
 
@@ -208,12 +208,12 @@ class Upload:
 
     def is_safe(self, file: IO[bytes]) -> bool:
         """Return whether the API process may read the body, because it is small and simple."""
-        if self._is_packed or self.options.get("missing"):  # these may need much memory
+        if self._is_packed or self.options.get("missing"):  # unpacking and medians may need much memory
             return False
         return os.fstat(file.fileno()).st_size <= format_of(self.content_type).safe
 
     def read(self, file: IO[bytes], out: IO[bytes], layers: int = MAX_LAYERS) -> Table:
-        """Return the table of a body with at most `layers` layers; its values are in the body or in the empty `out`.
+        """Return the table of a body with at most `layers` layers; its values may be written to the empty file `out`.
 
         Raises
         ------
@@ -278,24 +278,24 @@ class Upload:
 
     @property
     def _codings(self) -> list[str]:
-        """Codings in the order in which they were applied."""
+        """Values of Content-Encoding in the order in which they were applied, without `identity`."""
         codings = [word.strip().lower() for word in self.encoding.split(",")]
         return [word for word in codings if word not in {"", "identity"}]
 
     @property
     def _coding(self) -> str:
-        """Coding of the outermost layer, or an empty string."""
+        """Compression of the outermost layer, such as gzip, or an empty string."""
         if self._codings:
             return self._codings[-1]
         return "gzip" if self.media.kind in _GZIP_TYPES else ""
 
     @property
     def _is_packed(self) -> bool:
-        """Return whether a layer is left to unpack."""
+        """Whether a layer is left to unpack."""
         return bool(self._coding) or self.media.kind == MULTIPART
 
     def _check(self) -> None:
-        """Raise ``unsupported-media-type`` for an unknown coding or format, or one without its library."""
+        """Raise ``unsupported-media-type`` for an unknown compression or format, or a format without its library."""
         if not self._is_packed:
             format_of(self.content_type)
         coding = self._coding
@@ -305,7 +305,7 @@ class Upload:
 
 
 def _write(pieces: Iterable[bytes], out: IO[bytes], cap: int) -> bytes:
-    """Write pieces under the limit; return the first bytes."""
+    """Write pieces to `out` and return the first bytes; raise a problem if there are none, or more than `cap`."""
     head, size = b"", 0
     for piece in pieces:
         size += len(piece)
@@ -337,7 +337,7 @@ def _boundary(form: MediaType) -> bytes:
 
 
 def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Message, dict[str, Any]]:
-    """Return start, end and head of the form's file, and the other fields."""
+    """Return start, end and headers of a form's file within the body, and the other fields of the form by name."""
     fields: dict[str, Any] = {}
     files: list[tuple[int, int, Message]] = []
     for start, end, head in _parts(body, delimiter):
@@ -362,10 +362,13 @@ def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Message, dict
 
 
 def _packing_of(head: Message) -> tuple[str, str]:
-    """Return Content-Type and Content-Encoding of a form's file; without a type, its bytes decide."""
+    """Return Content-Type and Content-Encoding of a form's file, judged by its headers and its file name.
+
+    If they do not tell the type, it is empty, and `_media_of` judges by the first bytes.
+    """
     path = PurePath(_parameter(head, "filename").lower())
     encoding = "gzip" if path.suffix == ".gz" else ""
-    content_type = str(head["content-type"] or "")  # the parser returns no text if it has bytes above 127
+    content_type = str(head["content-type"] or "")  # for bytes above 127 the parser returns an object instead of text
     if not encoding and MediaType.parse(content_type).kind not in _VAGUE:
         return content_type, ""
     media = MEDIA_OF_SUFFIX.get((path.with_suffix("") if encoding else path).suffix, "")
@@ -373,7 +376,7 @@ def _packing_of(head: Message) -> tuple[str, str]:
 
 
 def _parts(body: mmap.mmap, delimiter: bytes) -> Iterator[tuple[int, int, Message]]:
-    """Yield start, end and head of each part of a form."""
+    """Yield start and end of each part of a form within the body, and the headers of the part."""
     if body[: len(delimiter)] == delimiter:
         place = len(delimiter)
     elif (place := body.find(_LINE_END + delimiter)) >= 0:
@@ -401,7 +404,7 @@ def _parameter(head: Message, name: str) -> str:
 
 
 def _media_of(head: bytes) -> str:
-    """Return the media type of a file, judged by its first bytes; text that is not JSON is a table of text."""
+    """Return the media type of a file, judged by its first bytes; text that does not begin like JSON counts as CSV."""
     for magic, kind in MEDIA_OF_MAGIC.items():
         if head.startswith(magic):
             return kind
@@ -410,7 +413,7 @@ def _media_of(head: bytes) -> str:
 
 def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, ...]) -> ProblemError:
     """Return the problem of a body that could not be read; if it is a file of another program, the problem says so."""
-    if problem.problem.status != 422:  # such as a limit
+    if problem.problem.status != 422:  # the body may be valid, such as a table beyond a limit
         return problem
     head = os.pread(file.fileno(), FOREIGN_HEAD, 0)
     kind = foreign_file(head, file)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[..., Table]
 
-SAFE_TEXT = 2**16  # bytes that Python and numpy parse in some milliseconds, the time that a fork takes, too
+SAFE_TEXT = 2**16  # bytes that Python and numpy parse in some milliseconds, as long as a fork takes
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Format:
     Parameters
     ----------
     read
-        Called with the body, an empty file for the values, the limits and the roles.
+        Called with the body, an empty file for the values, the limits and the roles; returns the table.
     media
         Media types.
     suffixes, magic
@@ -96,14 +96,14 @@ MEDIA_OF_MAGIC = {each.magic: each.media[0] for each in FORMATS if each.magic}
 
 
 def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({})) -> Format:
-    """Return the format of a Content-Type; tables of text have the parameters of `dialect.Declared`.
+    """Return the format of a Content-Type; the reader of a text format uses the dialect that was declared.
 
-    `dialect` has further parameters, which override the parameters of the Content-Type.
+    The parameters of the Content-Type declare the dialect (`dialect.Declared`). The entries of `dialect` override them.
 
     Raises
     ------
     ProblemError
-        ``unsupported-media-type``, also for Arrow without pyarrow.
+        ``unsupported-media-type``, also if the library of the format is not installed.
 
     """
     media = MediaType.parse(content_type)

@@ -1,4 +1,4 @@
-"""Synthetic data sets, which the reader processes sample, as they read uploads: within limits and in turns."""
+"""Synthetic data sets; the reader processes sample large ones, with the limits and the queue of uploads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from worker.base.problems import Problem, ProblemError
 if TYPE_CHECKING:
     from service.uploads.limits import Limits
 
-SAFE_POINTS = 2**13  # the API process samples these in a millisecond, which is the time of a fork, too
+SAFE_POINTS = 2**13  # the API process samples this many points in a millisecond, as long as a fork takes
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Synthetic:
         limits.check((self.n, 3))
 
     def is_safe(self, file: IO[bytes]) -> bool:
-        """Return whether the API process may sample it; the body is empty."""
+        """Return whether the API process may sample the points, because they are few; `file` is not used."""
         del file
         return self.n <= SAFE_POINTS
 
     def read(self, file: IO[bytes], out: IO[bytes]) -> Table:
-        """Return the table, with the true coordinates; raises ``invalid-parameter``."""
+        """Return the sampled points as a table with their true coordinates; raises ``invalid-parameter``."""
         del file, out
         try:
             sheet = manifolds.make(self.name, self.n, noise=self.noise, seed=self.seed)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def uploaded(table: Table, format_: str, **source: Any) -> Table:
-    """Return the table of an upload, with its source."""
+    """Return a table whose `source` has the format, the layout of the columns, the notices and `source`."""
     if table.layout is not None:
         source |= table.layout.source()
     if table.notices:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from service.uploads.limits import Limits
 
 BLOCK_VALUES = 2**20  # values converted at a time: 8 MB
-_FOOTER = {"thrift_string_size_limit": 2**20, "thrift_container_size_limit": 2**20}  # bytes, and members of a list
+# Limits on the footer of a Parquet file: bytes of a text, and members of a list.
+_FOOTER = {"thrift_string_size_limit": 2**20, "thrift_container_size_limit": 2**20}
 _FILE_MARK = b"ARROW1"
 
 
@@ -70,7 +71,7 @@ def _read(columns: _ArrowColumns, format_: str, out: IO[bytes], limits: Limits, 
 
 @contextlib.contextmanager
 def _malformed_as(code: str, noun: str, remedy: str) -> Iterator[None]:
-    """Turn the errors of pyarrow about an invalid body into a problem."""
+    """Turn an error of pyarrow about an invalid body into the problem `code`: the body is not `noun`."""
     try:
         yield
     except (GlleError, MemoryError):  # these are also a ValueError or an ArrowException
@@ -84,7 +85,7 @@ def _malformed_as(code: str, noun: str, remedy: str) -> Iterator[None]:
 
 
 class _ArrowColumns(Columns):
-    """Columns of record batches.
+    """Columns of Arrow record batches.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ class _ArrowColumns(Columns):
             yield batch
 
     def blocks(self) -> Iterator[Block]:
-        """Yield slices of bounded size of valid batches."""
+        """Yield the rows in blocks of at most `BLOCK_VALUES` values, from batches that pyarrow has validated."""
         rows = max(1, BLOCK_VALUES // max(1, len(self.names or ())))
         for batch in self._valid(rows):
             for start in range(0, batch.num_rows, rows):
@@ -121,7 +122,7 @@ class _ArrowColumns(Columns):
 
 
 class _ArrowBlock(Block):
-    """Rows of a record batch."""
+    """Block of rows of a record batch."""
 
     def __init__(self, batch: pa.RecordBatch, kinds: list[TextKind]) -> None:
         self._batch, self._kinds = batch, kinds
@@ -130,12 +131,12 @@ class _ArrowBlock(Block):
         return int(self._batch.num_rows)
 
     def column(self, index: int) -> Column:
-        """Return the values of a column."""
+        """Return the column with this index, for the rows of the block."""
         return series_column(pa.chunked_array([self._batch.column(index)]), self._kinds[index])
 
 
 def _text_kind(column: Column) -> TextKind:
-    """Return the kind of the texts from which a column was read."""
+    """Return how later texts of a column are read: as dates or booleans if its first texts were, else as text."""
     if column.cells is None:
         return "text"
     return "date" if column.kind == "date" else "bool"

@@ -41,7 +41,7 @@ def read_csv(
 ) -> Table:
     """Return the table of a CSV file, in the declared or the sniffed dialect.
 
-    A column is named, or numbered from 0.
+    `roles` may refer to a column by its name, or by its number from 0.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def read_csv(
             error.remedy = "The decimal mark is a comma: write numbers without marks of thousands. " + error.remedy
         elif error.code == "unsupported-column" and len(columns.head) == 1:
             separators = "comma, semicolon, tab, pipe or space"
-            error.remedy += f" If cells are separated by another sign than {separators}, write one of these."
+            error.remedy += f" If cells are separated by another sign than {separators}, use one of these."
         if columns.notices():
             error.remedy = joined([error.remedy, *(note.message for note in columns.notices())])
         raise
@@ -98,16 +98,16 @@ class CellColumns(Columns):
         self.head = [self.column(index, column, self._kinds[index]) for index, column in enumerate(cells)]
 
     def kind_of(self, cells: Sequence[str]) -> TextKind:
-        """Return the kind of a column by its first cells."""
+        """Return the kind of a column, judged by its first cells."""
         return kind_of(cells, self._dialect.decimal)
 
     def column(self, index: int, cells: Sequence[str], kind: TextKind) -> Column:
-        """Return the values of the cells of column `index`."""
+        """Return column `index`, with the values of these cells."""
         del index
         return cell_column(cells, kind, self._dialect.decimal)
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the rows after the header, which must all have the same width, so that a block fits into memory."""
+        """Yield the rows after the header in blocks that fit into memory; raises ``ragged-row`` for uneven rows."""
         rows, size, count = self._rows(), max(1, BLOCK_CELLS // max(1, self._width)), 0
         if self.names is not None:
             self._take(rows, 1)
@@ -135,19 +135,19 @@ class CellColumns(Columns):
 
     @abstractmethod
     def _rows(self) -> Iterator[list[str]]:
-        """Return the rows, with the header."""
+        """Return an iterator over all rows, the header included."""
 
     def _take(self, rows: Iterator[list[str]], count: int) -> list[list[str]]:
-        """Return the next rows."""
+        """Return the next rows, at most `count`."""
         return list(itertools.islice(rows, count))
 
     def notices(self) -> list[Note]:
-        """Return what was decided about the header."""
+        """Return the notice about the header in a list, which is empty if there is no doubt about the header."""
         return [self._dialect.header.notice] if self._dialect.header.notice else []
 
 
 class _CellBlock(Block):
-    """Rows of cells."""
+    """Block of rows of cells."""
 
     def __init__(self, columns: CellColumns, rows: list[list[str]], kinds: Sequence[TextKind]) -> None:
         self._columns, self._rows, self._kinds = columns, rows, kinds
@@ -156,7 +156,7 @@ class _CellBlock(Block):
         return len(self._rows)
 
     def column(self, index: int) -> Column:
-        """Return the values of a column."""
+        """Return the column with this index, for the rows of the block."""
         return self._columns.column(index, [row[index] for row in self._rows], self._kinds[index])
 
 
@@ -168,14 +168,14 @@ class _TextColumns(CellColumns):
         super().__init__(dialect)
 
     def _rows(self) -> Iterator[list[str]]:
-        """Return the rows, without blank lines and without the lines before the table."""
+        """Return an iterator over the rows, without blank lines and without the lines before the table."""
         dialect = self._dialect
         os.lseek(self._file.fileno(), 0, os.SEEK_SET)
         text = open(self._file.fileno(), encoding=dialect.encoding, newline="", closefd=False)  # noqa: SIM115 # a descriptor
         return filter(None, csv.reader(itertools.islice(text, dialect.skipped, None), **dialect.reading))
 
     def _take(self, rows: Iterator[list[str]], count: int) -> list[list[str]]:
-        """Return the next rows; raise ``malformed-csv`` if they cannot be parsed."""
+        """Return the next rows, at most `count`; raise ``malformed-csv`` if they cannot be parsed."""
         try:
             return super()._take(rows, count)
         except UnicodeError as error:
@@ -189,5 +189,5 @@ class _TextColumns(CellColumns):
             raise refuse("malformed-csv", 422, f"The body is not {noun} text: {reason}.", remedy) from None
         except csv.Error as error:
             raise refuse(
-                "malformed-csv", 422, f"The body is not CSV: {error}.", "Check the quotes of that line."
+                "malformed-csv", 422, f"The body is not CSV: {error}.", "Check the quotes in the file."
             ) from None

@@ -47,7 +47,7 @@ _ARFF = re.compile(r"\s*(%.*\s+)*@relation\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Declared:
-    """Dialect that a Content-Type declares by its parameters; what is None is sniffed."""
+    """Dialect that the parameters of a Content-Type declare; a property that is None is sniffed."""
 
     header: bool | None = None
     delimiter: str | None = None
@@ -103,7 +103,10 @@ class Header:
 
 
 def _counts(first: list[str], numbers: list[float | None], below: list[list[str]], decimal: str) -> bool:
-    """Return whether a first row counts up in steps of 1, above decimals; its first cell may name the rows instead."""
+    """Return whether the numbers of the first row count up in steps of 1, above columns of numbers with decimals.
+
+    The first cell may be a name instead, above a column of row names.
+    """
     names_rows = numbers[0] is None and len(numbers) > 1
     counted = numbers[1:] if names_rows else numbers
     integers = [number for number in counted if number is not None and number.is_integer()]
@@ -167,7 +170,7 @@ class Dialect:
         return number_of(plain) is not None or plain.strip().lower().lstrip("+-") in {"nan", "inf"}
 
     def source(self) -> dict[str, str]:
-        """Return what differs from CSV with commas, points and UTF-8, in words."""
+        """Return the names of delimiter, decimal mark and encoding that differ from comma, point and UTF-8."""
         choices = {"delimiter": DELIMITERS, "decimal": DECIMALS, "encoding": CHARSETS}
         words = {
             name: next(word for word, value in choice.items() if value == getattr(self, name))
@@ -217,7 +220,7 @@ def _reading(delimiter: str) -> dict[str, Any]:
 
 
 def _encoding(head: bytes, declared: Declared) -> str:
-    """Return the codec, judged by a byte order mark, the charset, or the zeros of UTF-16."""
+    """Return Python's codec of a body, judged by its byte order mark, the declared charset, or the zeros of UTF-16."""
     if head.startswith(b"\xef\xbb\xbf"):
         return "utf-8-sig"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -232,7 +235,7 @@ def _encoding(head: bytes, declared: Declared) -> str:
 
 
 def _sample(text: str, delimiter: str, *, is_whole: bool) -> list[list[str]]:
-    """Return the first rows, without the last row if that may be incomplete."""
+    """Return the first rows of a text, without the last row if the text may end within that row."""
     rows: list[list[str]] = []
     try:
         for row in csv.reader(io.StringIO(text, newline=""), **_reading(delimiter)):

@@ -48,7 +48,7 @@ def read_json(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRole
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; refuse a repeated member, because only its last value would count."""
+    """Return the members of a JSON object; refuse a repeated member, because only its last value would count."""
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("a member is repeated")
@@ -136,11 +136,11 @@ def _colors(colors: Any, points: int) -> np.ndarray[Any, Any]:
 
 
 def _id_columns(ids: Any, points: int) -> list[list[Any]]:
-    """Return the columns of ids, given a list of ids or a list of rows of ids."""
+    """Return the columns of ids, from a list of ids or a list of rows of ids."""
     rows = ids if isinstance(ids, list) and all(isinstance(row, list) for row in ids) else None
     rows = [[value] for value in ids] if rows is None and isinstance(ids, list) else rows
     if rows is None or len(rows) != points or not 1 <= len(rows[0]) <= MAX_IDS or len({len(row) for row in rows}) > 1:
-        raise _malformed_json(f'"ids" is not an array of {points} ids, one for each point, or of as many rows of ids.')
+        raise _malformed_json(f'"ids" is not an array of {points} ids, one for each point, or of {points} rows of ids.')
     if any(type(value) not in {str, int, type(None)} for row in rows for value in row):
         raise _malformed_json('"ids" must be strings or integers, or null if missing.')
     return [list(column) for column in zip(*rows, strict=True)]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _DATA = ("data", "X")
 _SPARSE = frozenset({"data", "indices", "indptr", "shape"})  # members that scipy.sparse.save_npz writes
 _NUMBERS = "fiub"
-# By version: bytes of the header's length, and numpy's function that reads the header.
+# Version of the format -> bytes of the field with the header's length, and numpy's function that reads the header.
 _HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}
 _MAX_HEADER = 10_000  # bytes; numpy has the same limit, but checks it only after reading
 
@@ -84,7 +84,7 @@ def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], received: int) ->
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, Fortran order and dtype; leave `file` at the values."""
+    """Return the shape, whether the order is Fortran's, and the dtype of an npy file; leave `file` at the values."""
     try:
         length, parse = _HEADERS[npy.read_magic(file)]
         prefix = file.read(length)
@@ -127,7 +127,7 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
     except GlleError:  # also a ValueError
         raise
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # the disk failed; EINVAL: a bad offset
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # the disk failed; EINVAL is a bad offset
             raise
         reason = "a member is not within it" if isinstance(error, OSError) else str(error)[:200]
         remedy = "Save the arrays again as .npz, with or without compression."
@@ -186,7 +186,7 @@ def _table(
 
 
 def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list[list[Any]]:
-    """Return the columns of ids (n,) or (n, columns)."""
+    """Return the columns of a member with ids, an array (n,) or (n, columns), as lists."""
     with archive.open(info) as stream:
         shape = read_header(stream)[0]
     is_matrix = len(shape) == 2 and 0 < shape[1] <= MAX_IDS
@@ -196,7 +196,7 @@ def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list
 
 
 def checked_members(archive: zipfile.ZipFile, limits: Limits) -> Members:
-    """Return the members by name, after checking their sizes."""
+    """Return the members of an archive by the names of their arrays, after checking their kinds and sizes."""
     members: Members = {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
@@ -226,7 +226,7 @@ def _data_member(archive: zipfile.ZipFile, members: Members) -> str:
 
 
 def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, out: IO[bytes], limits: Limits) -> Array:
-    """Return the points, which are unpacked to a file."""
+    """Return a member as a matrix (n, d), which is unpacked to `out` and mapped from there."""
     with archive.open(info) as stream:
         shape, fortran, dtype = read_header(stream)
         check_matrix(shape, dtype, limits)
@@ -238,7 +238,7 @@ def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, out: IO[bytes], lim
 
 
 def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], limits: Limits) -> Array:
-    """Return the points of scipy.sparse.save_npz as a dense matrix in a file."""
+    """Return the matrix in a file of scipy.sparse.save_npz as a dense matrix (n, d), mapped from `out`."""
     shape = tuple(map(int, _array(archive, archive.getinfo("shape.npy"), "iu", (2,))))
     with archive.open("data.npy") as stream:
         dtype = read_header(stream)[2]
@@ -264,7 +264,7 @@ def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], li
 def _array(
     archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...], *, may_be_empty: bool = False
 ) -> Array:
-    """Return a small member, which must have the given shape."""
+    """Return a small member as an array; raise a problem unless it has `shape` and a dtype of one of `kinds`."""
     with archive.open(info) as stream:
         actual, fortran, dtype = read_header(stream)
         is_empty = 0 in actual and not may_be_empty
@@ -281,7 +281,7 @@ def _array(
 
 
 def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, ...], *, text: bool = False) -> Array:
-    """Return a member with finite numbers; with `text` it may also have labels."""
+    """Return a member of finite numbers as float64; with `text` it may be labels instead, as `label_array` does."""
     array = _array(archive, info, "fiuU" if text else "fiu", shape)
     if array.dtype.kind == "U":
         return label_array(array.tolist())

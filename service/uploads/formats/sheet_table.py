@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 MAX_SHEETS = 20  # a notice names at most this many sheets
 _EXCEL_DIGITS = 15  # significant digits of a number that Excel keeps
-_SPANS = {dt.timedelta: "duration", dt.time: "time"}  # cells that are no number, date or text
+_SPANS = {dt.timedelta: "duration", dt.time: "time"}  # names of cell types other than number, date and text
 
 
 class TextCell(str):
-    """Text of a cell whose type is text; other cells are written as plain texts."""
+    """Text of a cell that has the type text in the workbook; cells of other types become a plain `str`."""
 
     __slots__ = ()
 
 
 class RoundedCell(str):
-    """Whole number beyond 2^53: in its digits if they show that it was an integer, or else as a number such as 1e+20.
+    """Text of a whole number beyond 2^53: all its digits if they show that it was an integer, else such as 1e+20.
 
     A workbook keeps 15 digits of a number, or float64 at best, so that several ids may have become the same number.
     """
@@ -54,7 +54,7 @@ class RoundedCell(str):
 
 
 def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles, sheet: str | None = None) -> Table:
-    """Return the table of a sheet of a workbook, by default of the first; a first row without a number has the names.
+    """Return the table of a workbook's sheet, by default the first; a first row without numbers has the names.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class _SheetColumns(CellColumns):
         return iter(self._cells)
 
     def kind_of(self, cells: Sequence[str]) -> TextKind:
-        """Return the kind of a column; if all cells are of the type text, they are no numbers."""
+        """Return the kind of a column; digits are not read as numbers if all cells have the type text."""
         kind = kind_of(cells)
         is_typed = any(not isinstance(cell, TextCell) and cell for cell in cells)
         return "text" if kind == "number" and not is_typed and any(map(str.strip, cells)) else kind
@@ -125,7 +125,7 @@ class _SheetColumns(CellColumns):
         return replace(column, faults={**column.faults, **faults}) if faults else column
 
     def notices(self) -> list[Note]:
-        """Return the notices as for CSV, and a notice if there are further sheets."""
+        """Return the notice about the header, if any, and a notice that names the sheets if there are several."""
         notices = super().notices()
         if len(self._sheets) > 1:
             said = f"The sheet {self._sheet!r} was read, of {len(self._sheets)}; to choose one use"
@@ -134,12 +134,12 @@ class _SheetColumns(CellColumns):
 
 
 def _ways(sheets: list[str]) -> str:
-    """Return the options that choose a sheet."""
+    """Return the options that choose one of these sheets, as text for a message."""
     return " or ".join(f"{Way('sheet', name)}" for name in sheets[:MAX_SHEETS])
 
 
 def _text(cell: Any) -> str:
-    """Return a cell as text, as CSV would have it; whole numbers have no decimals."""
+    """Return a cell as the text that a CSV file would have; whole numbers have no decimals."""
     if isinstance(cell, str):
         return TextCell(cell) if cell else ""
     if isinstance(cell, bool):

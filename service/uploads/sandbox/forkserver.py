@@ -1,9 +1,9 @@
 """Fork server of the reader processes: a program that has loaded the readers' libraries, and forks for each body.
 
 Starting a process with pyarrow takes half a second, forking takes some milliseconds. The API has many threads and must
-not fork; this program has one thread, and none of the API's secrets. Standard input is a socket. Each byte on it
-carries the descriptors of a body, an output file, a message file with the request, and a socket for the exit code. The
-reader sets its own limits, and a watcher reports its end.
+not fork; this program has one thread, and none of the API's secrets. Its standard input is a socket. Each byte on the
+socket carries the descriptors of a body, an output file, a message file with the request, and a socket for the exit
+code. The reader limits itself before it reads, and a watcher process reports how the reader ended.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _GRACE_SECONDS = 5  # processor time between SIGXCPU and SIGKILL
 def main() -> None:
     """Fork for each request until the API closes the socket; then all readers end."""
     for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD):
-        signal.signal(signum, signal.SIG_IGN)  # only the end of the input stops this process
+        signal.signal(signum, signal.SIG_IGN)  # only the end of standard input stops this process
     _load()
     server, before = os.getpid(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with socket.socket(fileno=0) as control:
@@ -54,7 +54,7 @@ def main() -> None:
             byte, descriptors, _, _ = socket.recv_fds(control, 1, 4)
             if not byte:
                 return
-            with contextlib.suppress(OSError):  # out of memory, or too many processes: the API gets no exit
+            with contextlib.suppress(OSError):  # out of memory or processes: the API then receives no exit
                 if not os.fork():
                     _watch(descriptors, server, before)
             for descriptor in descriptors:
@@ -117,7 +117,10 @@ def restrict(memory: int, cpu: int, seconds: float) -> None:
 
 
 def _read(source: Upload | Synthetic, file: IO[bytes], out: IO[bytes]) -> bytes:
-    """Return the outcome of a request as JSON. A problem is so small that it can be written even to a full disk."""
+    """Return the outcome of a request as JSON: the description of the table, or the problem.
+
+    The description is refused if the disk has no room for it. A problem is so small that even a full disk has room.
+    """
     try:
         encoded = json.dumps(write_table(out, source.read(file, out))).encode()
         require_room_in(out, len(encoded))
@@ -151,7 +154,7 @@ def _load() -> None:
 
 
 def write_table(out: IO[bytes], table: Table) -> dict[str, Any]:
-    """Return the outcome for a table; append the arrays that are not in the file yet."""
+    """Append the arrays of a table to the file unless they are there; return their locations, names and source."""
     out.seek(0, os.SEEK_END)
     arrays = {name: _place(out, array) for name, array in {VALUES: table.values, **table.extras}.items()}
     out.flush()
@@ -174,7 +177,7 @@ def table_of(out: IO[bytes], outcome: dict[str, Any]) -> Table:
 
 
 def _place(out: IO[bytes], array: Array) -> dict[str, Any]:
-    """Return the location of an array that `map_rows` mapped from the file, or append it."""
+    """Return the location of an array in the file; append the array unless `map_rows` mapped it from the file."""
     order = "C" if array.flags.c_contiguous or not array.flags.f_contiguous else "F"
     if isinstance(array, np.memmap) and array.mode == "r+":
         offset = array.offset

@@ -44,7 +44,7 @@ STUCK_SECONDS = 10.0  # this long after the time limit of a reader the fork serv
 _MAX_STDERR = 4096  # characters of a reader's standard error that are kept
 _MAX_MESSAGE = 2**27  # bytes; 10,000 names of 1,000 characters take a third of them
 _ATTEMPTS = 3  # attempts to read a body, because readers die with their fork server
-# None of these variables has a password.
+# The fork server gets only these variables of the environment, none of which has a password.
 _ENVIRONMENT = {"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME"}
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -136,7 +136,7 @@ class ReaderProcesses:
 
     @asynccontextmanager
     async def slot(self, tenant: str, size: int) -> AsyncIterator[None]:
-        """Wait for a free reader for a body of `size` bytes, without a thread.
+        """Hold a reader for a body of `size` bytes while the context lasts; waits for a free one without a thread.
 
         Raises
         ------
@@ -154,13 +154,13 @@ class ReaderProcesses:
             yield
 
     def read_table(self, source: Upload | Synthetic, body: IO[bytes]) -> Table:
-        """Return the table of a body, or a synthetic one with an empty body; made in this process if that is safe.
+        """Return the table of an upload or of synthetic data, made in this process if that is safe.
 
         Raises
         ------
         ProblemError
-            The reader's problem; ``reader-memory``, ``reader-timeout`` or ``reader-crashed`` if it ended without an
-            outcome; ``readers-unavailable`` if none could start.
+            The reader's problem; ``reader-memory``, ``reader-timeout`` or ``reader-crashed`` if the reader ended
+            without an outcome; ``readers-unavailable`` if no reader could start.
         OSError
             The error of the reader, such as a full disk.
 
@@ -301,7 +301,7 @@ class _ReaderSlots:
 
 
 class _ForkServer:
-    """Fork server as a child process."""
+    """The fork server of the readers as a child process; it is started again if it has ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
