@@ -1,4 +1,4 @@
-"""Data folder of a deployment with embedded servers: its lock, and the addresses of its servers.
+"""Data folder of a deployment with embedded Redis servers: its lock, and the addresses of its servers.
 
 At each start the embedded servers get random passwords and free ports. `glle up` writes their addresses to a file that
 only the owner of the file can read.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def lock_data_folder(data: Path) -> Iterator[None]:
-    """Lock the data folder, because two process trees in it would write the same files.
+    """Lock the data folder while the context lasts, because two process trees would write the same files in it.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def lock_data_folder(data: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
-    """Write the addresses of the running servers to the data folder."""
+    """Keep the addresses of the running Redis servers in a file of the data folder while the context lasts."""
     addresses = {"redis_url": settings.redis_url, "cache_url": settings.cache_url}
     with temporary(data) as file:  # only its owner can read it
         file.write(json.dumps(addresses).encode())
@@ -67,14 +67,14 @@ def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
 def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: bool = False) -> Iterator[Stores]:
     """Yield the stores of a deployment, whether it runs or not.
 
-    Without URLs in the settings, the servers are embedded: in a running `glle up`, or started for this command.
+    Without URLs in the settings, the Redis servers are those of a running `glle up`, or are started for this command.
 
     Parameters
     ----------
     is_new
         Whether a data folder that no service has used may become the folder of a new service.
     allows_loss
-        Whether records or files may be lost.
+        Whether to yield the stores even if records or files are lost.
 
     Raises
     ------
@@ -85,8 +85,8 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
         If a server refuses user or password.
 
     """
-    from worker.connections.clients import require_login  # noqa: PLC0415 # the head of `glle up` needs none
-    from worker.stores import Stores  # noqa: PLC0415 # the head of `glle up` needs none
+    from worker.connections.clients import require_login  # noqa: PLC0415 # the process of `glle up` does not need it
+    from worker.stores import Stores  # noqa: PLC0415 # the process of `glle up` does not need it
 
     require_both_urls(settings)
     is_embedded = not settings.redis_url
@@ -108,7 +108,7 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
             if not allows_loss:
                 _require_no_loss(stores)
             yield stores
-            if is_embedded:  # records in the mark that a new service has keys now
+            if is_embedded:  # the mark then says that a new service has API keys
                 with contextlib.suppress(ProblemError):
                     stores.mark.renew()
         except redis.RedisError as error:

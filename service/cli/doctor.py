@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 RESPONSE_SECONDS = 60.0
 DRAW_SECONDS = 30.0
 FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
-# This fit is a batch task of some seconds: a shorter task might end on a worker before the worker dies. Its posterior
-# has 30 MB.
+# A fit of this size takes some seconds as a batch task, and its posterior has 30 MB. A worker that is killed again and
+# again might still complete a shorter task.
 POINTS, NEIGHBORS = 6000, 25
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
-OLDEST_REDIS = (7, 0)  # the first version with ACL DRYRUN, and the oldest that was tried
+OLDEST_REDIS = (7, 0)  # the first version with ACL DRYRUN, and the oldest that was tested
 PINGS = 15
 SLOW_SECONDS = 0.005  # per round trip; a cached draw takes three
 SKEW_SECONDS = 1.0
@@ -114,7 +114,7 @@ def service(url: str, key: str = "") -> Iterator[Check]:
             yield _readiness(http.get("/readyz"))
         with Client(url, key, progress=False, retries=Retries(deadline=0.0), timeout=RESPONSE_SECONDS) as client:
             yield from _end_to_end(client)
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:  # the answer is from another program
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:  # another program may have answered
         remedy = "Check the URL, the log of the API, and the network."
         yield Check("service", "problem", f"{url} does not answer: {type(error).__name__}: {error}.", remedy)
 
@@ -130,7 +130,7 @@ def _readiness(response: httpx.Response) -> Check:
 
 
 def _end_to_end(client: Client) -> Iterator[Check]:
-    """Yield whether the version matches, and whether a fit and a draw match the local engine."""
+    """Yield checks that the service has this version, completes a fit, and draws as the local engine does."""
     name, work = "version", ""
     try:
         info = client.info()
@@ -171,7 +171,7 @@ def _end_to_end(client: Client) -> Iterator[Check]:
 
 
 def deployment(settings: Settings) -> Iterator[Check]:
-    """Yield the checks of servers, workers, disk and engine."""
+    """Yield the checks of the Redis servers, workers, disk and engine of a deployment."""
     if settings.redis_url and settings.cache_url:
         with closing(Stores.connect(settings)) as stores:
             yield from _servers(stores)
@@ -200,7 +200,7 @@ def accept_loss(stores: Stores) -> Iterator[str]:
 
 
 def _embedded(settings: Settings) -> Iterator[Check]:
-    """Yield whether the records and files in a data folder of `glle up` belong together, whether it runs or not."""
+    """Yield checks that the records in a data folder of `glle up` are complete, and have all their files."""
     if not queue_server(settings).folder.is_dir():
         return
     try:
@@ -233,7 +233,7 @@ def _servers(stores: Stores) -> Iterator[Check]:
 
 
 def _persistence(client: redis.Redis, info: dict[str, Any]) -> Check:
-    """Check that the server writes each change to its append-only file before it answers."""
+    """Check that the queue's Redis writes each change to its append-only file before it answers."""
     name = "queue persistence"
     if not info.get("aof_enabled"):
         remedy = "Set appendonly yes, or a restart loses jobs and posteriors' records."
@@ -278,7 +278,7 @@ def _replay(client: redis.Redis) -> Check:
 
 
 def _files(stores: Stores) -> Check:
-    """Check that the store has the files of all records."""
+    """Check that the folder or bucket has the files of all records."""
     name = "files"
     try:
         lost = find_records_without_files(stores)
@@ -308,7 +308,7 @@ def _separation(queue: dict[str, Any], cache: dict[str, Any]) -> Check:
 def _connection(
     name: str, client: redis.Redis, variable: str, needed: permissions.Permissions
 ) -> Generator[Check, None, dict[str, Any] | None]:
-    """Check that a server permits all commands, is recent, writable, near and in sync; return its INFO, or None."""
+    """Yield checks of a server's permissions, version, latency and clock; return its INFO, or None on failure."""
     try:
         if missing := needed.missing(client):
             detail = f"The user of {variable} may not use {', '.join(missing)}."
@@ -347,7 +347,7 @@ def _connection(
         f"{name} clock",
         "warning" if skew > SKEW_SECONDS else "ok",
         f"{skew * 1000:,.0f} ms from this machine's.",
-        "Synchronise the clocks (NTP): they measure the age of a worker's last heartbeat.",
+        "Synchronize the clocks (NTP): they measure the age of a worker's last heartbeat.",
     )
     return info
 
@@ -403,7 +403,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
         "They differ from the clock of the queue's server:",
         [f"{worker.name} ({worker.skew:+.1f} s)" for worker in workers if abs(worker.skew) > SKEW_SECONDS],
         "They agree with the clock of the queue's server.",
-        "Synchronise the clocks of these machines (NTP): deadlines and waiting times are compared with them.",
+        "Synchronize the clocks of these machines (NTP): deadlines and waiting times are compared with them.",
     )
     yield _check_each(
         "worker memory",
@@ -429,7 +429,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
 
 
 def _roles(client: redis.Redis, number: int) -> Iterator[Check]:
-    """Yield whether each worker has two processes, one for quick tasks and one for long tasks."""
+    """Yield checks that each worker has two processes, one that prefers interactive tasks and one for batches."""
     for queue in QUEUES:
         takers = sum(queue == worker.queue_names()[0] for worker in RqWorker.all(client))
         yield _check(
@@ -441,7 +441,7 @@ def _roles(client: redis.Redis, number: int) -> Iterator[Check]:
 
 
 def _object_store(stores: Stores) -> Check:
-    """Check that objects can be written, read and removed."""
+    """Check that the object store can write, read and remove an object."""
     name, path, data = OBJECT_STORE, f"doctor/{secrets.token_hex(8)}", secrets.token_bytes(64)
     bucket = stores.files.bucket
     try:
@@ -460,7 +460,7 @@ def _object_store(stores: Stores) -> Check:
 
 
 def engine(settings: Settings) -> Iterator[Check]:
-    """Yield whether reference results have the bits of the deployment, and whether a small draw uses a good solver."""
+    """Yield checks that the engine computes the published bits here, and that a small draw uses an expected solver."""
     is_allowed = settings.allow_other_bits == "on"
     yield _check(
         "fingerprint",
@@ -481,12 +481,12 @@ def engine(settings: Settings) -> Iterator[Check]:
 
 
 def _check(name: str, state: State, detail: str, remedy: str) -> Check:
-    """Return a check; it has no remedy if the state is ok."""
+    """Return a check with this state, without the remedy if the state is ok."""
     return Check(name, state, detail, "" if state == "ok" else remedy)
 
 
 def _check_each(name: str, problem: str, faulty: list[str], good: str, remedy: str) -> Check:
-    """Return a check of the workers: a warning that names the faulty workers, or ok."""
+    """Return a check of all workers: a warning that names the faulty ones, or ok with the text `good`."""
     if not faulty:
         return _check(name, "ok", good, remedy)
     return _check(name, "warning", f"{problem} {', '.join(faulty)}.", remedy)

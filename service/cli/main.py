@@ -48,7 +48,8 @@ def listen(host: str, port: int) -> SharedSocket:
         if error.errno in {errno.EADDRINUSE, errno.EACCES}:
             remedy = "Choose another port with --port (0 takes a free one)."
         raise StartError(f"Cannot listen on {host}:{port}: {error.strerror}. {remedy}") from error
-    # From its descriptor the socket has proto TCP, so that asyncio disables Nagle's algorithm (40 ms a response).
+    # Opened from its descriptor, the socket has proto TCP. asyncio then disables Nagle's algorithm, which would delay
+    # each response by 40 ms.
     return SharedSocket(fileno=server.detach())
 
 
@@ -97,7 +98,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _start(options: argparse.Namespace) -> int:
-    """Run a command of the server with its settings; report what prevents its start."""
+    """Run a command of the server with its settings, or print why it cannot start; return the exit code."""
     try:
         run: Callable[[argparse.Namespace, Settings], int] = options.run
         settings = settings_of(options, os.environ)
@@ -138,7 +139,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
         return _serve_on(SharedSocket(fileno=options.fd), settings)
     from service.cli.supervisor import ServeHead  # noqa: PLC0415 # each command loads what it needs
 
-    Stores.connect(settings).close()  # raises its errors before a process starts
+    Stores.connect(settings).close()  # an error is to be raised before a process starts
     require_login(settings)
     _check_access(settings)
     if (folder := data_folder(Path(settings.data_dir))).state != "ok":
@@ -149,7 +150,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _serve_on(sock: SharedSocket, settings: Settings) -> int:
-    """Run one API process on a socket; the address of the socket, not the setting, decides whether keys are needed."""
+    """Run one API process on a socket, whose address decides whether requests need keys; return the exit code."""
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
     from service.server.uvicorn_server import ApiServer, renew_mark  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
@@ -172,7 +173,7 @@ def _serve_on(sock: SharedSocket, settings: Settings) -> int:
 
 
 def _worker(options: argparse.Namespace, settings: Settings) -> int:
-    os.environ.update(settings.to_env())  # the worker and its tasks read them
+    os.environ.update(settings.to_env())  # the worker and its tasks read the settings from there
     from worker.execution import parent  # noqa: PLC0415 # each command loads what it needs
 
     _check_alive_file(settings)
@@ -205,7 +206,7 @@ def _settings(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _check_alive_file(settings: Settings) -> None:
-    """Raise `StartError` if the alive file cannot be written."""
+    """Raise `StartError` if the file that shows a live process (GLLE_ALIVE_FILE) cannot be written."""
     try:
         if settings.alive_file:
             Path(settings.alive_file).touch()

@@ -20,7 +20,7 @@ CANNOT_START = 2  # exit code of a command whose settings, arguments or machine 
 
 
 class StartError(RuntimeError):
-    """A command cannot start; the message gives the reason and the remedy."""
+    """A command of the server cannot start; the message gives the reason and the remedy."""
 
 
 def add_flags(command: argparse.ArgumentParser, settings: Settings, names: Sequence[str] = ()) -> None:
@@ -66,7 +66,7 @@ def require_both_urls(settings: Settings) -> None:
 
 
 def span(text: str) -> float:
-    """Parse a number of hours or days for argparse."""
+    """Return a number of hours or days from 0 to 36,500; an argparse type, which raises its error otherwise."""
     value = float(text)
     if not 0 <= value <= _LONGEST_SPAN:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and {_LONGEST_SPAN:,}")
@@ -74,7 +74,7 @@ def span(text: str) -> float:
 
 
 def days(text: str) -> float:
-    """Parse a number of days above 0 for argparse."""
+    """Return a number of days above 0, at most 36,500; an argparse type, which raises its error otherwise."""
     if not (value := span(text)):
         raise argparse.ArgumentTypeError(f"{text} days would end the key at once: give more, or leave the option out")
     return value

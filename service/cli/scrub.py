@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Add the command."""
+    """Add the command `glle scrub` to the parser."""
     scrub = commands.add_parser("scrub", help="compare every stored file with its digest; 1 if one is damaged")
     add_flags(scrub, settings, ["data_dir"])
     scrub.set_defaults(run=with_stores(_scrub))
@@ -24,9 +24,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
 def with_stores(
     run: Callable[[argparse.Namespace, Stores], int], *, is_new: bool = False
 ) -> Callable[[argparse.Namespace, Settings], int]:
-    """Return the command that runs on the stores of the deployment, whether its servers run or not.
+    """Return a command that connects to the stores of the deployment (`connect_stores`), and calls `run` with them.
 
-    With `is_new` the command may make the data folder.
+    With `is_new` the command may create the data folder of a new service.
     """
 
     def connect_and_run(options: argparse.Namespace, settings: Settings) -> int:

@@ -34,20 +34,20 @@ Main = Callable[[Sequence[str]], int]  # runs a command of the program, and retu
 
 
 class ServeHead:
-    """Head of the API processes of `glle serve`: replaces each process that ends, and stops all of them together.
+    """Parent of the API processes of `glle serve`: replaces each process that ends, and stops all of them together.
 
     Parameters
     ----------
     settings
         `api_processes` is the number of processes.
     sock
-        A listening socket that the head holds and all processes share, so that a new process has the same port.
+        A listening socket that this process holds and all API processes share, so that a new one has the same port.
     main
         Runs a command of the program, in a forked process.
 
     """
 
-    ready_path = "/livez"  # answers once the processes started
+    ready_path = "/livez"  # answers as soon as one process has started
 
     def __init__(self, settings: Settings, sock: socket.socket, main: Main) -> None:
         self._main = main
@@ -68,12 +68,12 @@ class ServeHead:
         return 0
 
     def _start(self) -> None:
-        """Load the program, and start the processes."""
+        """Import the modules of the API, and add the API processes to the supervisor."""
         self._load(load_api)
         self._add_api_processes(self._settings.to_env())
 
     def _load(self, *loaders: Callable[[], object]) -> None:
-        """Load the modules that the processes share; report a compilation."""
+        """Load the modules that the processes share; if that takes long, report that loops are being compiled."""
         text = "The first start in an environment compiles its loops, which takes a minute or two."
         signal.signal(signal.SIGALRM, lambda *_: self._report(text))
         signal.setitimer(signal.ITIMER_REAL, COMPILING_SECONDS)
@@ -126,7 +126,7 @@ class ServeHead:
 
 
 class UpHead(ServeHead):
-    """Head of the process tree of `glle up`: API processes, workers, and servers unless the settings have URLs."""
+    """Parent of the processes of `glle up`: API processes, workers, and Redis servers unless the settings have URLs."""
 
     ready_path = "/readyz"
 
@@ -145,7 +145,7 @@ class UpHead(ServeHead):
                 raise StartError(str(error)) from error
 
     def _start(self) -> None:
-        """Start the servers, then the API and the workers."""
+        """Start the Redis servers, then the API processes and the workers."""
         settings, supervisor = self._settings, self._supervisor
         if not settings.redis_url:
             queue, cache = self._servers = [queue_server(settings), cache_server(settings)]
@@ -171,7 +171,7 @@ class UpHead(ServeHead):
         return self._run(["worker", "--name", name], environment)
 
     def _ready_text(self, url: str) -> str:
-        """Return the status of a ready service: one line for JSON, else one screen; log lines follow it."""
+        """Return what `glle up` prints when the service is ready: one line if the log format is JSON, else a table."""
         settings = self._settings
         servers = "external Redis" if settings.redis_url else "embedded Redis"
         processes = f"API processes: {settings.api_processes}, workers: {settings.workers}, {servers}"
@@ -187,7 +187,7 @@ class UpHead(ServeHead):
         return "\n".join([f"glle is ready at {url}", *(f"  {name:<13}  {value}" for name, value in rows.items())])
 
     def _stop(self) -> None:
-        """Stop API and workers (gracefully, at once, then by SIGKILL), and then the servers, which have the queue."""
+        """Stop the API and the workers, and then the Redis servers, which the workers need until they have ended."""
         supervisor = self._supervisor
         if supervisor.signals:
             self._report(f"glle stops. Work in progress has {STOP_SECONDS:g} s to end.")
