@@ -86,7 +86,7 @@ class Stack:
 
     @classmethod
     def from_array(cls, array: Array | Stack, dtype: str | None = None) -> Stack:
-        """Return a stack as it is, or the stack of an array in memory; `dtype` converts floating-point arrays."""
+        """Return a `Stack` unchanged, or an array in memory as a `Stack`; `dtype` converts floating-point arrays."""
         if isinstance(array, Stack):
             return array
         target = np.dtype(dtype) if dtype and array.dtype.kind == "f" else array.dtype
@@ -98,7 +98,7 @@ class Stack:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def window(self, start: int, stop: int) -> Iterator[bytes]:
-        """Yield the bytes `start` to `stop` of the values; other matrices and rows are not read."""
+        """Yield the bytes `start` to `stop` of the values; matrices and rows outside this range are not encoded."""
         size = math.prod(self.trail) * self.dtype.itemsize
         number = start // size if size else 0
         matrices = iter(self.matrices_from(number) if self.matrices_from else islice(self.matrices, number, None))
@@ -112,7 +112,7 @@ class Stack:
             start = number * size
 
     def pieces(self) -> Iterator[bytes]:
-        """Return the bytes of the values, with small matrices joined."""
+        """Return an iterator over the bytes of the values in pieces of about a megabyte; small matrices are joined."""
         values = _PIECE_BYTES // max(1, self.dtype.itemsize)
         blocks = (rows for matrix in self.matrices for rows in _row_blocks(matrix, values))
         return join_pieces(np.ascontiguousarray(rows, self.dtype).reshape(-1).view(np.uint8).data for rows in blocks)
@@ -139,7 +139,7 @@ class Stack:
 
 @lru_cache(256)
 def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """Return the header of the npy format."""
+    """Return the header of an npy file for an array in C order."""
     buffer = io.BytesIO()
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(buffer, header)
@@ -212,7 +212,7 @@ def join_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
 
 
 def check_float32(values: Array | Stack) -> None:
-    """Raise ``float32-overflow`` if a value in memory would become infinite in float32."""
+    """Raise ``float32-overflow`` if an array has a value beyond the range of float32; a `Stack` is not checked."""
     if isinstance(values, Stack) or values.dtype != np.float64:
         return
     limit = float(np.finfo(np.float32).max)
@@ -227,7 +227,7 @@ def check_float32(values: Array | Stack) -> None:
 
 
 def _trim(pieces: Iterator[bytes], skip: int, length: int) -> Iterator[bytes]:
-    """Yield `length` bytes after the first `skip`."""
+    """Yield `length` bytes of the joined pieces, after the first `skip` bytes."""
     for piece in pieces:
         part = piece[skip : skip + length]
         skip = max(0, skip - len(piece))
@@ -242,7 +242,7 @@ def _row_blocks(matrix: Array, values: int) -> Iterator[Array]:
 
 
 def npz_pieces(stacks: dict[str, Stack]) -> Iterator[bytes]:
-    """Yield an npz file; each array is read when it is written."""
+    """Yield the bytes of an npz file with these arrays; each array is read when it is written."""
     buffer = PieceBuffer()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, stack in stacks.items():
@@ -279,7 +279,7 @@ class PieceBuffer(io.RawIOBase):
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Table of columns with names and dtypes; an iterable of blocks of rows has one vector per column in each block."""
+    """Table with `columns`, given by name and dtype, and `parts`, blocks of rows with one vector for each column."""
 
     columns: Sequence[tuple[str, np.dtype[Any]]]
     parts: Iterable[Sequence[Array]]
@@ -291,7 +291,7 @@ class ResultTable:
         return cls(list(zip(columns, kinds, strict=True)), [list(columns.values())])
 
     def blocks(self, values: int) -> Iterator[list[Array]]:
-        """Yield the rows in blocks of about this many values."""
+        """Yield the rows in blocks of about `values` values, as one vector for each column."""
         rows = max(1, values // len(self.columns))
         for part in self.parts:
             for start in range(0, len(part[0]), rows):
@@ -302,7 +302,7 @@ class ResultTable:
 
 
 def matrix_columns(matrix: Array, prefix: str, names: Sequence[str] | None = None) -> dict[str, Array]:
-    """Return the columns of a matrix by name; without `names` these are the prefix and a number from 1."""
+    """Return the columns of a matrix by name; without `names`, a name is the prefix and a number from 1."""
     names = names or [f"{prefix}{number}" for number in range(1, matrix.shape[1] + 1)]
     return {name: matrix[:, column] for column, name in enumerate(names)}
 
@@ -315,7 +315,7 @@ def id_columns(ids: Array | None) -> dict[str, Array]:
 
 
 def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
-    """Put columns of ids before the columns of a table; their names get a `_` where a column has the same name."""
+    """Return the columns of the ids, then those of a table; a name of ids gets a `_` if a table's column has it."""
     first = {}
     for name, values in id_columns(ids).items():
         while name in columns:
@@ -349,7 +349,7 @@ def _quote_formula(text: str) -> str:
 
 
 def arrow_pieces(table: ResultTable) -> Iterator[bytes]:
-    """Yield a table as an Arrow stream: the schema, record batches, and the end."""
+    """Yield the bytes of a table as an Arrow stream: the schema, record batches, and the end mark."""
     import pyarrow as pa  # noqa: PLC0415 # an extra; its import takes 0.1 s
 
     kinds = [pa.string() if dtype.kind == "U" else pa.from_numpy_dtype(dtype) for _, dtype in table.columns]

@@ -12,7 +12,7 @@ _ESCAPED = re.compile(r"\\(.)")
 
 @dataclass(frozen=True)
 class MediaType:
-    """Media type in lower case, such as ``text/csv``, with its parameters by their names in lower case."""
+    """Media type such as ``text/csv``, and its parameters by name; media type and names are in lower case."""
 
     kind: str = ""
     parameters: dict[str, str] = field(default_factory=dict)

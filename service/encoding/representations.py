@@ -47,7 +47,7 @@ class ByteRange:
     size: int
 
     def partial(self, headers: Headers) -> Headers:
-        """Return the headers of this range, made from the headers of the whole."""
+        """Return the headers of the 206 response, from the headers of the complete response."""
         kept = [(name, value) for name, value in headers if name != b"content-length"]
         content_range = b"bytes %d-%d/%d" % (self.start, self.stop - 1, self.size)
         return [*kept, (b"content-length", b"%d" % (self.stop - self.start)), (b"content-range", content_range)]
@@ -90,7 +90,7 @@ def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | No
 
 
 def unsatisfiable(error: ProblemError) -> Response:
-    """Return the 416 response, which has the size of the representation."""
+    """Return the 416 response for ``range-not-satisfiable``; its Content-Range has the complete size."""
     headers = {"Content-Range": f"bytes */{error.problem.details['size']}", **ACCEPT_RANGES}
     return problem_response(error.problem, headers)
 
@@ -163,7 +163,7 @@ def _compressing(scope: Scope, send: Send) -> Send:
 
 
 def _tag(message: Message, is_gzip: Callable[[bytes], bool]) -> None:
-    """Replace the plain ETag by the ETag of the compressed representation, if `is_gzip` says so."""
+    """Replace the plain ETag by the ETag of the compressed representation, if `is_gzip` returns true for it."""
     headers = message["headers"]
     for index, (name, value) in enumerate(headers):
         if name == b"etag" and is_gzip(value):
@@ -171,7 +171,7 @@ def _tag(message: Message, is_gzip: Callable[[bytes], bool]) -> None:
 
 
 async def _no_app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve nothing; the responders get the messages of another app."""
+    """Serve nothing; the responders are only passed the messages of the real app."""
 
 
 def accepts_gzip(accepted: bytes) -> bool:
@@ -190,7 +190,7 @@ def accepts_gzip(accepted: bytes) -> bool:
 
 
 def gzip_tag(etag: bytes) -> bytes:
-    """Return the ETag of the compressed representation."""
+    """Return the ETag of the gzip representation of the content with this plain ETag."""
     return etag[:-1] + _SUFFIX
 
 

@@ -40,7 +40,7 @@ Draws = Annotated[str | None, Query(description=f"Only these of the draws, by po
 RESULT_MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
 TABLES = frozenset({ARROW, CSV, SHEET_CSV})  # media types with a row for each point
 SCALE_HEADER = "Glle-Scale"  # shows the scale to requests with scale=auto, and beside binary bodies
-NOTES_HEADER = "Glle-Notes"  # codes of the doubts about scale=auto
+NOTES_HEADER = "Glle-Notes"  # codes of the notes that doubt the scale of scale=auto
 _INLINE_BYTES = 2**17  # fewer bytes take less than a millisecond, and are encoded on the event loop
 _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cache would serve clients without a key
 
@@ -73,7 +73,7 @@ class Selection:
         return cls(positions, f"{name}={','.join(map(str, positions))}")
 
     def select(self, array: Array, axis: int = 0) -> Array:
-        """Return these positions of an array's axis; a slice is a view."""
+        """Return the part of an array at these positions along an axis; it is a view if the positions are a slice."""
         lead = (slice(None),) * axis
         if isinstance(self.positions, range):
             return array[(*lead, slice(self.positions.start, self.positions.stop))]
@@ -84,7 +84,7 @@ class Selection:
 
 
 def reject_slice(name: str, text: str | None) -> None:
-    """Refuse a slice of an axis that a resource does not have."""
+    """Raise ``not-sliceable`` if a request slices an axis that the resource does not have."""
     if text is not None:
         raise refuse("not-sliceable", 422, f"This resource has no {name} to slice.", f"Leave ?{name}= out.")
 
@@ -95,7 +95,7 @@ def _position(text: str, size: int, name: str, *, last: int) -> int:
         raise refuse(
             "slice-out-of-range",
             422,
-            f"{name}: {position} is outside the range of {size:,}.",
+            f"{name}: {position} is outside the axis, which has {size:,} positions.",
             f"Choose positions of 0 to {last}, or of {-size} to -1 from the end.",
             allowed=[0, last],
             size=size,
@@ -119,7 +119,7 @@ class ArraysResult:
     stored
         Further arrays for npz, which keep their dtype.
     main
-        Name of the array that npy has.
+        Name of the only array that an npy response has.
     members
         Further members of JSON. With `has_names` they precede the member `arrays`, which has the arrays by name.
         Otherwise they follow shape, dtype and data of the main array, and are read after these have been sent.
@@ -136,7 +136,7 @@ class ArraysResult:
     table: Callable[[], ResultTable] | None = None
 
     def response(self, media: str, dtype: str, headers: dict[str, str] | None = None) -> AbortableResponse:
-        """Return the result in a media type, or raise ``float32-overflow``."""
+        """Return the response that streams the result in a media type; raises ``float32-overflow``."""
         if dtype == "float32":
             self._require_float32()
         if media == NPY:
@@ -170,7 +170,7 @@ class ArraysResult:
             encode.check_float32(array)
 
     def _pieces(self, media: str, dtype: str) -> Iterable[str | bytes | memoryview]:
-        """Yield the body in a media type other than npy."""
+        """Return an iterable over the body in a media type other than npy."""
         if media in TABLES:
             assert self.table is not None
             if media == ARROW:
@@ -185,7 +185,7 @@ class ArraysResult:
         )
 
     def _flat(self, main: Stack) -> Iterator[bytes | memoryview]:
-        """Yield ``{"shape", "dtype", "data"}`` and the members; arrays among them become lists."""
+        """Yield a JSON object with `shape`, `dtype`, `data` and the other members; array members become lists."""
         yield from main.json_object()
         for name, value in self.members:
             yield f",{json.dumps(name)}:".encode()
@@ -196,7 +196,7 @@ class ArraysResult:
         yield b"}"
 
     def _json_with_arrays(self, stacks: dict[str, Stack]) -> Iterator[bytes | memoryview]:
-        """Yield the members and, if there are arrays, ``"arrays": {name: {"shape", "dtype", "data"}}``."""
+        """Yield a JSON object with the members and, if there are arrays, ``"arrays": {name: {"shape", ...}}``."""
         text = json.dumps(dict(self.members), allow_nan=False).encode()
         yield text[:-1] if stacks else text
         separator = ',"arrays":{'
@@ -270,14 +270,14 @@ def is_not_modified(request: Request, headers: dict[str, str]) -> bool:
 
 
 def immutable_headers(sha256: str, media: str, dtype: str, part: str = "") -> dict[str, str]:
-    """Return the headers of one representation of the content with this digest; `part` identifies a slice."""
+    """Return ETag and caching headers for one representation of immutable content; `part` identifies a slice."""
     encoder = encode.JSON_ENCODER if media == JSON else ""  # equal strong ETags promise equal bytes
     tag = hashlib.sha256(" ".join(filter(None, (sha256, media, encoder, dtype, part))).encode()).hexdigest()[:32]
     return {"ETag": f'"{tag}"', "Cache-Control": _YEAR, "Vary": "Accept"}
 
 
 def mutable_response(request: Request, body: str, **headers: str) -> Response:
-    """Return 304, or a JSON body that clients must revalidate at each use; its ETag is its digest."""
+    """Return 304, or a JSON body with its digest as ETag, which clients must revalidate at each use."""
     tag = mutable_headers(body)
     return unless_current(request, tag | headers, lambda: Response(body, 200, tag | headers, JSON))
 
@@ -298,11 +298,11 @@ def require_match(request: Request, body: str) -> None:
 
 
 def mutable_headers(body: str) -> dict[str, str]:
-    """Return the headers of a JSON body that may change: the digest as ETag, and the order to revalidate it."""
+    """Return the headers of a JSON body that may change: its digest as ETag, and Cache-Control: no-cache."""
     return {"ETag": f'"{hashlib.sha256(body.encode()).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
 
 
 def scale_headers(scales: Sequence[float], notes: Sequence[dict[str, Any]] = ()) -> dict[str, str]:
-    """Return the headers with the scales of draws, exact to the last bit, and with the codes of doubts about them."""
+    """Return the headers Glle-Scale, with the exact scales of draws, and Glle-Notes, with the codes of the notes."""
     named = {SCALE_HEADER: ", ".join(repr(float(scale)) for scale in scales)} if scales else {}
     return named | ({NOTES_HEADER: ", ".join(note["code"] for note in notes)} if notes else {})

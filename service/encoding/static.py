@@ -32,7 +32,7 @@ class StaticBody:
 
     @classmethod
     def of(cls, body: bytes, headers: dict[str, str]) -> Self:
-        """Compress a body, and add the headers ETag, Vary and, unless it is given, Cache-Control."""
+        """Return a body with its gzip form, and with ETag, Vary and, unless `headers` has it, Cache-Control."""
         added = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"', "Vary": "Accept, Accept-Encoding"}
         return cls(body, gzip.compress(body, 9, mtime=0), {"Cache-Control": REVALIDATE, **headers, **added})
 

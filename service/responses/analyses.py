@@ -41,8 +41,8 @@ _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")
 class ResultQuery:
     """The request for a result: headers for content negotiation and revalidation, and the query.
 
-    `ids` returns the ids of the points for a table, or None; `notes` are the doubts about the scale of draws. A partial
-    result is not stored, because a later one replaces it.
+    `ids` returns the ids of the points for a table, or None; `notes` are the doubts about the scale of draws. Clients
+    must not store a partial result, because a later one replaces it.
     """
 
     request: Request
@@ -55,7 +55,7 @@ class ResultQuery:
 
 
 def media_types(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
-    """Return the media types in which a result is available."""
+    """Return the media types in which the result of an analysis is available, JSON first."""
     tables = (ARROW, CSV) if entry.arrays else ()
     return (JSON, *((NPZ,) if entry.arrays else ()), *((NPY,) if spec.main else ()), *tables)
 
@@ -77,7 +77,7 @@ def ids_of(stores: Stores, subject: str, spec: AnalysisSpec | None = None) -> Ca
 
 
 def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Response:
-    """Return a result, or the requested slice of it, in the media type that was negotiated, or 304.
+    """Return the response with a result, or a slice of the result, in the negotiated media type, or 304.
 
     Raises `ProblemError`, for example ``not-acceptable``, ``float32-overflow`` or ``slice-out-of-range``.
     """
@@ -114,7 +114,7 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
 
 
 def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return the headers with the scale of a summary or of weights, and with the doubts about a calibrated scale."""
+    """Return Glle-Scale for a summary or for weights, and Glle-Notes if there are doubts about a calibrated scale."""
     if spec.kind == "weights":
         return scale_headers([entry.meta["scale"]], notes)
     if spec.kind == "summary":
@@ -137,7 +137,7 @@ class _Part:
 
 
 def _slice(spec: AnalysisSpec, arrays: dict[str, Array], query: ResultQuery) -> _Part:
-    """Return the requested slice of the arrays."""
+    """Return the arrays of the points, and for generated data of the draws, that the query selects."""
     if spec.kind == "reconstructions":
         data = arrays["data"]
         draws = Selection.from_query(query.draws, data.shape[0], "draws")

@@ -46,7 +46,10 @@ SMALL_BYTES = 12 * 2**20  # pieces of a smaller result are read without a thread
 
 
 def calibrated_spec(stores: Stores, posterior: str, spec: DrawsSpec) -> tuple[DrawsSpec | None, list[dict[str, Any]]]:
-    """Return the specification with the calibrated scale, or None if there is none, and the doubts about the scale."""
+    """Return a specification with the calibrated scale in place of auto, and the notes that doubt this scale.
+
+    The specification is None if it needs a calibration and the posterior has none.
+    """
     if not spec.is_auto:
         return spec, []
     calibration = stores.posteriors.calibration(posterior)
@@ -59,13 +62,13 @@ def missing_shards(stores: Stores, posterior: str, spec: DrawsSpec) -> bool:
 
 
 def draw_of_shard(entry: Entry, number: int) -> Entry:
-    """Return one draw from the result of a shard."""
+    """Return one of the draws in the stored result of a shard; `number` counts the draws of the shard from 0."""
     arrays = {"embedding": entry.arrays["embeddings"][number], "eigenvalues": entry.arrays["eigenvalues"][number]}
     return Entry(entry.meta["draws"][number], arrays)
 
 
 def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query: ResultQuery) -> Response:
-    """Return the requested embeddings of a draws job with numeric scales.
+    """Return the response with the selected draws of a job, all of whose scales are numbers.
 
     If a shard is deleted before it is sent, the response aborts. Raises `ProblemError`, for example
     ``not-acceptable``, ``slice-out-of-range`` or ``result-damaged``.
@@ -84,7 +87,7 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
 
     def respond() -> Response:
         dtype, matrices = np.dtype(query.dtype), result.start()
-        is_small = spec.shards == 1 and spec.nbytes <= SMALL_BYTES  # a small file is in memory
+        is_small = spec.shards == 1 and spec.nbytes <= SMALL_BYTES  # the only shard has been read into memory
         ids = query.ids() if media in TABLES else None
         lead = (*((len(scales),) if spec.grid else ()), len(draws))
         shape = (len(points), spec.p)
@@ -128,11 +131,11 @@ class _DrawReader:
 
     @property
     def draws(self) -> list[DrawAddress]:
-        """The draws in their order."""
+        """Addresses of the selected draws, in the order of the result."""
         return [self.spec.key(position) for position in self.positions]
 
     def sha256(self) -> str:
-        """Return a digest of all draws, for the ETag."""
+        """Return a digest of the selected draws, for the ETag."""
         digests = [self._read(position).meta["sha256"] for position in self.positions]
         return hashlib.sha256("".join(digests).encode()).hexdigest()
 
@@ -146,7 +149,7 @@ class _DrawReader:
         for position in self.positions[start:]:
             try:
                 entry = self._read(position)
-            except ProblemError as error:  # the digest of the draws was read before
+            except ProblemError as error:  # the draws existed when `sha256` read them
                 raise ResponseAbortedError(f"Draws of {self.posterior}: {error}") from error
             self.heads.append(entry.meta)
             self.eigenvalues.append(entry.arrays["eigenvalues"])
