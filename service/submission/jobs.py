@@ -26,7 +26,7 @@ from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 JOINABLE: tuple[Status, ...] = ("queued", "running")  # an equal request joins a job with one of these states
-OPEN_OR_DONE: tuple[Status, ...] = (*JOINABLE, "succeeded")  # or a job with one of these, while its result is stored
+OPEN_OR_DONE: tuple[Status, ...] = (*JOINABLE, "succeeded")  # the states to join while the job's result is stored
 
 
 def accepted_response(job: Job) -> Response:
@@ -45,7 +45,7 @@ class UnfinishedJobError(Exception):
 
 
 def install(app: FastAPI) -> None:
-    """Register the handler of `UnfinishedJobError`; async, because Starlette would call a function in a thread."""
+    """Register the handler of `UnfinishedJobError`, which is async because Starlette runs others in a thread."""
 
     @app.exception_handler(UnfinishedJobError)
     async def _respond(_: Request, error: UnfinishedJobError) -> Response:
@@ -53,7 +53,7 @@ def install(app: FastAPI) -> None:
 
 
 async def finish(stores: Stores, job: Job, wait: float) -> Job:
-    """Return a job once it has succeeded; raise `UnfinishedJobError` after the wait, or the problem of the job."""
+    """Return a job once it has succeeded; raise `UnfinishedJobError` after `wait` seconds, or the job's problem."""
     job = await wait_until_ended(stores, job, wait)
     if job.is_open:
         raise UnfinishedJobError(job)
@@ -62,7 +62,7 @@ async def finish(stores: Stores, job: Job, wait: float) -> Job:
 
 
 async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -> Response:
-    """Submit a job, and return 200 once it has succeeded; raises as `finish`."""
+    """Submit a job, and return a 200 response with the job once it has succeeded; raises as `finish`."""
     job = await finish(stores, await run_in_threadpool(submit), wait)
     headers = {"Location": f"/v1/jobs/{job.id}"}
     return Response(JobOut.from_job(job).model_dump_json(), 200, headers, "application/json")
@@ -71,7 +71,7 @@ async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -
 async def load_or_compute(
     stores: Stores, spec: AnalysisSpec, subject: str, submit: Callable[[], Job], wait: float
 ) -> Entry:
-    """Return the result of an analysis; if it is missing, submit its job, and raise as `finish`."""
+    """Return the stored result of an analysis, or submit its job and wait for the result; raises as `finish`."""
     find = partial(stores.find_result, spec, subject)
     return await run_in_threadpool(find) or await compute(stores, find, submit, wait)
 
@@ -88,7 +88,7 @@ async def compute(stores: Stores, find: Callable[[], Entry | None], submit: Call
 
 
 def result_gone(job: Job) -> ProblemError:
-    """Return the problem of a job that has succeeded, but whose result has expired or was deleted."""
+    """Return the problem for a job that has succeeded, but whose result has expired or was deleted."""
     detail = f"The result of job {job.id} has expired, or was deleted."
     return refuse("result-gone", 410, detail, "Send the request that created the job again.", job=job.id)
 
@@ -110,15 +110,16 @@ async def wait_until_ended(stores: Stores, job: Job, wait: float) -> Job:
 
 
 def submit_job(stores: Stores, priority: Priority, *, short: bool | None = None, **fields: Any) -> Job:
-    """Queue a job with these fields, or return the job that already has the claim, as `JobStore.create` does.
+    """Create and queue a job with these fields of `JobStore.create`, or return the job that already holds the claim.
 
-    By default, the tasks of the job are short if its priority is interactive.
+    `short` says whether the job begins in the queue of interactive tasks; by default it does if `priority` is
+    interactive.
     """
     short = priority == "interactive" if short is None else short
     job, created = stores.jobs.create(priority=priority, short=short, **fields)
     if created:
         stores.queue.enqueue(job)
-    stores.queue.require_replicated(job.id)  # an existing job may be only a moment old
+    stores.queue.require_replicated(job.id)  # checked for an existing job, too, which may be only a moment old
     return job
 
 
@@ -167,7 +168,7 @@ def shards_of(spec: AnalysisSpec, stage: str, seconds: float | None = None) -> P
 
 
 def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
-    """Delete a posterior, and cancel a job that would fit it again."""
+    """Delete a posterior, and cancel an open job that would fit the posterior again."""
     job = stores.jobs.claim_holder(record.id)
     if job is not None and job.is_open:
         stores.queue.withdraw(stores.jobs.cancel(job.id))
@@ -175,7 +176,7 @@ def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
 
 
 def delete_embedding_of(stores: Stores, record: EmbeddingRecord) -> None:
-    """Delete an embedding with its results, and cancel its job; a comparison goes on."""
+    """Delete an embedding with its results, and cancel its job; a job that compares methods goes on."""
     stores.embeddings.delete(record.id)
     job = stores.jobs.claim_holder(record.claim)
     if job is not None and job.is_open and job.kind == EmbeddingSpec.kind:

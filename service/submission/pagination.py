@@ -36,14 +36,14 @@ Cursor = Annotated[str | None, Query(description="`next` of the previous page.")
 async def page_response(
     records: Iterator[tuple[str, Any]], limit: int, to_item: Callable[[Any], BaseModel]
 ) -> Response:
-    """Return the page of a list; a thread reads and encodes it, because a hundred items would block the event loop.
+    """Return the response with a page of a list, made in a thread, because a hundred items would block the event loop.
 
     Parameters
     ----------
     records
-        Positions and records; None stands for a record that the filter excludes.
+        Pairs of a position in the list and a record; the record is None if the filter excludes it.
     to_item
-        Returns the model of a record.
+        Returns the response model of a record.
 
     """
     return Response(await run_in_threadpool(_page, records, limit, to_item), media_type="application/json")
@@ -80,7 +80,7 @@ def _page(records: Iterator[tuple[str, Any]], limit: int, to_item: Callable[[Any
 
 
 def position(cursor: str | None) -> str | None:
-    """Return the position of a cursor.
+    """Return the position in the list after which the page of a cursor begins; None for the first page.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Plan of an embedding: parameters, scores, and feasibility on the data and in memory."""
+"""Plans of embeddings, audits and comparisons: parameters, scores, labels, memory, and what the data permit."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ MAX_GROUPS = 100  # groups that an audit compares
 
 @dataclass(frozen=True)
 class Plan:
-    """A method with its specification."""
+    """An embedding method with the values of its parameters."""
 
     method: Method[Any]
     spec: MethodSpec
 
     @classmethod
     def from_method(cls, name: str, parameters: Mapping[str, Any] = MappingProxyType({})) -> Self:
-        """Return the plan of a method by its name.
+        """Return the plan of the method `name` with these parameters; missing ones have their defaults.
 
         Raises
         ------
@@ -68,11 +68,11 @@ class Plan:
 
     @property
     def needs_labels(self) -> bool:
-        """Whether the embedding depends on labels."""
+        """Whether the method needs labels with these parameters."""
         return self.method.needs_labels(self.spec)
 
     def require_possible(self, stores: Stores, dataset: Dataset, *, labels: bool) -> None:
-        """Raise a problem if the method cannot embed the data set, or the embedding has no room."""
+        """Raise a problem if the method cannot embed the data set, or there is no room to store the embedding."""
         n, p = dataset.n, self.spec.n_components
         self.method.require_possible(n, dataset.d, self.spec, labels=labels and self.needs_labels)
         has_arrays = self.method.restore is not None and self.method.neighbor_map is None
@@ -80,9 +80,9 @@ class Plan:
         require_storage(stores, file_bytes(*shapes), f"The embedding of {n:,} points")
 
     def priority(self, n: int) -> Priority:
-        """Return ``interactive``, or ``batch`` for an embedding that exceeds the time or memory of an interactive task.
+        """Return ``interactive``, or ``batch`` if the embedding may exceed the time or memory of an interactive task.
 
-        As an interactive task it would be stopped and start again as a batch task.
+        An interactive task that exceeds them is stopped, and starts again as a batch task.
         """
         is_long = self.method.compiles or MEMORY_MARGIN * self.method.least_bytes(n, self.spec) > INTERACTIVE_BYTES
         return "batch" if is_long else "interactive"
@@ -109,9 +109,10 @@ class Plan:
 
 
 def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any]) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a method to audit, and `space` if it is not among the method's parameters.
+    """Return the plan of a method to audit, and `space` or, if the plan includes `space`, an empty dictionary.
 
-    The map of glle is the mean unless another scale is given.
+    `space` has the standardization and the metric of the request, if any; the plan includes them if they are parameters
+    of the method. The map of glle is its mean, at scale 0, unless the parameters have another scale.
     """
     of_method = space if space.keys() <= method(name).spec.parameters().keys() else {}
     mean = {"scale": 0.0} if name == "glle" else {}
@@ -120,10 +121,10 @@ def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any
 
 
 def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, is_beside: bool = False) -> dict[str, Any]:
-    """Return the fields of an audit for a method's map.
+    """Return the fields of an `AuditSpec` for the map of a method.
 
-    The map is a stored embedding, unless the method works in a `space` that is not one of its parameters, or the
-    request also has coordinates.
+    The map is a stored embedding, unless the plan does not include the `space` (`plan_to_audit`), or the request also
+    has coordinates (`is_beside`).
     """
     if is_beside or space:
         return {"method": plan.method.name, "parameters": plan.parameters, **space}
@@ -132,7 +133,7 @@ def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, is_beside: b
 
 
 def resampled_priority(dataset: Dataset, plan: Plan) -> Priority:
-    """Return the priority of an audit by a method; raise a problem if the method cannot embed halves of the data."""
+    """Return the priority of the audit of a method's map; raise if the method cannot embed halves of the data."""
     if plan.needs_labels:
         raise InvalidParameterError(
             f"{plan.method.title} uses labels, which an audit does not have for other samples.",
@@ -143,7 +144,7 @@ def resampled_priority(dataset: Dataset, plan: Plan) -> Priority:
 
 
 def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str]) -> ScoreSpec:
-    """Return the scores of a request, with their labels and truth.
+    """Return the scores of a request, with their number of neighbors and the data sets of labels and truth.
 
     Parameters
     ----------
@@ -172,14 +173,16 @@ def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozens
 
 
 def classes_for_audit(stores: Stores, dataset: Dataset, labels: str | None) -> str | None:
-    """Return the data set that has the groups for an audit: the given one, or the data set itself, or None.
+    """Return the id of the data set with the groups for an audit: `labels`, or else `dataset` if it has labels.
+
+    Returns None without labels, and if there are more than `MAX_GROUPS` labels in `dataset` itself.
 
     Raises
     ------
     InvalidShapeError
-        If the given data set does not have a class for each point.
+        If the data set `labels` does not have a class for each point.
     InvalidParameterError
-        If there are more classes than are compared.
+        If the data set `labels` has more than `MAX_GROUPS` classes.
 
     """
     source = dataset if labels is None else stores.datasets.fetch(labels)
@@ -201,7 +204,10 @@ def classes_for_audit(stores: Stores, dataset: Dataset, labels: str | None) -> s
 
 
 def largest(lower: int, upper: int, is_affordable: Callable[[int], bool]) -> int | None:
-    """Return the largest affordable size from `lower` to `upper`, or None if none is; the cost must grow with size."""
+    """Return the largest affordable size from `lower` to `upper`, or None if no size is affordable.
+
+    Every size below an affordable size must be affordable.
+    """
     if is_affordable(upper):
         return upper
     if not is_affordable(lower):
@@ -213,7 +219,7 @@ def largest(lower: int, upper: int, is_affordable: Callable[[int], bool]) -> int
 
 
 def _neighbors(count: int | str, n: int) -> int:
-    """Return the number of neighbors for the scores, which must be less than half of the points."""
+    """Return the number of neighbors for the scores; raise a problem unless it is below half of the points."""
     max_neighbors = max(1, (n - 1) // 2)
     if isinstance(count, str):
         return min(SCORE_NEIGHBORS, max_neighbors)
@@ -236,14 +242,14 @@ def _require_rows(name: str, dataset: Dataset, n: int) -> None:
 
 
 def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> str | None:
-    """Return where the blocks of the points are: a column of the data set, or the id of another data set.
+    """Return `blocks`, after checking that they are a column of the data set or the id of a data set of blocks.
 
     Raises
     ------
     InvalidParameterError
-        If neither of them exists.
+        If `blocks` is neither a column beside the features nor the id of a data set.
     InvalidShapeError
-        If the other data set does not have a block for each point.
+        If the data set of blocks does not have a block for each point.
 
     """
     if blocks is None or block_column(dataset, blocks) is not None:
@@ -263,7 +269,7 @@ def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> st
 
 
 def _require_classes(stores: Stores, dataset: Dataset, n: int, name: str = "labels") -> None:
-    """Raise a problem unless a data set has a class for each of n points."""
+    """Raise a problem unless a data set has a class for each of n points: labels, or one column of integers."""
     _require_rows(name, dataset, n)
     if dataset.has_labels:
         return

@@ -112,19 +112,22 @@ def require_within(name: str, value: int) -> None:
 
 
 def obstacle_to_resampling(record: PosteriorRecord, source: Source) -> InvalidParameterError | None:
-    """Return why resamples cannot measure the spread: prior, published variant, given neighbors or too few points."""
+    """Return the error that says why resamples cannot measure the spread of a posterior, or None if they can.
+
+    They cannot for draws from the prior, the published variant, neighbors that were given, and too few points.
+    """
     has_given_neighbors = neighbors_of(record.spec) is not None
     return resampling_obstacle(spec_of(record.spec), record.n, source, given_neighbors=has_given_neighbors)
 
 
 def require_calibratable(record: PosteriorRecord, source: Source = "posterior") -> None:
-    """Raise the obstacle to a calibration by resamples, if there is one."""
+    """Raise `InvalidParameterError` if resamples cannot calibrate the scale of a posterior."""
     if (obstacle := obstacle_to_resampling(record, source)) is not None:
         raise obstacle
 
 
 def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
-    """Raise a problem if there are too many draws, an index is too large, or a prior is requested but missing."""
+    """Raise a problem if a job has too many draws, an index is too large, or the posterior lacks a requested prior."""
     if total > MAX_DRAWS:
         detail = f"{total:,} draws in one job; {MAX_DRAWS:,} are allowed."
         raise refuse(
@@ -164,7 +167,7 @@ def require_sample(
 
 
 def require_storage(stores: Stores, nbytes: int, result: str) -> None:
-    """Raise ``quota-exceeded`` or ``storage-full`` if a result has no room; `result` names the result in the detail."""
+    """Raise ``quota-exceeded`` or ``storage-full`` if there is no room for `nbytes`; `result` is what needs them."""
     stores.datasets.require_room(nbytes)
     if stores.files.bucket.is_local and nbytes > (free := free_bytes(Path(stores.settings.data_dir))):
         detail = f"{result} would need {nbytes:,} bytes; {free:,} are free on the disk of the data folder."
@@ -172,7 +175,7 @@ def require_storage(stores: Stores, nbytes: int, result: str) -> None:
 
 
 def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
-    """Raise ``quota-exceeded`` or ``storage-full`` if there is no room even for the covariance factors (n, k, k)."""
+    """Raise ``quota-exceeded`` or ``storage-full`` if the posterior's covariance factors (n, k, k) have no room."""
     k = spec.n_neighbors
     try:
         require_storage(stores, 8 * n * k * k, f"The posterior of {n:,} points with {k} neighbors")

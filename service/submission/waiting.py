@@ -31,13 +31,13 @@ FIRST_SLEEP = 1.0
 LONGEST_SLEEP = 2.0  # each reading of the state costs a round trip; a notification ends the sleep early
 
 
-MAX_SENT = 3  # a lost request for a draw is sent this many times in all; then a job makes the draw
+MAX_SENT = 3  # a request for a draw that is lost is sent this many times in all; then a job makes the draw
 
 
 async def wait_for_outcome(
     notifications: Notifications, name: str, read_state: Callable[[Any], Awaitable[tuple[T, bool]]], seconds: float
 ) -> T:
-    """Return the state that `read_state` finds as soon as it is final, or after `seconds`, or at shutdown.
+    """Return the state that `read_state` returns as soon as the state is final, or after `seconds`, or at shutdown.
 
     Parameters
     ----------
