@@ -71,7 +71,7 @@ _SUMMARY_MEDIA = (JSON, NPZ, ARROW, CSV)
         SummaryOut,
         has_scale=True,
         **params.NOT_FITTED,
-        _422="Out of range, larger than the cache, or too long.",
+        _422="Out of range, or scale=auto for a posterior that cannot be calibrated.",
     ),
 )
 async def summary(
@@ -85,9 +85,10 @@ async def summary(
 ) -> Response:
     """Return how far each point moves from draw to draw: immutable, with a strong ETag.
 
-    The draws are first, ..., first + n_draws - 1 at `scale`. With `scale=auto` it is the scale at which draws spread as
-    random halves of the data do, as POST .../calibration finds it with its defaults; `calibration` has its result. This
-    is the default where halves can measure the posterior; for others, and by default for these, the scale is 1.
+    The draws are first, ..., first + n_draws - 1 at `scale`. With `scale=auto` the scale is calibrated: the draws then
+    spread as random halves of the data do. It is the scale that POST .../calibration finds with its defaults, and
+    `calibration` has the result. `auto` is the default if halves of the data can measure the spread of the posterior;
+    for other posteriors `auto` is refused, and the default is 1.
     `arrays`: `covariance` (n, p, p) of each point's position; `spread` (n,), the root of its trace; `consensus` (n, p),
     the mean position; `stability` (n,), the share of a point's neighbors in the consensus that stay its neighbors in a
     draw; `local_trust` (n,), each point's trustworthiness in the reference embedding; with a calibrated scale
@@ -127,12 +128,12 @@ async def transform(id_: Id, body: TransformIn, stores: TenantStores, wait: Wait
 @router.post(
     "/v1/posteriors/{id}/reconstructions",
     summary="Generate data",
-    **creates_job(**ON_POSTERIOR, _422="Out of range, or larger than the cache."),
+    **creates_job(**ON_POSTERIOR, _422="Out of range, too many draws, or a metric that does not determine the data."),
 )
 async def reconstructions(id_: Id, body: ReconstructionsIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """Generate data from drawn weights, each point from its neighbors: x_i = X_i w_i.
+    """Generate data sets from drawn weights: each point is the weighted sum of its neighbors.
 
-    The result has `data` (n_draws, n, d); data set i is of the weights of draw first + i.
+    The result has `data` (n_draws, n, d): data set i has the weights of draw first + i.
     """
     return await job_response(stores, partial(_reconstructions, stores, id_, body), wait)
 
@@ -143,13 +144,14 @@ async def reconstructions(id_: Id, body: ReconstructionsIn, stores: TenantStores
     **creates_job(**ON_POSTERIOR, _422="Out of range, published, or too few points."),
 )
 async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """Find the scale at which the median spread of draws equals the spread of half-samples, which need only the data.
+    """Find the scale at which draws spread as much as embeddings of random halves of the data, by their medians.
 
-    The result has `scale`, `ratio` of the medians at it, `rank_correlation` of the two spreads over points, `slope` of
-    spread over scale in logarithms (null if scale 1 was right at once), `saturated` (the spread hardly depends on the
-    scale, so that the data do not determine it), the `trace` of (scale, ratio), `notes` (warnings about a scale that
-    is saturated, not matched or poorly correlated), and the arrays `half_sample_spread` and `draw_spread` (n,). With
-    the defaults it sets `scale=auto` of later draws and summaries of this posterior.
+    The result has `scale`, `ratio` of the medians at this scale, `rank_correlation` of the two spreads over points,
+    `slope` of spread over scale in logarithms (null if scale 1 was right at once), `saturated` (the spread hardly
+    depends on the scale, so that the data do not determine the scale), the `trace` of (scale, ratio), `notes` (warnings
+    about a scale that is saturated, not matched or poorly correlated), and the arrays `half_sample_spread` and
+    `draw_spread` (n,). A calibration with the defaults determines `scale=auto` of later draws and summaries of this
+    posterior.
     """
     return await job_response(stores, partial(_calibration, stores, id_, body), wait)
 
@@ -165,7 +167,7 @@ async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, wait: 
     ),
 )
 async def audit(body: AuditIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """State what the data support of a map: whether it is more than chance, how much of it remains, which parts.
+    """Audit a map: whether its structure is more than chance, how much of it another sample would show, which parts.
 
     The map is given by coordinates beside a data set, or by an embedding, a posterior or a method, which are computed
     again on permuted data and on separate halves of the data. Coordinates alone show how many neighbors the map keeps,
@@ -182,12 +184,12 @@ async def audit(body: AuditIn, stores: TenantStores, wait: Wait = 0.0) -> Respon
 
 
 def _summary_spec(record: PosteriorRecord, query: params.SummaryQuery) -> SummarySpec:
-    """Return the summary of a request; without a scale it is calibrated, or 1 if it cannot be calibrated.
+    """Return the `SummarySpec` of a request; without a scale, the scale is calibrated if possible, and else 1.
 
     Raises
     ------
     InvalidParameterError
-        For "auto", if the posterior cannot be calibrated.
+        If the scale is "auto" and the posterior cannot be calibrated.
 
     """
     scale, obstacle = query.scale, obstacle_to_resampling(record, query.source)
@@ -209,7 +211,7 @@ def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> 
 
 
 def _is_quick(record: PosteriorRecord, n_draws: int) -> bool:
-    """Return whether a summary is quick: it has few draws, and its posterior is quick to fit."""
+    """Return whether an analysis is quick: it has few draws, and the posterior was quick to fit."""
     seconds = n_draws * record.draw_seconds
     return is_quick_fit(record.n, record.d, record.spec) and seconds <= sharding.SHARD_SECONDS
 
@@ -245,7 +247,7 @@ def _calibration(stores: Stores, id_: str, body: CalibrationIn) -> Job:
 
 
 def _audit(stores: Stores, body: AuditIn) -> Job:
-    """Return the job that audits a map."""
+    """Return the job of an audit, after the checks of its map, labels, blocks and storage."""
     map_: dict[str, Any] = {}
     space = {name: value for name in ("standardize", "metric") if (value := getattr(body, name)) is not None}
     priority: Priority = "interactive"

@@ -38,10 +38,10 @@ router = APIRouter(prefix="/v1/comparisons", tags=["embeddings"])
 @router.post(
     "",
     summary="Compare methods",
-    **creates_job(**ON_DATASET, _422="An unknown method or parameter, or labels."),
+    **creates_job(**ON_DATASET, _422="An unknown method or parameter, or unsuitable labels."),
 )
 async def compare(body: ComparisonIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """Say which map of a data set to show: for who is near whom, for distances across the map, and for groups.
+    """Compare maps of a data set, and say which to show: for neighbors, for distances across the map, for groups.
 
     Each method is audited on the same halves of the data; methods that are clearly behind in all questions stop after
     two pairs of halves. All live workers share the work. The result has `sentences`, at most one for each question,
@@ -76,14 +76,17 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
 
 
 def _candidates(body: ComparisonIn, dataset: Dataset) -> list[Candidate]:
-    """Return the candidates of a request with their labels and titles."""
+    """Return the methods to compare with their labels and titles, by default those that suit the data set."""
     if body.methods is None:
         return default_candidates(dataset.n, dataset.d)
     return candidates_of([row.model_dump() for row in body.methods])
 
 
 def _plan(number: int, candidate: Candidate, body: ComparisonIn) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a row, and the space for which its method has no parameter; errors name the row's number."""
+    """Return the plan of a row, and the standardization and metric if the plan does not include them.
+
+    Errors name the row by its number.
+    """
     space = {name: value for name in ("standardize", "metric") if (value := getattr(body, name)) is not None}
     try:
         if body.audit:
@@ -119,7 +122,7 @@ def _comparison(
     planned: list[tuple[Plan, dict[str, Any]]],
     judged: ScoreSpec,
 ) -> ComparisonSpec:
-    """Return the comparison; rows that cannot be computed have their problem."""
+    """Return the specification of the comparison; a row whose method cannot run has the problem that prevents it."""
     audited: dict[str, Any] = {}
     if body.audit:
         audited = {

@@ -181,16 +181,16 @@ async def _receive_upload(
     openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
 )
 async def upload(request: Request, stores: TenantStores, options: Roles) -> Response:
-    """Store an (n, d) matrix, one point in each row; its id is the digest of its content.
+    """Store an (n, d) matrix, one point in each row; equal content of a tenant has an equal id.
 
     The dtype may be any real one (float32 stays float32, all others become float64). CSV may begin with a header of
     names. JSON may also be the list of the rows alone. npz has the points as `data`, and may have `labels`,
     `colors`, `ids`, `coordinates` and `names`; in Arrow and Parquet the columns of numbers are the features. Missing
     values, NaN and infinity are refused with row and column: the details count the rows that have one, and list the
-    first 20; `missing` drops or fills them. Of columns without a role, texts that number or name the rows are ids,
-    the first one of few distinct words has the labels, and the first one of dates the colors, with a notice each;
-    other text columns are refused, with the options that help. The body may be compressed (Content-Encoding gzip),
-    or a form with one file and the query parameters as fields.
+    first 20; `missing` drops or fills them. A column without a role that is not of numbers gets a role, with a
+    notice: texts that number or name the rows become ids, the first column of few distinct words the labels, and the
+    first column of dates the colors; other text columns are refused, with the options that help. The body
+    may be compressed (Content-Encoding gzip), or a form with one file and the query parameters as fields.
     """
     async with _receive_upload(request, stores, options) as read_table:
         return _created_response(*await run_in_threadpool(lambda: _add(stores, read_table())))
@@ -409,7 +409,7 @@ def _delete_derived(stores: Stores, dataset: str) -> None:
 
 
 def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dtype | None) -> Columns:
-    """Return the columns of a table: ids, values (named x1 to xd by default), then `label` and `color`."""
+    """Return a table with the columns of ids, values (named x1 to xd by default), `label` and `color`."""
     columns = matrix_columns(values, "x", dataset.names)
     kinds = [np.dtype(dtype or values.dtype)] * len(columns)
     for name, array in (("label", extras.get("labels")), ("color", extras.get("colors"))):
@@ -424,7 +424,7 @@ def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dty
 
 
 def _add(stores: Stores, table: Table) -> tuple[Dataset, bool]:
-    """Store a table and start its cache index; return its record and whether it is new."""
+    """Store a table; return the record of its data set, and whether the data set is new."""
     source = {name: value for name, value in table.source.items() if name != "layout"}
     dataset, new = stores.datasets.add(replace(table, source=source))
     return replace(dataset, source=source), new  # an earlier upload of the same content may have had other columns

@@ -91,14 +91,14 @@ async def draw_one(
     points: Points = None,
     wait: params.Wait = params.ANSWER_SECONDS,
 ) -> Response:
-    """Return one embedding, which is drawn unless it is cached: immutable, with a strong ETag.
+    """Return one embedding drawn from the posterior: immutable, with a strong ETag.
 
     JSON has `eigenvalues` and `diagnostics` beside shape, dtype and data; npz has the eigenvalues; CSV and Arrow have
     one row for each point, columns id, if the points have ids, and y1 to yp. npy supports Range.
 
-    With `scale=auto` the draw equals, in its bits and its ETag, the draw at the scale that half-sampling suggests:
-    JSON's `scale`, and the header Glle-Scale. The first such request starts the calibration: 202 until it ends. If the
-    scale is doubtful, JSON has `notes` and another ETag, and the header Glle-Notes has the codes of the notes.
+    With `scale=auto` the draw equals, in its bits and its ETag, the draw at the scale that half-sampling suggests. This
+    scale is JSON's `scale` and the header Glle-Scale. The first such request starts the calibration: 202 until it ends.
+    If the scale is doubtful, JSON has `notes` and another ETag, and the header Glle-Notes has the codes of the notes.
     """
     media = negotiate(request, RESULT_MEDIA)
     recent, cache = request.app.state.recent_posteriors, request.app.state.answer_cache
@@ -149,7 +149,7 @@ router.add_api_route(
         WeightsOut,
         has_scale=True,
         **params.NOT_FITTED,
-        _422="Out of range, or larger than the cache.",
+        _422="Out of range, or scale=auto for a posterior that cannot be calibrated.",
     ),
 )
 async def weights(
@@ -184,7 +184,7 @@ async def weights(
 
 
 class RecentPosteriors:
-    """Keeps records by tenant and id, each for `RECENT_SECONDS`; `stores_of` returns the stores of a tenant."""
+    """Cache of posterior records by tenant and id, each for `RECENT_SECONDS`; `stores_of` returns a tenant's stores."""
 
     def __init__(self, stores_of: Callable[[str], Stores]) -> None:
         self._stores_of = stores_of
@@ -198,7 +198,7 @@ class RecentPosteriors:
             record = await run_in_threadpool(require_posterior, self._stores_of(tenant), id_)
             if len(records) >= MAX_RECENT:
                 records.clear()
-            records[tenant, id_] = (record, began + RECENT_SECONDS)  # lost if `clear` was called in the meantime
+            records[tenant, id_] = (record, began + RECENT_SECONDS)  # `clear` may have replaced the dict meanwhile
         return record
 
     async def state(self, tenant: str, id_: str) -> str | None:
@@ -214,9 +214,9 @@ class RecentPosteriors:
 
 
 async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry:
-    """Return a draw that takes more than `QUICK_SECONDS` from a job, which the client can cancel.
+    """Return a draw that a job makes, because the draw is slow or no sampler has made it in time.
 
-    Raises as `finish`.
+    The client can cancel the job. Raises as `finish`.
     """
     address = {"first": key.index, "seed": key.seed, "source": key.source, "align": key.align}
     spec = _spec(record, [key.scale], n_draws=1, grid=False, **address)
@@ -234,7 +234,7 @@ def _single_result(stores: Stores, posterior: str, spec: DrawsSpec) -> Entry | N
 async def _calibrated(
     stores: Stores, record: PosteriorRecord, source: SourceQuery, wait: float
 ) -> tuple[float, Sequence[dict[str, Any]]]:
-    """Return the calibrated scale of a posterior, and the doubts about the scale; calibrate first if necessary."""
+    """Return the calibrated scale of a posterior, and the notes that doubt the scale; calibrate first if necessary."""
 
     def submit() -> Job:
         require_calibratable(record, source)
@@ -249,7 +249,7 @@ async def _calibrated(
 def _result(
     entry: Entry, dtype: Dtype, points: str | None, ids: Array | None, notes: Sequence[dict[str, Any]], media: str
 ) -> tuple[ArraysResult, dict[str, str]]:
-    """Return a draw, or the requested points of the draw, and the headers of its representation."""
+    """Return a draw, or the requested points of the draw, as a result to encode, and the headers of the response."""
     embedding, eigenvalues = entry.arrays["embedding"], entry.arrays["eigenvalues"]
     tag = ""
     if points is not None:
@@ -308,7 +308,7 @@ def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) 
 
 
 def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, priority: Priority) -> Job:
-    """Return the job that makes draws."""
+    """Return the job that makes draws: an open one, one whose draws are stored, or a new one."""
     calibrated = calibrated_spec(stores, record.id, spec)[0]
     is_stored = calibrated is not None and not missing_shards(stores, record.id, calibrated)
     return submit_job(

@@ -74,7 +74,7 @@ params.add_rename(router, "embeddings", "Name and tag an embedding", ListedEmbed
 async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: Wait = ANSWER_SECONDS) -> Response:
     """Return method, parameters, figures, notes and times; 202 while the embedding is computed.
 
-    It stays until it or its data set is deleted.
+    The embedding stays until someone deletes the embedding or its data set.
     """
     _, entry = await _record_and_entry(stores, id_, wait)
     return mutable_response(request, EmbeddingOut.from_entry(entry).model_dump_json())
@@ -82,9 +82,9 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
 
 @router.delete("/{id}", summary="Delete an embedding", status_code=204, responses=failures(_404="No such embedding."))
 async def delete_embedding(id_: Id, stores: TenantStores) -> Response:
-    """Delete an embedding, and its scores, and cancel its job; its data set stays, and so do comparisons.
+    """Delete an embedding and its scores, and cancel its job; the data set and comparisons stay.
 
-    POST /v1/embeddings computes it again under the same id.
+    POST /v1/embeddings computes the embedding again, with the same id.
     """
     record = await run_in_threadpool(stores.embeddings.fetch, id_)
     await run_in_threadpool(delete_embedding_of, stores, record)
@@ -172,14 +172,14 @@ async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, wai
 
 
 async def _record_and_entry(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingRecord, Entry]:
-    """Return the record of an embedding, and the embedding."""
+    """Return the record and the result of an embedding, which is computed if it is missing; raises as `finish`."""
     record = await run_in_threadpool(stores.embeddings.fetch, id_)
     submit = partial(_embedding_job, stores, record)
     return record, await load_or_compute(stores, record.spec, record.recipe.dataset, submit, wait)
 
 
 def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
-    """Return the job that computes an embedding or has failed to, perhaps within a comparison; otherwise a new job."""
+    """Return the last job that was to compute an embedding, or a new job if there is none or the last one succeeded."""
     job = stores.jobs.claim_holder(record.claim)
     if job is not None and job.status != "succeeded":
         return job
@@ -187,7 +187,7 @@ def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
 
 
 def _place(stores: Stores, id_: str, body: PointsIn) -> Job:
-    """Return the job that places new points."""
+    """Return the job that places new points in an embedding; raise a problem if its method has no map."""
     recipe = stores.embeddings.fetch(id_).recipe
     embedder = method_of(recipe.method)
     if embedder.restore is None:
@@ -198,7 +198,7 @@ def _place(stores: Stores, id_: str, body: PointsIn) -> Job:
     metric = parameters.space[1]
     if metric == "precomputed" or (metric != "euclidean" and embedder.neighbor_map is None):
         raise no_map(f"{embedder.title} with metric={metric!r}")
-    require_storage(stores, file_bytes((m, parameters.n_components)), f"The places of {m:,} points")
+    require_storage(stores, file_bytes((m, parameters.n_components)), f"The positions of {m:,} points")
     spec = PlacementSpec(dataset=dataset, embedding=recipe.id, recipe=asdict(recipe), engine=recipe.engine)
     return analysis_job(stores, spec, posterior=None, priority="interactive", points=points)
 

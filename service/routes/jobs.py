@@ -46,7 +46,7 @@ async def list_jobs(
 
 @router.get("/{id}", summary="Follow a job", responses=failures(_404="No such job."))
 async def get_job(id_: Id, stores: TenantStores, response: Response, wait: params.Wait = 0.0) -> JobOut:
-    """Return status and progress; with `wait`, once the job has ended or after so many seconds."""
+    """Return the status and progress of a job; with `wait`, as soon as it has ended, or after `wait` seconds."""
     job = await wait_until_ended(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if job.is_open:
         response.headers["Retry-After"] = "1"
@@ -84,7 +84,7 @@ async def get_result(
         ),
     ] = False,
 ) -> Response:
-    """Return the result of a job; 202 while it is in progress.
+    """Return the result of a job, or 202 while the job is in progress.
 
     Draws: npy has the embeddings, (n_draws, n, p) or (scales, n_draws, n, p); npz has `embeddings`, `eigenvalues`,
     `indices` and `scales`; JSON has shape, dtype and data, then `eigenvalues`, `diagnostics`, index and scale of each
@@ -95,8 +95,8 @@ async def get_result(
     CSV and Arrow have a row for each point of each draw (columns draw, scale if there are several, point, y1 to yp), of
     each generated data set (draw, point, x1 to xd), or for each point of another analysis; the ids of the points are
     the first column, id. `points` and `draws` select some of them. The ETag is strong; npy supports Range.
-    With `partial` it is the latest result of an audit, not to be stored, or 202 before the first one; more pairs of
-    halves refine it. Of a comparison it has the rows of the methods that are done.
+    With `partial`, a job in progress answers with its latest partial result, or 202 before the first one. More pairs of
+    halves refine the result of an audit, and a comparison has the rows of the methods that are done.
     """
     job = await wait_until_ended(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if partial:
@@ -140,13 +140,16 @@ async def cancel(
 
 
 def _cancel(stores: Stores, id_: str) -> Job:
-    """Cancel a job of the tenant, withdraw its tasks, and return it."""
+    """Cancel a job of the tenant, withdraw its tasks from the queue, and return the job."""
     stores.jobs.fetch(id_)
     return stores.queue.withdraw(stores.jobs.cancel(id_))
 
 
 def _delete(stores: Stores, id_: str) -> Job:
-    """Remove the record of an ended job of the tenant, and its results, which may have outlived the record."""
+    """Remove the record and the results of an ended job of the tenant, and return the job.
+
+    If the record has expired, the results are removed, and ``job-not-found`` is raised.
+    """
     job = stores.jobs.get(id_)
     if job is None or not job.is_open:
         stores.results.delete_of(id_, stores.tenant or DEFAULT)

@@ -27,7 +27,7 @@ _LLE = (
     " (2000), doi:10.1126/science.290.5500.2323."
 )
 _VARIANTS = {
-    "constrained": "The weights of a point keep their sum of one, and reconstruction noise is modelled: draws do not "
+    "constrained": "The weights of a point keep their sum of one, and reconstruction noise is modeled: draws do not "
     "change when the data are shifted, turned or rescaled, and scale 0 is LLE.",
     "published": "The equations as published; the fit's diagnostics describe their effect on the data.",
 }
@@ -36,7 +36,7 @@ _POSTERIORS = {
     "em": (
         "GLLE, given the data",
         (
-            "GLLE by expectation maximisation (Algorithm 1): the distribution of the reconstruction weights that the "
+            "GLLE by expectation maximization (Algorithm 1): the distribution of the reconstruction weights that the "
             "data leave open. Draws of it are embeddings."
         ),
         {"mean"},
@@ -62,7 +62,7 @@ class VariantOut(BaseModel):
 
 
 class MethodOut(BaseModel):
-    """Method."""
+    """A method that makes posteriors or embeddings."""
 
     name: str = Field(description="Name in requests.", examples=["em"])
     title: str
@@ -118,14 +118,14 @@ def _linked(method: MethodOut) -> MethodOut:
 
 @router.get("/v1/scores", summary="List scores", responses=failures())
 def list_scores() -> ScoreList:
-    """List the scores of embeddings: their inputs, their direction, and the most points that they take."""
+    """List the scores of embeddings: their inputs, whether high or low is better, and their limits on points."""
     members = ScoreOut.model_fields
     return ScoreList(items=[ScoreOut(**{name: getattr(score, name) for name in members}) for score in SCORES.values()])
 
 
 @cache
 def catalog() -> dict[str, MethodOut]:
-    """Return all methods by name, in display order."""
+    """Return the descriptions of all methods by name, in display order."""
     methods = [*map(_posterior, _POSTERIORS), *map(embedding_method, registry.METHODS.values())]
     return {method.name: method for method in methods}
 
@@ -180,7 +180,7 @@ def embedding_method(method: registry.Method[Any]) -> MethodOut:
 def _request_schema(
     model: type[BaseModel], name: str, title: str, description: str, unused: set[str] | frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Return the JSON Schema of a request by one method, without the members that it does not use."""
+    """Return the JSON Schema of requests for the method `name`, without the members `unused`."""
     schema = model.model_json_schema()
     properties = {member: value for member, value in schema["properties"].items() if member not in unused}
     constant = {k: v for k, v in properties["method"].items() if k not in {"enum", "default", "examples"}}

@@ -38,7 +38,7 @@ from worker.stores import Stores
 STRICT = "/v1/"  # other paths ignore unknown parameters, because browsers, links and load balancers add some
 _ALIKE = 0.6  # a name is suggested from this similarity on
 _PARAMETERS: dict[Callable[..., Any], dict[str, bool]] = {}  # parameters of the routes that have been requested so far
-CONTENT_STAYS = "\n\nThey are not part of the content: id and ETags stay."
+CONTENT_STAYS = "\n\nName and tags are not part of the content: its id and the ETags of its arrays stay."
 
 
 async def _stores(request: Request) -> Stores:
@@ -51,7 +51,7 @@ class DirectRoute(APIRoute):
     """Route without a body whose parameters one model checks, in a tenth of the time of FastAPI's dependencies."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the function that checks the parameters and calls the endpoint; the documentation is the usual one."""
+        """Return a function that checks the parameters and calls the endpoint; FastAPI documents the route as usual."""
         parameters = [*self.dependant.path_params, *self.dependant.query_params]
         where = {field.alias: field.field_info.in_.value for field in parameters}  # type: ignore[attr-defined] # of fastapi.params
         fields: dict[str, Any] = {field.name: (field.field_info.annotation, field.field_info) for field in parameters}
@@ -98,7 +98,7 @@ async def require_known_query(request: Request) -> None:
 
 
 def _query_parameters(route: APIRoute) -> dict[str, bool]:
-    """Return the query parameters of a route, and whether each may be repeated."""
+    """Return a mapping from the names of a route's query parameters to whether each may be repeated."""
     if (known := _PARAMETERS.get(route.endpoint)) is None:
         fields = [field for field in get_flat_params(route.dependant) if isinstance(field.field_info, QueryInfo)]
         kinds = [(field.alias, field.field_info.annotation) for field in fields]
@@ -108,7 +108,7 @@ def _query_parameters(route: APIRoute) -> dict[str, bool]:
 
 
 def _unknown_parameter(method: str, route: APIRoute, unknown: list[str], accepted: list[str]) -> ProblemError:
-    """Return the error for query parameters; it suggests the name that was perhaps meant."""
+    """Return the error for unknown query parameters, which suggests the parameter that was probably meant."""
     name = unknown[0]
     body = None if route.body_field is None else route.body_field.field_info.annotation
     near = _nearest(name, accepted)
@@ -130,7 +130,7 @@ def _unknown_parameter(method: str, route: APIRoute, unknown: list[str], accepte
 
 
 def _nearest(name: str, names: list[str]) -> str:
-    """Return the known name that is most similar to a misspelled one, or an empty text."""
+    """Return the one of `names` that is most similar to a misspelled name, or an empty text."""
     return next(iter(get_close_matches(snake_case(name), names, 1, _ALIKE)), "")
 
 
@@ -218,7 +218,7 @@ def creates_job(**problems: str) -> dict[str, Any]:
 
 
 def forms(media: Iterable[str]) -> dict[str, Any]:
-    """Return the documentation of bodies in media types other than JSON."""
+    """Return OpenAPI's `content` of a body in these media types, without JSON."""
     texts = {name for name in media if name.startswith("text/")}
     binary = {"type": "string", "format": "binary"}
     return {name: {"schema": {"type": "string"} if name in texts else dict(binary)} for name in media if name != JSON}
@@ -233,7 +233,7 @@ def returns_arrays(
     may_be_job: bool = True,
     **problems: str,
 ) -> dict[str, Any]:
-    """Return the decorator arguments of a route whose immutable result has several media types.
+    """Return the decorator arguments of a route whose immutable result is available in several media types.
 
     `model` describes the JSON. `has_scale` documents the headers of calibrated scales, and `may_be_job` a 202.
     """
@@ -254,7 +254,7 @@ def returns_arrays(
 def add_list(
     router: APIRouter, kind: Literal["datasets", "posteriors", "embeddings"], summary: str, which: str, page: type[Page]
 ) -> None:
-    """Add the route that lists the records of a store, as items of the page."""
+    """Add to the router a GET that lists the records of the store `kind`, in pages of the model `page`."""
     item = page.model_fields["items"].annotation.__args__[0]  # type: ignore[union-attr] # a list
 
     async def list_records(
@@ -274,7 +274,7 @@ def add_list(
 def add_rename(
     router: APIRouter, kind: Literal["datasets", "posteriors", "embeddings"], summary: str, out: Any, more: str = ""
 ) -> None:
-    """Add the route that sets name and tags of a record of a store."""
+    """Add to the router a PATCH that sets the name and the tags of a record of the store `kind`."""
 
     def body_of(record: Any) -> str:
         text: str = out.from_record(record).model_dump_json()

@@ -103,7 +103,7 @@ params.add_list(router, "posteriors", "List posteriors", "posteriors", Posterior
     },
 )
 async def get_posterior(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """Return specification, diagnostics, spectrum, cost and provenance, or the problem of a failed fit."""
+    """Return specification, diagnostics, spectrum, duration and provenance, or the problem of a failed fit."""
     job = await run_in_threadpool(_open_job, stores, id_)
     if job is not None:
         job = await wait_until_ended(stores, job, wait)
@@ -155,7 +155,7 @@ async def export(id_: Id, request: Request, stores: TenantStores) -> Response:
 
 
 def _export_response(id_: str, request: Request, stores: Stores) -> Response:
-    """Return the file of a posterior."""
+    """Return the response with the npz file of a posterior, or 304."""
     record = require_posterior(stores, id_)
     media = negotiate(request, (NPZ,))
     entry = stores.posteriors.arrays(record)
@@ -166,7 +166,7 @@ def _export_response(id_: str, request: Request, stores: Stores) -> Response:
 
 
 def _arrays_response(id_: str, request: Request, stores: Stores, name: str | None, dtype: Dtype) -> Response:
-    """Return the arrays of a posterior."""
+    """Return the response with the arrays of a posterior, or with the array `name`, or 304."""
     entry = stores.posteriors.arrays(require_posterior(stores, id_))
     return named_arrays_response(request, "posterior", entry.meta["sha256"], entry.arrays, name, dtype)
 
@@ -188,7 +188,7 @@ async def delete_posterior(id_: Id, stores: TenantStores) -> Response:
 
 
 def _open_job(stores: Stores, id_: str) -> Job | None:
-    """Return the job that fits a missing posterior, or None."""
+    """Return the last job that was to fit a posterior, or None if the posterior exists or no job is known."""
     job = stores.jobs.claim_holder(id_)
     return None if job is None or stores.posteriors.get(id_) is not None else job
 
@@ -209,7 +209,7 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Jo
 
 
 def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
-    """Return data set and specification of a request; raise problems that are known without reading the data."""
+    """Return the data set and the specification of a fit; raise problems that are known without reading the data."""
     spec = body.fit_spec()
     dataset = stores.datasets.fetch(body.dataset)
     if body.neighbors is not None:
@@ -222,7 +222,7 @@ def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
 
 
 def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
-    """Return the number of neighbors in a data set for each of n points; raise a problem unless they are valid."""
+    """Return how many neighbors a data set has for each of n points; raise a problem unless the data set is valid."""
     dataset = stores.datasets.fetch(id_)
     if dataset.n != n:
         raise InvalidShapeError(
@@ -230,7 +230,7 @@ def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
             remedy="Send a row of neighbors for each point, in the order of the data.",
             details={"rows": dataset.n, "points": n},
         )
-    min_neighbors = max(2, dataset.d - 1)  # each point may be among its own neighbors
+    min_neighbors = max(2, dataset.d - 1)  # a row may also list the point itself
     require_within("n_neighbors", min_neighbors)
     require_storable(stores, n, FitSpec(n_neighbors=min_neighbors))  # checked before the neighbors are read into memory
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])

@@ -84,7 +84,7 @@ async def info(stores: TenantStores) -> InfoOut:
 
 @router.get("/v1/usage", summary="Usage and quotas", responses=failures())
 async def usage(stores: TenantStores) -> UsageOut:
-    """Return what the tenant of the key stores and does, beside its quotas."""
+    """Return what the tenant of the key has stored and queued, and its quotas."""
     return await run_in_threadpool(_usage, stores)
 
 
@@ -103,7 +103,7 @@ def _usage(stores: Stores) -> UsageOut:
 
 
 def _incoming_bytes(stores: Stores, tenant: str) -> int:
-    """Return the bytes of a tenant's arriving bodies; if the cache's server does not answer, only in this process."""
+    """Return the bytes of a tenant's arriving bodies in all API processes, or if Redis fails in this one."""
     with suppress(redis.RedisError):
         return stores.shares.of_all(stores.cache.client)["incoming"][0][tenant]
     return stores.shares.incoming.held[tenant]
@@ -119,8 +119,8 @@ async def livez() -> LiveOut:
 async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     """Return 200 if the service can work, and this process is not stopping.
 
-    Both Redis servers answer, the queue's server accepts writes, a worker is alive, the records and their files are not
-    lost, and data can be written.
+    The service can work if both Redis servers answer, the queue's server accepts writes, a worker is alive, the records
+    and their files are not lost, and data can be written.
 
     The status is `degraded` while a check has a warning: the queue server uses more than 80 % of its memory, so that
     new jobs are refused; the disk has less free than its reserve, so that uploads are refused; or the object store
@@ -162,7 +162,7 @@ async def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     },
 )
 async def metrics(request: Request) -> Response:
-    """Return requests by route template, jobs by kind and status, the queue and the workers."""
+    """Return the metrics of the whole deployment as text: requests, jobs, queues, workers, storage and caches."""
     registry = request.app.state.metrics
     text = await run_in_threadpool(registry.exposition, registry.drain())
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -177,7 +177,7 @@ class Documents:
 
     @classmethod
     def of(cls, contract: dict[str, Any], prefix: str) -> Self:
-        """Return the documents of a service whose addresses are below a prefix, such as ``/glle``; it may be empty."""
+        """Return the documents of a service whose paths are below a prefix, such as ``/glle`` or an empty text."""
         servers = {"servers": [{"url": prefix}]} if prefix else {}
         return cls(
             StaticBody.of(json.dumps(contract | servers).encode(), {"Content-Type": "application/json"}),
@@ -198,5 +198,5 @@ async def documentation(request: Request) -> Response:
 
 @router.get("/openapi.json", include_in_schema=False)
 async def contract(request: Request) -> Response:
-    """Return the contract of the API."""
+    """Return the OpenAPI contract of the API."""
     return (await _documents(request)).contract.response(request)
