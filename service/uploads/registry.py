@@ -65,7 +65,7 @@ class Format:
 
 
 def _lazy(module: str, name: str) -> Reader:
-    """Return a reader whose module is imported when it reads its first body, because its library is an extra."""
+    """Return a reader whose module is imported at the first body, because the library of the format is optional."""
 
     def read(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles, **options: Any) -> Table:
         reader: Reader = getattr(import_module(f"service.uploads.formats.{module}"), name)

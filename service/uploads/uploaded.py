@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def uploaded(table: Table, format_: str, **source: Any) -> Table:
-    """Return a table whose `source` has the format, the layout of the columns, the notices and `source`."""
+    """Return a table whose `source` has the format, layout and notices of the upload, and the items of `source`."""
     if table.layout is not None:
         source |= table.layout.source()
     if table.notices:

@@ -165,7 +165,7 @@ class Dialect:
         return _reading(self.delimiter)
 
     def is_number(self, cell: str) -> bool:
-        """Return whether a cell is a number in this dialect, or a word for NaN."""
+        """Return whether a cell is a number in this dialect, or a word for NaN or infinity."""
         plain = plain_number(cell, self.decimal)
         return number_of(plain) is not None or plain.strip().lower().lstrip("+-") in {"nan", "inf"}
 
@@ -208,7 +208,7 @@ def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Di
         for decimal in decimals:
             dialect = Dialect(encoding, sign, decimal, skipped, rows)
             score = (2.0, 0.0) if _is_read(dialect, labels) else _score(dialect)
-            if score > best_score:  # a tie goes to the first, which is the usual one
+            if score > best_score:  # a tie goes to the earlier dialect, which is more common
                 best, best_score = dialect, score
     assert best is not None
     return replace(best, header=Header.from_rows(best.rows, best.decimal, declared.header))
@@ -241,7 +241,7 @@ def _sample(text: str, delimiter: str, *, is_whole: bool) -> list[list[str]]:
         for row in csv.reader(io.StringIO(text, newline=""), **_reading(delimiter)):
             if row:
                 rows.append(row)
-            if len(rows) > SAMPLE_ROWS + 1:  # the first one may be the header
+            if len(rows) > SAMPLE_ROWS + 1:  # the first row may be the header
                 return rows[:-1]
     except csv.Error:
         return rows

@@ -35,7 +35,9 @@ def read_json(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRole
 
     """
     del out
-    roles.require_none("a JSON body has members.", 'Send the members "labels" and "colors" instead.')
+    roles.require_none(
+        "a JSON body has labels and colors as members.", 'Send the members "labels" and "colors" instead.'
+    )
     try:
         body = json.load(file, object_pairs_hook=_members)
     except (ValueError, RecursionError) as error:

@@ -46,7 +46,7 @@ _MAX_HEADER = 10_000  # bytes; numpy has the same limit, but checks it only afte
 
 
 def read_npy(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    """Return the matrix in an npy file, mapped from the file.
+    """Return the matrix in an npy file as a table, whose values are mapped from the file.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
             if HEAD_MEMBER in members:
                 return _columns(archive, members, out, limits, roles)
             return _table(archive, members, file, out, limits, roles)
-    except GlleError:  # also a ValueError
+    except GlleError:  # it is a ValueError, too
         raise
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # the disk failed; EINVAL is a bad offset
@@ -153,12 +153,16 @@ def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits:
 def _table(
     archive: zipfile.ZipFile, members: Members, file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
 ) -> Table:
-    roles.require_none("an npz file has members.", "Choose the columns before saving it.", but=("labels", "colors"))
+    roles.require_none(
+        "an npz file has arrays instead of columns.", "Choose the columns before saving it.", but=("labels", "colors")
+    )
     labels, colors = roles.labels or "labels", roles.colors or "colors"
     extras = {"names", "coordinates", "ids", labels, colors}
     for name in filter(None, (roles.labels, roles.colors)):
         if name not in members:
-            raise refuse("no-such-column", 422, f"There is no member {name!r}.", f"Use one of {', '.join(members)}.")
+            raise refuse(
+                "no-such-column", 422, f"The file has no member {name!r}.", f"Use one of {', '.join(members)}."
+            )
     is_sparse = members.keys() >= _SPARSE
     extras |= {*_SPARSE, "format", "_is_array"} - {"data"} if is_sparse else set()
     data = _data_member(archive, {name: info for name, info in members.items() if name not in extras})
@@ -248,7 +252,7 @@ def _sparse_matrix(archive: zipfile.ZipFile, file: IO[bytes], out: IO[bytes], li
     file.seek(0)
     try:
         matrix = scipy.sparse.load_npz(file)
-    except (KeyError, AttributeError) as error:  # these members are missing, or the format is not text
+    except (KeyError, AttributeError) as error:  # a member is missing, or the member `format` is not text
         raise ValueError(f"its sparse matrix is inconsistent: {error}") from None
     if matrix.format not in {"csr", "csc"}:
         detail = f"The sparse matrix is in the format {matrix.format}."
@@ -281,7 +285,7 @@ def _array(
 
 
 def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, ...], *, text: bool = False) -> Array:
-    """Return a member of finite numbers as float64; with `text` it may be labels instead, as `label_array` does."""
+    """Return a member of finite numbers as float64; with `text` it may be an array of labels instead."""
     array = _array(archive, info, "fiuU" if text else "fiu", shape)
     if array.dtype.kind == "U":
         return label_array(array.tolist())

@@ -128,7 +128,7 @@ class _SheetColumns(CellColumns):
         """Return the notice about the header, if any, and a notice that names the sheets if there are several."""
         notices = super().notices()
         if len(self._sheets) > 1:
-            said = f"The workbook has {len(self._sheets)} sheets; {self._sheet!r} was read. To choose one, use"
+            said = f"The workbook has {len(self._sheets)} sheets; {self._sheet!r} was read. To choose, use"
             notices.append(Note("sheet-read", f"{said} {_ways(self._sheets)}."))
         return notices
 

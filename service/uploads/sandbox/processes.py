@@ -42,7 +42,7 @@ SMALL_BYTES = 2**18  # up to this size, bodies take less than a second, and may 
 READ_SPEED = 2**20  # bytes per second of a reader, roughly
 STUCK_SECONDS = 10.0  # this long after the time limit of a reader the fork server counts as stuck
 _MAX_STDERR = 4096  # characters of a reader's standard error that are kept
-_MAX_MESSAGE = 2**27  # bytes; 10,000 names of 1,000 characters take a third of them
+_MAX_MESSAGE = 2**27  # bytes of a message file; 10,000 names of 1,000 characters take a third
 _ATTEMPTS = 3  # attempts to read a body, because readers die with their fork server
 # The fork server gets only these variables of the environment, none of which has a password.
 _ENVIRONMENT = {"PATH", "HOME", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME"}
@@ -330,7 +330,7 @@ class _ForkServer:
                     try:
                         socket.send_fds(self._running(), [forkserver.REQUEST], files)
                         break
-                    except OSError as error:  # the server has just died, and another one starts, or it could not start
+                    except OSError as error:  # the server has died or cannot start; another one is started
                         log.warning("The fork server of the readers does not accept a body: %s", error)
                         self._end()
             reply.settimeout(SECONDS + STUCK_SECONDS)
