@@ -65,7 +65,7 @@ def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
 
 @contextlib.contextmanager
 def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: bool = False) -> Iterator[Stores]:
-    """Yield the stores of a deployment, whether it runs or not.
+    """Yield the stores of a deployment, whether the deployment runs or not.
 
     Without URLs in the settings, the Redis servers are those of a running `glle up`, or are started for this command.
 
@@ -85,8 +85,8 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
         If a server refuses user or password.
 
     """
-    from worker.connections.clients import require_login  # noqa: PLC0415 # the process of `glle up` does not need it
-    from worker.stores import Stores  # noqa: PLC0415 # the process of `glle up` does not need it
+    from worker.connections.clients import require_login  # noqa: PLC0415 # the parent process of `glle up` does not need it
+    from worker.stores import Stores  # noqa: PLC0415 # the parent process of `glle up` does not need it
 
     require_both_urls(settings)
     is_embedded = not settings.redis_url
@@ -118,7 +118,10 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
 
 
 def _require_no_loss(stores: Stores) -> None:
-    """Raise `StartError` for a loss. If a store does not answer, the command reports it where it needs the store."""
+    """Raise `StartError` if records or files are lost (see worker/storage/mark.py).
+
+    A store that does not answer raises nothing here; the command fails where it uses the store.
+    """
     try:
         stores.mark.require_no_loss()
     except ProblemError as error:

@@ -75,7 +75,7 @@ def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> 
     misspelt = sorted(set(unknown_variables(environ)) - VARIABLES)
     if misspelt:
         remedy = "Correct or remove them. `glle settings` lists the settings."
-        yield Check("settings", "warning", f"Not settings: {', '.join(misspelt)}.", remedy)
+        yield Check("settings", "warning", f"These variables are not settings: {', '.join(misspelt)}.", remedy)
     else:
         yield Check("settings", "ok", "All GLLE_* variables are settings.")
     yield access(settings)
@@ -85,7 +85,7 @@ def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> 
 
 
 def access(settings: Settings) -> Check:
-    """Check that the service would start, and that it would not admit every web page."""
+    """Check that the access settings let the service start, and do not admit every web page."""
     try:
         warning = AccessPolicy(settings).page_warning
     except SettingsError as error:
@@ -239,7 +239,7 @@ def _persistence(client: redis.Redis, info: dict[str, Any]) -> Check:
         remedy = "Set appendonly yes, or a restart loses jobs and posteriors' records."
         return Check(name, "warning", "It reports no append-only file.", remedy)
     policy = UNKNOWN
-    with suppress(redis.ResponseError):  # the documented user may not use CONFIG, and managed servers have none
+    with suppress(redis.ResponseError):  # the documented user may not use CONFIG, and managed servers lack it
         policy = str(client.config_get("appendfsync").get("appendfsync", UNKNOWN))
     if policy == UNKNOWN:
         detail = "It keeps an append-only file. Not checked, because it cannot be seen here: appendfsync always."
@@ -253,7 +253,7 @@ def _persistence(client: redis.Redis, info: dict[str, Any]) -> Check:
 
 
 def _replay(client: redis.Redis) -> Check:
-    """Check that a restarted server may replay transactions and scripts from its append-only file.
+    """Check that the queue's Redis may replay transactions and scripts from its append-only file after a restart.
 
     The server replays the file as the user `default`, and checks the permissions of this user at each EXEC. If they are
     missing, Redis skips the transaction and continues (redis/redis#14541).
@@ -346,7 +346,7 @@ def _connection(
     yield _check(
         f"{name} clock",
         "warning" if skew > SKEW_SECONDS else "ok",
-        f"{skew * 1000:,.0f} ms from this machine's.",
+        f"It differs from the clock of this machine by {skew * 1000:,.0f} ms.",
         "Synchronize the clocks (NTP): they measure the age of a worker's last heartbeat.",
     )
     return info
@@ -360,7 +360,7 @@ def _cache_policies(info: dict[str, Any], settings: Settings) -> Iterator[Check]
         "ok" if policy in {"allkeys-lru", "allkeys-lfu"} else "warning" if evicts else "problem",
         f"maxmemory-policy {policy}.",
         "Set maxmemory-policy allkeys-lru: "
-        + ("the arrays used last are to stay." if evicts else "if full, it refuses arrays, and jobs fail."),
+        + ("the arrays used last then stay." if evicts else "a full server now refuses arrays, and jobs fail."),
     )
     if limit == 0:
         yield Check("cache memory", "warning", "Its memory has no limit.", "Set its maxmemory to GLLE_CACHE_BYTES.")
@@ -369,7 +369,7 @@ def _cache_policies(info: dict[str, Any], settings: Settings) -> Iterator[Check]
             "cache memory",
             "warning" if limit < settings.cache_bytes else "ok",
             f"maxmemory {limit:,}; GLLE_CACHE_BYTES is {settings.cache_bytes:,}.",
-            "Set GLLE_CACHE_BYTES to at most the server's maxmemory: a value of half of it would evict itself.",
+            "Set GLLE_CACHE_BYTES to at most the server's maxmemory: large arrays might otherwise never fit.",
         )
 
 
@@ -407,7 +407,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
     )
     yield _check_each(
         "worker memory",
-        f"Long tasks may need {show_size(need)}; less have",
+        f"Long tasks may need {show_size(need)}; these workers have less:",
         [f"{worker.name} ({show_size(worker.memory)})" for worker in workers if 0 < worker.memory < need],
         "It is enough.",
         "Give these workers more memory, or lower GLLE_METHOD_BYTES: the kernel kills tasks beyond it.",
@@ -499,13 +499,13 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def lines(check: Check) -> list[str]:
-    """Return a check as text, with its remedy on a second line."""
+    """Return the lines that show a check: its state, name and detail, and its remedy if it has one."""
     text = [f"{_MARKS[check.state]:<8} {check.name}: {check.detail}"]
     return [*text, f"{'':<8} -> {check.remedy}"] if check.remedy else text
 
 
 def summary(checks: Sequence[Check]) -> str:
-    """Return a sentence with the number of checks in each state."""
+    """Return a sentence with the numbers of checks that are ok, warnings and problems."""
     counts = _counts(checks)
     return f"{counts['ok']} ok, {counts['warning']} warnings, {counts['problem']} problems."
 

@@ -54,7 +54,7 @@ def listen(host: str, port: int) -> SharedSocket:
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the server's commands to the command `glle`: the entry point of the distribution `glle-server`."""
+    """Add the commands of the server to `glle`, which finds this function by the entry point group `glle.commands`."""
     try:
         settings = Settings.from_env()
     except SettingsError:
@@ -65,7 +65,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     up.set_defaults(run=_up)
 
     serve = commands.add_parser("serve", aliases=["api"], help="run the HTTP API alone, as several processes")
-    serve.add_argument("--fd", type=int, help=argparse.SUPPRESS)  # a socket that the head process holds open
+    serve.add_argument("--fd", type=int, help=argparse.SUPPRESS)  # a socket that the parent process holds open
     serve.set_defaults(run=_serve)
 
     worker = commands.add_parser("worker", help="run one worker")
@@ -110,7 +110,7 @@ def _start(options: argparse.Namespace) -> int:
         print_message(f"glle: {error}")
         return CANNOT_START
     except ImportError as error:
-        if error.name is not None:  # a missing module
+        if error.name is not None:  # a module is missing
             raise
         print_message(f"glle: {error}")  # the engine cannot use its environment
         return CANNOT_START
@@ -139,7 +139,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
         return _serve_on(SharedSocket(fileno=options.fd), settings)
     from service.cli.supervisor import ServeHead  # noqa: PLC0415 # each command loads what it needs
 
-    Stores.connect(settings).close()  # an error is to be raised before a process starts
+    Stores.connect(settings).close()  # raises an error before any process starts
     require_login(settings)
     _check_access(settings)
     if (folder := data_folder(Path(settings.data_dir))).state != "ok":

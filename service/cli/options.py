@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _DEST = "setting_"
-_LONGEST_SPAN = 36_500  # days: a hundred years
+_LONGEST_SPAN = 36_500  # hours, or days: a hundred years
 
 
 CANNOT_START = 2  # exit code of a command whose settings, arguments or machine prevent its start
@@ -24,7 +24,7 @@ class StartError(RuntimeError):
 
 
 def add_flags(command: argparse.ArgumentParser, settings: Settings, names: Sequence[str] = ()) -> None:
-    """Add a flag for each setting, or for the named ones, with the current value in its help."""
+    """Add a flag for each setting to a command, or only for the settings in `names`; its help has the current value."""
     group = command.add_argument_group("settings", "Each flag is also a variable: --data-dir is GLLE_DATA_DIR.")
     for row in rows():
         if names and row.name not in names:
@@ -60,7 +60,7 @@ def settings_of(options: argparse.Namespace, environ: Mapping[str, str]) -> Sett
 
 
 def require_both_urls(settings: Settings) -> None:
-    """Raise `StartError` if only one of the two servers has a URL."""
+    """Raise `StartError` if only one of the two Redis servers has a URL in the settings."""
     if bool(settings.redis_url) != bool(settings.cache_url):
         raise StartError("Set both GLLE_REDIS_URL and GLLE_CACHE_URL, or neither for embedded servers.")
 

@@ -56,7 +56,7 @@ class ServeHead:
         self._supervisor = Supervisor(self._report)
 
     def run(self) -> int:
-        """Run until a signal; return the exit code."""
+        """Start the processes and keep them running until a signal; return the exit code."""
         self._supervisor.listen()
         try:
             self._start()
@@ -94,7 +94,7 @@ class ServeHead:
         return self._main(arguments)
 
     def _wait_until_ready(self) -> None:
-        """Wait for the API, then report its address."""
+        """Wait until the API answers, then report its address; raise `StartError` if a process cannot start."""
         supervisor = self._supervisor
         host, port = self._sock.getsockname()[:2]
         until = time.monotonic() + READY_SECONDS
@@ -114,7 +114,7 @@ class ServeHead:
         return f"glle API at {url}"
 
     def _stop(self) -> None:
-        self._sock.close()  # so that late connections are refused, and do not wait here
+        self._sock.close()  # late connections are refused, instead of waiting for a process that accepts them
         drain = self._settings.drain
         if self._supervisor.signals:
             self._report(f"glle API drains for {drain:g} s; requests in progress have {STOP_SECONDS:g} s more")
@@ -137,7 +137,7 @@ class UpHead(ServeHead):
         self._stack = contextlib.ExitStack()
 
     def run(self) -> int:
-        """Run until a signal; return the exit code."""
+        """Lock the data folder, and keep the processes running until a signal; return the exit code."""
         with lock_data_folder(self._data), self._stack:
             try:
                 return super().run()

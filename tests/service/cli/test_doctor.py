@@ -217,7 +217,7 @@ def test_report_as_text_and_as_json(
     monkeypatch.setenv("GLLE_WORKER", "3")
     assert main.main(["doctor"]) == 0
     output = capsys.readouterr().out.splitlines()
-    assert output[0] == "warning  settings: Not settings: GLLE_WORKER."
+    assert output[0] == "warning  settings: These variables are not settings: GLLE_WORKER."
     assert output[1].startswith("         -> ")
     assert output[-1].endswith(" 0 problems.")
     monkeypatch.setenv("GLLE_REDIS_URL", broken)
