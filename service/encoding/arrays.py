@@ -34,7 +34,7 @@ JSON = "application/json"
 NPY = "application/x-npy"
 NPZ = "application/zip"
 CSV = "text/csv"
-SHEET_CSV = "text/csv; formulas=quoted"  # for spreadsheets, which run a text that begins as a formula
+SHEET_CSV = "text/csv; formulas=quoted"  # for spreadsheets, which run a text that begins like a formula
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _PIECE_BYTES = 2**20
 _JSON_VALUES = 2**14  # values encoded at a time; the encoder holds the interpreter lock for 0.7 ms
@@ -147,7 +147,7 @@ def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 class NpyResponse(AbortableResponse):
-    """Array as npy; with an ETag it supports ranges."""
+    """Response with an array as npy; if it has an ETag, it supports byte ranges."""
 
     def __init__(self, stack: Stack, headers: dict[str, str] | None = None) -> None:
         self._stack = stack
@@ -187,7 +187,7 @@ async def _without_thread(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 def _json(rows: Array) -> bytes:
-    """Return a block of rows as JSON; orjson would write a value that is not finite as null."""
+    """Return a block of rows as JSON; raise ValueError for a value that is not finite, which orjson writes as null."""
     if rows.dtype.kind == "f":
         if not np.isfinite(rows).all():
             raise ValueError("A value that is not finite is not JSON compliant.")
@@ -198,7 +198,7 @@ def _json(rows: Array) -> bytes:
 
 
 def join_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    """Join pieces to about `_PIECE_BYTES`, because fetching a piece from a thread takes time, whatever its size."""
+    """Yield small pieces joined to about `_PIECE_BYTES`, because fetching each piece from a thread takes time."""
     small: list[bytes | memoryview] = []
     size = 0
     for piece in pieces:
@@ -315,7 +315,7 @@ def id_columns(ids: Array | None) -> dict[str, Array]:
 
 
 def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
-    """Return the columns of the ids, then those of a table; a name of ids gets a `_` if a table's column has it."""
+    """Return the columns of ids and then the columns of a table; ids are renamed with `_` if a name is taken."""
     first = {}
     for name, values in id_columns(ids).items():
         while name in columns:

@@ -54,7 +54,7 @@ class ByteRange:
 
 
 def header(scope: Scope, name: bytes) -> bytes:
-    """Return a request header, repeated ones joined as in Starlette; empty if it is missing."""
+    """Return the value of a request header, empty if it is missing; repeated headers are joined by commas."""
     values = [value for key, value in scope["headers"] if key == name]
     return values[0] if len(values) == 1 else b", ".join(values)
 
@@ -96,7 +96,7 @@ def unsatisfiable(error: ProblemError) -> Response:
 
 
 class RangedResponse(Response):
-    """Complete response that supports ranges."""
+    """Response whose body is in memory, with support for byte ranges."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response or the requested range."""
@@ -163,7 +163,7 @@ def _compressing(scope: Scope, send: Send) -> Send:
 
 
 def _tag(message: Message, is_gzip: Callable[[bytes], bool]) -> None:
-    """Replace the plain ETag by the ETag of the compressed representation, if `is_gzip` returns true for it."""
+    """Replace the plain ETag of a response by the gzip representation's ETag, if `is_gzip(plain ETag)` is true."""
     headers = message["headers"]
     for index, (name, value) in enumerate(headers):
         if name == b"etag" and is_gzip(value):

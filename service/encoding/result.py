@@ -39,8 +39,8 @@ Points = Annotated[str | None, Query(description=f"Only these points: {_SYNTAX}"
 Draws = Annotated[str | None, Query(description=f"Only these of the draws, by position: {_SYNTAX}", examples=["0:8"])]
 RESULT_MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
 TABLES = frozenset({ARROW, CSV, SHEET_CSV})  # media types with a row for each point
-SCALE_HEADER = "Glle-Scale"  # shows the scale to requests with scale=auto, and beside binary bodies
-NOTES_HEADER = "Glle-Notes"  # codes of the notes that doubt the scale of scale=auto
+SCALE_HEADER = "Glle-Scale"  # shows the scale, also if it was auto or the body is binary
+NOTES_HEADER = "Glle-Notes"  # codes of the warnings about a calibrated scale
 _INLINE_BYTES = 2**17  # fewer bytes take less than a millisecond, and are encoded on the event loop
 _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cache would serve clients without a key
 
@@ -61,7 +61,7 @@ class Selection:
             start = _position(bounds[1] or "0", size, name, last=size)
             stop = _position(bounds[2] or str(size), size, name, last=size)
             if start >= stop:
-                raise _invalid(f"{name}={text} is empty.")
+                raise _invalid(f"The slice {name}={text} is empty.")
             is_whole = (start, stop) == (0, size)
             return cls(range(start, stop), "" if is_whole else f"{name}={start}:{stop}")
         if _LIST.fullmatch(text) is None:
@@ -110,7 +110,7 @@ def _invalid(detail: str) -> ProblemError:
 
 @dataclass(frozen=True, kw_only=True)
 class ArraysResult:
-    """Named arrays with metadata, and a table with a row for each point.
+    """Result to encode: named arrays with metadata, and a table with a row for each point.
 
     Parameters
     ----------
@@ -303,6 +303,6 @@ def mutable_headers(body: str) -> dict[str, str]:
 
 
 def scale_headers(scales: Sequence[float], notes: Sequence[dict[str, Any]] = ()) -> dict[str, str]:
-    """Return the headers Glle-Scale, with the exact scales of draws, and Glle-Notes, with the codes of the notes."""
+    """Return the headers Glle-Scale, with the exact scales of draws, and Glle-Notes, with the codes of `notes`."""
     named = {SCALE_HEADER: ", ".join(repr(float(scale)) for scale in scales)} if scales else {}
     return named | ({NOTES_HEADER: ", ".join(note["code"] for note in notes)} if notes else {})

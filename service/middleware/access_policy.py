@@ -129,7 +129,7 @@ class Proxies:
         root = scope.get("root_path", "")
         if root and scope["path"].startswith(root):
             scope["path"], scope["raw_path"] = scope["path"][len(root) :], scope["raw_path"][len(root) :]
-            scope["root_path"] = ""  # otherwise Starlette would remove it from the path again
+            scope["root_path"] = ""  # otherwise Starlette would remove the prefix again
         if self.is_any and self.trust(_peer(scope)):
             parts = [str(value, "latin-1") for name, value in scope["headers"] if name == _FORWARDED_PREFIX]
             prefixes = [normal_prefix(part) for text in parts for part in text.split(",")]

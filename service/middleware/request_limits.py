@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from worker.records.shares import Share, Shares
 
 PROBE_PATHS = frozenset({"/livez", "/readyz"})
-RETRY_SECONDS = 1  # most requests take milliseconds
+RETRY_SECONDS = 1  # Retry-After of a refused request; most requests take milliseconds
 QUERY_BYTES = 32 * 2**10  # two percent-encoded lists of 1,000 positions take 18 KB
 COMMAND_BYTES = 64 * 2**10  # a usual JSON command has a few hundred bytes
-UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # limited in service/uploads/reading.py
+UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # their bodies are limited in uploads/reading.py
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 PATIENCE_SECONDS = 30.0  # a body may pause for this long
 MIN_SPEED = 16 * 2**10  # bytes per second of a body, on average over the last `PATIENCE_SECONDS`
@@ -36,7 +36,7 @@ BODY_GRACE_SECONDS = 1.0  # a body may be ended in favor of others only after th
 
 
 class RequestLimits:
-    """Refuses requests that exceed the limits which the docstring of this module names.
+    """Refuses requests beyond the limits on requests in progress, on queries, and on size, type and speed of bodies.
 
     If too many requests are in progress, further requests, except probes, are refused before they take a thread, or
     memory for their body. Answers from the answer cache do not count. While the body of a request arrives, the request
@@ -63,7 +63,10 @@ class RequestLimits:
             await app(scope, receive, send)
 
     async def _serve_with_body(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, tenant: str) -> None:
-        """Serve a request with a body: it counts against `shares.bodies` until the body is here, then `requests`."""
+        """Serve a request with a body.
+
+        The request counts against the limit of bodies until its body has arrived, then against the limit of requests.
+        """
         is_upload = scope["path"] in UPLOADS
         if not is_upload:
             _require_command(scope)
@@ -196,7 +199,7 @@ class _Body:
             detail = f"{self._size:,} bytes of the body arrived, more slowly than {MIN_SPEED:,} bytes a second"
             if self._is_ended:
                 detail = f"the body was the slowest of the tenant ({self.speed:,.0f} bytes a second), and others waited"
-            raise HTTPException(408, detail, {"Connection": "close"}) from None  # late bytes are not a request
+            raise HTTPException(408, detail, {"Connection": "close"}) from None  # late bytes would be read as a request
         finally:
             self._waiting = None
         size = len(message.get("body", b""))

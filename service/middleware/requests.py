@@ -89,14 +89,14 @@ class RequestMiddleware:
         self._respond = access_policy.with_cors(self._respond_safely, self.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request: add headers to the response, and count it."""
+        """Serve one request: add headers to the response, and count and log the response."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         started = time.perf_counter()
         self.policy.proxies.remove_prefix(scope)
         request_id = _request_id(scope)
-        REQUEST_ID.set(request_id.decode())  # each request has its own context
+        REQUEST_ID.set(request_id.decode())  # each request runs in its own context
         REQUEST_MS.set(time.time_ns() // 1_000_000)
         status, size = 500, 0
 
@@ -125,7 +125,7 @@ class RequestMiddleware:
         try:
             await self._respond(scope, receive, send_observed)
         finally:
-            route = getattr(scope.get("route"), "path", "(none)")  # the template, so that there are few labels
+            route = getattr(scope.get("route"), "path", "(none)")  # the template, so that the metrics have few labels
             self.observe(scope["method"], route, status, started)
             if self.has_access_log:
                 _log(scope, route, status, size, time.perf_counter() - started)

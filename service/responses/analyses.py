@@ -41,7 +41,7 @@ _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")
 class ResultQuery:
     """The request for a result: headers for content negotiation and revalidation, and the query.
 
-    `ids` returns the ids of the points for a table, or None; `notes` are the doubts about the scale of draws. Clients
+    `ids` returns the ids of the points for a table, or None; `notes` are warnings about the scale of draws. Clients
     must not store a partial result, because a later one replaces it.
     """
 
@@ -114,7 +114,7 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
 
 
 def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return Glle-Scale for a summary or for weights, and Glle-Notes if there are doubts about a calibrated scale."""
+    """Return Glle-Scale for a summary or for weights, and Glle-Notes if there are warnings about a calibrated scale."""
     if spec.kind == "weights":
         return scale_headers([entry.meta["scale"]], notes)
     if spec.kind == "summary":

@@ -46,7 +46,7 @@ SMALL_BYTES = 12 * 2**20  # pieces of a smaller result are read without a thread
 
 
 def calibrated_spec(stores: Stores, posterior: str, spec: DrawsSpec) -> tuple[DrawsSpec | None, list[dict[str, Any]]]:
-    """Return a specification with the calibrated scale in place of auto, and the notes that doubt this scale.
+    """Return a specification with the calibrated scale in place of auto, and the warnings about this scale.
 
     The specification is None if it needs a calibration and the posterior has none.
     """
@@ -140,7 +140,7 @@ class _DrawReader:
         return hashlib.sha256("".join(digests).encode()).hexdigest()
 
     def start(self) -> Iterator[Array]:
-        """Return all embeddings; reads the first one now, so that its errors are raised before the response starts."""
+        """Return all embeddings; the first one is read now, so that an error is raised before the response starts."""
         matrices = self.embeddings()
         return chain(list(islice(matrices, 1)), matrices)
 

@@ -100,7 +100,7 @@ _NO_COLUMNS: Any = ()  # a dataclass refuses a list as default
 
 @dataclass(frozen=True, kw_only=True)
 class UploadQuery:
-    """Roles of the columns, and the dialect of a text."""
+    """Query of an upload: roles of the columns, and the dialect of a table of text."""
 
     labels: Annotated[
         str | None, Query(description="Column of labels: its name, in CSV also its number from 0, in npz a member.")
@@ -148,7 +148,10 @@ Roles = Annotated[UploadQuery, Depends()]
 async def _receive_upload(
     request: Request, stores: TenantStores, options: UploadQuery
 ) -> AsyncIterator[Callable[[], Table]]:
-    """Yield a function that reads the table in a request's body; the request holds a reader's slot if it needs one."""
+    """Yield a function that reads the table in a request's body; holds a reader process while the context lasts.
+
+    A small and simple body needs no reader process.
+    """
     settings, processes = stores.settings, request.app.state.readers
     headers = request.headers
     body = Upload.from_headers(
@@ -301,10 +304,10 @@ def get_data(
     dtype: Annotated[Dtype | None, Query(description="Type of the values; without it as stored.")] = None,
     points: Points = None,
 ) -> Response:
-    """Return the values, as stored or converted; immutable, with a strong ETag. npy supports Range.
+    """Return the values of a data set, as stored or converted to `dtype`: immutable, with a strong ETag.
 
     JSON and npz also have labels, colors, true coordinates and ids, if they exist; CSV and Arrow have one row for each
-    point, the first column `id`, and the columns `label` and `color`; npy has the values alone.
+    point, the first column `id`, and the columns `label` and `color`; npy has the values alone, and supports Range.
     """
     dataset = stores.datasets.fetch(id_)
     media = negotiate(request, RESULT_MEDIA)
@@ -341,7 +344,7 @@ def get_data(
     ),
 )
 def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = None) -> Response:
-    """Return the ids of the rows as in the uploaded file, (n,), or (n, columns) of several columns; immutable.
+    """Return the ids of the rows as in the uploaded file: (n,), or (n, columns) if several columns are ids; immutable.
 
     They are int64 if all are whole numbers to 2^53 in their usual digits, otherwise text; a missing one is empty.
     """

@@ -234,7 +234,7 @@ def _single_result(stores: Stores, posterior: str, spec: DrawsSpec) -> Entry | N
 async def _calibrated(
     stores: Stores, record: PosteriorRecord, source: SourceQuery, wait: float
 ) -> tuple[float, Sequence[dict[str, Any]]]:
-    """Return the calibrated scale of a posterior, and the notes that doubt the scale; calibrate first if necessary."""
+    """Return the calibrated scale of a posterior, and the warnings about the scale; calibrate first if necessary."""
 
     def submit() -> Job:
         require_calibratable(record, source)
@@ -273,7 +273,7 @@ def _result(
 
 
 def _weights_job(stores: Stores, record: PosteriorRecord, spec: WeightsSpec) -> Job:
-    """Return the job of the weights of a draw, or raise a problem if they cannot be stored."""
+    """Return the job that computes the weights of a draw; raise a problem if there is no room to store the weights."""
     shape = (record.n, record.spec["n_neighbors"])
     require_storage(stores, file_bytes(shape, shape), f"The weights of {record.n:,} points")
     is_quick = record.single_draw_seconds <= QUICK_SECONDS

@@ -72,7 +72,7 @@ params.add_rename(router, "embeddings", "Name and tag an embedding", ListedEmbed
     responses={**params.NOT_MODIFIED, **params.ACCEPTED, **failures(**_NO_EMBEDDING)},
 )
 async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: Wait = ANSWER_SECONDS) -> Response:
-    """Return method, parameters, figures, notes and times; 202 while the embedding is computed.
+    """Return method, parameters, figures, notes and times of an embedding, or 202 while it is computed.
 
     The embedding stays until someone deletes the embedding or its data set.
     """
@@ -141,7 +141,7 @@ async def get_embedding_arrays(
     dtype: params.DtypeQuery = "float64",
     wait: Wait = ANSWER_SECONDS,
 ) -> Response:
-    """Return the coordinates and the map to new points, all arrays as npz, or one by name as npy or JSON.
+    """Return the arrays of an embedding and of its map to new points: all as npz, or one by name as npy or JSON.
 
     `embedding` (n, p). Of PCA, PPCA and NPE also `mean` (d,) and `components` (p, d): the position of a point x is
     `components @ (x - mean)`. Of kernel PCA `kernel_means` (n,), the means of the columns of the kernel matrix.
@@ -163,7 +163,7 @@ async def get_embedding_arrays(
     ),
 )
 async def transform_embedding(id_: Id, body: PointsIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """Place new points by the embedding's map, each independently; training points get their coordinates.
+    """Place each new point in an embedding by the embedding's map; a training point gets its coordinates.
 
     PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP have a map (`has_map` in GET /v1/methods). The
     result has `embedding` (m, p).

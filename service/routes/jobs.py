@@ -46,7 +46,7 @@ async def list_jobs(
 
 @router.get("/{id}", summary="Follow a job", responses=failures(_404="No such job."))
 async def get_job(id_: Id, stores: TenantStores, response: Response, wait: params.Wait = 0.0) -> JobOut:
-    """Return the status and progress of a job; with `wait`, as soon as it has ended, or after `wait` seconds."""
+    """Return the status and progress of a job; with `wait`, when the job has ended or `wait` seconds are over."""
     job = await wait_until_ended(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if job.is_open:
         response.headers["Retry-After"] = "1"
@@ -169,7 +169,7 @@ def _analysis(stores: Stores, job: Job, query: ResultQuery) -> Response:
     entry = stores.find_result(spec, job.subject)
     if entry is None:
         for owner in spec.owners(job.subject):
-            stores.owner(owner).fetch(owner)  # raises, if it was deleted
+            stores.owner(owner).fetch(owner)  # raises a problem if the owner was deleted
         raise result_gone(job)
     return result_response(spec, entry, replace(query, ids=ids_of(stores, job.subject, spec)))
 
@@ -183,7 +183,7 @@ def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Respon
 
 def _draws(stores: Stores, job: Job, query: ResultQuery) -> Response:
     negotiate(query.request, RESULT_MEDIA)
-    stores.posteriors.fetch(job.subject)  # raises, if it was deleted
+    stores.posteriors.fetch(job.subject)  # raises a problem if the posterior was deleted
     spec, notes = calibrated_spec(stores, job.subject, DrawsSpec.from_dict(job.spec))
     if spec is None or missing_shards(stores, job.subject, spec):
         raise result_gone(job)

@@ -36,7 +36,7 @@ from worker.observability.logging import redact_keys
 from worker.stores import Stores
 
 STRICT = "/v1/"  # other paths ignore unknown parameters, because browsers, links and load balancers add some
-_ALIKE = 0.6  # a name is suggested from this similarity on
+_ALIKE = 0.6  # smallest similarity of a name that is suggested
 _PARAMETERS: dict[Callable[..., Any], dict[str, bool]] = {}  # parameters of the routes that have been requested so far
 CONTENT_STAYS = "\n\nName and tags are not part of the content: its id and the ETags of its arrays stay."
 
@@ -166,7 +166,7 @@ ScaleQuery = Annotated[
 
 @dataclass(frozen=True)
 class SummaryQuery:
-    """Query of a summary: its draws."""
+    """Query of a summary: which draws it summarizes."""
 
     n_draws: Annotated[
         int, Query(ge=2, le=MAX_SUMMARIZED, description="Draws; a hundred or more rank points by their spread.")

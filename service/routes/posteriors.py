@@ -103,7 +103,7 @@ params.add_list(router, "posteriors", "List posteriors", "posteriors", Posterior
     },
 )
 async def get_posterior(id_: Id, request: Request, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """Return specification, diagnostics, spectrum, duration and provenance, or the problem of a failed fit."""
+    """Return a posterior's specification, diagnostics, spectrum and provenance, or the problem of a failed fit."""
     job = await run_in_threadpool(_open_job, stores, id_)
     if job is not None:
         job = await wait_until_ended(stores, job, wait)
@@ -134,7 +134,7 @@ async def get_arrays(
     ] = None,
     dtype: Annotated[Dtype, Query(description="Type of the floating-point arrays.")] = "float64",
 ) -> Response:
-    """Return all arrays as npz, or one by name as npy or JSON.
+    """Return all arrays of a posterior as npz, or one by name as npy or JSON.
 
     The ETag is strong, and npy supports Range.
     """
@@ -147,7 +147,7 @@ async def get_arrays(
     **params.returns_arrays("The file.", (NPZ,), may_be_job=False, **_NO_POSTERIOR),
 )
 async def export(id_: Id, request: Request, stores: TenantStores) -> Response:
-    """Return the posterior as one npz file, which `glle.load` reads without a service: its draws have the same bits.
+    """Return the posterior as one npz file; `glle.load` reads it without a service, and draws equal the service's.
 
     The ETag is strong.
     """

@@ -103,7 +103,10 @@ def _usage(stores: Stores) -> UsageOut:
 
 
 def _incoming_bytes(stores: Stores, tenant: str) -> int:
-    """Return the bytes of a tenant's arriving bodies in all API processes, or if Redis fails in this one."""
+    """Return the bytes of a tenant's arriving bodies in all API processes.
+
+    If the cache's Redis does not answer, only the bodies of this process count.
+    """
     with suppress(redis.RedisError):
         return stores.shares.of_all(stores.cache.client)["incoming"][0][tenant]
     return stores.shares.incoming.held[tenant]
@@ -111,7 +114,7 @@ def _incoming_bytes(stores: Stores, tenant: str) -> int:
 
 @router.get("/livez", summary="Is the process alive?", responses=failures())
 async def livez() -> LiveOut:
-    """Answer from the event loop alone, without Redis or a thread."""
+    """Answer that the process is alive, without Redis and without a thread."""
     return LiveOut()
 
 

@@ -27,7 +27,7 @@ def set_prefix(text: str) -> None:
 
 
 def address(path: str) -> str:
-    """Return a path of the API, such as ``/v1/jobs/job_1``, as the client has to send it."""
+    """Return a path of the API, such as ``/v1/jobs/job_1``, with the prefix of the request in progress."""
     return _PREFIX.get() + path
 
 

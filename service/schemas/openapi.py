@@ -177,7 +177,7 @@ def _document_problems(contract: dict[str, Any], scope_of: Callable[[str, str], 
 
 
 def _type_forms(contract: dict[str, Any]) -> None:
-    """Add the schema of tables in JSON, and the fields of forms: the query parameters, except `wait`."""
+    """Add to the contract the schema of JSON tables, and the fields of forms: the query parameters, except `wait`."""
     contract["components"]["schemas"]["TableIn"] = TableIn.model_json_schema()
     for _, _, operation in _operations(contract):
         form = operation.get("requestBody", {}).get("content", {}).get(_FORM)

@@ -53,7 +53,7 @@ _RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}  # Ret
 
 
 class WayOut(BaseModel):
-    """An option, a call or a feature that a message mentions, as values."""
+    """Name and value of an option, a call or a feature that a message mentions."""
 
     name: str = Field(
         description="Name of the option; or a call: upload, fit, embed, delete-posterior, "

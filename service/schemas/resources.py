@@ -30,7 +30,7 @@ ScaleOrAuto = Scale | Literal["auto"]
 Seed = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Stream of draws.")]
 LINKS = "URLs of related resources."
 MERGE_PATCH = "application/merge-patch+json"
-# One line without control characters or surrounding blanks; as code points, because regex dialects differ on blanks.
+# A line without control characters and surrounding blanks, in code points, because regex dialects differ on blanks.
 _LINE_PATTERN = r"^[^\x00-\x20\x7f-\xa0]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\xa0])?$"
 
 

@@ -133,7 +133,7 @@ class _Deployment(Collector):
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield all metrics; if a Redis server does not answer, only the metric that says so stands for this server."""
+        """Yield all metrics; for a Redis server that does not answer, only the gauge that says so."""
         versions = (glle_engine.__version__, np.__version__, platform.python_version())
         build = GaugeMetricFamily("glle_build_info", "Versions.", labels=("version", "numpy", "python"))
         build.add_metric(versions, 1)

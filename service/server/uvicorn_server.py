@@ -85,7 +85,7 @@ class ApiServer(uvicorn.Server):
                 backlog=ACCEPTED,
                 loop="asyncio",  # uvloop ignores `SharedSocket.listen`, and was no faster
                 log_config=None,  # the project's logging formats its lines
-                log_level="debug" if settings.log_level == "debug" else "error",  # uvicorn warns of bad requests
+                log_level="debug" if settings.log_level == "debug" else "error",  # it warns of bad requests only
                 access_log=False,  # `RequestMiddleware` writes the access log, with the route
                 timeout_graceful_shutdown=max(1, round(STOP_SECONDS)),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -103,7 +103,7 @@ class ApiServer(uvicorn.Server):
         self._publication: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 # uvicorn's signature
-        """Shut down at the first signal, exit at the second; uvicorn's own method would raise the signal again."""
+        """Shut down at the first signal, exit at the second; uvicorn would also raise the signal again at the end."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
@@ -124,7 +124,7 @@ class ApiServer(uvicorn.Server):
             stores.shares.publish(stores.cache.client)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down in the order that the docstring of the module describes."""
+        """Shut down: serve while load balancers notice, close the sockets, end the waits, let running requests end."""
         shutdown = self._app.state.shutdown
         shutdown.draining.set()
         await self._serve_on(self._settings.drain)

@@ -26,7 +26,7 @@ from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 JOINABLE: tuple[Status, ...] = ("queued", "running")  # an equal request joins a job with one of these states
-OPEN_OR_DONE: tuple[Status, ...] = (*JOINABLE, "succeeded")  # the states to join while the job's result is stored
+OPEN_OR_DONE: tuple[Status, ...] = (*JOINABLE, "succeeded")  # a succeeded job is joined only while its result is stored
 
 
 def accepted_response(job: Job) -> Response:

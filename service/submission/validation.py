@@ -107,7 +107,7 @@ def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:
 def require_within(name: str, value: int) -> None:
     """Raise a problem if `n_neighbors`, `n_components` or `max_components` exceeds its limit."""
     if value > (allowed := MAX_NEIGHBORS if name == "n_neighbors" else MAX_COMPONENTS):
-        detail = f"{Way(name, value)}; {allowed} are allowed."
+        detail = f"{Way(name, value)} is too large; {allowed} are allowed."
         raise refuse("over-the-limit", 422, detail, f"Use {Way(name, allowed)} at most.", allowed=allowed)
 
 
@@ -129,7 +129,7 @@ def require_calibratable(record: PosteriorRecord, source: Source = "posterior") 
 def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
     """Raise a problem if a job has too many draws, an index is too large, or the posterior lacks a requested prior."""
     if total > MAX_DRAWS:
-        detail = f"{total:,} draws in one job; {MAX_DRAWS:,} are allowed."
+        detail = f"The job would make {total:,} draws; {MAX_DRAWS:,} are allowed."
         raise refuse(
             "over-the-limit",
             422,
@@ -167,7 +167,7 @@ def require_sample(
 
 
 def require_storage(stores: Stores, nbytes: int, result: str) -> None:
-    """Raise ``quota-exceeded`` or ``storage-full`` if there is no room for `nbytes`; `result` is what needs them."""
+    """Raise ``quota-exceeded`` or ``storage-full`` if there is no room for `nbytes`; messages name the `result`."""
     stores.datasets.require_room(nbytes)
     if stores.files.bucket.is_local and nbytes > (free := free_bytes(Path(stores.settings.data_dir))):
         detail = f"{result} would need {nbytes:,} bytes; {free:,} are free on the disk of the data folder."
