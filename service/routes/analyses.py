@@ -88,15 +88,15 @@ async def summary(
     The draws are first, ..., first + n_draws - 1 at `scale`. With `scale=auto` the scale is calibrated: the draws then
     spread as random halves of the data do. It is the scale that POST .../calibration finds with its defaults, and
     `calibration` has the result. `auto` is the default if halves of the data can measure the spread of the posterior;
-    for other posteriors `auto` is refused, and the default is 1.
-    `arrays`: `covariance` (n, p, p) of each point's position; `spread` (n,), the root of its trace; `consensus` (n, p),
-    the mean position; `stability` (n,), the share of a point's neighbors in the consensus that stay its neighbors in a
-    draw; `local_trust` (n,), each point's trustworthiness in the reference embedding; with a calibrated scale
-    `half_sample_spread` (n,). `quantiles` are of spread, stability and local trust. `spectrum`, one row for each draw:
-    `eigenvalues`, `relative_gaps` (null if the solver did not estimate the next eigenvalue), `agreement` of its span
-    with the reference's span. `notes`: findings of the fit, of the calibration and of the draws. npz has the arrays and
-    the spectrum, with NaN for null; CSV and Arrow have one row for each point, with its `id` if it has one. No spread
-    shows LLE's bias; an audit of the posterior says what another sample of the data would show.
+    for other posteriors `auto` is refused, and the default is 1. `arrays`: `covariance` (n, p, p) of each point's
+    position; `spread` (n,), the root of the covariance's trace; `consensus` (n, p), the mean position; `stability`
+    (n,), the share of a point's neighbors in the consensus that stay its neighbors in a draw; `local_trust` (n,), each
+    point's trustworthiness in the reference embedding; with a calibrated scale `half_sample_spread` (n,). `quantiles`
+    are of spread, stability and local trust. `spectrum`, one row for each draw: `eigenvalues`, `relative_gaps` (null if
+    the solver did not estimate the next eigenvalue), `agreement` of the draw's span with the reference's span. `notes`:
+    findings of the fit, of the calibration and of the draws. npz has the arrays and the spectrum, with NaN for null;
+    CSV and Arrow have one row for each point, with its `id` if it has one. No spread shows LLE's bias; an audit of the
+    posterior says what another sample of the data would show.
     """
     negotiate(request, _SUMMARY_MEDIA)
     record = await run_in_threadpool(require_posterior, stores, id_)
@@ -171,14 +171,14 @@ async def audit(body: AuditIn, stores: TenantStores, wait: Wait = 0.0) -> Respon
 
     The map is given by coordinates beside a data set, or by an embedding, a posterior or a method, which are computed
     again on permuted data and on separate halves of the data. Coordinates alone show how many neighbors the map keeps,
-    its islands, and where it tears or folds the data; beside their method they are compared with its maps. The result
-    has the `verdict` in up to three lines and as a `level`, `remains` (R^2 over samples), four answers (`islands`,
-    `arrangement`, `neighborhoods`, `shape`), `tears`, `dimension`, `groups` of the labels, the radii of the `regions`,
-    `notes`, and `arrays` with a row for each point: `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`,
-    `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`, `stability`, `spread`, `half_axes` of the regions,
-    `member_probability`. npz also has `neighbors_data`, `neighbors_indices` and `neighbors_indptr`: the sparse matrix
-    (n, n) of the probabilities that j is a neighbor of i, by rows. While the job runs,
-    GET /v1/jobs/{id}/result?partial=true has its latest statements.
+    its islands, and where it tears or folds the data; with their method, they are compared with maps by the method. The
+    result has the `verdict` in up to three lines and as a `level`, `remains` (R^2 over samples), four answers
+    (`islands`, `arrangement`, `neighborhoods`, `shape`), `tears`, `dimension`, `groups` of the labels, the radii of the
+    `regions`, `notes`, and `arrays` with a row for each point: `embedding`, `island`, `neighborhood`, `stretch`,
+    `squeeze`, `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`, `stability`, `spread`, `half_axes` of the
+    regions, `member_probability`. npz also has `neighbors_data`, `neighbors_indices` and `neighbors_indptr`: the sparse
+    matrix (n, n) of the probabilities that j is a neighbor of i, by rows. While the job runs, GET
+    /v1/jobs/{id}/result?partial=true has its latest statements.
     """
     return await job_response(stores, partial(_audit, stores, body), wait)
 

@@ -74,7 +74,7 @@ async def draw_many(id_: params.Id, body: DrawsIn, stores: params.TenantStores, 
     alone and in any batch.
 
     `auto` among the scales is the scale that POST .../calibration finds with its defaults. The first such job includes
-    the calibration; every later one uses its number, which the result reports, with `notes` if it is doubtful.
+    the calibration. Later jobs use the calibrated scale, which the result reports, with `notes` if it is doubtful.
     """
     return await job_response(stores, partial(_draws_job, stores, id_, body), wait)
 

@@ -127,8 +127,8 @@ async def cancel(
 ) -> Response:
     """Cancel a job: a queued one at once, a running one within two seconds; an ended job is unchanged.
 
-    A worker kills a long computation that does not check for the cancellation. With `record` the record of an ended
-    job and its results are removed, and its last state is returned. Posteriors and embeddings stay.
+    A worker kills a long computation that does not check for the cancellation. With `record`, the record and the
+    results of an ended job are removed, and the answer is the job's last state. Posteriors and embeddings stay.
     """
     if record:
         job = await run_in_threadpool(_delete, stores, id_)

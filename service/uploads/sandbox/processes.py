@@ -235,7 +235,7 @@ class _Turn:
 class _ReaderSlots:
     """The queue of bodies for the readers: tenants take turns, and small bodies of a tenant precede its large ones.
 
-    Beside the readers that tenants share, one reads only small bodies, so that these do not wait for large ones.
+    Beside the readers that tenants share, one reads only small bodies, so that small bodies do not wait for large ones.
     """
 
     def __init__(self, share: Share) -> None:

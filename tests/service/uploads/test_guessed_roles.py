@@ -158,7 +158,9 @@ def test_missing_values_are_dropped_or_filled(media: str) -> None:
 def test_a_sheet_of_a_workbook_is_read() -> None:
     """By its name, else the first, with a notice if there are more; cells without a number are refused."""
     table = read(workbook(COLUMNS, "notes"), XLSX)
-    assert "The workbook has 2 sheets; 'Sheet' was read. To choose, use ?sheet=Sheet or ?sheet=notes." in messages(table)
+    assert "The workbook has 2 sheets; 'Sheet' was read. To choose, use ?sheet=Sheet or ?sheet=notes." in messages(
+        table
+    )
     np.testing.assert_array_equal(read(workbook(COLUMNS, "notes"), XLSX, sheet="Sheet").values, table.values)
     assert refusal(workbook(COLUMNS, "notes"), XLSX, sheet="notes").to_dict()["remedy"].endswith("?sheet=Sheet.")
     assert "sheet='Sheet' or sheet='notes'" in refusal(workbook(COLUMNS, "notes"), XLSX, sheet="data").remedy
