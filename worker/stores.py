@@ -31,8 +31,8 @@ from worker.storage.object_store.files import ObjectFiles
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.results import ResultStore
 
-WRITE_SECONDS = 20.0  # time to wait while many small arrays are written at once
-PATIENT_RETRIES = 30  # a worker retries more often, because its result took longer to compute
+WRITE_SECONDS = 20.0  # socket timeout of a worker's client of the cache, which writes many small arrays at once
+PATIENT_RETRIES = 30  # a worker repeats a failed write more often, because its result took long to compute
 
 if TYPE_CHECKING:
     import redis
@@ -44,7 +44,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stores:
-    """All data of a request or a task; a task sees all tenants' data, a request its tenant's data."""
+    """The stores that a request or a task uses.
+
+    A task sees the data of all tenants; a request sees the data of its tenant only (`for_tenant`).
+    """
 
     settings: Settings
     client: redis.Redis
@@ -70,10 +73,10 @@ class Stores:
 
     @classmethod
     def connect(cls, settings: Settings, *, patient: bool = False) -> Self:
-        """Return the stores of these settings; nothing is sent yet.
+        """Return the stores on the servers that the settings name, without sending anything to these servers yet.
 
-        With `patient`, as in a worker, each call waits for a server that is away or fails over (`PATIENCE_SECONDS`).
-        Otherwise calls fail at once while a server does not answer: see `worker.connections.retry`.
+        With `patient`, as in a worker, each call waits up to `PATIENCE_SECONDS` for a server that does not answer or
+        fails over. Otherwise calls fail at once while a server does not answer: see `worker.connections.retry`.
 
         Raises `SettingsError` for a missing or malformed URL, a `store_url` without a back end, and invalid `quotas`.
         """
@@ -138,26 +141,26 @@ class Stores:
         return self.has_embedding(key) if key.startswith("emb_") else self.results.contains([key])[0]
 
     def has_embedding(self, id_: str) -> bool:
-        """Return whether an embedding is stored, and not only requested."""
+        """Return whether the coordinates of an embedding are stored; False if a job has yet to compute them."""
         record = self.embeddings.get(id_)
         return record is not None and record.file is not None
 
     def owner(self, id_: str) -> FileStore[Any]:
-        """Return the store of a data set, posterior or embedding by its id."""
+        """Return the store that holds the data set, posterior or embedding with this id."""
         stores: dict[str, FileStore[Any]] = {"ds": self.datasets, "post": self.posteriors, "emb": self.embeddings}
         return stores[id_.partition("_")[0]]
 
     def max_bytes(self, tenant: str) -> int:
-        """Return the quota of a tenant's stored bytes; 0: none."""
+        """Return how many bytes of files a tenant may store; 0 means no limit."""
         return self.quotas.for_tenant(tenant).bytes
 
     @property
     def with_files(self) -> tuple[FileStore[Any], ...]:
-        """The stores of the kinds of records that name files."""
+        """The stores whose records name files."""
         return self.datasets, self.posteriors, self.embeddings, self.results
 
     def for_tenant(self, tenant: str) -> Self:
-        """Return the stores as a tenant sees them: other tenants' data are in no list, and no id finds them."""
+        """Return stores that hide the data of other tenants: lists leave them out, and their ids are not found."""
         quota = self.quotas.for_tenant(tenant)
         return replace(
             self,
@@ -171,7 +174,7 @@ class Stores:
         )
 
     def stop_waiting(self) -> None:
-        """Let each further call fail soon if its server is away: this process is about to end."""
+        """Let further calls fail at once if a server does not answer, because this process is about to end."""
         for client, variable in ((self.client, "GLLE_REDIS_URL"), (self.cache.client, "GLLE_CACHE_URL")):
             client.set_retry(RetryPolicy(0.0, variable))
 
@@ -186,5 +189,5 @@ class Stores:
 
 @cache
 def process_stores() -> Stores:
-    """Return the patient stores of a worker process, connected once by the settings of its environment."""
+    """Return the stores of this worker process (`patient`), made at the first call from its environment."""
     return Stores.connect(Settings.from_env(), patient=True)

@@ -1,4 +1,4 @@
-"""Times as records have them: ISO 8601, UTC, with milliseconds."""
+"""Times in the format of records: ISO 8601, UTC, with milliseconds."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def now_iso() -> str:
 
 
 def iso(ms: int) -> str:
-    """Format a time given in milliseconds since 1970."""
+    """Format a time in milliseconds since 1970 as ISO 8601, such as ``2025-03-01T12:00:00.000Z``."""
     moment = datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def now_ms() -> int:
-    """Return milliseconds since 1970."""
+    """Return the current time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def clock_skew(client: redis.Redis) -> float:
-    """Return the seconds by which this machine's clock is ahead of a server's; raises `redis.RedisError`."""
+    """Return by how many seconds this machine's clock is ahead of a Redis server's; raises `redis.RedisError`."""
     before = time.time()
     seconds, micro = client.time()
     return (before + time.time()) / 2 - (seconds + micro / 1e6)

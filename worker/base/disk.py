@@ -1,8 +1,8 @@
-"""The reserve of a disk, and files that never use it.
+"""The reserve of a disk: bytes that stay free, and files that never write into them.
 
-Whatever is written below the data folder leaves the reserve free: bodies, their unpacked layers, what readers write,
-data sets and results. The reserve is for the log of the embedded queue server, which ends when it cannot write. Writers
-check the free space again and again, because several bodies may be unpacked at the same time.
+Everything that is written below the data folder leaves the reserve free: uploaded bodies, their unpacked contents, the
+output of upload readers, data sets and results. The reserve is for the log of the embedded queue server, which ends
+when it cannot write. Files check the free space before each write, because several bodies may be unpacked at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-MAX_RESERVE = 2**28
+MAX_RESERVE = 2**28  # bytes; the reserve is this or an eighth of the disk, whichever is less
 BUFFER_BYTES = 2**16  # bytes written between two checks of the free space
 DISK_REMEDY = (
     "Delete data sets, posteriors and results of jobs that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
@@ -27,43 +27,43 @@ DISK_REMEDY = (
 
 
 def nearest_existing(folder: Path) -> Path:
-    """Return a folder, or its nearest parent that exists, because only the first upload makes the folders."""
+    """Return `folder`, or its nearest existing parent if the first upload has not created the folder yet."""
     return next(place for place in (folder, *folder.absolute().parents) if place.exists())
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the bytes that this process can still write on a folder's disk."""
+    """Return how many bytes are free for this process on the disk of a folder."""
     return _free(os.statvfs(nearest_existing(folder)))
 
 
 def disk_reserve(folder: Path) -> int:
-    """Return the bytes that stay free on a folder's disk."""
+    """Return the size in bytes of the reserve on the disk of a folder."""
     return reserve_of(os.statvfs(nearest_existing(folder)))
 
 
 def require_room(folder: Path, nbytes: int) -> None:
-    """Raise ``storage-full`` if writing `nbytes` more to a folder would leave less than the reserve."""
+    """Raise ``storage-full`` if writing `nbytes` to a folder would leave less than the reserve of its disk."""
     _require(os.statvfs(nearest_existing(folder)), nbytes)
 
 
 def require_room_in(file: IO[bytes], nbytes: int) -> None:
-    """Raise ``storage-full`` if writing `nbytes` more to an open file would leave less than the reserve of its disk."""
+    """Raise ``storage-full`` if writing `nbytes` to an open file would leave less than the reserve of its disk."""
     _require(os.fstatvfs(file.fileno()), nbytes)
 
 
 def open_reserving(descriptor: int) -> IO[bytes]:
-    """Return a file for reading and writing that raises ``storage-full`` before it uses the reserve of its disk."""
+    """Return a file on a descriptor whose writes raise ``storage-full`` before they use the reserve of the disk."""
     return cast("IO[bytes]", io.BufferedRandom(_ReservingFile(descriptor, "r+b"), BUFFER_BYTES))
 
 
 def temporary_file(folder: Path) -> IO[bytes]:
-    """Return a file without a name in `folder`, which keeps the reserve as in `open_reserving`."""
+    """Return an unnamed temporary file in `folder`, opened by `open_reserving`."""
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         return open_reserving(os.dup(file.fileno()))
 
 
 def reserve_of(disk: os.statvfs_result) -> int:
-    """Return the bytes that stay free on a disk: an eighth, and `MAX_RESERVE` at most."""
+    """Return the size in bytes of the reserve of a disk: an eighth of the disk, at most `MAX_RESERVE`."""
     return min(MAX_RESERVE, disk.f_blocks * disk.f_frsize // 8)
 
 
@@ -84,7 +84,10 @@ class _ReservingFile(io.FileIO):
         return super().write(data)
 
     def truncate(self, size: int | None = None, /) -> int:
-        """Set the size and allocate new space: writing to a mapped file on a full disk would end the process."""
+        """Set the file's size, and allocate the added bytes on the disk.
+
+        Without the allocation, a process that writes to the mapped file would be killed when the disk is full.
+        """
         end = self.tell() if size is None else size
         if (more := end - os.fstat(self.fileno()).st_size) > 0:
             _require(os.fstatvfs(self.fileno()), more)

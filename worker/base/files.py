@@ -37,7 +37,7 @@ class Temporary:
         self.write = file.write
 
     def publish(self, path: Path) -> None:
-        """Replace the file at `path`; from then on, content and name survive a power cut."""
+        """Rename the temporary file to `path`, replacing any file there; the result survives a power cut."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._path.replace(path)
@@ -45,7 +45,7 @@ class Temporary:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names in a folder to disk, after renames and deletions."""
+    """Make renames and deletions in a folder durable, by an fsync of the folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -57,7 +57,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its missing parents, durable and private whatever the umask."""
+    """Create a folder and its missing parents durably, accessible to their owner only."""
     if folder.is_dir():
         return
     make_folder(folder.absolute().parent)
@@ -68,9 +68,9 @@ def make_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def temporary(folder: Path, *, keep_reserve: bool = False) -> Iterator[Temporary]:
-    """Yield a temporary file in `folder`; remove it at the end unless it was published.
+    """Yield a temporary file in `folder`; remove the file at the end of the context unless it was published.
 
-    The file is locked until then, so that `remove_abandoned` can tell it from the file of a killed writer.
+    The file is locked during the context, so that `remove_abandoned` can tell it from the file of a killed writer.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def remove_abandoned(folder: Path) -> int:
 
 
 def _create_locked(folder: Path) -> IO[bytes]:
-    """Return a new locked temporary file."""
+    """Return a new temporary file in `folder`, with an exclusive lock on it."""
     while True:
         file = tempfile.NamedTemporaryFile(dir=folder, prefix=PREFIX, delete=False)  # noqa: SIM115 # the caller closes it
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 RESIDENT_SHARE = 8  # the posteriors of all workers may take the memory divided by this number
 MIN_RESIDENT, MAX_RESIDENT = 2**26, 2**32  # limits on the bytes of posteriors that one worker keeps
-GROWTH = 3  # a sampler is replaced when it takes this many times the bytes of its posteriors
-PROGRAM_BYTES = 280 * 2**20  # the head process of a worker or API, with the engine; its children share these bytes
-INTERACTIVE_BYTES = 192 * 2**20  # working memory of an interactive task
+GROWTH = 3  # a sampler is replaced when it has grown by this many times the bytes of posteriors that it may keep
+PROGRAM_BYTES = 280 * 2**20  # the parent process of a worker or API, with the engine; its children share these bytes
+INTERACTIVE_BYTES = 192 * 2**20  # limit on the working memory of an interactive task
 
 
 def resident_bytes() -> int:
-    """Return the bytes of memory that this process uses."""
+    """Return the resident memory of this process in bytes; 0 if the system does not report it."""
     return _pages(1) * resource.getpagesize()
 
 
 def limit_memory(more: int) -> None:
-    """Limit this process to `more` bytes of private memory beyond what it has; the limit stays."""
+    """Limit this process, until it ends, to `more` bytes of private memory beyond what it uses now."""
     if private := _private_bytes():
         resource.setrlimit(resource.RLIMIT_DATA, (private + more, private + more))
 
 
 @contextmanager
 def limited_memory(more: int) -> Iterator[None]:
-    """Limit this process to `more` bytes of private memory beyond what it has, while the context lasts.
+    """Limit this process, during the context, to `more` bytes of private memory beyond what it uses now.
 
     Allocations beyond the limit raise MemoryError.
     """
@@ -56,20 +56,20 @@ class _WorkLimit:
 
 
 def limit_work(nbytes: int) -> None:
-    """Set the limit on working memory that `limited_work` applies in this process from now on.
+    """Set the limit on working memory, in bytes, that `limited_work` applies in this process from now on.
 
-    Each work-horse calls it before its task (`worker.execution.worker.begin_work_horse`), and so does the sampler.
+    Each work-horse (RQ's process for one task) sets the limit before its task, and the sampler sets it at its start.
     """
     _WorkLimit.bytes = nbytes
 
 
 def work_limit() -> int:
-    """Return the bytes of working memory that `limit_work` has set; 0: no limit."""
+    """Return the limit on working memory in bytes that `limit_work` has set; 0 means no limit."""
     return _WorkLimit.bytes
 
 
 def raise_limit(pid: int, more: int) -> None:
-    """Raise the memory limit of another process, if it has one, by `more` bytes (Linux)."""
+    """Raise the memory limit of process `pid`, if the process has a limit, by `more` bytes (Linux only)."""
     if more <= 0 or not hasattr(resource, "prlimit"):
         return
     with suppress(OSError):  # the process has ended
@@ -80,22 +80,22 @@ def raise_limit(pid: int, more: int) -> None:
 
 @contextmanager
 def limited_work(untouched: int = 0, max_bytes: int | None = None) -> Iterator[Callable[[], bool]]:
-    """Run work under the limit of `limit_work`; allocations beyond the limit raise MemoryError.
+    """Limit the working memory of this process, during the context, to the bytes that `limit_work` has set.
 
-    `worker.base.problems.problem_of` turns the MemoryError into a problem that names the limit. If work is limited
-    already, nested calls share the outer limit.
+    Allocations beyond the limit raise MemoryError, which `worker.base.problems.problem_of` turns into a problem that
+    names the limit. A nested context changes nothing: the limit of the outer context stays.
 
     Parameters
     ----------
     untouched
-        Bytes that the work allocates but does not use; they take no memory and are added to the limit.
+        Bytes that the work allocates but never touches. They take no memory, so they are added to the limit.
     max_bytes
-        Lower limit for this work, if given.
+        Limit for this context, if it is lower than the limit of `limit_work`.
 
     Yields
     ------
     callable
-        Returns whether the lower limit `max_bytes` is still in force; `raise_limit` ends it.
+        Returns whether the lower limit `max_bytes` is still in force: not after `raise_limit` has raised it.
 
     """
     limit = _WorkLimit.bytes if max_bytes is None else min(_WorkLimit.bytes, max_bytes)
@@ -118,12 +118,12 @@ def offer_to_oom_killer() -> None:
 
 
 def count_oom_kills(root: Path = Path("/")) -> int:
-    """Return how many processes the kernel of this machine has killed for lack of memory; 0 if it does not say.
+    """Return how many processes this machine's kernel has killed for lack of memory; 0 if it does not report this.
 
     Parameters
     ----------
     root
-        Folder that has ``proc``.
+        Root of the file system that has ``proc``.
 
     """
     with suppress(OSError):  # only Linux has it
@@ -135,7 +135,7 @@ def count_oom_kills(root: Path = Path("/")) -> int:
 
 
 def _private_bytes() -> int:
-    return _pages(5) * resource.getpagesize()  # only Linux has statm, and counts private memory by RLIMIT_DATA
+    return _pages(5) * resource.getpagesize()  # 0 except on Linux, where RLIMIT_DATA limits private memory
 
 
 def _pages(column: int) -> int:
@@ -146,12 +146,14 @@ def _pages(column: int) -> int:
 
 
 def memory_limit(root: Path = Path("/")) -> int:
-    """Return the bytes of memory of this process's control group (version 2 or 1) or, without one, of the machine.
+    """Return the bytes of memory for this process: the lowest limit of its control groups, or the machine's memory.
+
+    Control groups of versions 1 and 2 are read.
 
     Parameters
     ----------
     root
-        Folder that has ``proc`` and ``sys``.
+        Root of the file system that has ``proc`` and ``sys``.
 
     """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
@@ -164,21 +166,25 @@ def memory_limit(root: Path = Path("/")) -> int:
             continue
         folder, name = ("memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
         group = Path(path.lstrip("/"))
-        for each in (group, *group.parents):  # in a container, its own group is the root
+        for each in (group, *group.parents):  # in a container, the container's group is the root
             with suppress(OSError, ValueError):  # ``max``: no limit
                 limits.append(int((root / "sys/fs/cgroup" / folder / each / name).read_text()))
     return min(limits)
 
 
 def resident_limit(settings: Settings) -> int:
-    """Return how many bytes of posteriors a worker may keep: all workers share an eighth of the memory."""
+    """Return how many bytes of posteriors a worker may keep in memory.
+
+    The workers share an eighth of the memory; each may keep at least `MIN_RESIDENT` and at most `MAX_RESIDENT` bytes.
+    """
     return min(MAX_RESIDENT, max(MIN_RESIDENT, memory_limit() // RESIDENT_SHARE // settings.workers))
 
 
 def worker_need(settings: Settings) -> int:
     """Return the bytes of memory that the workers of a container or machine need.
 
-    Each worker may run a long and an interactive task at once, beside a sampler that has grown and is not yet replaced.
+    Each worker may run a long and an interactive task at once, while its sampler has grown to the size at which it is
+    replaced.
     """
     tasks = PROGRAM_BYTES + settings.workers * (settings.method_bytes + INTERACTIVE_BYTES)
     return tasks * RESIDENT_SHARE // (RESIDENT_SHARE - GROWTH)

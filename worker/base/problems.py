@@ -1,4 +1,4 @@
-"""Failures as values: the RFC 9457 problem object in job records and HTTP responses."""
+"""Failures as values: problem objects (RFC 9457), which job records and HTTP responses contain."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from glle_engine import Note
 
-MAX_TEXT = 2000  # maximum characters of a text; the longest remedy has some 300
+MAX_TEXT = 2000  # maximum characters of a text in a problem; the longest remedy has some 300
 MAX_MEMBERS = 100  # maximum members of a list or object in the details
 MAX_DEPTH = 6  # maximum depth of nested lists and objects in the details
 MAX_TOTAL = 32_768  # maximum characters of all details together
-CUT = "truncated"  # member that marks shortened details
+CUT = "truncated"  # member of the details that is true if a part of them was left out
 # Errors that mean a failed allocation: of a thread's stack, or of a library that is being loaded.
 _NO_MEMORY = (
     (RuntimeError, "can't start new thread"),
@@ -47,7 +47,7 @@ TITLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Failure with its remedy, as finite JSON of bounded size.
+    """Description of a failure and of its remedy, as JSON of bounded size without NaN and infinity.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Problem:
     status
         HTTP status.
     detail
-        Sentence that says what happened this time; like the remedy, a `Text` if it names options or calls.
+        Sentence that says what happened. A detail or remedy that names options or calls is a `Text`.
     remedy
         Sentence that says what the user can do.
     details
@@ -77,7 +77,7 @@ class Problem:
 
     @property
     def title(self) -> str:
-        """Title of the code."""
+        """Title for people, from `TITLES` or made from the code."""
         return TITLES.get(self.code, self.code.replace("-", " ").capitalize())
 
     @property
@@ -86,7 +86,7 @@ class Problem:
         return self.code == "internal-error"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the problem+json object."""
+        """Return the problem as the members of an ``application/problem+json`` object."""
         return {
             "type": TYPE_PREFIX + self.code,
             "title": self.title,
@@ -98,7 +98,7 @@ class Problem:
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Return the inverse of `to_dict`."""
+        """Return the problem from which `to_dict` made `value`."""
         return cls(
             code=str(value["type"]).removeprefix(TYPE_PREFIX),
             status=value["status"],
@@ -109,12 +109,12 @@ class Problem:
 
     @classmethod
     def from_engine(cls, error: GlleError) -> Self:
-        """Return the problem of an engine's error, with status 422."""
+        """Return the problem, with status 422, that describes an error of the engine."""
         return cls(code=error.code, status=422, detail=error.message, remedy=error.remedy, details=error.details)
 
 
 class ProblemError(Exception):
-    """Exception with a `Problem`."""
+    """Exception that carries a `Problem`."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
@@ -122,12 +122,12 @@ class ProblemError(Exception):
 
 
 def refuse(code: str, status: int, detail: str, remedy: str, **details: Any) -> ProblemError:
-    """Return the exception of a new `Problem`, for the caller to raise."""
+    """Return a `ProblemError` with a new `Problem`, for the caller to raise; `details` are its facts."""
     return ProblemError(Problem(code=code, status=status, detail=detail, remedy=remedy, details=details))
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return the problem of an error that ended a task."""
+    """Return the problem that describes an exception that ended a task."""
     if isinstance(error, GlleError):
         return Problem.from_engine(error)
     if isinstance(error, ProblemError):
@@ -146,7 +146,7 @@ def _is_memory_error(error: BaseException | None) -> bool:
 
 
 def timed_out(seconds: int) -> Problem:
-    """Return the problem of a task over its time limit."""
+    """Return the problem for a task that was stopped after its time limit of `seconds`."""
     return Problem(
         code="job-timeout",
         status=422,
@@ -158,18 +158,18 @@ def timed_out(seconds: int) -> Problem:
 
 
 def worker_lost(job: str, times: int) -> Problem:
-    """Return the problem of a task whose workers died repeatedly."""
+    """Return the problem for a job whose task was tried `times` times, and each time its worker died."""
     return Problem(
         code="worker-lost",
         status=503,
-        detail=f"The workers of job {job} died, or had no answer from a server, {times} times in a row.",
-        remedy="Read the workers' log, which has the cause: too little memory for the data set, an error of its "
-        "packages (install the versions of requirements/server.lock), or a server that is away.",
+        detail=f"A task of job {job} was tried {times} times; each time its worker died or a server did not answer.",
+        remedy="Read the workers' log for the cause: too little memory for the data set, faulty packages (install the "
+        "versions of requirements/server.lock), or a server that does not answer.",
     )
 
 
 def too_much_memory(allowed: int, error: Exception) -> Problem:
-    """Return the problem of a task in which an allocation failed, under a limit of `allowed` bytes (0: no limit)."""
+    """Return the problem for a task in which an allocation failed; `allowed` is its limit in bytes, 0 for none."""
     detail = (
         f"The task takes more than {allowed:,} bytes of working memory."
         if allowed
@@ -186,7 +186,7 @@ def too_much_memory(allowed: int, error: Exception) -> Problem:
 
 
 def out_of_memory(allowed: int, machine: int) -> Problem:
-    """Return the problem of a task whose process ended for lack of memory.
+    """Return the problem for a task whose process the kernel killed for lack of memory.
 
     Parameters
     ----------
@@ -199,29 +199,29 @@ def out_of_memory(allowed: int, machine: int) -> Problem:
     return Problem(
         code="out-of-memory",
         status=422,
-        detail=f"The process of a task ended because there was no memory left. A task may take {allowed:,} bytes of "
-        f"working memory; the machine or container of its worker has {machine:,} for all of its processes.",
-        remedy="Use fewer points or neighbors. If smaller tasks fail so, too, ask the administrator to give the "
+        detail=f"The process of a task was killed because no memory was left. A task may take {allowed:,} bytes of "
+        f"working memory; the machine or container of its worker has {machine:,} bytes for all processes.",
+        remedy="Use fewer points or neighbors. If smaller tasks also fail, ask the administrator to give the "
         "workers more memory, or to lower GLLE_METHOD_BYTES or GLLE_WORKERS.",
         details={"allowed_bytes": allowed, "machine_bytes": machine},
     )
 
 
 def task_crashed(signal: str, allowed: int) -> Problem:
-    """Return the problem of a task whose process ended by a signal, under a limit of `allowed` bytes of memory."""
+    """Return the problem for a task whose process crashed with a signal, under a limit of `allowed` bytes."""
     return Problem(
         code="task-crashed",
         status=422,
-        detail=f"The process of a task ended by {signal}. Libraries end so when they get no memory: a task may take "
-        f"{allowed:,} bytes of working memory.",
+        detail=f"The process of a task crashed with {signal}. Libraries may crash when an allocation fails: a task may "
+        f"take {allowed:,} bytes of working memory.",
         remedy="Use fewer points or neighbors, or ask the administrator to raise GLLE_METHOD_BYTES and the memory of "
-        "the workers. If smaller tasks fail so, too, the versions of requirements/server.lock may be missing there.",
+        "the workers. If smaller tasks also crash, install the versions of requirements/server.lock on the workers.",
         details={"signal": signal, "allowed_bytes": allowed},
     )
 
 
 def internal_error(error: Exception) -> Problem:
-    """Return the problem of an unexpected exception in a task."""
+    """Return the problem ``internal-error`` for an unexpected exception in a task."""
     return Problem(
         code="internal-error",
         status=500,
@@ -232,9 +232,9 @@ def internal_error(error: Exception) -> Problem:
 
 
 def shorten(sentences: str) -> Text:
-    """Return the start of a text, with a note if something was cut off.
+    """Cut a text after about `MAX_TEXT` characters, and append how many characters are missing.
 
-    Of the columns that it names, the first ones stay, so that every option in it is whole.
+    A list of columns in the text is cut between two names, and other options and calls are kept whole or left out.
     """
     text = Text(sentences)
     if len(text) <= MAX_TEXT:
@@ -254,12 +254,16 @@ def shorten(sentences: str) -> Text:
 
 
 def in_http(name: str, text: str) -> dict[str, Any]:
-    """Return a text as two members of JSON: in the words of HTTP, and in parts, from which clients write their own."""
+    """Return the two JSON members of a text.
+
+    Member `name` is the text with its options and calls in HTTP syntax. Member ``<name>_parts`` has the text in parts,
+    from which a client writes options and calls in the syntax of its language.
+    """
     return {name: written(text, as_request), f"{name}_parts": to_json(text)}
 
 
 def notes_in_http(notes: Iterable[Note]) -> list[dict[str, Any]]:
-    """Return notes as JSON."""
+    """Return notes of the engine as JSON objects with the members `code`, `message` and `message_parts`."""
     return [{"code": note.code, **in_http("message", note.message)} for note in notes]
 
 
@@ -275,7 +279,7 @@ _REQUESTS = {
 
 
 def as_request(way: Way) -> str:
-    """Return an option as a part of a query or a member of a JSON body, the request of a call, or a feature."""
+    """Return an option, call or feature in HTTP syntax: a query, a member of a JSON body, or a request line."""
     name, value = way
     if name == FEATURE:
         return f"feature {value} (from 0)"
@@ -285,11 +289,11 @@ def as_request(way: Way) -> str:
         return f"`{name}`" if value is None else f"{json.dumps(name)}: {json.dumps(value)}"
     values = value if isinstance(value, list) else [json.dumps(value) if value is True else value or ""]
     query = "&".join(f"{name}={quote(each, safe='*')}" for each in values)
-    return f"?{query[:-1]}%2E" if query.endswith(".") else f"?{query}"  # the sentence may go on with a period
+    return f"?{query[:-1]}%2E" if query.endswith(".") else f"?{query}"  # a period would look like the sentence's end
 
 
 def quotable(details: dict[str, Any]) -> dict[str, Any]:
-    """Return details as finite JSON of bounded size, with `truncated` set to true if a part is missing.
+    """Return details as JSON of bounded size, with `truncated` set to true if a part was left out.
 
     A number that is not finite becomes the text ``inf``, ``-inf`` or ``nan``, because JSON cannot represent it. Arrays
     become lists, and other objects become their text. Details that do not fit into `MAX_TOTAL` characters are left out.

@@ -28,10 +28,10 @@ class SettingsError(ValueError):
 
 
 def parse_size(value: object) -> int:
-    """Return the bytes of a size such as ``512MB``, ``1GiB``, ``1.5 GB`` or ``1048576``; raises `ValueError`."""
+    """Return the bytes in a size such as ``512MB``, ``1GiB``, ``1.5 GB`` or ``1048576``; raises `ValueError`."""
     match = _SIZE.fullmatch(str(value).strip())
     if match is None:
-        raise ValueError(f"{value!r} is not a size.")
+        raise ValueError(f"{value!r} is not a size. Use a number of bytes, or a size such as 512MB or 1GiB.")
     number, unit, binary = match.groups()
     power = _POWERS.index(unit.lower()) + 1 if unit else 0
     whole, _, part = number.partition(".")
@@ -40,7 +40,7 @@ def parse_size(value: object) -> int:
 
 
 def show_size(nbytes: int) -> str:
-    """Return bytes as text that `parse_size` reads: ``512MiB``, or ``1000`` if no binary unit divides them."""
+    """Return a number of bytes as a size for `parse_size`: ``512MiB``, or ``1000`` if it is not a multiple of 1024."""
     power = 0
     while nbytes and nbytes % 1024 == 0 and power < len(_POWERS):
         nbytes, power = nbytes // 1024, power + 1
@@ -91,7 +91,9 @@ class Settings:
         2, "Worker processes of `glle up`, or of this machine or container, which share its memory.", at_least=1
     )
     max_body: Size = _setting(
-        512 * 2**20, "Bytes of an uploaded body; of JSON a 128th, unpacked twice as many.", at_least=1
+        512 * 2**20,
+        "Bytes of an uploaded body. JSON may have a 128th of this number, and unpacked data twice this number.",
+        at_least=1,
     )
     max_points: int = _setting(1_000_000, "Points (rows) of a data set.", at_least=1)
     cache_bytes: Size = _setting(2**30, "Bytes of the cache's server; one draw may take half of it.", at_least=2**16)
@@ -130,17 +132,19 @@ class Settings:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, flags: Mapping[str, str] | None = None) -> Self:
-        """Return the settings of an environment, by default the process's.
+        """Return the settings that environment variables and command-line options set.
 
         Parameters
         ----------
+        environ
+            Environment variables; by default those of this process.
         flags
-            Values of command-line options by field, as text; they override the environment.
+            Values of command-line options as text, by the name of the field; they override environment variables.
 
         Raises
         ------
         SettingsError
-            If a value has another type, is below its minimum, or is not one of the choices.
+            If a value has another type, is out of range, or is not one of the choices.
 
         """
         environ, flags = os.environ if environ is None else environ, flags or {}
@@ -155,7 +159,7 @@ class Settings:
             raise SettingsError(f"{place} must be {row.expected}.") from None
 
     def to_env(self) -> dict[str, str]:
-        """Return these settings as environment variables."""
+        """Return the settings as a mapping of environment variables to texts, from which `from_env` reads them."""
         return {row.variable: str(getattr(self, row.name)) for row in rows()}
 
 
@@ -174,17 +178,17 @@ class Row:
 
     @property
     def variable(self) -> str:
-        """Environment variable."""
+        """Name of the environment variable, such as ``GLLE_DATA_DIR``."""
         return PREFIX + self.name.upper()
 
     @property
     def flag(self) -> str:
-        """Command-line option."""
+        """Name of the command-line option, such as ``--data-dir``."""
         return "--" + self.name.replace("_", "-")
 
     @property
     def expected(self) -> str:
-        """What a value must be, in the words of an error message."""
+        """What a valid value is, as an error message has it after "must be"."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.is_size:
@@ -193,7 +197,7 @@ class Row:
         return f"{noun} of at least {self.at_least:g}" + (f" and at most {self.at_most}" if self.at_most else "")
 
     def format(self, value: Any) -> str:
-        """Return a value as text without secrets: a URL loses its login and query."""
+        """Return a value of the setting as text; a URL is shown without its password and query."""
         if self.is_size:
             return show_size(value)
         return _without_secrets(str(value)) if self.secret and value else str(value)
@@ -217,8 +221,8 @@ def _without_secrets(url: str) -> str:
 
 @cache
 def rows() -> tuple[Row, ...]:
-    """Return the rows of the settings table."""
-    fields: dict[str, FieldInfo] = Settings.__pydantic_fields__  # type: ignore[attr-defined] # of the decorator
+    """Return one row for each field of `Settings`."""
+    fields: dict[str, FieldInfo] = Settings.__pydantic_fields__  # type: ignore[attr-defined] # the decorator adds it
     return tuple(
         Row(
             name=name,
@@ -234,7 +238,7 @@ def rows() -> tuple[Row, ...]:
     )
 
 
-# Settings that API processes and workers must agree on.
+# Settings that must have the same value in all API processes and workers of a deployment.
 SHARED = (
     *("cache_bytes", "store_url", "job_timeout", "method_bytes", "job_ttl", "heartbeat"),
     "allow_other_bits",
@@ -242,11 +246,11 @@ SHARED = (
 
 
 def shared_values(settings: Settings) -> dict[str, str]:
-    """Return the values of the shared settings by variable, without secrets."""
+    """Return the values of the settings in `SHARED` as text without secrets, by environment variable."""
     return {row.variable: row.format(getattr(settings, row.name)) for row in rows() if row.name in SHARED}
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return the `GLLE_*` variables of `environ` that no setting reads, probably misspelled."""
+    """Return the names of `GLLE_*` variables in `environ` that belong to no setting, and are probably misspelled."""
     variables = {row.variable for row in rows()}
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in variables)

@@ -1,4 +1,4 @@
-"""Versions of stored data: the schema of all records and files, and the version of the engine's numbers.
+"""Versions of stored data: the schema of records and files, and `NUMBERS`, the version of the engine's results.
 
 A deployment is drained before an upgrade that changes one of the two versions. A reader refuses a record with another
 schema and leaves the record as it is. Cache keys contain both versions, so that entries of another version are never
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
     from worker.base.problems import ProblemError
 
 SCHEMA = 6  # version of records in Redis, files and cache entries
-MEMBER = "format"  # member of a record that has its schema
+MEMBER = "format"  # member of a record that names the schema version
 
 Record = dict[str, Any]
 T = TypeVar("T")
 
 
 def stamp(record: Record) -> Record:
-    """Add the schema to a record."""
+    """Return a copy of a record with the schema version as its member ``format``."""
     return {**record, MEMBER: SCHEMA}
 
 
 def dump_record(record: Record) -> str:
-    """Return a record as JSON with its schema."""
+    """Return a record as JSON, with the schema version as its member ``format``."""
     return json.dumps(stamp(record), allow_nan=False)
 
 
 def check_schema(name: str, record: Record) -> Record:
-    """Return a record without its schema member.
+    """Require that a record has the schema `SCHEMA`; return a copy of the record without the member ``format``.
 
     Parameters
     ----------
     name
-        Name of the record in a refusal.
+        Name of the record in error messages, such as "The record of job job_1".
 
     Raises
     ------
     ProblemError
-        ``other-schema``, ``record-unreadable``.
+        ``other-schema`` for another schema; ``record-unreadable`` if there is no valid schema version.
 
     """
     record = dict(record)
@@ -65,7 +65,10 @@ def check_schema(name: str, record: Record) -> Record:
 
 
 def load_record(name: str, raw: str | bytes, convert: Callable[[Record], T]) -> T:
-    """Return a converted JSON record; raises as `check_schema`."""
+    """Parse a record from JSON, check its schema, and return `convert(record)`.
+
+    Raises the errors of `check_schema`, and ``record-unreadable`` if `raw` is not a record that `convert` accepts.
+    """
     try:
         record = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -80,12 +83,12 @@ def load_record(name: str, raw: str | bytes, convert: Callable[[Record], T]) -> 
 
 
 def versioned_key(key: str) -> str:
-    """Return a Redis key that only this schema uses."""
+    """Return a Redis key with the schema version as a prefix, so that other versions never read its value."""
     return f"v{SCHEMA}:{key}"
 
 
 def provenance() -> dict[str, str]:
-    """Return the versions and the machine of this process, for the record of a posterior that it computes."""
+    """Return the versions of this process's software, and its machine, for the record of a posterior."""
     return {
         "engine": __version__,
         "numbers": NUMBERS,
@@ -98,13 +101,13 @@ def provenance() -> dict[str, str]:
 
 
 def require_numbers(posterior: str, numbers: str) -> None:
-    """Raise ``other-numbers`` unless a posterior was fitted with the engine's version of numbers."""
+    """Raise ``other-numbers`` unless a posterior's version of results, `numbers`, is the version of this engine."""
     if numbers != NUMBERS:
         raise refuse(
             "other-numbers",
             409,
-            f"Posterior {posterior} was fitted with version {numbers} of the engine's numbers; this deployment has "
-            f"{NUMBERS}, whose draws differ in bits.",
+            f"Posterior {posterior} was fitted by an engine whose results have version {numbers}; the results of this "
+            f"deployment have version {NUMBERS}, so that draws would differ in bits.",
             f"Delete the posterior ({Way('delete-posterior', posterior)}) and fit it again.",
             numbers=numbers,
             own=NUMBERS,
@@ -114,25 +117,25 @@ def require_numbers(posterior: str, numbers: str) -> None:
 def unreadable(name: str) -> ProblemError:
     """Return the error for a damaged record."""
     remedy = "The record was not changed. Restore a backup, or delete the record."
-    return refuse("record-unreadable", 500, f"{name} is damaged, or of another program.", remedy)
+    return refuse("record-unreadable", 500, f"{name} is damaged, or another program wrote it.", remedy)
 
 
 def other_schema(name: str, schema: int | str) -> ProblemError:
-    """Return the error for a record that another version has written."""
+    """Return the error for a record that a version of glle with another schema has written."""
     return refuse(
         "other-schema",
         503,
-        f"{name} has schema {schema}; this version, glle {__version__}, reads schema {SCHEMA}. It was not changed.",
-        "Run the version that wrote it. To upgrade, drain the deployment and use the conversion that the changelog "
-        "names (docs/how-to/storage.md); without one, begin with another data folder and queue, and upload the data "
-        "again.",
+        f"{name} has schema {schema}; this version, glle {__version__}, reads schema {SCHEMA}. Nothing was changed.",
+        "Run the version that wrote the data. To upgrade, drain the deployment and use the conversion that the "
+        "changelog names (docs/how-to/storage.md); without one, begin with another data folder and queue, and upload "
+        "the data again.",
         format=schema,
         own=SCHEMA,
     )
 
 
 def _parse_schema(value: object) -> int | None:
-    """Return a schema as an integer, or None if it is not one; Redis hashes hold text."""
+    """Return a schema version as an integer, or None for an invalid value; in Redis hashes the version is text."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     text = str(value)
