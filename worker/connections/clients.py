@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 READ_SIZE = 2**20  # bytes that are read at a time; redis-py's 32 KB halves the speed of large values
 RECORD_SIZE = 2**16
-SOCKET_TIMEOUT_SECONDS = 5.0  # time limit of each answer of a server
+SOCKET_TIMEOUT_SECONDS = 5.0  # time limit for each reply of a server
 CONNECT_SECONDS = 2.0
 # Without this, each connection reads redis-py's version from the disk, which takes as long as a hundred commands.
 _UNNAMED: dict[str, Any] = {"driver_info": None}
@@ -64,12 +64,12 @@ def connect_cache(
     """Return a client of the cache's Redis; parameters and errors are the same as for `connect_queue`."""
     url, replicas = _parse(settings.cache_url, "GLLE_CACHE_URL")
     if replicas:
-        raise SettingsError("GLLE_CACHE_URL cannot have replicas=: arrays that it loses are computed again. Remove it.")
+        raise SettingsError("GLLE_CACHE_URL cannot have replicas=, because a cache may be lost. Remove replicas=.")
     return _connect(url, "GLLE_CACHE_URL", seconds, READ_SIZE, retry)
 
 
 def require_login(settings: Settings) -> list[str]:
-    """Return the variables of the servers that do not answer, because these may start later.
+    """Check the logins of both Redis servers; return the variables of servers that do not answer, and may start later.
 
     Raises
     ------
@@ -91,9 +91,9 @@ def require_login(settings: Settings) -> list[str]:
 
 
 def subscriber(url: str, variable: str) -> Callable[[], redis_asyncio.Redis]:
-    """Return a function that makes a client of redis.asyncio for a subscription, which waits for messages forever.
+    """Return a function that makes clients of redis.asyncio without a socket timeout, for subscriptions.
 
-    `variable` is the setting that has the URL, for the message of an error.
+    `variable` is the environment variable with the URL, which error messages name.
     """
     url, _ = _parse(url, variable)
     # With a timeout redis-py calls `asyncio.wait_for`, which loses cancellations in Python 3.11.
@@ -118,7 +118,7 @@ def _connect(url: str, variable: str, seconds: float, read_size: int, retry: Ret
 
 
 def _parse(url: str, variable: str) -> tuple[str, int]:
-    """Return a URL without `replicas`, and the number of replicas; raise `SettingsError` if the URL is unusable."""
+    """Return the URL without its parameter `replicas`, and the number of replicas; raise `SettingsError` if invalid."""
     if not url:
         raise SettingsError(f"{variable} is not set. Set it to the Redis to use, or start `glle up`.")
     try:
@@ -130,7 +130,7 @@ def _parse(url: str, variable: str) -> tuple[str, int]:
 
 
 def _without_replicas(url: str) -> tuple[str, int]:
-    """Return a URL without the parameter `replicas`, which redis-py does not know, and the value of the parameter."""
+    """Return a URL without the parameter `replicas`, which redis-py does not know, and the parameter's value or 0."""
     place, _, query = url.partition("?")
     fields = query.split("&") if query else []
     values = [field.removeprefix("replicas=") for field in fields if field.startswith("replicas=")]
@@ -143,8 +143,8 @@ def _without_replicas(url: str) -> tuple[str, int]:
 def _require_valid(url: str) -> None:
     """Raise ValueError for a URL that redis-py refuses, a database that is not a number, or an unreadable file.
 
-    redis-py would use database 0 instead, and with an unreadable file every request would fail. Errors of Python that
-    quote the password are replaced.
+    For such a database, redis-py would use database 0; with an unreadable certificate or key file, every request would
+    fail. Error messages of Python that may quote the password are replaced.
     """
     try:
         options = parse_url(url)  # type: ignore[no-untyped-call] # redis-py's

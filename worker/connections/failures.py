@@ -1,4 +1,4 @@
-"""What a failure of a Redis server means for a client of the service."""
+"""Problems that tell a client of the service about a failure of a Redis server."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ log = logging.getLogger(__name__)
 
 
 def redis_problem(error: redis.RedisError) -> Problem:
-    """Return and log the problem of a Redis server that does not answer or rejects writes."""
+    """Log an error of a Redis server, and return the problem with status 503 that describes the error."""
     log.error("Redis: %s", error)
     code = "redis-unavailable"
     if isinstance(error, redis.BusyLoadingError):
-        detail = "A Redis server was restarted, and loads what it had written down."
-        remedy = "Try again in some seconds; it recovers by itself."
+        detail = "A Redis server was restarted and is still loading its data from disk."
+        remedy = "Try again in some seconds; the server recovers by itself."
     elif isinstance(error, redis.OutOfMemoryError):
         code, detail = "redis-full", "The queue's Redis is out of memory and rejects writes. Reads still work."
         remedy = "Try again later; raise GLLE_QUEUE_BYTES (or its maxmemory), or lower GLLE_JOB_TTL."
     elif str(error).startswith("MISCONF"):
         code, detail = "redis-full", "The queue's Redis cannot write to its disk and rejects writes. Reads still work."
-        remedy = "Free space on the disk of its log; it then recovers by itself."
+        remedy = "Free space on the disk of this server's log; the server then recovers by itself."
     else:
         detail = f"A Redis server does not answer as expected ({type(error).__name__})."
         if isinstance(error, redis.exceptions.MovedError | redis.exceptions.ClusterCrossSlotError):

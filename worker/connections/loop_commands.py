@@ -1,4 +1,4 @@
-"""Redis commands from an event loop, which are sent together over one connection of redis.asyncio.
+"""Redis commands from an event loop; commands that wait together are sent together over one connection.
 
 Routes usually call the stores in threads. A single draw needs only two or three commands of a few microseconds each, so
 these are sent from the event loop.
@@ -31,9 +31,9 @@ class LoopCommands:
     connect
         Returns a client of redis.asyncio.
     breaker
-        Circuit breaker, which the client in threads shares.
+        Circuit breaker that the synchronous client of the server, used in threads, shares.
     seconds
-        Time limit for an answer.
+        Time limit for the replies to commands that are sent together.
 
     """
 
@@ -91,7 +91,10 @@ class _Link:
             await self._connection.disconnect(nowait=True)
 
     async def _send(self, commands: list[Command]) -> list[Any]:
-        """Return the replies to commands; errors are returned as replies. A broken connection is closed."""
+        """Send commands, and return their replies in order; an error reply is returned as an exception.
+
+        If the connection fails, close it and raise the error.
+        """
         replies: list[Any] = []
         try:
             async with asyncio.timeout(self._seconds):
@@ -113,9 +116,9 @@ class _Link:
 
 
 def _give(replies: Sequence[Any], waiting: Waiting) -> None:
-    """Give replies, which may be errors, to the requests that are still waiting."""
+    """Set the future of each waiting command to its reply, or to its error if the reply is an exception."""
     for (_, future), reply in zip(waiting, replies, strict=True):
-        if future.done():  # the client is gone
+        if future.done():  # cancelled, because the client has disconnected
             continue
         if isinstance(reply, Exception):
             future.set_exception(reply)

@@ -1,9 +1,10 @@
 """Retry policy and circuit breaker for a Redis that is unreachable for a while.
 
 During a failover a server is unreachable, loading, read-only, or lacks its required replicas. A worker waits, so that
-its task is not lost. A request fails at once, so that the client tries again. After one call got no answer, further
-calls fail at once, until one of them is allowed to try. Clients then get their 503 within milliseconds. Without the
-circuit breaker, each request would hold a connection, and some a thread, until the socket's timeout.
+its task is not lost (`RetryPolicy`). A request fails, so that the client tries again (`CircuitBreaker`): after a call
+without an answer, further calls fail at once for `AWAY_SECONDS`, and then one call tries the server again. Clients then
+get status 503 within milliseconds. Without the circuit breaker, each request would hold a connection, and some requests
+also a thread, until the socket's timeout.
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ from redis.retry import Retry
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-MIN_RETRIES = 2  # even with a time limit of 0, because an idle connection may have been cut
+MIN_RETRIES = 2  # retries even with a time limit of 0, because an idle connection may have been cut
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
 _PERMANENT = (redis.AuthenticationError, AuthorizationError)
 _TOO_FEW_REPLICAS = "NOREPLICAS"
 AWAY_SECONDS = 0.5  # calls fail at once for this long after a call without an answer
-_IS_CALLING = ContextVar("is_calling", default=False)  # connecting makes a nested call within a call
+_IS_CALLING = ContextVar("is_calling", default=False)  # True in a call, which makes a nested call to connect
 
 A = TypeVar("A")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-log.addHandler(logging.NullHandler())  # commands that configure no log report the error themselves
+log.addHandler(logging.NullHandler())  # keep warnings off stderr in commands that report the error themselves
 
 
 class RetryPolicy(Retry):
-    """Retry policy with a time limit.
+    """Retry policy of redis-py that repeats a failed call until a time limit.
 
     Parameters
     ----------
     seconds
         Transient failures are retried for this long.
     variable
-        Variable that has the server's URL, for the log.
+        Environment variable with the server's URL, which log lines name.
 
     """
 
@@ -55,12 +56,15 @@ class RetryPolicy(Retry):
         self.variable = variable
 
     def is_retried(self, error: Exception) -> bool:
-        """Return whether a retry may succeed: if the server is unreachable or changing, not if it refuses a command."""
+        """Return whether repeating the call may succeed.
+
+        It may if the server is unreachable, is read-only or lacks replicas, and not if the server refuses the command.
+        """
         if isinstance(error, _PERMANENT):
             return False
         return isinstance(error, (*_LOST, redis.ReadOnlyError)) or (
             isinstance(error, redis.ResponseError)
-            and _TOO_FEW_REPLICAS in str(error)  # a pipeline puts its command before the message
+            and _TOO_FEW_REPLICAS in str(error)  # in a pipeline, the message begins with the command
         )
 
     def call_with_retry(
@@ -70,7 +74,7 @@ class RetryPolicy(Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,  # noqa: FBT001, FBT002 # redis-py's signature
     ) -> T:
-        """Return the result of `do`; call `fail` after each failure (it disconnects)."""
+        """Return the result of `do`, repeated until the time limit; after a failure call `fail`, which disconnects."""
         until, failures = time.monotonic() + self._seconds, 0
         while True:
             try:
@@ -100,18 +104,18 @@ class RetryPolicy(Retry):
 
 
 class CircuitOpenError(redis.ConnectionError):
-    """The call was refused because the server did not answer a moment ago."""
+    """A call was refused without sending it, because the server did not answer a moment ago."""
 
 
 class CircuitBreaker(RetryPolicy):
-    """Circuit breaker for all connections of one client; a call on a broken connection is repeated at once.
+    """Circuit breaker for all connections of one client, which also repeats a call on a broken connection at once.
 
     Parameters
     ----------
     seconds
         Socket timeout of the client, which limits the duration of a trial call.
     variable
-        Variable that has the server's URL, for the log.
+        Environment variable with the server's URL, which log lines name.
 
     """
 
@@ -123,15 +127,15 @@ class CircuitBreaker(RetryPolicy):
         self._away_until = 0.0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return this object: redis-py copies its policy, and all connections share one state."""
+        """Return this object, so that all connections share its state although redis-py copies the retry policy."""
         return self
 
     def is_retried(self, error: Exception) -> bool:
-        """Return whether a call is repeated; not after a timeout, which has already taken seconds."""
+        """Return whether a failed call is repeated at once; not after a timeout, which has already taken seconds."""
         return isinstance(error, redis.ConnectionError | redis.ReadOnlyError)
 
     def call_with_retry(self, do: Callable[[], T], fail: Callable[..., object], *more: Any, **options: Any) -> T:
-        """Return the result of `do`; call `fail` after each failure (it disconnects).
+        """Return the result of `do`; call `fail`, which disconnects, after each failure.
 
         Raises
         ------
@@ -145,7 +149,10 @@ class CircuitBreaker(RetryPolicy):
             return super().call_with_retry(do, fail, *more, **options)
 
     async def call_on_loop(self, do: Callable[[A], Awaitable[T]], argument: A) -> T:
-        """Return the result of the coroutine `do`, as `call_with_retry` does; `do` must close a broken connection."""
+        """Return the result of the coroutine `do(argument)`, as `call_with_retry` does for functions.
+
+        `do` itself must close a broken connection.
+        """
         with self._watch():
             try:
                 return await do(argument)
@@ -156,7 +163,7 @@ class CircuitBreaker(RetryPolicy):
 
     @contextmanager
     def _watch(self) -> Iterator[None]:
-        """Refuse a call while the server does not answer, and record whether it answers this call."""
+        """Refuse a call while the circuit is open; otherwise record whether the server answers the call."""
         is_trial = self._require_closed()
         token = _IS_CALLING.set(True)
         try:
@@ -170,7 +177,7 @@ class CircuitBreaker(RetryPolicy):
         except Exception:
             self._close()  # the server answered with an error
             raise
-        except BaseException:  # the call was cancelled, so the next one may try
+        except BaseException:  # the call was cancelled, so the next call may try the server
             if is_trial:
                 self._away_until = time.monotonic()
             raise
@@ -179,14 +186,14 @@ class CircuitBreaker(RetryPolicy):
         self._close()
 
     def _close(self) -> None:
-        """Close the circuit: admit all calls."""
+        """Close the circuit, so that all calls are admitted."""
         self._away_until = 0.0
         if self._is_away:
             self._is_away = False
             self.log_return()
 
     def _require_closed(self) -> bool:
-        """Return whether the call is a trial after a failure; raise `CircuitOpenError` unless it may be made."""
+        """Raise `CircuitOpenError` while the circuit is open; return whether this call is the trial after a failure."""
         with self._lock:
             now = time.monotonic()
             if now < self._away_until:

@@ -1,8 +1,9 @@
 """Counters and histograms of the whole deployment, in one Redis hash.
 
-Each process counts in memory and adds its counts to the hash, so any API process can report the totals, although
-work-horses are forked and die. The name of a field has the name of the series, its labels, and a part. A counter has
-the part ``n``; a histogram has the number of each bucket, and ``us``, the sum in microseconds.
+Each process counts in memory and then adds its counts to the hash, so that the counts outlive short processes and any
+API process can report the totals. The name of a field is the name of the series, its labels, and a part, joined by
+`SEPARATOR`. A counter has one field, with the part ``n``. A histogram has a field for each bucket, whose part is the
+bucket's index, and a field with the part ``us`` for the sum of the durations in microseconds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from worker.records.ids import text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Upper edges in seconds, densest where single draws lie (5 to 100 ms); one more bucket has no upper edge.
+# Upper edges of buckets in seconds, densest where single draws lie (5 to 100 ms). One more bucket has no upper edge.
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.0, 10.0, 60.0, 600.0)
 KEY = "glle:counts"  # one key for all versions, so that an upgrade keeps the totals
 SEPARATOR = "\t"
@@ -35,13 +36,13 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Histogram:
-    """Histogram of durations."""
+    """Histogram of durations: a count for each bucket, and the sum in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     seconds: float = 0.0
 
     def cumulative(self) -> Iterator[tuple[str, float]]:
-        """Yield (upper edge, number of durations up to it), as Prometheus requires."""
+        """Yield (upper edge, number of durations up to this edge) for each bucket, as Prometheus requires."""
         total = 0
         for edge, count in zip((*map(str, BUCKETS), "+Inf"), self.counts, strict=True):
             total += count
@@ -49,7 +50,7 @@ class Histogram:
 
 
 class Counters:
-    """Counters and histograms; `flush` sends them.
+    """Counters and histograms of this process, kept in memory until `flush` adds them to the hash in Redis.
 
     Parameters
     ----------
@@ -65,15 +66,15 @@ class Counters:
         self._pending: dict[Series, int] = {}
 
     def add(self, *series: str, increment: int = 1) -> None:
-        """Increment a counter."""
+        """Increment the counter with this name and these labels."""
         self._add({(*series, "n"): increment})
 
     def observe(self, *series: str, seconds: float) -> None:
-        """Add a duration to a histogram."""
+        """Add a duration to the histogram with this name and these labels."""
         self._add({(*series, str(bisect_left(BUCKETS, seconds))): 1, (*series, "us"): round(seconds * 1e6)})
 
     def observe_counts(self, *series: str, counts: Sequence[float], seconds: float) -> None:
-        """Add durations to a histogram, given the counts by bucket and the sum of the durations."""
+        """Add durations to a histogram, by their counts in each bucket and their sum in seconds."""
         buckets = {(*series, str(bucket)): int(count) for bucket, count in enumerate(counts) if count}
         self._add({**buckets, (*series, "us"): round(seconds * 1e6)})
 
@@ -83,7 +84,7 @@ class Counters:
                 self._pending[name] = self._pending.get(name, 0) + increment
 
     def clear(self) -> None:
-        """Drop the pending counts in a forked child, because they belong to its parent."""
+        """Drop the pending counts; a forked child calls this, because its parent sends these counts."""
         self._lock = threading.Lock()
         self._pending = {}
 
@@ -103,7 +104,7 @@ class Counters:
         return True
 
     def read(self) -> tuple[dict[Series, int], dict[Series, Histogram]]:
-        """Return all counters and all histograms."""
+        """Return the counters and the histograms of the deployment, each by series: (name, label, ...)."""
         counters: dict[Series, int] = {}
         histograms: dict[Series, Histogram] = {}
         for raw, count in sorted(self._client.hgetall(KEY).items()):

@@ -1,4 +1,4 @@
-"""Live workers: each has a record that expires unless the worker renews it, so no clocks are compared."""
+"""Live workers: each has a record in the queue's Redis that expires unless the worker renews it in time."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
 
 _NAMES = "glle:workers"
-PATIENCE_SECONDS = 60.0  # a worker waits this long for an unreachable Redis, or for a new master
+PATIENCE_SECONDS = 60.0  # a call of a worker waits this long for an unreachable Redis or a new master
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerState:
-    """A live worker, as described by its record.
+    """State of a live worker, as its record has it.
 
     Parameters
     ----------
     busy
-        Number of its processes that are computing.
+        Number of the worker's processes that are computing.
     engine, numbers
-        Version of its engine, and version of the numbers that the engine computes.
+        Version of the worker's engine, and version of the engine's results (`NUMBERS`).
     threads
-        OPENBLAS_NUM_THREADS of its processes.
+        Value of OPENBLAS_NUM_THREADS in the worker's processes.
     skew
-        Seconds by which its clock is ahead of the queue server's clock.
+        Seconds by which the worker's clock is ahead of the queue server's clock.
     memory
-        Bytes of memory of its container or machine.
+        Bytes of memory of the worker's container or machine.
     settings
-        Its values of the settings on which all processes must agree (`worker.base.settings.shared_values`).
+        The worker's values of the settings on which all processes must agree (`worker.base.settings.shared_values`).
 
     """
 
@@ -53,7 +53,7 @@ class WorkerState:
 
 
 def worker_ttl(settings: Settings) -> int:
-    """Return the seconds without a heartbeat after which a worker counts as dead."""
+    """Return after how many seconds without a heartbeat a worker counts as dead."""
     return 4 * settings.heartbeat
 
 
@@ -74,27 +74,27 @@ def withdraw(client: redis.Redis, name: str) -> None:
 
 
 def live_workers(client: redis.Redis) -> tuple[WorkerState, ...]:
-    """Return the live workers by name; writes nothing, and raises `redis.RedisError`."""
+    """Return the states of the live workers, sorted by name; raises `redis.RedisError`."""
     records = _records(client).values()
     return tuple(WorkerState(**json.loads(raw)) for raw in records if raw is not None)
 
 
 def forget_dead_workers(client: redis.Redis) -> None:
-    """Forget the workers without a record; one that was only late is added again by its next heartbeat."""
+    """Remove the names of workers whose records have expired; a late worker's next heartbeat adds its name again."""
     if dead := [name for name, raw in _records(client).items() if raw is None]:
         client.srem(_NAMES, *dead)
 
 
 def _records(client: redis.Redis) -> dict[str, Any]:
-    """Return the record of each worker by name, or None if it has expired."""
+    """Return a mapping of worker names to their stored records, or to None where the record has expired."""
     names = sorted(text(raw) for raw in client.smembers(_NAMES))
     return dict(zip(names, client.mget([_key(name) for name in names]), strict=True)) if names else {}
 
 
 def prolong(settings: Settings) -> None:
-    """Set the modification time of the alive file, if there is one, to the time when this process will count as dead.
+    """Set the modification time of `settings.alive_file`, if set, to the time when this process will count as dead.
 
-    That time is later than any wait for a Redis that does not answer. Raises `OSError`.
+    This time is later than the end of any wait for a Redis that does not answer. Raises `OSError`.
     """
     if settings.alive_file:
         until = time.time() + PATIENCE_SECONDS + worker_ttl(settings)

@@ -21,10 +21,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e
 
 
 class TextLines(logging.Formatter):
-    """Formatter of text: time, level, logger, message and fields; a traceback follows on further lines."""
+    """Formatter for text: time, level, logger, message and fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return a log record as one line of text, with its traceback on further lines."""
         fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname.lower()} {record.name}: {record.getMessage()}"
         line = _printable(line + (f" [{fields}]" if fields else ""))
@@ -32,10 +32,10 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formatter of JSON: one object per line, with the traceback."""
+    """Formatter for JSON: one object per log record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return a log record as one line with a JSON object."""
         line = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -49,7 +49,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure(settings: Settings) -> None:
-    """Write all log lines and warnings of this process to standard error, in the format of the settings.
+    """Write all log lines and warnings of this process to standard error, in the format that the settings name.
 
     RQ logs a line for each heartbeat and some lines for each task at level info. These appear only at level debug,
     because the worker logs the events itself.
@@ -71,7 +71,7 @@ def has_access_log(settings: Settings) -> bool:
 
 
 def announce(text: str, settings: Settings) -> None:
-    """Print a message of the command to standard error, as a bare line or as a JSON log line."""
+    """Print a command's message to standard error, as text or, if the log is JSON, as a JSON log line."""
     if settings.log_format == "json":
         record = log.makeRecord(log.name, logging.INFO, "", 0, text, (), None)
         text = JsonLines().format(record)
@@ -84,7 +84,7 @@ def redact_keys(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Escape control characters, so that %0a in a path cannot begin a line, and %1b cannot control a terminal."""
+    """Escape control characters, so that user input can neither begin a new log line nor control a terminal."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
@@ -93,6 +93,6 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the context of a line, and the caller's `extra={"fields": ...}`."""
+    """Return the extra fields of a log line: the ids of request and job, and the caller's `extra={"fields": ...}`."""
     context = {"request_id": REQUEST_ID.get(), "job_id": JOB_ID.get()}
     return {name: value for name, value in context.items() if value} | getattr(record, "fields", {})

@@ -1,4 +1,4 @@
-"""The ids of the request and the job in progress: tasks take them to the workers, and each log line has them."""
+"""Ids of the request and job in progress, for log lines, and for the tasks that a request enqueues."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ JOB_ID: ContextVar[str] = ContextVar("job_id", default="")
 
 
 def task_metadata() -> dict[str, str]:
-    """Return the request id for a task that is enqueued now."""
+    """Return the metadata for a task that is enqueued now: the request id as ``request_id``, if there is one."""
     request = REQUEST_ID.get()
     return {"request_id": request} if request else {}
 
 
 @contextmanager
 def on_behalf(task_metadata: Mapping[str, str], job: str) -> Iterator[None]:
-    """Give log lines and enqueued tasks the ids of a job and of the request in `task_metadata`."""
+    """Set, during the context, the ids for log lines and new tasks: `job`, and the request id in `task_metadata`."""
     request_token = REQUEST_ID.set(str(task_metadata.get("request_id", "")))
     job_token = JOB_ID.set(job)
     try:
