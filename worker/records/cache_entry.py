@@ -1,7 +1,8 @@
-"""An entry has JSON metadata and named arrays; it is stored as a file, or as the two fields of a cached draw.
+"""Entries: JSON metadata with named arrays, stored as a file or, for a cached draw, as two fields of a Redis hash.
 
-A file has the length of its head (8 bytes, little-endian), the head as JSON, and the data of the arrays. Each array
-begins at a multiple of `ALIGNMENT` bytes, so that the arrays of a mapped file can be used without a copy.
+A file has the length of its head (8 bytes, little-endian), the head, and the data of the arrays. The head is JSON: the
+metadata, and name, dtype and shape of each array. Each array begins at a multiple of `ALIGNMENT` bytes, so that the
+arrays of a memory-mapped file can be used without a copy.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ class Entry:
 
 
 def bytes_of(array: Array) -> memoryview:
-    """Return the bytes of a C-contiguous array without a copy."""
+    """Return a view of the bytes of a C-contiguous array."""
     return array.reshape(-1).view(np.uint8).data
 
 
 def pack_entry(entry: Entry) -> tuple[bytes, bytes]:
-    """Return the head and the data of a small entry; raises ValueError if the metadata are not JSON."""
+    """Return the head and the array data of a small entry as bytes; raises ValueError if the metadata are not JSON."""
     return _head(entry), b"".join(bytes_of(np.asarray(array, order="C")) for array in entry.arrays.values())
 
 
 def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | None:
-    """Return the entry of a head and its data; None if one of them is missing or too short."""
+    """Return the entry that `pack_entry` packed; None if head or data are missing, or the data have another length."""
     if not head or data is None:
         return None
     content = json.loads(head)
@@ -59,7 +60,10 @@ def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | 
 
 
 def file_parts(entry: Entry) -> list[bytes | memoryview]:
-    """Return the parts of an entry's file; arrays are not copied. Raises ValueError if the metadata are not JSON."""
+    """Return the content of an entry's file in parts, without copies of the arrays.
+
+    Raises ValueError if the metadata are not JSON.
+    """
     head = _head(entry)
     start = len(head) + _padding(_LENGTH + len(head))
     parts: list[bytes | memoryview] = [start.to_bytes(_LENGTH, "little"), head.ljust(start)]
@@ -70,7 +74,10 @@ def file_parts(entry: Entry) -> list[bytes | memoryview]:
 
 
 def parse_file(data: memoryview) -> Entry:
-    """Return the entry in a file; its arrays are read-only views of `data`. Raises ValueError if it is not an entry."""
+    """Return the entry in the content of a file; its arrays are read-only views of `data`.
+
+    Raises ValueError, KeyError or TypeError if `data` are not an entry.
+    """
     start = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
     content = json.loads(bytes(data[_LENGTH:start]))
     arrays: dict[str, Array] = {}
@@ -83,7 +90,7 @@ def parse_file(data: memoryview) -> Entry:
 
 
 def file_bytes(*shapes: tuple[int, ...]) -> int:
-    """Return roughly the bytes of a file with float64 arrays of these shapes, without the metadata."""
+    """Return about how many bytes a file has with float64 arrays of these shapes; the metadata are not counted."""
     return sum(8 * math.prod(shape) for shape in shapes)
 
 
@@ -93,5 +100,5 @@ def _head(entry: Entry) -> bytes:
 
 
 def _padding(nbytes: int) -> int:
-    """Return the number of bytes from `nbytes` to the next multiple of `ALIGNMENT`."""
+    """Return how many bytes are missing from `nbytes` to the next multiple of `ALIGNMENT`."""
     return -nbytes % ALIGNMENT

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-VALUES = "values"  # name of the file with the values of a data set
+VALUES = "values"  # name of the file with the values (n, d) of a data set
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class Dataset:
-    """Record of a data set; `id` derives from `sha256`, the digest of its content.
+    """Record of a data set with n points and d features; `id` derives from `sha256`, the digest of the content.
 
-    `stored` has the npy files by name: `values`, and the files of `EXTRAS`.
+    `stored` maps the names of the data set's arrays to npy files: `values`, and those of `EXTRAS` that exist.
     """
 
     id: str
@@ -50,12 +50,12 @@ class Dataset:
 
     @property
     def files(self) -> dict[str, StoredFile]:
-        """The files by path."""
+        """The npy files of the data set, by their paths in the store."""
         return {file.path: file for file in self.stored.values()}
 
     @property
     def extras(self) -> tuple[str, ...]:
-        """The names in `EXTRAS` of the files that this data set has beside its values."""
+        """The names of the arrays, among `EXTRAS`, that this data set has beside its values."""
         return tuple(name for name in EXTRAS if getattr(self, f"has_{name}"))
 
 
@@ -68,9 +68,9 @@ def content_digest(
 ) -> str:
     """Return the SHA-256 of a data set's content.
 
-    The digest covers shape, dtype and names, then the values, then the name and the bytes of each of `EXTRAS`. It also
-    covers the dtype of ids, and that of labels if these are numbers whose bytes could also be those of texts: both
-    would otherwise have one digest.
+    The digest covers shape, dtype and feature names, then the values, then name and bytes of each extra array. It also
+    covers the dtype of ids. The dtype of numeric labels is covered if their bytes could also be texts: otherwise data
+    sets with different labels could have equal digests.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ def content_digest(
     names
         Names of the d features, or None.
     extras
-        Arrays beside the values, in the order of `EXTRAS`.
+        Extra arrays by name, in the order of `EXTRAS`.
     values
-        Bytes of the values in C order, in parts.
+        Consecutive parts of the bytes of the values, in C order.
 
     """
     ids = extras.get("ids")
@@ -99,7 +99,7 @@ def content_digest(
 
 
 def _may_be_text(labels: Array | None) -> bool:
-    """Return whether the bytes of numeric labels, such as 0 and 1e-310, could be the bytes of two-character texts."""
+    """Return whether the bytes of numeric labels, such as 0 and 1e-310, would also be valid two-character texts."""
     if labels is None or labels.dtype.kind != "f" or not labels.any():
         return False
     return bool((np.ascontiguousarray(labels, "<f8").view("<u4") <= sys.maxunicode).all())

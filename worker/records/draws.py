@@ -1,4 +1,4 @@
-"""Draws: their addresses, and the shards of a draws job, each of which is one result."""
+"""Addresses of draws, and the division of a draws job into shards, each stored as one result."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 AUTO: Literal["auto"] = "auto"  # scale calibrated by half-sampling
-_GROUPS = versioned_key(f"lanes:{NUMBERS}:")  # another version of numbers makes other draws
-MAX_SHARD_BYTES = 2**26  # bytes of a shard, which a worker keeps in memory until it writes the file
+_GROUPS = versioned_key(f"lanes:{NUMBERS}:")  # with another `NUMBERS`, draws may have other bits
+MAX_SHARD_BYTES = 2**26  # maximum bytes of a shard, which a worker keeps in memory until it writes the file
 QUICK_SECONDS = 1.0  # a sampler makes draws that are expected to take at most this long; a job makes slower ones
 
 
 @dataclass(frozen=True)
 class DrawAddress:
-    """Address of a draw within a posterior."""
+    """Address of a draw within a posterior: with the posterior's id it determines every bit of the draw."""
 
     seed: int
     index: int
@@ -33,32 +33,32 @@ class DrawAddress:
     align: str
 
     def group_key(self, posterior: str) -> str:
-        """Return the cache key of its lane group, the draws of a posterior that differ only in ``index % LANES``."""
+        """Return the cache key of the draw's lane group: the `LANES` draws that differ only in ``index % LANES``."""
         group = f"{self.index // LANES}:{self.scale!r}:{self.source}:{self.align}"
         return f"{_GROUPS}{posterior}:{self.seed}:{group}"
 
 
 def draws_bytes(n: int, p: int, n_draws: int) -> int:
-    """Return the bytes of `n_draws` draws of n points in p dimensions."""
+    """Return about how many bytes `n_draws` draws have, each an embedding (n, p) with p eigenvalues."""
     return file_bytes((n_draws, n, p), (n_draws, p))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawsSpec:
-    """Specification of the draws of a posterior with `n` points in `p` dimensions.
+    """Specification of a request for draws, each an embedding of `n` points in `p` dimensions.
 
     Draws are numbered scale by scale: position ``s * n_draws + i`` is draw ``first + i`` at ``scales[s]``.
 
     Parameters
     ----------
     scales
-        Factors on the covariance. `at` replaces ``auto`` by the posterior's calibrated factor.
+        Factors on the posterior covariance; ``auto`` stands for the calibrated factor, which `at` fills in.
     grid
         Whether the result has an axis for the scales.
     draw_seconds
-        Expected seconds of one of many draws (`PosteriorRecord.draw_seconds`).
+        Expected seconds per draw if many draws are made together (`PosteriorRecord.draw_seconds`).
     shard_seconds
-        Expected seconds of work in one shard. Both numbers are recorded, because they depend on the settings.
+        Expected seconds of work in one shard. Both expectations are recorded, because they depend on the settings.
 
     """
 
@@ -76,11 +76,11 @@ class DrawsSpec:
 
     @property
     def is_auto(self) -> bool:
-        """Whether one of the scales is still `auto`."""
+        """Whether one of the scales is ``auto``, and not yet a number."""
         return AUTO in self.scales
 
     def at(self, calibrated: float) -> Self:
-        """Return the specification with ``auto`` replaced by a number; the draws are the same as with this number."""
+        """Return the specification with ``auto`` replaced by the calibrated factor."""
         return replace(self, scales=tuple(calibrated if scale == AUTO else scale for scale in self.scales))
 
     @property
@@ -106,9 +106,9 @@ class DrawsSpec:
 
     @property
     def per_shard(self) -> int:
-        """Draws per shard, a multiple of `LANES`: as many as `shard_seconds` and `MAX_SHARD_BYTES` allow.
+        """Number of draws per shard: a multiple of `LANES` that fits `shard_seconds` and `MAX_SHARD_BYTES`.
 
-        A shard has more draws if there would otherwise be more than `MAX_SHARDS` shards.
+        The number is larger if there would otherwise be more than `MAX_SHARDS` shards.
         """
         in_time = int(self.shard_seconds / self.draw_seconds)
         in_memory = MAX_SHARD_BYTES // draws_bytes(self.n, self.p, 1)
@@ -121,11 +121,11 @@ class DrawsSpec:
         return math.ceil(self.total / self.per_shard)
 
     def shard_size(self, shard: int) -> int:
-        """Return the number of draws in a shard; the last shard has the rest."""
+        """Return the number of draws in a shard; the last shard may have fewer than `per_shard`."""
         return min(self.per_shard, self.total - shard * self.per_shard)
 
     def result_key(self, posterior: str, shard: int) -> str:
-        """Return the key of a shard's result; all scales must be numbers."""
+        """Return the key under which the result of a shard is stored; no scale may be ``auto``."""
         return f"{posterior}:draws:{digest(self.to_dict())}:{shard}"
 
     def shard_keys(self, shard: int) -> list[DrawAddress]:
@@ -145,10 +145,10 @@ class DrawsSpec:
         return DrawAddress(self.seed, self.first + index, scale, self.source, self.align)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary."""
+        """Return the fields as a JSON-able dictionary."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Return the inverse of `to_dict`."""
+        """Return the specification from which `to_dict` made `value`."""
         return cls(**{**value, "scales": tuple(value["scales"])})

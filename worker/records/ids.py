@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DIGEST = 32  # hex digits: 128 bits, so that digests do not collide by chance
 KEY_PREFIX = "glle"  # an API key is <prefix>_<id>_<secret>
 KEY_ID_BYTES = 6
-DEFAULT = "default"  # tenant of requests without a key
+DEFAULT = "default"  # name of the tenant of requests without an API key
 _TENANT = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _KINDS_BY_PREFIX = {
     "ds_": ("a data set", "datasets"),
@@ -29,13 +29,13 @@ _KINDS_BY_PREFIX = {
 
 
 def digest(*parts: Any) -> str:
-    """Return a hex digest of JSON-able parts."""
+    """Return the digest of JSON-able parts, as `DIGEST` hex digits."""
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:DIGEST]
 
 
 def content_sha256(metadata: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Return a SHA-256 of JSON-able metadata and named arrays, sensitive to every bit."""
+    """Return the SHA-256 of JSON-able metadata and of names, dtypes, shapes and bytes of arrays, in hex."""
     hasher = hashlib.sha256(json.dumps(metadata, sort_keys=True, allow_nan=False).encode())
     for name, array in sorted(arrays.items()):
         hasher.update(f"{name} {array.dtype.str} {array.shape}".encode())
@@ -44,22 +44,22 @@ def content_sha256(metadata: Mapping[str, Any], arrays: Mapping[str, NDArray[Any
 
 
 def new_job_id() -> str:
-    """Return a random id."""
+    """Return a random id for a new job."""
     return "job_" + secrets.token_hex(10)
 
 
 def index_member(created: str, name: str) -> str:
-    """Return the member of a record in a sorted set; members sort by their ISO creation time."""
+    """Return the member of a record in a sorted set: creation time (ISO) and name, so that members sort by time."""
     return f"{created} {name}"
 
 
 def member_name(member: str) -> str:
-    """Return the name in a member of a sorted set."""
+    """Return the name of the record for which `index_member` made `member`."""
     return member.partition(" ")[2]
 
 
 def text(reply: object) -> str:
-    """Decode a Redis reply; the clients return bytes, because RQ requires bytes."""
+    """Decode a Redis reply to text; the Redis clients return bytes, because RQ requires bytes."""
     return reply.decode() if isinstance(reply, bytes) else str(reply)
 
 
@@ -69,12 +69,12 @@ def is_tenant_name(text: str) -> bool:
 
 
 def tenant_key(name: str, tenant: str) -> str:
-    """Return a tenant's Redis key for the default tenant's key `name`."""
+    """Return the Redis key that a tenant uses where the default tenant uses the key `name`."""
     return name if tenant == DEFAULT else f"glle:tenant:{tenant}:{name.removeprefix('glle:')}"
 
 
 def other_kind(id_: str, collection: str) -> str:
-    """Return a remedy if an id, by its beginning, is of another kind of resource than this collection; else ''."""
+    """Return a remedy if the prefix of `id_` is that of another kind than the collection's; otherwise an empty text."""
     for start, (noun, its_collection) in _KINDS_BY_PREFIX.items():
         if id_.startswith(start) and its_collection != collection:
             needed = next((noun for noun, name in _KINDS_BY_PREFIX.values() if name == collection), "another resource")
@@ -83,9 +83,9 @@ def other_kind(id_: str, collection: str) -> str:
 
 
 def dataset_id(sha256: str, tenant: str) -> str:
-    """Return the id of a tenant's data set with this content.
+    """Return the id of a tenant's data set whose content has the digest `sha256`.
 
-    Only the ids of the default tenant show the digest. A tenant therefore cannot learn from equal data which data sets
-    another tenant has.
+    Only the ids of the default tenant contain the digest. Ids of equal data therefore differ between tenants, and no
+    tenant can learn from an id whether another tenant has the same data.
     """
     return "ds_" + (sha256[:DIGEST] if tenant == DEFAULT else digest(tenant, sha256))

@@ -1,6 +1,7 @@
-"""Job record.
+"""Record of a job.
 
-The priority of a job does not affect its result. Equal requests share one job, with the highest of their priorities.
+The priority of a job does not affect the job's result. Equal requests share one job, with the highest priority among
+the requests.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Priority = Literal["interactive", "batch"]
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 
 POINTS, IS_INLINE = "inline", "is_inline"  # fields: points that came with the request, and whether there are any
-PARTS = "parts"  # field with the shards of an analysis
+PARTS = "parts"  # field with the division of an analysis into shards
 OPEN_STATUSES = ("queued", "running", "cancelling")
 INTERACTIVE, BATCH = "glle-interactive", "glle-batch"  # queues: for the first seconds of a task, and for any length
 QUEUES = (INTERACTIVE, BATCH)
@@ -48,7 +49,7 @@ QUICK_VALUES = 500_000
 
 
 def is_quick_fit(n: int, d: int, spec: dict[str, Any]) -> bool:
-    """Return whether the fit of n points with d features is expected to take at most `SHARD_SECONDS`."""
+    """Return whether a fit of n points with d features is expected to take about a second, and can be interactive."""
     return (
         n <= QUICK_POINTS
         and n * d <= QUICK_VALUES
@@ -59,26 +60,26 @@ def is_quick_fit(n: int, d: int, spec: dict[str, Any]) -> bool:
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-    """One job, whose fields pydantic converts from the text of a Redis hash.
+    """Record of one job; pydantic converts its fields from the texts in a Redis hash.
 
     Parameters
     ----------
     spec
-        Specification of the result.
+        Specification of the result, by which a worker computes it.
     error
-        Problem of a failed job.
+        Problem that ended a failed job.
     touched
         Time of the record's last change, milliseconds since 1970.
     since, base
-        Start of the stage in milliseconds since 1970, and the value of `done` then.
+        Start of the current stage in milliseconds since 1970, and the value of `done` at that time.
     priority
-        ``interactive``, for work of a few seconds, goes before ``batch``.
+        ``interactive`` for work of a few seconds, which goes before ``batch``.
     queue
         Queue of the job's tasks (`QUEUES`).
     is_inline
         Whether the points with the id `inline` came with the request and are in the record, not in a stored data set.
     parts
-        Shards of an analysis, if several tasks make its parts.
+        Division of an analysis into shards, if several tasks compute its parts.
 
     """
 
@@ -105,22 +106,22 @@ class Job:
 
     @property
     def sharding(self) -> Sharding | None:
-        """The shards of the job; None for a job of one task."""
+        """Division of the job into shards; None if the job has one task."""
         return DrawsSpec.from_dict(self.spec) if self.kind == "draws" else self.parts
 
     @property
     def dataset(self) -> str | None:
-        """Data set of the request."""
+        """Id of the data set of the request, if any."""
         return self.spec.get("dataset")
 
     @property
     def subject(self) -> str:
-        """The posterior, or the data set of a job without a posterior."""
+        """Id of the posterior that the job fits or uses, or of the data set if there is no posterior."""
         return self.posterior or str(self.dataset)
 
     @property
     def inline(self) -> str | None:
-        """Id of the points that came with the request: its coordinates if it has some, otherwise its data set."""
+        """Id by which `spec` names points that came with the request, as coordinates or data set; None without such."""
         return (self.spec.get("coordinates") or self.dataset) if self.is_inline else None
 
     @property
@@ -135,9 +136,9 @@ class Job:
 
     @property
     def eta(self) -> float | None:
-        """Estimated seconds to the end, at the rate of the stage so far; None if the rate is unknown.
+        """Estimated seconds until the job ends, at the average rate of the current stage; None if the rate is unknown.
 
-        Work in progress counts as not done, so the estimate grows until the next step is finished.
+        A step in progress counts as not done, so the estimate grows until this step is finished.
         """
         finished = self.done - self.base
         if self.status != "running" or finished <= 0:
@@ -155,7 +156,7 @@ FIELDS = (*(item.name for item in fields(Job)), MEMBER)
 
 
 def job_of(values: list[Any]) -> Job | None:
-    """Parse the `FIELDS` of a Redis hash; return None if there is no record.
+    """Return the job from the values of `FIELDS` in a Redis hash, or None if there is no record.
 
     Raises
     ------
@@ -171,7 +172,7 @@ def job_of(values: list[Any]) -> Job | None:
     try:
         spec, error, parts = (json.loads(record.get(member, "null")) for member in ("spec", "error", PARTS))
         parsed = {"error": error and Problem.from_dict(error), PARTS: parts}
-        # These fields are missing until the job changes.
+        # `since` and `base` are missing until the status of the job changes for the first time.
         return Job(**{"since": record["touched"], "base": record["done"], **record, "spec": spec, **parsed})
     except (ValueError, KeyError, TypeError) as error:
         raise unreadable(name) from error

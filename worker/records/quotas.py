@@ -1,4 +1,4 @@
-"""Quotas of tenants, and the refusals of requests beyond quotas and shares (`worker.records.shares`)."""
+"""Quotas of tenants, and the errors for requests that exceed a quota or share (`worker.records.shares`)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from worker.base.problems import ProblemError
 
-BYTES_SECONDS = 60  # Retry-After if the user must delete something
-SHARE_SECONDS = 1  # Retry-After of requests beyond a share; most requests take milliseconds
+BYTES_SECONDS = 60  # Retry-After of a request that succeeds only after the user has deleted something
+SHARE_SECONDS = 1  # Retry-After of a request beyond a share, which is soon free: most requests take milliseconds
 MAX_PAUSE = 30  # longest Retry-After of a job beyond the limit of open jobs
 RECORD_BYTES = 2**13  # bytes that the quota allows for a posterior's record on average; most have some 3,000
 
@@ -30,14 +30,14 @@ _LIMIT = re.compile(rf"(?:({_COUNTS}):(?=[0-9]{{1,18}}$)|({_SIZES}):)(.{{1,18}})
 
 @dataclass(frozen=True)
 class Quota:
-    """What a tenant may store and hold; 0 means no limit, None the tenant's share (`worker.records.shares`).
+    """Limits of a tenant: 0 means no limit, and None means the tenant's share (`worker.records.shares`).
 
     Parameters
     ----------
     bytes, posteriors
         Bytes of files, and number of posteriors.
     records
-        Bytes of the records of ended jobs; the oldest records are removed first.
+        Bytes of the records of ended jobs; beyond the limit, the oldest records are removed.
     jobs, draws
         Open jobs, and waiting requests for single draws.
     requests, incoming, readers
@@ -61,7 +61,7 @@ class Quotas:
     Parameters
     ----------
     settings
-        `quotas` has the limits that differ from the defaults of `Quota`, for all tenants (`*`) and for single tenants.
+        The setting `quotas` has limits that replace the defaults of `Quota`, for all tenants (`*`) or single ones.
     has_others
         Returns whether there can be several tenants. A single tenant may hold everything.
 
@@ -80,18 +80,18 @@ class Quotas:
             tenant, _, text = part.partition("=")
             exceptions = _limits(text)
             if not exceptions or limits.get(tenant) or not (tenant == ALL or is_tenant_name(tenant)):
-                remedy = "Write it as *=jobs:20,posteriors:500 alice=bytes:5GB: * is all tenants, each tenant once."
+                remedy = "Write *=jobs:20,posteriors:500 alice=bytes:5GB, with * for all tenants, and each tenant once."
                 raise SettingsError(f"GLLE_QUOTAS: {part!r} cannot be read. {remedy}")
             limits[tenant] = exceptions
         self.default = Quota(**limits.pop(ALL))
         self._exceptions = {tenant: replace(self.default, **exceptions) for tenant, exceptions in limits.items()}
 
     def for_tenant(self, tenant: str) -> Quota:
-        """Return a tenant's quota."""
+        """Return the limits of a tenant: its exceptions in the settings, or the limits of all tenants."""
         return self._exceptions.get(tenant, self.default)
 
     def limit(self, name: str, tenant: str) -> int:
-        """Return what a tenant may hold, as for `worker.records.shares.may_hold`, by the name of a quota."""
+        """Return the limit `name` of a tenant: a number, or `SHARE` or `UNLIMITED` (`worker.records.shares`)."""
         limit: int | None = getattr(self.for_tenant(tenant), name)
         if limit is not None:
             return limit
@@ -99,7 +99,7 @@ class Quotas:
 
 
 def _limits(text: str) -> dict[str, int]:
-    """Parse limits such as ``jobs:20,bytes:5GB``; return no limits if one of them is malformed."""
+    """Parse limits such as ``jobs:20,bytes:5GB`` into a mapping; return an empty mapping if a limit is malformed."""
     matches = [_LIMIT.fullmatch(limit) for limit in text.split(",")]
     try:
         return {match[1] or match[2]: parse_size(match[3]) for match in matches if match} if all(matches) else {}
@@ -108,7 +108,7 @@ def _limits(text: str) -> dict[str, int]:
 
 
 def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -> ProblemError:
-    """Return the error for a file beyond the quota of stored bytes."""
+    """Return the error for a file of `nbytes` that would exceed the tenant's quota of stored bytes."""
     return _quota_exceeded(
         "bytes",
         f"Tenant {tenant} stores {stored:,} bytes; {nbytes:,} more would exceed the {allowed:,} allowed.",
@@ -121,38 +121,38 @@ def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -
 
 
 def too_many_jobs(tenant: str | None, limit: int) -> ProblemError:
-    """Return the error for a job beyond a tenant's quota or share."""
+    """Return the error for a new job that would exceed the tenant's quota or share of open jobs."""
     remedy = "Wait until one has ended, or cancel one."
     return _share_exceeded("jobs", tenant, "open jobs", limit, MAX_JOBS, remedy, _pause())
 
 
 def too_many_jobs_overall(allowed: int) -> ProblemError:
-    """Return the error for a job because all tenants together have too many jobs."""
+    """Return the error for a new job when all tenants together have `allowed` open jobs."""
     return refuse(
         "too-many-jobs",
         503,
-        f"{allowed:,} jobs wait or run; the service accepts no more.",
-        "Try again later; more workers end jobs faster.",
+        f"{allowed:,} jobs are waiting or running; the service accepts no more.",
+        "Try again later, or ask the administrator to start more workers.",
         allowed=allowed,
         retry_after=_pause(),
     )
 
 
 def too_many_draws(tenant: str, limit: int) -> ProblemError:
-    """Return the error for a single draw beyond a tenant's quota or share, or beyond the limit for all tenants."""
+    """Return the error for a draw request that would exceed the tenant's limit, or the limit of all tenants."""
     remedy = "Try again later, or request many draws as one job."
     return _share_exceeded("draws", tenant, "waiting requests for draws", limit, MAX_DRAWS, remedy, _pause())
 
 
 def too_many_requests(tenant: str, limit: int, total: int) -> ProblemError:
-    """Return the error for a request beyond a tenant's quota or share of the requests in progress."""
+    """Return the error for a request that would exceed the tenant's quota or share of requests in progress."""
     noun = "requests in progress in this API process"
     remedy = "Try again later, with fewer requests at the same time."
     return _share_exceeded("requests", tenant, noun, limit, total, remedy, SHARE_SECONDS)
 
 
 def too_many_incoming_bytes(tenant: str, limit: int, total: int) -> ProblemError:
-    """Return the error for a body beyond a tenant's quota or share of arriving bytes."""
+    """Return the error for a body that would exceed the tenant's quota or share of bytes that arrive at once."""
     noun = "bytes of bodies that this API process receives"
     remedy = "Wait until your other uploads have ended, or send fewer bytes at the same time."
     return _share_exceeded("incoming", tenant, noun, limit, total, remedy, SHARE_SECONDS)
@@ -161,21 +161,21 @@ def too_many_incoming_bytes(tenant: str, limit: int, total: int) -> ProblemError
 def _share_exceeded(
     quota: str, tenant: str | None, noun: str, limit: int, total: int, remedy: str, retry_after: int
 ) -> ProblemError:
-    """Return the error for a request that exceeds a number in GLLE_QUOTAS, or a share of the total."""
+    """Return the error for a request beyond `limit`: a number from GLLE_QUOTAS, or `SHARE` of `total`."""
     allowed = allowed_of(limit, total)
     detail = f"Tenant {tenant} has {allowed:,} {noun}; no more are allowed."
     if limit == SHARE:
-        detail = f"Tenant {tenant} has its share of the {noun}: at most {PART} times what is free of {total:,}."
+        detail = f"Tenant {tenant} has its whole share of the {total:,} {noun}: {PART} times as many as are left free."
     return _quota_exceeded(quota, detail, remedy, retry_after, allowed=allowed)
 
 
 def _pause() -> int:
-    """Return a random Retry-After, so that clients that were refused together do not return together."""
+    """Return a random Retry-After in seconds, so that clients that were refused together do not return together."""
     return randint(1, MAX_PAUSE)  # noqa: S311 # no secret
 
 
 def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
-    """Return the error for a new posterior when the tenant has as many posteriors as its quota allows."""
+    """Return the error for a new posterior when the tenant already has the `allowed` number of posteriors."""
     detail = f"Tenant {tenant} has {allowed:,} posteriors; no more are allowed."
     return _quota_exceeded("posteriors", detail, f"{_DELETE_POSTERIORS}.", BYTES_SECONDS, allowed=allowed)
 
@@ -187,9 +187,9 @@ _DELETE_POSTERIORS = (
 
 
 def too_many_record_bytes(tenant: str | None, nbytes: int, allowed: int) -> ProblemError:
-    """Return the error for a new posterior when the records of the tenant's posteriors exceed their bytes."""
-    detail = f"The records of the posteriors of tenant {tenant} have {nbytes:,} bytes; {allowed:,} are allowed."
-    remedy = f"{_DELETE_POSTERIORS}, each of which allows {RECORD_BYTES:,} bytes."
+    """Return the error for a new posterior when the tenant's posterior records exceed the `allowed` bytes."""
+    detail = f"The posterior records of tenant {tenant} take {nbytes:,} bytes; {allowed:,} bytes are allowed."
+    remedy = f"{_DELETE_POSTERIORS}; each posterior in the quota allows {RECORD_BYTES:,} bytes of records."
     return _quota_exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed, used=nbytes)
 
 

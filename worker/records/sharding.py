@@ -1,6 +1,7 @@
-"""Shards of a job: consecutive parts, each stored under a key of its content, so that any worker can make it.
+"""Division of a job into shards: groups of consecutive parts, each made by one task on any worker.
 
-The parts of a draws job are draws (`worker.records.draws`); the parts of an analysis are resamples.
+The parts of a draws job are draws (`worker.records.draws`). A part of an analysis is a group of resamples, or the audit
+of a candidate. Results are stored under keys of their inputs, so that a repeated task finds what is stored already.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol, Self
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Maximum work in one shard, so that jobs interleave; a shard of four resamples may take longer.
+# Expected seconds of work in one shard, so that jobs can take turns. A shard with a single part may take longer.
 SHARD_SECONDS = 2.0
-MAX_SHARDS = 500  # shards of a job; each is a task of RQ, and enqueuing it takes a millisecond
+MAX_SHARDS = 500  # maximum per job; each shard is a task of RQ, and enqueuing a task takes a millisecond
 
 
 class Sharding(Protocol):
@@ -25,19 +26,19 @@ class Sharding(Protocol):
         """Number of shards."""
 
     def shard_size(self, shard: int) -> int:
-        """Return the number of steps of progress in a shard."""
+        """Return the number of steps in a shard: its draws or resamples, which the job's progress counts."""
 
 
 @dataclass(frozen=True)
 class PartsSharding:
-    """Division of an analysis into parts, which are made before the last task of the job combines them.
+    """Division of an analysis into shards of parts; the last task of the job combines the parts.
 
     Parameters
     ----------
     stage
-        Stage of the job while its parts are made.
+        Name of the job's stage in which its parts are made.
     sizes
-        Number of resamples in each part. They are recorded, because they depend on the settings.
+        Number of resamples in each part.
     per_shard
         Number of parts in a shard.
 
@@ -49,7 +50,10 @@ class PartsSharding:
 
     @classmethod
     def from_sizes(cls, stage: str, sizes: Sequence[int], seconds: float, max_seconds: float) -> Self | None:
-        """Return the shards of parts that take `seconds` each; None if together they take at most `max_seconds`."""
+        """Return the division of parts that are expected to take `seconds` each into shards of at most `max_seconds`.
+
+        None if there is only one part, or if all parts together are expected to take at most `max_seconds`.
+        """
         total = seconds * len(sizes)
         if total <= max_seconds or len(sizes) < 2:
             return None
@@ -58,7 +62,7 @@ class PartsSharding:
 
     @property
     def total(self) -> int:
-        """Number of resamples."""
+        """Number of resamples in all parts."""
         return sum(self.sizes)
 
     @property
@@ -67,7 +71,7 @@ class PartsSharding:
         return math.ceil(len(self.sizes) / self.per_shard)
 
     def parts(self, shard: int) -> range:
-        """Return the indices of the parts in a shard; the last shard has the rest."""
+        """Return the indices of the parts in a shard; the last shard may have fewer than `per_shard`."""
         first = shard * self.per_shard
         return range(first, min(first + self.per_shard, len(self.sizes)))
 

@@ -1,4 +1,4 @@
-"""Shares: how much of each resource one tenant may hold, where all tenants use the same resources.
+"""Shares: how much of each resource that all tenants use together one tenant may hold.
 
 There is one rule for all resources. **A tenant may hold at most `PART` times as much as is left free.** One greedy
 tenant therefore gets three quarters, two get three sevenths each, and something is always left for the next tenant; no
@@ -15,8 +15,8 @@ A number in GLLE_QUOTAS replaces the share. Without API keys there is one tenant
     jobs       open jobs of the deployment
     draws      waiting requests for single draws
 
-Workers are few, and a task keeps one for as long as it runs, so that a rule about free ones would come too late. Of the
-tasks in each queue a tenant may have one less than there are workers (`allowed_tasks`).
+Workers have another rule (`allowed_tasks`): of each queue, a tenant's tasks may occupy all workers but one. Workers are
+few, and each is busy until its task ends, so that a rule about free workers would come too late.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
     import redis
 
-PART = 3  # a tenant may hold at most this many times what is left free
-SHARE, UNLIMITED = -1, 0  # special values of a limit, which is otherwise a number
+PART = 3  # a tenant may hold at most this many times as much as is left free
+SHARE, UNLIMITED = -1, 0  # special values of a limit; a positive limit is the amount that a tenant may hold
 
 MAX_REQUESTS, MAX_BODIES, MAX_WAITS = 800, 400, 270  # limits of an API process
 MAX_JOBS, MAX_DRAWS = 10_000, 10_000  # limits of the deployment
-HELD = "glle:shares"  # hash in the cache's Redis: what tenants hold in each API process, as JSON with its time
-HELD_MS = 5000  # what a process has published counts for this long
+HELD = "glle:shares"  # hash in the cache's Redis: for each API process, JSON with a time and what tenants hold
+HELD_MS = 5000  # milliseconds after which what a process has published is ignored
 
 # Lua: whether a tenant that holds `held` may hold one more, if all tenants hold `used` of `total`.
 MAY_HOLD = f"""
@@ -55,12 +55,12 @@ end
 
 
 def may_hold(held: float, amount: float, free: float, limit: int = SHARE) -> bool:
-    """Return whether a tenant that holds `held` may take `amount` of what is free.
+    """Return whether a tenant that holds `held` of a resource may take `amount` more, of which `free` is free.
 
     Parameters
     ----------
     limit
-        Number that the tenant may hold; `SHARE` for its share, `UNLIMITED` for everything.
+        Amount that the tenant may hold; `SHARE` for the tenant's share, `UNLIMITED` for everything.
 
     """
     if amount > free:
@@ -71,17 +71,17 @@ def may_hold(held: float, amount: float, free: float, limit: int = SHARE) -> boo
 
 
 def allowed_of(limit: int, total: int) -> int:
-    """Return what a tenant may hold of a total while no other tenant holds anything."""
+    """Return how much of `total` a tenant may hold while no other tenant holds anything."""
     return total * PART // (PART + 1) if limit == SHARE else limit or total
 
 
 def part_of(held: int, limit: int, total: int) -> float:
-    """Return which fraction of what a tenant may hold the tenant holds."""
+    """Return `held` as a fraction of the amount that a tenant may hold while other tenants hold nothing."""
     return held / max(1, allowed_of(limit, total))
 
 
 def allowed_tasks(workers: int, *, has_keys: bool, are_short: bool) -> int:
-    """Return how many tasks of one tenant may run or be next in a queue; its other tasks wait behind them.
+    """Return how many tasks of one tenant may wait in a queue or run; RQ holds back the tenant's other tasks.
 
     The limit is one less than the number of live workers, so that a tenant never occupies all of them. For short tasks,
     and without keys (there is then one tenant only), the limit is the number of live workers.
@@ -90,19 +90,19 @@ def allowed_tasks(workers: int, *, has_keys: bool, are_short: bool) -> int:
 
 
 class Share:
-    """What the tenants hold of one resource in this process.
+    """How much of one resource the tenants hold in this process.
 
     Parameters
     ----------
     total
         Total amount of the resource.
     limit
-        Returns what a tenant may hold, as for `may_hold`.
+        Returns the limit of a tenant, as for `may_hold`.
 
     Attributes
     ----------
     held, used
-        What each tenant holds, and what all tenants hold together.
+        Amount that each tenant holds, and amount that all tenants hold together.
 
     """
 
@@ -117,7 +117,7 @@ class Share:
         return may_hold(self.held[tenant], amount, self.total - self.used, self.limit(tenant))
 
     def add(self, tenant: str, amount: int = 1) -> None:
-        """Count an amount that a tenant takes; a negative amount is given back."""
+        """Record that a tenant takes an amount, or gives it back if the amount is negative."""
         self.used += amount
         self.held[tenant] += amount
         if not self.held[tenant]:
@@ -125,7 +125,7 @@ class Share:
 
     @property
     def in_use(self) -> float:
-        """The largest fraction of its share that any tenant holds."""
+        """The largest `part_of` among the tenants; 0 if no tenant holds anything."""
         return max((part_of(held, self.limit(tenant), self.total) for tenant, held in self.held.items()), default=0.0)
 
     @contextmanager
@@ -139,12 +139,12 @@ class Share:
 
 
 class Shares:
-    """What the tenants hold of each resource in this API process, and what other API processes have published.
+    """How much of each resource the tenants hold in this API process, and in others as these have published it.
 
     Parameters
     ----------
     limit
-        Returns what a tenant may hold, by the name of a quota and the tenant.
+        Returns the limit of a tenant (see `may_hold`), by the name of the quota and the tenant.
 
     """
 
@@ -159,7 +159,7 @@ class Shares:
         self._is_published = False
 
     def publish(self, client: redis.Redis) -> None:
-        """Write what tenants hold in this process to the cache's Redis; raises `redis.RedisError`."""
+        """Publish in the cache's Redis how much tenants hold in this process; raises `redis.RedisError`."""
         if held := self._held():
             with client.pipeline(transaction=False) as pipeline:
                 pipeline.hset(HELD, self._process, json.dumps([now_ms(), held]))
@@ -170,9 +170,10 @@ class Shares:
         self._is_published = bool(held)
 
     def of_all(self, client: redis.Redis) -> dict[str, tuple[Counter[str], float]]:
-        """Return what each tenant holds of each resource in all API processes, and the most used fraction of a share.
+        """Return a mapping of each resource to (amounts, fraction) over all API processes.
 
-        Raises `redis.RedisError`.
+        The amounts are what each tenant holds in all processes together. The fraction is the largest `Share.in_use` of
+        the processes. Raises `redis.RedisError`.
         """
         processes = [self._held()]
         for process, raw in client.hgetall(HELD).items():

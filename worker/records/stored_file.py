@@ -1,4 +1,4 @@
-"""A stored file, as described by the record that names it."""
+"""Description of a stored file, which the record of a resource contains."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from pydantic import ConfigDict
 
-STORED = ConfigDict(extra="forbid")  # refuse members that another program has added to a record
-ORPHAN_SECONDS = 6 * 3600  # a file may be written this long before a record or the index names it
+STORED = ConfigDict(extra="forbid")  # pydantic configuration of records: refuse unknown members
+ORPHAN_SECONDS = 6 * 3600  # a file without a record is kept this long, because its record may still be written
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """File of a record: the path of its object, its bytes, and their SHA-256."""
+    """A file: its path in the store, its number of bytes, and the SHA-256 of its content."""
 
     path: str
     size: int
