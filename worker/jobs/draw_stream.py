@@ -1,16 +1,16 @@
 """Requests for single draws: Redis streams in the cache's Redis, where no write waits for the disk.
 
-    glle:draws            sorted set of the tenants with requests; the one whose turn it is has the lowest score
-    glle:draws:<tenant>   stream of a tenant's requests, which exists while there are any
-    glle:bell             list on which idle samplers block: each request adds an element
+    glle:draws            sorted set of the tenants with requests; the tenant whose turn it is has the lowest score
+    glle:draws:<tenant>   stream of a tenant's requests, which exists while the tenant has requests
+    glle:bell             list on which idle samplers block; each request adds an element, which wakes one sampler
 
-Each tenant with requests has a stream. Samplers read the streams as one consumer group, and take turns between them. A
-request stays in its stream until it is answered, so a stream's length counts waiting and running ones. The request of a
-dead sampler is claimed after `LEASE_SECONDS`, and by the sampler's successor at once. A request that was delivered
-`MAX_DELIVERIES` times without an answer is refused, because it ends each sampler that draws it.
+Samplers read the streams as one consumer group, and serve the tenants in turn. A request stays in its stream until it
+is answered, so the length of a stream is the number of waiting and running requests. If a sampler dies, its successor
+claims its requests at once, and other samplers claim them after `LEASE_SECONDS`. A request that was delivered
+`MAX_DELIVERIES` times without an answer is refused, because it probably crashed each sampler that drew it.
 
-An answer goes to the channels of the API processes that sent the requests. It carries the draws themselves, if they are
-small: a line of JSON, then head and data of each draw, as in `worker.storage.entry_cache`.
+Answers are published on the channels of the API processes that sent the requests. An answer is a line of JSON, and then
+head and data of each draw (see `worker.storage.entry_cache`) if the draws are small.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from worker.connections.loop_commands import LoopCommands
     from worker.records.cache_entry import Entry
 
-DRAWN = "glle:drawn"  # beginning of the channels of the answers
+DRAWN = "glle:drawn"  # prefix of the names of the channels for answers
 TURNS = "glle:draws"
-STREAM = "glle:draws:"  # beginning of the streams
+STREAM = "glle:draws:"  # prefix of the keys of the streams
 BELL = "glle:bell"
-MAX_RINGS = 64  # elements of the bell's list; further samplers check for requests only after their wait
-ALWAYS_ACCEPTED = 100  # requests of a tenant; whatever other tenants hold need not be counted below it
-MAX_ABANDONED = 8  # requests of a stream that are looked at together
-MAX_SENT_BYTES = 2**18  # a larger draw is not sent in the answer, but read from the cache
+MAX_RINGS = 64  # maximum length of the list `BELL`; beyond it, idle samplers find requests only after their wait
+ALWAYS_ACCEPTED = 100  # a tenant with fewer requests gets one more without counting the requests of all tenants
+MAX_ABANDONED = 8  # pending requests of a stream that one call checks
+MAX_SENT_BYTES = 2**18  # a larger draw is not part of the answer; the API process reads it from the cache
 MAX_DELIVERIES = 3
 LEASE_SECONDS = 30
 _SAMPLERS = "samplers"  # the consumer group
@@ -54,8 +54,9 @@ _REFUSED = "refused"
 
 Outcome = Literal["drawn", "refused", "job"]
 
-# Adds a request. KEYS: stream, turns, bell. ARGV: the group, the tenant, what the tenant may hold, the total, then the
-# fields of the entry. Returns the entry, or `_REFUSED`.
+# Adds a request. KEYS: the tenant's stream, `TURNS`, `BELL`. ARGV: the consumer group, the tenant, the tenant's limit
+# (see `may_hold`), the limit of all tenants together, then fields and values of the stream entry. Returns the id of the
+# entry, or `_REFUSED`.
 _SEND = f"""
 {MAY_HOLD}
 local stream, turns, tenant, limit = KEYS[1], KEYS[2], ARGV[2], tonumber(ARGV[3])
@@ -75,14 +76,15 @@ if redis.call('LLEN', KEYS[3]) < {MAX_RINGS} then redis.call('RPUSH', KEYS[3], 1
 return entry
 """
 
-# Returns whether an entry waits or is being drawn: a server may have evicted its stream, or the turns.
-# KEYS: stream, turns. ARGV: the tenant, the entry.
+# Returns 1 if a request waits or is being drawn; 0 if it was answered, or if the server has evicted the stream or
+# `TURNS`. KEYS: the tenant's stream, `TURNS`. ARGV: the tenant, the id of the request's entry.
 _IS_PENDING = """
 return redis.call('ZSCORE', KEYS[2], ARGV[1]) and #redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2]) or 0
 """
 
-# Delivers new entries to a sampler, tenants in turn. KEYS: turns, bell. ARGV: the group, the sampler, the number of
-# entries, the number of a tenant's entries that are worth a turn. Returns (stream, entries) of each tenant.
+# Delivers new requests to a sampler, from the tenants in turn. KEYS: `TURNS`, `BELL`. ARGV: the consumer group, the
+# sampler, the maximum number of requests, and how many requests a tenant may always have in its turn. Returns
+# (stream, entries) for each tenant with new requests.
 _TAKE = f"""
 local tenants = redis.call('ZRANGE', KEYS[1], 0, -1)
 local left, found = tonumber(ARGV[3]), {{}}
@@ -106,8 +108,8 @@ if #found == 0 then redis.call('DEL', KEYS[2]) end
 return found
 """
 
-# Removes answered entries, and the streams of tenants without others. KEYS: the turns, then the stream of each entry.
-# ARGV: the group, their ids, then channels and messages to publish.
+# Removes answered requests, and streams that are then empty; publishes the answers. KEYS: `TURNS`, then the stream of
+# each request. ARGV: the consumer group, the id of each request's entry, then channels and messages in alternation.
 _FINISH = f"""
 for at = 2, #KEYS do
   local stream = KEYS[at]
@@ -129,13 +131,15 @@ class DrawRequest:
     Parameters
     ----------
     stream, id
-        Stream, and id of the request's entry in it.
+        Key of the stream, and id of the request's entry in the stream.
     name
-        Name of the posterior, source and alignment, as in messages.
+        Posterior, source and alignment, joined by spaces; equal for requests that can be drawn together.
+    key
+        Address of the draw within the posterior.
     metadata
-        Request id of the HTTP request.
+        Mapping with the id of the HTTP request, as in `task_metadata`.
     reply
-        The channel of its answer.
+        Channel on which the answer is published.
 
     """
 
@@ -155,25 +159,25 @@ class DrawBatch:
 
     @property
     def name(self) -> str:
-        """Name of the posterior, source and alignment."""
+        """Posterior, source and alignment, joined by spaces, as in `DrawRequest.name`."""
         return self.requests[0].name
 
     @property
     def posterior(self) -> str:
-        """The posterior's id."""
+        """Id of the posterior."""
         return self.name.split(" ")[0]
 
     @property
     def keys(self) -> list[DrawAddress]:
-        """The draws, each once."""
+        """Addresses of the requested draws, without duplicates."""
         return list(dict.fromkeys(request.key for request in self.requests))
 
     def seconds_since_sent(self) -> float:
-        """Return the seconds since the oldest request was sent, by the server's time in the id of its entry."""
+        """Return the age of the oldest request in seconds, from the server's time in the ids of stream entries."""
         return max(0.0, (now_ms() - min(int(request.id.partition("-")[0]) for request in self.requests)) / 1000)
 
     def select(self, keys: Iterable[DrawAddress]) -> DrawBatch:
-        """Return the batch of the requests for these draws."""
+        """Return a batch with the requests for the draws at these addresses."""
         selected = set(keys)
         return DrawBatch([request for request in self.requests if request.key in selected])
 
@@ -184,10 +188,12 @@ class DrawAnswer:
 
     Parameters
     ----------
+    outcome
+        What became of the request: ``drawn``, ``refused``, or ``job`` if a job should make the draw.
     problem
-        The problem of a refused draw.
+        Problem of a refused draw.
     entry
-        The draw, unless it is large; a large draw is read from the cache.
+        The draw, or None if the draw is large and must be read from the cache.
 
     """
 
@@ -197,25 +203,27 @@ class DrawAnswer:
 
 
 class SentDraw(list[str]):
-    """The stream entries of a draw for which requests of this process wait; the last is empty while being sent."""
+    """Ids of the stream entries that this process has sent for one draw; the last is empty while it is being sent."""
 
 
 class DrawRequests:
-    """Sends the draw requests of an API process.
+    """Sends draw requests from an API process to the samplers.
 
     Parameters
     ----------
+    commands
+        Commands to the cache's Redis.
     reply
-        Channel on which the answers arrive.
+        Channel on which this process receives answers.
 
     Attributes
     ----------
     sent
-        Draws that requests of this process wait for, by `waited_name`.
+        Stream entries for the draws that HTTP requests to this process wait for, by `waited_name`.
     tenant
-        The tenant that requests draws.
+        Tenant that requests draws.
     limit
-        Returns how many requests of the tenant may wait (see `worker.records.shares`).
+        Returns the tenant's limit on waiting requests (see `worker.records.shares.may_hold`).
 
     """
 
@@ -227,13 +235,13 @@ class DrawRequests:
         self.limit: Callable[[], int] = lambda: UNLIMITED
 
     def for_tenant(self, tenant: str, limit: Callable[[], int]) -> Self:
-        """Return the requests of a tenant."""
+        """Return a copy that sends requests for a tenant, whose limit `limit` returns."""
         requests = copy(self)
         requests.tenant, requests.limit = tenant, limit
         return requests
 
     async def send(self, name: str, metadata: Mapping[str, str]) -> str:
-        """Request the draw with a `waited_name`; return the entry; raises ``quota-exceeded``."""
+        """Request a draw by its `waited_name`; return the id of the stream entry; raises ``quota-exceeded``."""
         batch, _, draw = name.rpartition(" ")
         fields = ("name", batch, "draw", draw, "metadata", json.dumps(metadata), "reply", self._reply)
         keys = (stream_of(self.tenant), TURNS, BELL)
@@ -244,20 +252,20 @@ class DrawRequests:
         return entry
 
     async def is_pending(self, entry: str) -> bool:
-        """Return whether a request waits or is being drawn; False if it was answered or lost."""
+        """Return whether the request with this stream entry waits or is being drawn; False if answered or lost."""
         keys = (stream_of(self.tenant), TURNS)
         return bool(await self._commands.call("EVAL", _IS_PENDING, 2, *keys, self.tenant, entry))
 
 
 class DrawStream:
-    """The streams as one sampler reads them.
+    """Access of one sampler to the streams of draw requests.
 
     Parameters
     ----------
     client
         The cache's Redis.
     sampler
-        Name of the sampler. A successor of the same name continues its requests.
+        Name of the sampler; a sampler that replaces another one has the same name and takes over its requests.
 
     """
 
@@ -267,39 +275,39 @@ class DrawStream:
         self._has_all = False  # whether no request was waiting when the streams were last read
 
     def read(self, count: int, seconds: float) -> list[DrawRequest]:
-        """Return the next requests, at most `count`, waiting for one for some seconds.
+        """Return up to `count` waiting requests; if there are none, wait up to `seconds` for a request.
 
-        The tenant whose turn it is gives a lane group at most, or an equal part of `count` if that is more.
+        Tenants are served in turn, each with at most `LANES` requests, or an equal part of `count` if this is more.
         """
         requests = [] if self._has_all and seconds else self._take(count)
         if requests or not seconds:
             return requests
         has_rung = self._client.blpop([BELL], seconds) is not None
-        self._has_all = False  # the server may have evicted the list, so that the next call checks for requests
+        self._has_all = False  # the next call checks for requests, because the server may have evicted `BELL`
         return self._take(count) if has_rung else []
 
     def _take(self, count: int) -> list[DrawRequest]:
-        """Return the next requests. If they are fewer than `count`, each later request wakes this sampler."""
+        """Return up to `count` waiting requests, and note whether none are left, so that `read` waits for a new one."""
         reply: Any = self._client.eval(_TAKE, 2, TURNS, BELL, _SAMPLERS, self._sampler, count, LANES)
         requests = [_request(text(stream), id_, _pairs(fields)) for stream, entries in reply for id_, fields in entries]
         self._has_all = len(requests) < min(count, LANES)
         return requests
 
     def claim_abandoned(self, *, of_predecessor: bool) -> Iterator[DrawRequest]:
-        """Claim the requests of samplers that are gone, one by one; refuse requests that ended too many samplers.
+        """Claim and yield, one by one, requests of samplers that have ended; refuse those delivered too often.
 
-        A request is claimed only after the previous one was drawn. If a request ends this sampler, it therefore does
-        not count as a delivery of the other requests.
+        The generator claims a request only when the caller has drawn the previous one. A request that crashes this
+        sampler therefore does not count as a delivery of the other requests.
 
         Parameters
         ----------
         of_predecessor
-            Claim the requests of this sampler's predecessor, instead of requests whose lease has ended.
+            Whether to claim the requests of this sampler's predecessor; otherwise, requests whose lease has ended.
 
         """
         for stream in _streams(self._client):
             pending: list[Any] = []
-            with suppress(redis.ResponseError):  # the tenant's requests were answered meanwhile: no stream
+            with suppress(redis.ResponseError):  # all requests of the tenant were answered: the stream is gone
                 pending = self._client.xpending_range(
                     stream, _SAMPLERS, "-", "+", MAX_ABANDONED,
                     consumername=self._sampler if of_predecessor else None,
@@ -317,7 +325,7 @@ class DrawStream:
         problem: Problem | None = None,
         entries: Mapping[DrawAddress, Entry] | None = None,
     ) -> None:
-        """Remove answered requests, and publish their outcome, with the draws if they are small."""
+        """Remove a batch's requests from their streams, and publish the outcome, with the draws if these are small."""
         if not batch.requests:
             return
         streams, ids = [request.stream for request in batch.requests], [request.id for request in batch.requests]
@@ -335,7 +343,10 @@ class DrawStream:
                     self._client.xgroup_delconsumer(stream, _SAMPLERS, self._sampler)
 
     def _claim(self, stream: str, entry: Mapping[str, Any], *, of_predecessor: bool) -> DrawRequest | None:
-        """Claim a pending entry, which counts as a delivery; refuse it after `MAX_DELIVERIES`."""
+        """Claim a pending entry, which counts as one more delivery, and return its request.
+
+        None if it was answered or claimed by another sampler, or if it is refused after `MAX_DELIVERIES` deliveries.
+        """
         idle = 0 if of_predecessor else 1000 * LEASE_SECONDS
         claimed: Any = None
         with suppress(redis.ResponseError):  # as in `claim_abandoned`
@@ -348,9 +359,9 @@ class DrawStream:
         problem = refuse(
             "draw-ends-worker",
             500,
-            f"Draw {request.key.index} of {request.name.split(' ')[0]} has ended {MAX_DELIVERIES} sampler processes.",
-            "Request several draws, which are a job with a separate process and limit of memory; "
-            "the log of the worker has the cause.",
+            f"Draw {request.key.index} of {request.name.split(' ')[0]} has crashed {MAX_DELIVERIES} sampler processes.",
+            "Request several draws at once: they become a job, which has its own process and memory limit. "
+            "The worker's log has the cause.",
         ).problem
         self.finish(DrawBatch([request]), "refused", problem)
         return None
@@ -358,7 +369,7 @@ class DrawStream:
 
 @dataclass(frozen=True)
 class StreamState:
-    """Requests of each tenant, the age of the oldest request in seconds, and how many are being drawn."""
+    """Number of requests by tenant, age of the oldest request in seconds, and number of requests being drawn."""
 
     lengths: dict[str, int]
     oldest_seconds: float
@@ -366,12 +377,12 @@ class StreamState:
 
     @property
     def length(self) -> int:
-        """Number of requests."""
+        """Number of requests of all tenants, waiting or being drawn."""
         return sum(self.lengths.values())
 
 
 def stream_state(client: redis.Redis) -> StreamState:
-    """Return the state of all streams; raises `redis.RedisError`."""
+    """Return the state of the streams of all tenants; raises `redis.RedisError`."""
     seconds, micro = client.time()
     with client.pipeline(transaction=False) as pipeline:
         for stream in (streams := _streams(client)):
@@ -393,7 +404,7 @@ def stream_state(client: redis.Redis) -> StreamState:
 def _message(
     batch: DrawBatch, outcome: Outcome, problem: Problem | None, entries: Mapping[DrawAddress, Entry]
 ) -> bytes:
-    """Return the message of an answer, which `draw_outcomes` reads."""
+    """Encode the answer to a batch of requests as a message, which `draw_outcomes` decodes."""
     draws: list[tuple[str, int, int]] = []
     parts: list[bytes] = []
     for key in batch.keys:
@@ -407,7 +418,7 @@ def _message(
 
 
 def draw_outcomes(message: bytes) -> dict[str, DrawAnswer]:
-    """Return the answer for each draw in a message, by `waited_name`."""
+    """Decode a message into a mapping from the `waited_name` of each draw to its answer."""
     header, _, rest = message.partition(b"\n")
     content, start = json.loads(header), 0
     problem = None if content["problem"] is None else Problem.from_dict(content["problem"])
@@ -421,7 +432,7 @@ def draw_outcomes(message: bytes) -> dict[str, DrawAnswer]:
 
 
 def waited_name(posterior: str, key: DrawAddress) -> str:
-    """Return the name of a draw in requests and answers."""
+    """Return the name of a draw in requests and answers: posterior, source, alignment, and seed, index and scale."""
     return f"{posterior} {key.source} {key.align} {_draw(key)}"
 
 
@@ -431,12 +442,12 @@ def stream_of(tenant: str) -> str:
 
 
 def _streams(client: redis.Redis) -> list[str]:
-    """Return the streams of all tenants with requests."""
+    """Return the keys of the streams of all tenants with requests."""
     return [stream_of(text(tenant)) for tenant in client.zrange(TURNS, 0, -1)]
 
 
 def _pairs(flat: Sequence[Any]) -> dict[Any, Any]:
-    """Return fields and values that follow each other."""
+    """Return a mapping from Redis's flat list of fields and values in alternation."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
@@ -449,10 +460,10 @@ def _request(stream: str, id_: Any, fields: Mapping[Any, Any]) -> DrawRequest:
 
 
 class RequestsInHand:
-    """The requests that a sampler has read: tenants take turns, then the posteriors of a tenant."""
+    """Requests that a sampler has read but not drawn: tenants take turns, and so do the posteriors of each tenant."""
 
     def __init__(self) -> None:
-        # By stream and name, each in the order of their turns.
+        # Requests by stream, then by `DrawRequest.name`; both mappings are in the order of turns.
         self._waiting: dict[str, dict[str, list[DrawRequest]]] = {}
 
     def __len__(self) -> int:
@@ -465,11 +476,14 @@ class RequestsInHand:
 
     @property
     def next_size(self) -> int:
-        """How many requests `pop` can take: the number of waiting requests for the posterior whose turn it is."""
+        """Number of requests that `pop` could return: those for the posterior whose turn it is."""
         return len(next(iter(next(iter(self._waiting.values())).values()))) if self._waiting else 0
 
     def pop(self, size: int) -> DrawBatch:
-        """Remove up to `size` different draws of the posterior whose turn it is, with one source and one alignment."""
+        """Remove and return the requests for up to `size` different draws of the posterior whose turn it is.
+
+        The draws of the batch have one source and one alignment.
+        """
         stream = next(iter(self._waiting))
         names = self._waiting.pop(stream)
         name = next(iter(names))

@@ -1,6 +1,6 @@
-"""Lua scripts of the job records. Each change of status is one script, so readers always see a consistent record.
+"""Lua scripts that create, change and remove job records.
 
-The end of a job is published.
+A script runs atomically, so readers always see a consistent record. The script that ends a job publishes the job's id.
 """
 
 from worker.base.versions import MEMBER, SCHEMA
@@ -9,23 +9,25 @@ from worker.observability.counters import KEY as COUNTS
 from worker.records.job import FIELDS, PARTS
 from worker.records.shares import MAY_HOLD
 
-ENDED = "glle:ended"  # the channel of the ids of jobs that end
-INDEX = "glle:jobs"  # the sorted set of a tenant's jobs by time of creation
-ENDED_BYTES = "glle:jobs:bytes"  # bytes of the records of a tenant's ended jobs
-TENANTS = "glle:tenants"  # the set of tenants with jobs
-OPEN_JOBS = "glle:open"  # the set of the default tenant's open jobs; `worker.records.ids.tenant_key` names the others'
-ALL_OPEN = "glle:unfinished"  # the set of all tenants' open jobs
-REMOVED = 8  # expired or surplus records that one creation removes; it adds at most one record
-STRING_BYTES = 24  # overhead of a string in a record
-SWEEP_SECONDS = 3600  # Redis keeps an expired record this long, so that a sweep can subtract its bytes
+ENDED = "glle:ended"  # channel on which the id of each job that ends is published
+INDEX = "glle:jobs"  # sorted set of the default tenant's jobs by time of creation
+ENDED_BYTES = "glle:jobs:bytes"  # number of bytes of the records of the default tenant's ended jobs
+TENANTS = "glle:tenants"  # set of the tenants that have had jobs
+OPEN_JOBS = "glle:open"  # set of the default tenant's open jobs; for others see `worker.records.ids.tenant_key`
+ALL_OPEN = "glle:unfinished"  # set of the open jobs of all tenants
+REMOVED = 8  # maximum of expired or surplus records that the creation of one record removes
+STRING_BYTES = 24  # memory overhead of each field and each value of a record
+SWEEP_SECONDS = 3600  # an expired record stays in Redis this long, so that a sweep can subtract its bytes
 
 _FIELDS = ", ".join(f"'{name}'" for name in FIELDS)
 
-# Replies if a job cannot be created: the tenant has too many open jobs, all tenants have, or the memory is full.
+# Replies if a job cannot be created: the tenant has too many open jobs, all tenants together have too many open jobs,
+# or the server is full.
 QUOTA, JOBS, ROOM = "!quota", "!jobs", "!room"
-# `list` returns the key of a tenant's list. `drop` removes an ended record with its claim, the key that lets equal
-# requests share one open job; `trim` the expired records, and the oldest beyond the bytes allowed. `refusal` returns
-# which limit of open jobs is reached, the tenant's limit or the limit of all tenants.
+# Functions of several scripts. `list` returns the key of a tenant's list. `drop` removes the record of an ended job,
+# and the job's claim: the key that lets equal requests share one open job. `trim` removes expired records, and then the
+# oldest records until the rest has at most `limit` bytes. `refusal` returns which limit of open jobs is reached: the
+# tenant's limit, or the limit of all tenants.
 _LISTS = f"""
 {MAY_HOLD}
 local function list(tenant, name)
@@ -71,8 +73,9 @@ local function refusal(tenant, limit, all_limit)
 end
 """
 
-# Removes records of ended jobs. ARGV: tenant, now, maximum of their bytes, maximum to remove, then the id of one job or
-# "". Returns the number of removed records; an open one stays.
+# Removes the record of one ended job, or a tenant's expired and surplus records of ended jobs. ARGV: tenant, now, bytes
+# that the remaining records may have (0: unlimited), maximum number of records to remove, id of the one job or "".
+# Returns the number of removed records; 0 if the one job is open.
 REMOVE = f"""
 {_LISTS}
 if ARGV[5] == '' then return trim(ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])) end
@@ -82,7 +85,7 @@ if is[1] then drop(ARGV[1], is[2] .. ' ' .. ARGV[5]) end
 return 1
 """
 
-# Gives an open job, `record`, the higher of two priorities.
+# Raises the priority of the open job with the key `record` if a request that shares the job has a higher priority.
 _SHARE = f"""
 local function share(record, priority)
   local is = redis.call('HMGET', record, 'status', '{MEMBER}')
@@ -92,11 +95,13 @@ local function share(record, priority)
 end
 """
 
-# Creates a job, or returns the holder of its claim. KEYS: claim, record.
-# ARGV: prefix of records, id, index member, claim's seconds, statuses of a holder to return (comma between and around),
-# priority, open jobs that the tenant may hold (`may_hold`), maximum of all, of bytes of its ended records (0:
-# unlimited), 1 if the server is full, tenant, now, then the record's fields. Returns the id and the `FIELDS` of the
-# record, or `QUOTA`, `JOBS` or `ROOM` if a limit is reached. Removes surplus and expired ended records.
+# Creates a job, or returns the job that holds the claim. KEYS: claim, record of the new job.
+# ARGV: 1 prefix of the keys of records; 2 id; 3 member of the index; 4 seconds until the claim expires; 5 statuses in
+# which the holder of the claim is returned, with commas between and around; 6 priority; 7 limit of the tenant's open
+# jobs (see `may_hold`); 8 limit of all open jobs; 9 limit of the bytes of the tenant's ended records (0: unlimited);
+# 10 1 if the server is full; 11 tenant; 12 now; then fields and values of the record.
+# Returns the id and the `FIELDS` of the job, or `QUOTA`, `JOBS` or `ROOM` if a limit is reached. A creation also
+# removes up to `REMOVED` expired or surplus records.
 CREATE = f"""
 {_SHARE}
 {_LISTS}
@@ -122,15 +127,17 @@ count_entered(redis.call('HGET', KEYS[2], 'kind'), 'queued')
 return {{ARGV[2], redis.call('HMGET', KEYS[2], {_FIELDS})}}
 """
 
-# Changes a record, if its status allows that. KEYS: record. ARGV: JSON of the change, now in milliseconds and in
-# ISO format, seconds to keep an ended record. A change has an `action`, the `fields` to set, and for a new status the
-# moves {from: to}. Returns the status before (nothing without a record) and after, and the `FIELDS` of the record.
+# Changes a record, if the job's status allows the change. KEYS: record. ARGV: the change as JSON, now in milliseconds,
+# now in ISO format, seconds to keep an ended record. A change has an `action`, the `fields` to set, and for a new
+# status `moves`, a mapping from old to new status. Returns the old status, the new status and the `FIELDS` of the
+# record; nothing if there is no record.
 #
 #   move      change the status
 #   progress  set fields while the job runs
-#   count     add the finished steps of a shard; the one that completes a draws job ends it
+#   count     set the number of finished steps of a shard; the call that completes a draws job also ends the job
 #
-# A count never decreases, so a repeated shard loses nothing. The parts of an analysis are combined by another task.
+# The count of a shard never decreases, so a repeated shard changes nothing. `count` does not end an analysis, because
+# one more task combines its parts.
 CHANGE = f"""
 {_LISTS}
 local record, now = KEYS[1], tonumber(ARGV[2])

@@ -1,9 +1,9 @@
 """Notifications of ended jobs and of draws, from Redis to the requests that wait for them.
 
-The script that ends a job publishes its id (`worker.jobs.lua_scripts`). A sampler publishes the draws that it has
-made (`worker.jobs.draw_stream`). An event loop subscribes each channel once, by redis.asyncio, when its first request
-waits. Notifications get lost while a connection is restored, so every waiting request is woken when the channel is
-subscribed again.
+The script that ends a job publishes the job's id (`worker.jobs.lua_scripts`). A sampler publishes the draws that it has
+made (`worker.jobs.draw_stream`). Each event loop subscribes to a channel once, when its first request waits.
+Notifications are lost while a connection is down, so all waiting requests are woken after the loop has subscribed
+again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Waiter(asyncio.Event):
     Attributes
     ----------
     outcome : Any
-        What the last notification said about the awaited job or draw, or None.
+        What the last notification says about the awaited job or draw, or None.
 
     """
 
@@ -43,21 +43,24 @@ class Waiter(asyncio.Event):
 
 
 class Notifications:
-    """Notifications of one channel.
+    """Subscriber to one channel, which wakes the requests that wait for its notifications.
 
     Parameters
     ----------
     connect
-        Returns a client for a subscription.
+        Returns a client of redis.asyncio for a subscription.
+    channel
+        Name of the channel.
     outcomes
-        Returns the outcomes in a message by the names that requests wait for; an empty result wakes all requests.
+        Parses a message into a mapping from the name of a job or draw to its outcome. An empty mapping wakes all
+        requests. By default, a message is the id of a job.
 
     Attributes
     ----------
     channel : str
-        Its name.
+        Name of the channel.
     is_over : bool
-        Whether waiting is pointless, because the process is about to stop.
+        Whether the process is about to stop, so that requests should wait no longer.
 
     """
 
@@ -70,7 +73,7 @@ class Notifications:
 
     @contextmanager
     def listen(self, name: str) -> Iterator[Waiter]:
-        """Provide an event that each notification of a job or draw sets; the caller clears it."""
+        """Yield an event that each notification of the job or draw `name` sets; the caller clears the event."""
         waiters, waiter = self._subscription().waiters, Waiter()
         waiters[name].add(waiter)
         try:
@@ -89,12 +92,12 @@ class Notifications:
                     await is_subscribed.wait()
 
     def end(self) -> None:
-        """Wake all waiting requests, of every event loop, for the last time."""
+        """Set `is_over`, and wake the waiting requests of all event loops."""
         self.is_over = True
         self._call(_Subscription.wake_all)
 
     def close(self) -> None:
-        """Stop listening."""
+        """Cancel the subscriptions of all event loops."""
         self._call(lambda subscription: subscription.task.cancel())
 
     def _call(self, method: Callable[[_Subscription], object]) -> None:
@@ -103,7 +106,7 @@ class Notifications:
                 loop.call_soon_threadsafe(method, subscription)
 
     def _subscription(self) -> _Subscription:
-        """Return the subscription of the running loop, which ends with it."""
+        """Return the subscription of the running event loop; start it if there is none."""
         loop = asyncio.get_running_loop()
         if (subscription := self._subscriptions.get(loop)) is None:
             subscription = self._subscriptions[loop] = _Subscription(self._connect, self.channel, self._outcomes)
@@ -112,7 +115,7 @@ class Notifications:
 
 
 class _Subscription:
-    """The subscription of one event loop, and the requests that wait there."""
+    """Subscription of one event loop to a channel, with the requests that wait in this loop."""
 
     def __init__(self, connect: Connect, channel: str, outcomes: Outcomes) -> None:
         self.waiters: defaultdict[str, set[Waiter]] = defaultdict(set)
@@ -130,12 +133,12 @@ class _Subscription:
             with suppress(redis.RedisError, OSError):
                 async with connect() as client, client.pubsub() as subscription:
                     await subscription.subscribe(channel)
-                    # None: the system gave up the connection, which redis-py's `listen` would read again for ever.
+                    # None means that the connection is closed; redis-py's own `listen` would then loop for ever.
                     while (message := await subscription.get_message(timeout=None)) is not None:
                         if message["type"] == "message":
                             self._receive(message["data"])
                             continue
-                        if self.is_subscribed.is_set():  # again, by redis-py or by this loop: notifications were lost
+                        if self.is_subscribed.is_set():  # subscribed again: some may be lost
                             self.wake_all()
                         self.is_subscribed.set()
             await asyncio.sleep(RECONNECT_SECONDS)
@@ -157,5 +160,5 @@ class _Subscription:
 
 
 def _job_outcomes(message: bytes) -> Mapping[str, None]:
-    """Return the id of the job that a message names, without an outcome."""
+    """Return a mapping from the job id in a message to None, because the message has no outcome."""
     return {text(message): None}

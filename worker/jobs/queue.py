@@ -1,16 +1,18 @@
-"""The tasks of jobs as RQ jobs: enqueue, compare with RQ, repair, withdraw.
+"""The tasks of jobs in RQ: enqueue tasks, find tasks that RQ has lost, withdraw tasks.
 
-The queue `INTERACTIVE` has tasks in their first seconds, `BATCH` the others. A tenant has a share of each queue, of
-waiting and running tasks: `worker.records.shares.allowed_tasks`, which RQ's rate limits enforce; its other tasks wait
-with RQ. Shards of draws are short, and have a share of their own.
+A task is an RQ job. The queue `INTERACTIVE` has tasks that should take a few seconds, the queue `BATCH` all others. A
+tenant's share of a queue is the number of its tasks that may wait in the queue or run
+(`worker.records.shares.allowed_tasks`). RQ's rate limits enforce the share: each task takes a slot of its tenant's
+limit, and RQ holds back tasks without a slot. Shards of draws are short tasks, and have a limit of their own.
 
-A job with shards begins with shard 0, which enqueues the others. The task that combines the parts of an analysis
-depends on their shards.
+A job with shards begins with shard 0, which enqueues the other shards. The task that combines the parts of an analysis
+depends on all shards.
 
-Recovery of jobs whose tasks are gone is one rule. A worker compares open jobs that have been silent with RQ. A task
-that RQ neither has nor runs is enqueued again; a task that RQ has failed fails its job. RQ itself repeats the tasks of
-dead workers. A task runs if RQ's registry of executions has it, whatever its status says: a process that dies leaves
-the status behind. A place in a share without a waiting or running task is freed by the same comparison.
+Jobs whose tasks are lost recover by one rule (`TaskQueue.repair`): a worker compares open jobs whose records have not
+changed for a while with RQ. A task that neither waits nor runs in RQ is enqueued again; a task that has failed in RQ
+fails its job. RQ itself repeats the tasks of dead workers. A task counts as running if it is in RQ's registry of
+executions, because the status of a task stays behind when its process dies. `TaskQueue.sweep` also frees slots whose
+tasks neither wait nor run.
 """
 
 from __future__ import annotations
@@ -53,33 +55,33 @@ if TYPE_CHECKING:
     from worker.records.sharding import PartsSharding
 
 FIT, DRAWS, ANALYSIS, SWEEP = "fit", "draws", "analysis", "sweep"  # the names of the tasks
-SWEEP_AT = "glle:sweep"  # time of the next sweep of the stored files, in seconds since 1970
+SWEEP_AT = "glle:sweep"  # key of the time of the next sweep of the stored files, in seconds since 1970
 SWEEP_SECONDS = 3600
 RETRIES = 3  # retries of a task whose worker was killed; a task that fails by itself is not repeated
 ENDED_SECONDS = 60  # RQ keeps an ended task for this time; the job's record outlives it
 FAILED_SECONDS = 86400
 REPLICATION_MARK = "glle:replicated"
 REPLICATION_MARK_SECONDS, REPLICATION_WAIT_MS = 60, 1000
-STALE_SECONDS = 2.0  # an open job without news for this time is compared with RQ
-SWEEP_JOBS = 200  # open jobs of one sweep, a random sample of larger sets
+STALE_SECONDS = 2.0  # an open job whose record has not changed for this time is compared with RQ
+SWEEP_JOBS = 200  # maximum number of open jobs that one sweep compares with RQ, chosen at random
 STOP_GRACE_SECONDS = 2.0  # time in which a task can stop by itself after its time limit
 _DRAWS_SUFFIX = ":draws"
 FAILED = (JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED)
 PENDING = (JobStatus.DEFERRED, JobStatus.RATE_LIMITED, JobStatus.SCHEDULED, JobStatus.READY_TO_ENQUEUE)
-BEGUN = (JobStatus.QUEUED, JobStatus.STARTED)  # statuses of tasks that have a place in their tenant's share
+BEGUN = (JobStatus.QUEUED, JobStatus.STARTED)  # statuses of tasks that have a slot of their tenant's rate limit
 
 log = logging.getLogger(__name__)
 
 
 class TaskQueue:
-    """The tasks of all jobs in the queue's Redis.
+    """Queues of the tasks of all jobs, in the queue's Redis.
 
     Parameters
     ----------
     quotas
-        Quotas of the records of ended jobs.
+        Quotas of the tenants, for the bytes of the records of ended jobs.
     has_keys
-        Returns whether the service has keys, and so several tenants.
+        Returns whether the service has API keys, and therefore may have several tenants.
 
     """
 
@@ -105,7 +107,7 @@ class TaskQueue:
         self._enqueue(job, task_ids(job)[0], self._limit(job))
 
     def enqueue_others(self, job: Job) -> None:
-        """Enqueue the shards after the first one that RQ does not have, and the task that combines their parts."""
+        """Enqueue the tasks of a job after the first one, further shards and the combining task, unless RQ has them."""
         first, *others = task_ids(job)
         limit = self._limit(job)
         for id_, task in zip(others, fetch_tasks(self._client, others), strict=True):
@@ -118,15 +120,15 @@ class TaskQueue:
                 self._enqueue(job, id_, limit)
 
     def requeue(self, task: RqJob, parts: PartsSharding | None, end_execution: Callable[[Pipeline], None]) -> None:
-        """Replace a stopped interactive task of a job by batch tasks: one, or several parts.
+        """Replace the stopped interactive task of a job by a batch task, or by the shards in `parts`.
 
-        The end of the execution, the record of the job, the former task and the new one are changed in one transaction:
-        a process that is killed meanwhile has changed nothing, and RQ repeats the former task.
+        One transaction ends the execution, changes the job's record, deletes the stopped task and adds the new one. If
+        the process is killed before the transaction, nothing has changed, and RQ repeats the stopped task.
 
         Parameters
         ----------
         end_execution
-            Ends the execution of the task in a transaction.
+            Adds the commands that end the task's execution to a pipeline.
 
         """
 
@@ -134,7 +136,7 @@ class TaskQueue:
             job = self._jobs.get(task.args[0])
             pipeline.multi()
             end_execution(pipeline)
-            if job is not None and job.queue == BATCH:  # the reply to the first attempt was lost
+            if job is not None and job.queue == BATCH:  # the transaction is repeated because its reply was lost
                 return
             self._delete([task], pipeline)
             if job is None or not job.is_open:
@@ -148,9 +150,9 @@ class TaskQueue:
         self._client.transaction(replace_task, job_key(task.args[0]))
 
     def prolong(self, task: RqJob) -> bool:
-        """Move a running interactive task to its tenant's share of batches; return whether there is room.
+        """Move a running interactive task to its tenant's share of the batch queue; return False if this share is full.
 
-        A batch that waits already counts in the tenant's share. Without keys there is always room.
+        Waiting batch tasks of the tenant count in the share, too. Without API keys the share is never full.
         """
         interactive = RateLimitRegistry.from_job(task)
         batches = self._batches(task)
@@ -167,23 +169,23 @@ class TaskQueue:
         return True
 
     def release(self, task: RqJob) -> None:
-        """Free the place of a prolonged task in its tenant's share of batches."""
+        """Free the slot that `prolong` took for a task in its tenant's share of the batch queue."""
         self._batches(task).release_and_enqueue(task.id)
 
     def abandon(self, worker: str) -> None:
-        """Let RQ repeat the tasks of a dead RQ worker at its next cleanup, instead of after some heartbeats."""
+        """Mark the executions of a dead RQ worker as expired, so that RQ's next cleanup repeats their tasks."""
         for execution in self._client.smembers(WORKER_EXECUTIONS_KEY_TEMPLATE.format(worker)):
             for queue in self._queues.values():
                 self._client.zadd(queue.started_job_registry.key, {text(execution): 1}, xx=True)
 
     def _batches(self, task: RqJob) -> RateLimitRegistry:
-        """Return the share of batches of a task's tenant."""
+        """Return RQ's rate limit for batch tasks of the tenant of a task."""
         return RateLimitRegistry(f"{BATCH}:{(task.rate_limit_key or '').split(':')[1]}", self._client)
 
     def repair(self, job: Job) -> Job:
-        """Compare a silent job with RQ, repair it, and return it.
+        """Compare an open job that has not changed for `STALE_SECONDS` with RQ, enqueue lost tasks, and return the job.
 
-        A job fails, and its tasks are stopped, if one of its tasks failed or runs beyond its time limit.
+        The job fails, and its tasks are stopped, if one of its tasks has failed or runs beyond its time limit.
         """
         if not job.is_open or job.idle_seconds < STALE_SECONDS:
             return job
@@ -197,7 +199,7 @@ class TaskQueue:
         return self._jobs.get(job.id) or job
 
     def sweep(self) -> None:
-        """Repair open jobs, adjust the tenants' shares, free lost places, and remove surplus records."""
+        """Repair open jobs, adjust the tenants' shares, free unused slots, and remove expired or surplus records."""
         forget_dead_workers(self._client)
         self._adjust_shares()
         for id_ in self._jobs.sample_open(SWEEP_JOBS):
@@ -209,7 +211,7 @@ class TaskQueue:
         self._enqueue_sweep()
 
     def _enqueue_sweep(self) -> None:
-        """Enqueue the sweep of the stored files, which is a task without a job, once in `SWEEP_SECONDS`."""
+        """Enqueue the sweep of the stored files, a task without a job, once every `SWEEP_SECONDS`."""
         due: Any = self._client.get(SWEEP_AT)
         if due is not None and float(due) > time.time():
             return
@@ -224,7 +226,7 @@ class TaskQueue:
             )
 
     def withdraw(self, job: Job) -> Job:
-        """Remove the waiting tasks of an unwanted job and stop the running ones; return the job."""
+        """Remove the waiting tasks of a cancelled or failed job, and stop its running tasks; return the job."""
         tasks, running, is_running = fetch_tasks(self._client, task_ids(job)), self._running(), False
         left = [task for task in tasks if task is not None and task.get_status(refresh=False) in {*BEGUN, *PENDING}]
         for task in left:
@@ -241,8 +243,8 @@ class TaskQueue:
     def require_replicated(self, id_: str) -> None:
         """Wait until the replicas that the queue's URL asks for have a job, so that a failover does not lose it.
 
-        A master updates its replicas after its answer. If it is killed in between, the last writes are lost.
-        Replication keeps the order, so a replica that has one write has all earlier ones.
+        A master updates its replicas after it has answered. If the master is killed in between, its last writes are
+        lost. Replication keeps the order of writes, so a replica that has one write has all earlier writes.
 
         Raises ``not-replicated`` if the replicas lack the mark after one second, or a new master lacks the job.
         """
@@ -259,10 +261,10 @@ class TaskQueue:
             raise refuse(
                 "not-replicated",
                 503,
-                f"{count} of {replicas} replicas of the queue's Redis have job {id_}: it could be lost."
+                f"Only {count} of {replicas} replicas of the queue's Redis have job {id_}, so the job could be lost."
                 if is_known
                 else f"The queue's Redis failed over to a master that does not have job {id_}.",
-                "Send the request again in some seconds: work that has begun is not repeated.",
+                "Send the same request again in some seconds; work that has begun is not repeated.",
                 replicas=int(count),
                 wanted=replicas,
             )
@@ -272,13 +274,14 @@ class TaskQueue:
         return len(live_workers(self._client))
 
     def _enqueue_lost(self, job: Job, ids: list[str]) -> None:
-        """Enqueue tasks that RQ has lost again, each in one transaction in which it leaves its former place.
+        """Enqueue again those tasks with these ids that RQ has lost, each in one transaction.
 
-        RQ takes a task from a queue before it registers it. So the task of a worker that was killed just then is in
-        neither place, although its record says `queued`. A list that RQ keeps of such tasks is looked up once a minute.
+        RQ takes a task from a queue before it registers the execution. If a worker is killed in between, its task is
+        neither in the queue nor in the registry, although the task's status is `queued`. RQ keeps a list of such tasks,
+        but checks this list only once a minute.
 
-        Raises ``worker-lost`` if RQ has failed a task, and ``job-timeout`` if one runs beyond its time, inside a call
-        that handles no signal.
+        Raises ``worker-lost`` if a task has failed in RQ, and ``job-timeout`` if a task runs beyond its time limit, as
+        it may in a call that handles no signals.
         """
         tasks, limit = fetch_tasks(self._client, ids), self._limit(job)
         waiting, running = self._waiting(), self._running()
@@ -290,26 +293,26 @@ class TaskQueue:
                 raise ProblemError(timed_out(self._settings.job_timeout))
         waits = set(PENDING)
         if ids == [task_id(job)] and present.isdisjoint(task_ids(job)):
-            # This task combines the parts; all are made, but RQ has lost a task that made some.
+            # All parts are made. The task that combines them is still deferred, behind a task that RQ has lost.
             waits.remove(JobStatus.DEFERRED)
         for id_, task in zip(ids, tasks, strict=True):
             if id_ not in present and (task is None or task.get_status(refresh=False) not in waits):
                 self._enqueue(job, id_, limit, task)
 
     def _expected_tasks(self, job: Job) -> list[str]:
-        """Return the tasks that must wait or run."""
+        """Return the ids of the tasks of an open job that must wait or run, as far as they have been enqueued."""
         if job.sharding is None:
             return task_ids(job)
         shards = self._jobs.unfinished_shards(job)
-        if 0 in shards:  # the first shard may not have enqueued the others yet
+        if 0 in shards:  # the task of shard 0 may not have enqueued the others yet
             return [task_id(job, 0)]
         tasks = [task_id(job, shard) for shard in shards]
         return tasks if job.parts is None else [*tasks, task_id(job)]
 
     def _adjust_shares(self) -> None:
-        """Adjust the tenants' shares to the number of live workers, so that new workers take tasks that wait already.
+        """Adjust the tenants' shares to the number of live workers, so that new workers also take waiting tasks.
 
-        Places whose tasks are lost are freed.
+        Free the slots of tasks that neither wait nor run.
         """
         shares, limits = self._shares(), RateLimitRegistry.all(self._client)
         places = [limit.get_allowed_job_ids() for limit in limits]
@@ -324,11 +327,11 @@ class TaskQueue:
                 RateLimitRegistry(limit.key, self._client).cleanup()
 
     def _free_places(self, limit: RateLimitRegistry, ids: list[str], waiting: set[str], running: set[str]) -> None:
-        """Free the places of tasks that neither wait nor run, and delete these tasks.
+        """Free the slots of a rate limit whose tasks neither wait nor run, and delete these tasks.
 
-        RQ frees the places of ended tasks. `repair` frees the places of tasks that their job still needs, because a
-        worker may be taking such a task from the queue right now. An interactive task that goes on as a batch has a
-        place among the batches while it runs.
+        RQ itself frees the slots of ended tasks. Tasks that their job still needs keep their slots here, because a
+        worker may be taking such a task from the queue right now; `repair` handles them. An interactive task that goes
+        on as a batch has a slot of the batch queue while it runs.
         """
         for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
             if id_ in running or (task is not None and (id_ in waiting or task.get_status(refresh=False) not in BEGUN)):
@@ -348,23 +351,29 @@ class TaskQueue:
                     pipeline.execute()
 
     def _waiting(self) -> dict[str, set[str]]:
-        """Return the tasks in each queue. Read them before `_running`, because a task goes from here to there."""
+        """Return the ids of the tasks in each queue, by the queue's name.
+
+        Call this before `_running`, so that a task that starts in between is not missing in both.
+        """
         return {name: set(queue.get_job_ids()) for name, queue in self._queues.items()}
 
     def _running(self) -> set[str]:
-        """Return the tasks that have an execution; RQ ends the execution of a dead worker after some heartbeats."""
+        """Return the ids of running tasks: those with an execution, which RQ ends after missed heartbeats."""
         registries = (queue.started_job_registry for queue in self._queues.values())
         return {id_ for registry in registries for id_ in registry.get_job_ids(cleanup=False)}
 
     def _delete(self, tasks: Sequence[RqJob], pipeline: Pipeline) -> None:
-        """Delete tasks in a transaction."""
+        """Add commands to a transaction that delete tasks, and remove them from queues and registries."""
         self._leave(tasks, pipeline)
         for task in tasks:
             result = Result.get_key(task.id)  # type: ignore[no-untyped-call] # of RQ
             pipeline.delete(task.key, task.dependents_key, task.dependencies_key, result)
 
     def _leave(self, tasks: Sequence[RqJob], pipeline: Pipeline) -> None:
-        """Take tasks out of queues, places and RQ's registries in a transaction; others that depend on them stay."""
+        """Add commands to a transaction that remove tasks from queues, rate limits and RQ's registries.
+
+        Tasks that depend on the removed tasks stay.
+        """
         limits = {str(task.rate_limit_key): RateLimitRegistry.from_job(task) for task in tasks}
         for task in tasks:
             queue, limit = self._queues[task.origin], limits[str(task.rate_limit_key)]
@@ -379,17 +388,17 @@ class TaskQueue:
             limit.acquire_and_enqueue(limit.concurrency, pipeline=pipeline)
 
     def _limit(self, job: Job) -> RateLimit:
-        """Return the share of a job's tasks: RQ counts the slots of a key."""
+        """Return RQ's rate limit for the tasks of a job: the key of tenant and queue, with the tenant's share."""
         key = f"{job.queue}:{job.tenant}{_DRAWS_SUFFIX if (job.kind, job.queue) == ('draws', BATCH) else ''}"
         return RateLimit(key, self._shares()(key))
 
     def _shares(self) -> Callable[[str], int]:
-        """Return the function of a key of RQ's limits to the number of its tasks that wait in the queue or run."""
+        """Return a function that maps the key of a rate limit to the number of slots, for the live workers of now."""
         workers, has_keys = self.live_workers(), self._has_keys()
         return lambda key: allowed_tasks(workers, has_keys=has_keys, are_short=key.endswith(_DRAWS_SUFFIX))
 
     def _enqueue(self, job: Job, id_: str, limit: RateLimit, former: RqJob | None = None) -> None:
-        """Enqueue a task in one transaction, in place of a former one of the same id."""
+        """Enqueue a new task of a job; the same transaction removes the `former` task with this id, if any."""
         with self._client.pipeline() as pipeline:
             if former is not None:
                 self._leave([former], pipeline)
@@ -397,7 +406,7 @@ class TaskQueue:
             pipeline.execute()
 
     def _task(self, job: Job, id_: str, limit: RateLimit, depends_on: Dependency | None = None) -> RqJob:
-        """Return a new task of a job."""
+        """Return a new task of a job with this id, which is not enqueued yet."""
         name, arguments = _call(job, id_)
         return self._queues[job.queue].create_job(
             name,
@@ -415,17 +424,17 @@ class TaskQueue:
 
 
 def _running_seconds(task: RqJob) -> float:
-    """Return the seconds since the start of a task."""
+    """Return the seconds since the start of a running task; 0 if RQ has not recorded the start yet."""
     return 0.0 if task.started_at is None else (datetime.now(UTC) - task.started_at).total_seconds()
 
 
 def task_id(job: Job, shard: int | None = None) -> str:
-    """Return the id of a job's task, or of the task of one shard."""
+    """Return the id of the task for one shard of a job, or of the job's single or combining task without `shard`."""
     return job.id if shard is None else f"{job.id}-s{shard}"
 
 
 def task_ids(job: Job) -> list[str]:
-    """Return the tasks of a job in the order in which they are enqueued."""
+    """Return the ids of a job's tasks in the order in which they are enqueued."""
     if job.sharding is None:
         return [task_id(job)]
     shards = [task_id(job, shard) for shard in range(job.sharding.shards)]
@@ -433,7 +442,7 @@ def task_ids(job: Job) -> list[str]:
 
 
 def _call(job: Job, id_: str) -> tuple[str, list[Any]]:
-    """Return name and arguments of a task."""
+    """Return the name of the function that a task calls (a key of `HANDLERS`), and the arguments."""
     _, _, shard = id_.rpartition("-s")
     if job.kind == "fit":
         return FIT, [job.id]

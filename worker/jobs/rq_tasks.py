@@ -1,6 +1,6 @@
-"""RQ's records of tasks and its queues, as the service uses them.
+"""RQ's jobs, here called tasks, and RQ's queues, restricted to what the service uses.
 
-Tasks carry JSON only. A worker runs only tasks whose name is in a table of handlers, and imports none by name.
+Arguments of tasks are JSON. A worker runs only functions in a table of handlers, and imports no function by its name.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ SERIALIZER = "json"
 
 
 class SafeJob(RqJob):
-    """An RQ job that calls one of its `handlers` or refuses; callbacks and webhooks never run.
+    """An RQ job that can only call one of its `handlers`; callbacks and webhooks never run.
 
-    The base class has no handlers: an API process enqueues tasks and runs none.
+    This class has no handlers, because an API process enqueues tasks and runs none; a worker's subclass has them.
     """
 
     handlers: ClassVar[Mapping[str, Callable[..., None]]] = {}
-    success_callback = None  # names of functions in the job's data are never followed
+    success_callback = None  # RQ would import a callback by the name in the job's data
     failure_callback = None
     stopped_callback: ClassVar[Any] = None
 
     @property
     def func(self) -> Callable[..., None]:
-        """The handler of the task; raises `PermissionError` for other names."""
+        """The handler with the task's name; raises `PermissionError` if there is none."""
         name = self.func_name
         if self.instance is not None or name is None or name not in self.handlers:
             raise PermissionError(f"{name!r} is not a task of this worker.")
         return self.handlers[name]
 
     def send_webhooks(self, status: str | JobStatus, *, exc_string: str | None = None) -> None:
-        """Send nothing."""
+        """Send no webhook."""
 
 
 class TaskList(Queue):
@@ -51,21 +51,21 @@ class TaskList(Queue):
     job_class = SafeJob
 
     def add(self, task: RqJob, pipeline: Pipeline) -> None:
-        """Add a task with a rate limit: to the queue, or to the tasks that wait for a place of their tenant."""
+        """Add a task with a rate limit to the queue, or to the tasks that wait until their tenant has a free slot."""
         pipeline.sadd(self.redis_queues_keys, self.key)
         self._enqueue_rate_limited_job(task, pipeline=pipeline)
 
 
 def open_queue(name: str, client: redis.Redis) -> TaskList:
-    """Return a queue."""
+    """Return RQ's queue with this name."""
     return TaskList(name, connection=client, serializer=SERIALIZER, job_class=SafeJob)
 
 
 def fetch_tasks(client: redis.Redis, ids: Sequence[str]) -> list[RqJob | None]:
-    """Return RQ's record of each task, or None.
+    """Return the tasks with these ids in order, with None for each task of which RQ has no record.
 
-    A record does not count if it only has fields that a worker wrote after the record was deleted. Unlike RQ's
-    `Job.fetch_many` it uses no transaction, because a full server refuses transactions.
+    A record that only has fields which a worker wrote after RQ had deleted the record counts as missing. Unlike RQ's
+    `Job.fetch_many`, this function uses no transaction, because a full server refuses transactions.
     """
     with client.pipeline(transaction=False) as pipeline:
         for id_ in ids:

@@ -1,4 +1,4 @@
-"""The job records, which outlive RQ's own records of tasks.
+"""Job records, which are kept for longer than RQ's records of tasks.
 
 A record is one Redis hash. Each change of status is one script, so readers always see a consistent record:
 
@@ -6,10 +6,10 @@ A record is one Redis hash. Each change of status is one script, so readers alwa
       |          `-> cancelling -> cancelled        (or succeeded, if the work was done by then)
       `-> cancelled
 
-An interactive job beyond its time goes back from running to queued, once, as a batch.
-Several workers may make the shards of a job. Each shard writes its own count, and the script adds them up. The shard
-that completes the sum ends a draws job; the parts of an analysis are combined by one more task. A repeated shard
-changes nothing.
+An interactive job that needs more time or memory goes back from running to queued, once, as a batch job.
+Several workers may make the shards of a job. The record has a count of finished steps for each shard, and their sum as
+the job's progress. The shard that completes the sum ends a draws job; one more task combines the parts of an analysis.
+A repeated shard changes nothing.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ if TYPE_CHECKING:
 
 __all__ = ["OPEN_STATUSES", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
-LISTED = 100  # records that a list reads in one round trip
-SWEEP_TENANTS = 20  # a sweep visits this many tenants, chosen at random
+LISTED = 100  # records that `JobStore.iterate` reads at a time
+SWEEP_TENANTS = 20  # a sweep trims the records of this many tenants, chosen at random
 NO_QUOTA = Quota(records=0)  # workers have no quota
-SWEEP_RECORDS = 500  # expired or surplus records of a tenant that one sweep removes
+SWEEP_RECORDS = 500  # maximum number of a tenant's expired or surplus records that one sweep removes
 
 
 class Cancelled(Exception):  # noqa: N818 # not an error: the client's request
-    """The job was cancelled or its record is gone, so its work must stop."""
+    """The job was cancelled or its record is gone, so the work on the job must stop."""
 
 
 class JobStore:
@@ -76,15 +76,15 @@ class JobStore:
     ttl
         Seconds to keep the record of an ended job.
     room
-        The free space of the queue server.
+        Capacity of the queue server for new jobs.
 
     Attributes
     ----------
     tenant
-        The tenant whose jobs are visible. None finds all tenants' jobs by id, and creates and lists jobs of the
-        default tenant.
+        Tenant whose jobs are visible. With None, the jobs of all tenants are found by id, and the jobs of the default
+        tenant are created and listed.
     limit
-        Returns how many of its jobs may be open, as for `worker.records.shares`.
+        Returns the tenant's limit of open jobs (see `worker.records.shares.may_hold`).
 
     """
 
@@ -106,12 +106,12 @@ class JobStore:
         self._change_record = client.register_script(lua_scripts.CHANGE)
 
     def for_tenant(self, tenant: str, quota: Quota, limit: Callable[[], int] | None = None) -> Self:
-        """Return the store as a tenant sees it.
+        """Return a store in which only the jobs of a tenant are visible.
 
         Parameters
         ----------
         limit
-            Returns how many jobs may be open, or a value of `worker.records.shares`; by default the limit of `quota`.
+            Returns the limit of open jobs (see `worker.records.shares.may_hold`); by default the limit in `quota`.
 
         """
         store = copy(self)
@@ -135,24 +135,29 @@ class JobStore:
     ) -> tuple[Job, bool]:
         """Create a job, or return the job that holds `claim` with a status in `reuse`.
 
-        One script decides, so of two identical simultaneous requests one creates the job and both share it.
+        A script does both atomically, so that simultaneous equal requests share one job.
 
         Parameters
         ----------
+        claim
+            Text that is equal for equal requests, such as a digest of the specification.
         posterior
-            The posterior that the job fits or uses, if any.
+            Id of the posterior that the job fits or uses, if any.
+        total
+            Number of steps of the job's progress.
         priority
-            A shared job gets the higher priority of its requests.
+            Priority of this request; a shared job gets the highest priority of its requests.
         parts
-            Shards of an analysis; None for one task. Draws have the shards of their specification.
+            Division of an analysis into shards; None for one task. A draws job is divided by its specification.
         points
-            Points that came with the request; `spec` names them by an id, for which no data set is stored.
+            Points that came with the request. `spec` names them by an id that belongs to no stored data set.
         short
             Whether the job begins in the queue of interactive tasks.
 
         Returns
         -------
-        job, created
+        tuple
+            The job, and whether it is new.
 
         Raises
         ------
@@ -186,12 +191,12 @@ class JobStore:
         return job, holder == new
 
     def get(self, id_: str) -> Job | None:
-        """Return a job, or None."""
+        """Return a job, or None if there is no record or another tenant has the job."""
         job = job_of(self._client.hmget(job_key(id_), FIELDS))
         return job if job is not None and self.tenant in {None, job.tenant} else None
 
     def fetch(self, id_: str) -> Job:
-        """Return a job; raises ``job-not-found``."""
+        """Return a job; raises ``job-not-found`` where `get` returns None."""
         if (job := self.get(id_)) is None:
             raise refuse(
                 "job-not-found",
@@ -204,14 +209,14 @@ class JobStore:
         return job
 
     def points(self, job: Job) -> Array:
-        """Return the points of a job's request; raises `Cancelled` if the record is gone."""
+        """Return the points that came with the request for a job, float64; raises `Cancelled` if there are none."""
         raw = self._client.hget(job_key(job.id), POINTS)
         if raw is None:
             raise Cancelled
         return np.array(json.loads(raw), np.float64)
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of open jobs of the tenant, and the bytes of the records of its ended ones."""
+        """Return the number of the tenant's open jobs, and the bytes of the records of the tenant's ended jobs."""
         tenant = self.tenant or DEFAULT
         with self._client.pipeline(transaction=False) as pipeline:
             pipeline.scard(tenant_key(lua_scripts.OPEN_JOBS, tenant))
@@ -220,20 +225,21 @@ class JobStore:
         return int(is_open), int(nbytes or 0)
 
     def claim_holder(self, claim: str) -> Job | None:
-        """Return the last job that claimed `claim`, or None."""
+        """Return the last job that was created with `claim`, or None."""
         raw = self._client.get(self._claim(claim))
         return None if raw is None else self.get(text(raw))
 
     def sample_open(self, limit: int) -> list[str]:
-        """Return the ids of all tenants' open jobs, or of a random sample of `limit`."""
+        """Return the ids of open jobs of all tenants: all, or a random sample of `limit` ids if there are more."""
         return [text(raw) for raw in self._client.srandmember(lua_scripts.ALL_OPEN, limit) or ()]
 
     def iterate(
         self, before: str | None = None, status: Status | None = None, kind: Kind | None = None, limit: int = LISTED
     ) -> Iterator[tuple[str, Job | None]]:
-        """Yield (cursor, job), newest first, after the cursor `before`; `limit` jobs per two round trips.
+        """Yield (cursor, job) for the tenant's jobs, newest first; with `before`, for the jobs after this cursor.
 
-        The job is None if its record has expired, or has another status or kind.
+        None stands for a job whose record has expired, or that has another status or kind. Two round trips to Redis
+        read `limit` jobs.
         """
         key, upper = tenant_key(lua_scripts.INDEX, self.tenant or DEFAULT), "+" if before is None else f"({before}"
         while members := [text(raw) for raw in self._client.zrevrangebylex(key, upper, "-", start=0, num=limit)]:
@@ -262,18 +268,18 @@ class JobStore:
         return job
 
     def trim(self, tenant: str, limit: int) -> int:
-        """Remove a tenant's expired records and its oldest ended ones beyond `limit` bytes (0: unlimited).
+        """Remove a tenant's expired records, and its oldest records of ended jobs beyond `limit` bytes (0: unlimited).
 
-        Remove at most `SWEEP_RECORDS`; return their number.
+        Remove at most `SWEEP_RECORDS` records; return how many were removed.
         """
         return int(self._remove(args=[tenant, now_ms(), limit, SWEEP_RECORDS, ""]))
 
     def tenants(self) -> list[str]:
-        """Return all tenants that have had jobs."""
+        """Return the names of all tenants that have had jobs, sorted."""
         return sorted(text(raw) for raw in self._client.smembers(lua_scripts.TENANTS))
 
     def open_of_tenants(self) -> dict[str, int]:
-        """Return the number of open jobs of each tenant that has had jobs."""
+        """Return a mapping from each tenant that has had jobs to the number of its open jobs."""
         tenants = self.tenants()
         with self._client.pipeline(transaction=False) as pipeline:
             for tenant in tenants:
@@ -281,20 +287,21 @@ class JobStore:
             return dict(zip(tenants, pipeline.execute(), strict=True))
 
     def sample_tenants(self) -> list[str]:
-        """Return a random sample of tenants with jobs."""
+        """Return the names of at most `SWEEP_TENANTS` tenants that have had jobs, chosen at random."""
         return [text(raw) for raw in self._client.srandmember(lua_scripts.TENANTS, SWEEP_TENANTS) or ()]
 
     def start(self, id_: str) -> Job:
-        """Enter ``running``, unless the job runs already; raises `Cancelled` if the job was cancelled."""
+        """Set the status of a queued job to ``running``; return the queued or running job, or raise `Cancelled`."""
         job = self._move(id_, {"queued": "running"}, started=now_iso(), stage="started")
         if job is None or job.status != "running":
             raise Cancelled
         return job
 
     def requeue(self, job: Job, parts: PartsSharding | None, pipeline: Pipeline) -> Job:
-        """Set a job back to ``queued`` as a batch, in a transaction; return the job as it will be.
+        """Set a job back to ``queued`` as a batch job, in a transaction; return the job as it will be.
 
-        Its progress begins again, but counted shards stay. A job that is cancelled or has ended stays as it is.
+        The progress of a job without shards begins again; the counts of shards stay. A job that was cancelled or has
+        ended does not change.
         """
         fields: dict[str, Any] = {"queue": BATCH, "stage": "queued"}
         fields |= {} if job.sharding else {"done": 0}
@@ -303,18 +310,18 @@ class JobStore:
         return replace(job, queue=BATCH, parts=parts or job.parts)
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
-        """Write progress; raises `Cancelled` if the job was cancelled."""
+        """Write `done`, `total` and the stage of a running job; raises `Cancelled` if the job must stop."""
         self.stage(id_, stage, done=done, total=total)
 
     def stage(self, id_: str, stage: str, **progress: int) -> None:
-        """Write the current stage, and its `total` if given; raises `Cancelled` if the job was cancelled."""
+        """Write the stage of a running job, and `done` and `total` if given; raises `Cancelled` if it must stop."""
         if self._change(id_, "progress", {"stage": stage, **progress})[1] != "running":
             raise Cancelled
 
     def advance(self, id_: str, shard: int, count: int) -> Job | None:
-        """Write the number of finished steps of a shard; end a draws job that it completes; return the job.
+        """Write the number of finished steps of a shard, and return the job.
 
-        Raises `Cancelled` if the job was cancelled.
+        The shard that completes a draws job also ends the job. Raises `Cancelled` if the job was cancelled.
         """
         _, status, job = self._change(id_, "count", {"stage": "done"}, shard=_count_field(shard), count=count)
         if status not in {"running", "succeeded"}:
@@ -322,23 +329,23 @@ class JobStore:
         return job
 
     def shard_counts(self, job: Job) -> list[int]:
-        """Return the number of finished steps of each shard of a job."""
+        """Return the number of finished steps of each shard of a job, in the order of the shards."""
         assert job.sharding is not None
         fields = [_count_field(shard) for shard in range(job.sharding.shards)]
         return [int(value or 0) for value in self._client.hmget(job_key(job.id), fields)]
 
     def unfinished_shards(self, job: Job) -> list[int]:
-        """Return the shards of a job whose steps are not all counted."""
+        """Return the numbers of a job's shards with unfinished steps."""
         assert job.sharding is not None
         counts = enumerate(self.shard_counts(job))
         return [shard for shard, count in counts if count < job.sharding.shard_size(shard)]
 
     def succeed(self, id_: str, **progress: int) -> Job | None:
-        """Enter ``succeeded``, also after a cancellation that came too late; write `done` and `total`, if given."""
+        """Set the status to ``succeeded``, even if a cancellation came too late; write `done` and `total` if given."""
         return self._move(id_, {"running": "succeeded", "cancelling": "succeeded"}, stage="done", **progress)
 
     def fail(self, id_: str, problem: Problem) -> Job | None:
-        """Enter ``failed`` with its problem."""
+        """Set the status of an open job to ``failed``, with the problem; return the job, or None without a record."""
         moves = dict.fromkeys(OPEN_STATUSES, "failed")
         return self._move(id_, moves, stage="failed", error=json.dumps(problem.to_dict(), allow_nan=False))
 
@@ -349,11 +356,14 @@ class JobStore:
         return self.fetch(id_)
 
     def finish_cancel(self, id_: str, pipeline: Pipeline | None = None) -> Job | None:
-        """Enter ``cancelled`` after the work of a job in ``cancelling`` has stopped; None if in a transaction."""
+        """Set the status ``cancelling`` to ``cancelled``, after the work has stopped.
+
+        Return the job; None without a record, and in a transaction.
+        """
         return self._move(id_, {"cancelling": "cancelled"}, pipeline, stage="cancelled")
 
     def _refusal(self, reply: str | None) -> ProblemError | None:
-        """Return the error in a script's reply, if it has one."""
+        """Return the error that a reply of the script `CREATE` stands for, or None if the reply is the id of a job."""
         if reply == lua_scripts.QUOTA:
             return too_many_jobs(self.tenant, self.limit())
         if reply == lua_scripts.JOBS:
@@ -372,7 +382,10 @@ class JobStore:
         pipeline: Pipeline | None = None,
         **more: Any,
     ) -> tuple[str | None, str | None, Job | None]:
-        """Change a record (`lua_scripts.CHANGE`); return the status before and after, and the job."""
+        """Change a record by the script `lua_scripts.CHANGE`; return the old status, the new status and the job.
+
+        All three are None without a record, and in a transaction.
+        """
         flat = [str(part) for part in _flat(fields)]
         change = json.dumps({"action": action, "moves": moves or {}, "fields": flat, **more})
         client = self._client if pipeline is None else pipeline
@@ -385,12 +398,15 @@ class JobStore:
     def _move(
         self, id_: str, moves: Mapping[str, str], pipeline: Pipeline | None = None, /, **fields: Any
     ) -> Job | None:
-        """Change the status by `moves` {from: to}; return the job, or None if in a transaction."""
+        """Change the status by `moves`, a mapping from old to new status, and write fields; return the job.
+
+        Return None without a record, and in a transaction.
+        """
         return self._change(id_, "move", fields, moves, pipeline)[2]
 
 
 def _count_field(shard: int) -> str:
-    """Return the record's field for the number of finished steps of a shard."""
+    """Return the name of the field, in a job's record, with the number of finished steps of a shard."""
     return f"shard:{shard}"
 
 
