@@ -1,8 +1,9 @@
 """API keys: bearer tokens that give a request its tenant and scopes. Only SHA-256 digests of secrets are stored.
 
 An API process reads a key from Redis at most once a second, and again if a token has a secret that the process does not
-know. A revoked key may therefore work for one more second. For `/metrics` it works until the process reaches the
-queue's Redis again (`KeyStore.last_read`). Secrets have 32 random bytes, so they need no slow hash as passwords do.
+know. A revoked key may therefore work for one more second. For `/metrics`, a revoked key works until the process
+reaches the queue's Redis again (`KeyStore.last_read`). Secrets have 32 random bytes, so they need no slow hash, as
+passwords would.
 """
 
 from __future__ import annotations
@@ -31,16 +32,17 @@ if TYPE_CHECKING:
 
 Scope = Literal["read", "write", "admin"]
 
-SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes the ones before it
+SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each scope includes the scopes before it
 SECRET_BYTES = 32
-KEY_CHECK_SECONDS = 1.0
-_GONE = -math.inf  # time to read a key again that Redis no longer has
-_NO_SECRET = hashlib.sha256(b"").hexdigest()  # compared for an unknown id, so that it takes as long as a wrong secret
+KEY_CHECK_SECONDS = 1.0  # a process reads each key at most this often
+_GONE = -math.inf  # marks a key that Redis no longer has, in the place of the time to read the key again
+# Compared if the id of a key is unknown, so that the check takes as long as for a wrong secret.
+_NO_SECRET = hashlib.sha256(b"").hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Secret:
-    """SHA-256 of a secret, and its expiry (None: never)."""
+    """Digest of a secret, and the time until which the secret is valid (ISO; None: no end)."""
 
     sha256: str
     until: str | None = None
@@ -48,7 +50,7 @@ class Secret:
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class Key:
-    """Stored key; `scopes` includes implied scopes, and `secrets` includes replaced secrets until they expire."""
+    """Record of an API key; `scopes` has all implied scopes, and `secrets` has replaced secrets until they expire."""
 
     id: str
     tenant: str
@@ -64,14 +66,14 @@ KEY_KIND = RecordKind[Key]("key", "key", "See `glle keys list` for the ids.", Ke
 
 
 class KeyStore:
-    """Keys of a deployment.
+    """API keys of a deployment.
 
     Parameters
     ----------
     client
         The queue's Redis.
     mark
-        The mark beside the files, which shows that keys existed even if Redis has lost them.
+        The mark beside the files, which shows that API keys existed even if Redis has lost them.
 
     Attributes
     ----------
@@ -85,16 +87,16 @@ class KeyStore:
         self._client = client
         self._mark = mark
         self._read: dict[str, tuple[Key, float]] = {}  # keys that were read, by id, and when to read each again
-        self._is_guarded: bool | None = None  # whether a key ever existed; None: not read yet
-        self._next_look = 0.0  # monotonic time of the next check whether a key exists
+        self._is_guarded: bool | None = None  # whether a key was ever created; None: not checked yet
+        self._next_look = 0.0  # monotonic time of the next check whether a key was ever created
 
     def create(self, tenant: str, scopes: tuple[Scope, ...], name: str, days: float | None) -> tuple[Key, str]:
-        """Create a key; return it with its bearer token, which is not stored.
+        """Create a key; return the key, and its bearer token, which is not stored.
 
         Parameters
         ----------
         days
-            Lifetime; None: no expiry.
+            Lifetime of the key in days; None: no expiry.
 
         Raises
         ------
@@ -120,7 +122,7 @@ class KeyStore:
         return key, _token(key, secret)
 
     def rotate(self, id_: str, overlap_hours: float) -> tuple[Key, str]:
-        """Give a key a new secret; return the key with its new bearer token.
+        """Give a key a new secret; return the key, and the new bearer token.
 
         Parameters
         ----------
@@ -145,7 +147,7 @@ class KeyStore:
         return key, _token(key, secret)
 
     def revoke(self, id_: str) -> Key:
-        """Remove a key; return it.
+        """Remove a key; return the removed key.
 
         Raises
         ------
@@ -158,7 +160,7 @@ class KeyStore:
         return key
 
     def all(self) -> list[Key]:
-        """Return the keys, the oldest first."""
+        """Return the keys of all tenants, the oldest first."""
         keys = {id_: KEY_KIND.load(id_, raw) for id_, raw in self.records.all()}
         return sorted(keys.values(), key=lambda key: (key.created, key.id))
 
@@ -167,27 +169,27 @@ class KeyStore:
         return sum("admin" in key.scopes and _is_valid(key.expires) for key in self.all())
 
     def has_keys(self) -> bool:
-        """Return whether a key existed when this process last checked, or whether it has verified a key."""
+        """Return whether this process knows that a key was ever created; asks neither Redis nor the store."""
         return bool(self._is_guarded)
 
     def exist(self) -> bool:
-        """Return whether a key was ever created; asks Redis until the process knows of a key."""
+        """Return whether a key was ever created; asks Redis unless this process knows that one was."""
         if not self._is_guarded and KEYS in self.records.usage():
             self._is_guarded = True
         return self.has_keys()
 
     def is_guarded(self) -> bool:
-        """Return whether requests need a key, because a key ever existed, even if all keys are revoked now.
+        """Return whether requests need a key: they do once a key was created, even if all keys are revoked now.
 
         Raises
         ------
         ProblemError
-            One of `worker.storage.mark.LOSSES`: Redis has no key, and may have lost the keys. ``store-unavailable``.
+            One of `worker.storage.mark.LOSSES` if Redis has no key and may have lost keys; ``store-unavailable``.
 
         """
         now = time.monotonic()
         if self._is_guarded is None or (not self._is_guarded and now >= self._next_look):
-            self._next_look = now + KEY_CHECK_SECONDS  # requests that arrive during the check get the former answer
+            self._next_look = now + KEY_CHECK_SECONDS  # requests during the check use the former answer
             try:
                 if not self.exist():
                     self._mark.require_no_loss()
@@ -198,7 +200,7 @@ class KeyStore:
         return self.has_keys()
 
     def is_current(self, token: str | None) -> bool:
-        """Return whether what was read in the last second suffices to verify a request with or without a token."""
+        """Return whether a request with this token, or without one, can be checked without reading from Redis."""
         now = time.monotonic()
         if self._is_guarded is None or (not self._is_guarded and now >= self._next_look):
             return False
@@ -210,7 +212,7 @@ class KeyStore:
         return key is not None and now < until and any(hmac.compare_digest(s.sha256, sha256) for s in key.secrets)
 
     def last_read(self) -> KeyStore:
-        """Return a store that answers with the keys as this process last read them; it reads only unknown keys."""
+        """Return a store with the keys as this process last read them, which only asks Redis for unknown keys."""
         store = KeyStore(self._client, self._mark)
         store._read = {id_: (key, math.inf) for id_, (key, _) in self._read.items()}
         store._is_guarded, store._next_look = self._is_guarded, math.inf
@@ -222,11 +224,11 @@ class KeyStore:
         Raises
         ------
         ProblemError
-            ``invalid-key``: unknown, revoked, replaced or expired. ``record-unreadable``. If the mark beside the files
-            shows that Redis may have lost the key: as `is_guarded`.
+            ``invalid-key`` if the key is unknown, revoked, replaced or expired; ``record-unreadable``. As `is_guarded`
+            if Redis may have lost the key.
 
         """
-        key = self._match(token) or self._match(token, is_new=True)  # the secret may be newer than what was read
+        key = self._match(token) or self._match(token, is_new=True)  # it may have a new secret
         if key is None:
             self._mark.require_no_loss()
             if self._read.get(id_ := _parse_token(token)[1], (None, 0.0))[1] == _GONE:
@@ -240,7 +242,7 @@ class KeyStore:
         return key
 
     def _match(self, token: str, *, is_new: bool = False) -> Key | None:
-        """Return the key of a token, or None; takes a time that does not depend on the secret."""
+        """Return the key that a token belongs to, or None, in a time that does not depend on the secret."""
         prefix, id_, secret = _parse_token(token)
         key = self._look(id_, is_new=is_new) if prefix == KEY_PREFIX else None
         sha256, is_match = hashlib.sha256(secret.encode()).hexdigest(), False
@@ -249,12 +251,12 @@ class KeyStore:
         return key if is_match else None
 
     def _look(self, id_: str, *, is_new: bool) -> Key | None:
-        """Return a key as it was read in the last second, or read it now; None if it does not exist."""
+        """Return a key by its id, as it was read in the last second or is read now; None if the key does not exist."""
         key, until = self._read.get(id_, (None, 0.0))
         now = time.monotonic()
         if key is not None and now < until and not is_new:
             return key
-        if key is not None:  # requests that arrive while it is read get the former key
+        if key is not None:  # requests that arrive during the reading use the former key
             self._read[id_] = key, now + KEY_CHECK_SECONDS
         try:
             current = self.records.get(id_)
@@ -265,7 +267,7 @@ class KeyStore:
         if current is not None:
             self._read[id_] = current, now + KEY_CHECK_SECONDS
         elif key is not None:
-            self._read[id_] = key, _GONE  # `verify` forgets it, unless the records are lost
+            self._read[id_] = key, _GONE  # `verify` forgets the key, unless Redis has lost its records
         return current
 
 

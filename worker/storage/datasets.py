@@ -1,4 +1,4 @@
-"""Data sets, with ids derived from their content."""
+"""Store of data sets, whose ids derive from their content."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal"]
 
-ATTEMPTS = 3  # attempts to read a file that another process may replace, or whose local copy it may remove
+ATTEMPTS = 3  # attempts to read a file, which another process may replace, or remove as a local copy
 
 DATASET_KIND = RecordKind[Dataset](
     "dataset",
@@ -46,7 +46,9 @@ DATASET_KIND = RecordKind[Dataset](
 
 
 class DatasetStore(FileStore[Dataset]):
-    """Data sets: records, and the npy files that the records name. All files of a tenant share one quota.
+    """Store of data sets: records, and the npy files that the records name.
+
+    One quota limits the bytes of all files of a tenant, also of posteriors, embeddings and results.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ class DatasetStore(FileStore[Dataset]):
     files
         Files of the data sets.
     room
-        Room in the queue's Redis, which a new data set needs.
+        Free space of the queue's Redis and of the disk, which a new data set needs.
     results
         Results about data sets, which are deleted with the data sets.
 
@@ -66,11 +68,10 @@ class DatasetStore(FileStore[Dataset]):
         self._room = room
 
     def add(self, table: Table) -> tuple[Dataset, bool]:
-        """Store a table; return its record and whether it is new.
+        """Store a table as a data set; return the record, and whether the data set is new.
 
         Values are stored as float64, or as float32 if the table has float32. They are validated, hashed and written in
-        blocks, so that the memory does not grow with the table. If the data set exists and its files are damaged, the
-        files are replaced.
+        blocks, so that memory use does not grow with the table. Damaged files of an existing data set are replaced.
 
         Raises
         ------
@@ -106,10 +107,10 @@ class DatasetStore(FileStore[Dataset]):
         return self._write(dataset, sources)
 
     def _write(self, dataset: Dataset, sources: Mapping[str, Source]) -> tuple[Dataset, bool]:
-        """Store the files of a data set by name, and its record; return the record, and whether it is new.
+        """Write the files of a data set from sources by name, and its record; return the record, and whether it is new.
 
-        If the data set exists and its files are damaged, the files are replaced. Afterwards, files that no record names
-        are removed. Raises ``quota-exceeded``.
+        Damaged files of an existing data set are replaced. New files that the record does not name in the end are
+        removed. Raises ``quota-exceeded``.
         """
         stored = self.files.write_new({f"{name}.npy": source for name, source in sources.items()})
         new = replace(dataset, stored={name: stored[f"{name}.npy"] for name in sources})
@@ -123,7 +124,7 @@ class DatasetStore(FileStore[Dataset]):
             while not self.create(new, limits={STORED_BYTES: self.quota}):
                 if (existing := self.get(new.id)) is None:  # deleted meanwhile
                     continue
-                if existing.files == new.files:  # the reply to the first command was lost
+                if existing.files == new.files:  # `create` succeeded, but its reply was lost
                     break
                 if self.files.is_intact(existing.files.values()):
                     self.files.remove(new.files)
@@ -138,7 +139,7 @@ class DatasetStore(FileStore[Dataset]):
         return dataset_id(_sha256(table), self.tenant or DEFAULT)
 
     def values(self, id_: str) -> Array:
-        """Return the (n, d) values, mapped from the verified file.
+        """Return the values (n, d) of a data set, memory-mapped from the verified file.
 
         Raises
         ------
@@ -149,16 +150,16 @@ class DatasetStore(FileStore[Dataset]):
         return self._load(id_, VALUES)
 
     def load_extras(self, dataset: Dataset) -> dict[str, Array]:
-        """Return the arrays among `labels`, `colors`, `coordinates` (n, 2) and `ids` that exist; raises as `values`."""
+        """Return the extra arrays of a data set by their names in `EXTRAS`; raises as `values`."""
         return {name: self._load(dataset.id, name) for name in dataset.extras}
 
     def ids_of(self, id_: str) -> Array | None:
-        """Return the ids of the rows, (n,) or (n, columns), or None; raises ``dataset-damaged``."""
+        """Return the ids of a data set's rows, (n,) or (n, columns); None without ids; raises ``dataset-damaged``."""
         dataset = self.get(id_)
         return None if dataset is None or not dataset.has_ids else np.asarray(self._load(id_, "ids"))
 
     def require_room(self, nbytes: int) -> None:
-        """Raise ``quota-exceeded`` unless the tenant may store `nbytes` more bytes now."""
+        """Raise ``quota-exceeded`` if `nbytes` more would exceed the tenant's quota of stored bytes."""
         stored = self.usage()[STORED_BYTES] if self.quota else 0
         if stored + nbytes > self.quota > 0:
             raise too_many_bytes(self.tenant, nbytes, stored, self.quota)
@@ -174,7 +175,7 @@ class DatasetStore(FileStore[Dataset]):
                     return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
             except (FileNotFoundError, DamagedFileError) as error:
                 is_absent = isinstance(error, FileNotFoundError)
-            dataset = self.get(id_)  # deleted or replaced meanwhile, or a file is lost
+            dataset = self.get(id_)  # the data set may have been deleted or replaced, or the file is lost
         if dataset is None:
             raise DATASET_KIND.not_found(id_)
         remedy = "Upload the same data again, which replaces the files under the same id; or restore a backup."
@@ -188,7 +189,7 @@ class DatasetStore(FileStore[Dataset]):
 
 
 def all_points_equal(values: Array) -> bool:
-    """Return whether all rows are equal; reads up to the first block that differs."""
+    """Return whether all rows of `values` (n, d) are equal; reads blocks up to the first that has another row."""
     rows = max(1, BLOCK // values.shape[1])
     return all(
         np.array_equal(block, np.broadcast_to(values[0], block.shape))
@@ -197,19 +198,19 @@ def all_points_equal(values: Array) -> bool:
 
 
 def _stored_dtype(table: Table) -> np.dtype[Any]:
-    """Return the dtype of the stored values."""
+    """Return the dtype in which the values of a table are stored: little-endian float32 or float64."""
     return np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
 
 
 def _sha256(table: Table) -> str:
-    """Return the digest of a table's content; raises for invalid values."""
+    """Return the SHA-256 of a table's content; raises as `checked_blocks` for invalid values."""
     dtype = _stored_dtype(table)
     blocks = checked_blocks(table.values, dtype, table.names)
     return content_digest(table.values.shape, dtype, table.names, table.extras, blocks)
 
 
 def _npy(shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[bytes | memoryview]) -> Source:
-    """Return the parts of an npy file, from values in C order, and the number of its bytes."""
+    """Return the parts of an npy file with the bytes of an array in C order (`parts`), and the size of the file."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": shape})
     size = header.tell() + dtype.itemsize * math.prod(shape)

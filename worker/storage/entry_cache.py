@@ -1,8 +1,8 @@
 """Cache of single draws, and of partial results of running analyses, in the cache's Redis.
 
-A draw is a pure function of its address, so a lost draw can be drawn again. It is stored in two fields of a Redis hash.
-`head:` is JSON: the metadata, and the names, dtypes and shapes of the arrays. `data:` has the bytes of the arrays, one
-after another. The draws of a lane group share one hash; the names of the two fields end with the number of the draw.
+A draw is a pure function of its address, so a lost draw can be drawn again. The draws of a lane group share one Redis
+hash, in which the draw with index i has two fields. Field ``head:i`` is JSON: the metadata, and the names, dtypes and
+shapes of the arrays. Field ``data:i`` has the bytes of the arrays, one after another.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Entry
     from worker.records.draws import DrawAddress
 
-TTL_SECONDS = 86_400  # lifetime of an entry, if space allows
+TTL_SECONDS = 86_400  # lifetime of an entry, unless the server evicts it earlier
 
 
 @dataclass(eq=False)
 class EntryCache:
-    """Cache of entries in one Redis.
+    """Cache of draws and of partial results in the cache's Redis.
 
     Parameters
     ----------
     client
-        The cache's Redis, bytes in and out.
+        Client of the cache's Redis that returns bytes.
     commands
         Commands to the same server from the event loop.
     budget
-        Bytes of memory of the server. An entry of more than half of them is not cached, because it would evict all
-        others.
+        Bytes of memory of the server. An entry that takes more than half of them is not cached, because it would evict
+        the other entries.
     counts
         Counters of hits and misses.
 
@@ -52,21 +52,21 @@ class EntryCache:
     counts: Counters
 
     async def read_draw(self, posterior: str, key: DrawAddress) -> Entry | None:
-        """Return a draw of a posterior, or None."""
+        """Return the cached draw of a posterior, or None; count a hit or a miss."""
         head, data = await self.commands.call("HMGET", *_fields(posterior, key))
         entry = parse_entry(head, data)
         self.counts.add("cache_reads", "server", "miss" if entry is None else "hit")
         return entry
 
     def put_draws(self, posterior: str, draws: Mapping[DrawAddress, Entry]) -> None:
-        """Cache draws of a posterior; raises ``cache-too-small`` if one is larger than half of the server's memory."""
+        """Cache draws of a posterior; raises ``cache-too-small`` if a draw takes over half of the server's memory."""
         hashes: defaultdict[str, dict[str, bytes]] = defaultdict(dict)
         for key, entry in draws.items():
             if entry.nbytes > self.budget // 2:
                 raise refuse(
                     "cache-too-small",
                     422,
-                    f"A draw takes {entry.nbytes:,} bytes; the cache accepts half of its {self.budget:,} bytes.",
+                    f"A draw takes {entry.nbytes:,} bytes, more than half of the {self.budget:,} bytes of the cache.",
                     "Raise GLLE_CACHE_BYTES and the cache server's memory; or request draws as a job.",
                     bytes=entry.nbytes,
                     allowed=self.budget // 2,
@@ -80,12 +80,12 @@ class EntryCache:
             pipeline.execute()
 
     def find_partial(self, key: str) -> Entry | None:
-        """Return the latest partial result of an analysis, or None."""
+        """Return the latest partial result of the analysis whose result has this key, or None."""
         head, data = self.client.hmget(_partial(key), "head", "data")
         return parse_entry(head, data)  # type: ignore[arg-type] # bytes
 
     def put_partial(self, key: str, entry: Entry) -> None:
-        """Replace the latest partial result of an analysis, unless it is larger than half of the server's memory."""
+        """Store the latest partial result of an analysis, unless it takes more than half of the server's memory."""
         if entry.nbytes > self.budget // 2:
             return
         head, data = pack_entry(entry)
@@ -99,12 +99,12 @@ class EntryCache:
         self.client.close()
 
     def info(self) -> dict[str, Any]:
-        """Return the server's INFO; raises `redis.RedisError`."""
+        """Return the server's reply to INFO as a dictionary; raises `redis.RedisError`."""
         return dict(self.client.info())
 
 
 def _fields(posterior: str, key: DrawAddress) -> tuple[str, str, str]:
-    """Return the hash of a draw, and its two fields."""
+    """Return the key of the Redis hash that has a draw, and the names of the draw's two fields."""
     return key.group_key(posterior), f"head:{key.index}", f"data:{key.index}"
 
 

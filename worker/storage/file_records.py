@@ -1,4 +1,4 @@
-"""Stores of records whose files are deleted with them, and so are the results about them."""
+"""Stores of records that name files: deleting a record also deletes its files, and the results about the resource."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class FileRecord(Record, Protocol):
 
     @property
     def files(self) -> dict[str, StoredFile]:
-        """The files by their paths in the store."""
+        """The files of the record, by their paths in the store."""
 
 
 R = TypeVar("R", bound=FileRecord)
 
 
 class FileStore(RecordStore[R]):
-    """Records of one kind, and their files.
+    """Store of the records of one kind, and of their files.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class FileStore(RecordStore[R]):
     kind
         Kind of the records.
     files
-        The files of all kinds.
+        Files of the records of all kinds.
     results
-        Results about the records, which are deleted with them; None if there are none.
+        Store of the results about the resources, which are deleted with these; None if there are no results.
 
     """
 
@@ -57,9 +57,10 @@ class FileStore(RecordStore[R]):
         self._results = results
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> R | None:
-        """Remove a record with its files and results, unless one of these keys exists; return the record, or None.
+        """Remove a record, its files and the results about it; return the record, or None if none was removed.
 
-        Arrays that are already mapped stay readable.
+        Nothing is removed if one of the keys `unless_existing` exists. Arrays that are already memory-mapped stay
+        readable.
         """
         record = super().delete(id_, unless_existing=unless_existing)
         if record is not None:
@@ -69,16 +70,16 @@ class FileStore(RecordStore[R]):
         return record
 
     def delete_of(self, owner: str, tenant: str) -> None:
-        """Remove all records of a tenant about a data set, posterior or embedding, or of a job."""
+        """Remove a tenant's records that belong to `owner`, a data set, posterior, embedding or job."""
         for id_ in self.for_tenant(tenant).ids_in(f"of:{owner}"):
             self.delete(id_)
 
     def create_with_files(
         self, new: R, *, max_bytes: int = 0, while_running: str | None = None, while_existing: Sequence[str] = ()
     ) -> bool:
-        """Write the record of new files unless the record exists; return whether it exists now.
+        """Write the record of files that were just written, unless a record with its id exists.
 
-        Afterwards, files that no record names are removed.
+        Return whether there is a record with this id in the end. New files that this record does not name are removed.
 
         Parameters
         ----------
@@ -98,13 +99,16 @@ class FileStore(RecordStore[R]):
             if self.create(new, limits=limits, while_running=while_running, while_existing=while_existing):
                 return True
         existing = self.get(new.id)
-        if existing is None or existing.files != new.files:  # equal: the reply to the first command was lost
+        if existing is None or existing.files != new.files:  # equal if the reply to `create` was lost
             self.files.remove(new.files)
         return existing is not None
 
     @contextmanager
     def limited(self, new: R, max_bytes: int) -> Iterator[None]:
-        """Remove the files of a new record if it cannot be written; raises ``quota-exceeded`` beyond the quota."""
+        """Remove the files of a new record if writing the record fails in this context.
+
+        Raises ``quota-exceeded`` if the record would exceed the quota of `max_bytes` stored bytes.
+        """
         try:
             yield
         except LimitExceededError as error:
@@ -116,14 +120,17 @@ class FileStore(RecordStore[R]):
             raise
 
     def verify(self) -> Iterator[tuple[R, bool]]:
-        """Read the files of all tenants' records; yield each record, and whether its files match their digests."""
+        """Read the files of all records of all tenants; yield each record, and whether its files match their digests.
+
+        A record that was changed or deleted meanwhile counts as matching.
+        """
         for id_, _ in self.all():
             record = self.get(id_)
             if record is not None:
                 yield record, self.files.is_intact(record.files.values()) or self.get(id_) != record
 
     def read_entry(self, record: R, file: StoredFile) -> Entry | None:
-        """Return the entry in a file of a record, or None if the record was deleted meanwhile.
+        """Return the entry in a file of a record, or None if the record has been deleted.
 
         Raises ``<kind>-damaged`` for a missing or changed file, and ``store-unavailable``.
         """
@@ -136,16 +143,16 @@ class FileStore(RecordStore[R]):
             raise self.damaged(record, "is missing" if is_missing else "has changed") from error
 
     def damaged(self, record: R, flaw: str) -> ProblemError:
-        """Return the problem of a record whose file is missing or has changed."""
+        """Return the error for a record whose file is damaged; `flaw` is "is missing" or "has changed"."""
         name, title = self.kind.name, self.kind.title
         way = f"{title} ({Way(f'delete-{name}', record.id)})"
         return damaged_file(name, f"{title} {record.id}", flaw, way, **{name: record.id})
 
 
 def damaged_file(kind: str, subject: str, flaw: str, deletion: str, **details: str) -> ProblemError:
-    """Return the problem of a file that is missing or has changed.
+    """Return the error for a file that is missing or has changed, as `flaw` says.
 
-    `deletion` says what must be deleted before the same request makes it again.
+    `deletion` says what the user must delete, so that the request that made the file makes it again.
     """
     remedy = (
         "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the "

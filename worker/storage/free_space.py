@@ -1,11 +1,11 @@
 """Free space on the data folder's disk and on the queue server.
 
-The disk has a reserve (`disk_reserve`) that nothing written below the data folder may use (`worker.base.disk`). If the
-queue's log is on the same disk, new jobs are refused while less than half of the reserve is free, because the queue's
-server ends when it cannot write.
+The disk has a reserve that nothing written below the data folder may use (`worker.base.disk`). If the embedded queue
+server's log is on this disk, new jobs are refused while less than half of the reserve is free, because the server ends
+when it cannot write.
 
 A full queue server refuses all commands that need memory, even heartbeats of workers. New jobs are therefore refused
-once it uses more than `HIGH_WATER` of its memory; the rest is for workers, jobs in progress and deletions.
+once the server uses more than `HIGH_WATER` of its memory; the rest is for workers, jobs in progress and deletions.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
 
 ADDRESSES = "servers.json"  # file in the data folder while the embedded servers of `glle up` run
-PROBE_BYTES = 4096
-CAPACITY_CHECK_SECONDS = 1.0  # pause between two readings of free disk space and the server's memory
+PROBE_BYTES = 4096  # bytes of a test write
+CAPACITY_CHECK_SECONDS = 1.0  # pause between two checks of the free disk space and of the server's memory
 HIGH_WATER = 0.8  # used share of the queue server's memory above which new jobs are refused
-RETRY_SECONDS = 30
+RETRY_SECONDS = 30  # Retry-After of a job that is refused because the server is full
 
 
 def probe(folder: Path) -> None:
@@ -43,7 +43,7 @@ def probe(folder: Path) -> None:
 
 
 def disk_refusal(settings: Settings) -> ProblemError | None:
-    """Return the error for a new job if the disk of the queue's log is nearly full, otherwise None."""
+    """Return the error for a new job if the disk of the embedded queue server's log is nearly full, otherwise None."""
     folder = Path(settings.data_dir)
     if not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= (needed := disk_reserve(folder) // 2):
         return None
@@ -52,7 +52,7 @@ def disk_refusal(settings: Settings) -> ProblemError | None:
 
 
 def _files_refusal(settings: Settings) -> ProblemError | None:
-    """Return the error for a new job if the disk for its result has less free space than the reserve, else None."""
+    """Return the error for a new job if less than the reserve of the disk for results is free, otherwise None."""
     folder = Path(settings.data_dir)
     if settings.store_url or (free := free_bytes(folder)) >= (reserve := disk_reserve(folder)):
         return None
@@ -61,7 +61,7 @@ def _files_refusal(settings: Settings) -> ProblemError | None:
 
 
 def memory_share(info: dict[str, Any]) -> float | None:
-    """Return the used share of a server's memory by its INFO; None if it has no limit or does not report it."""
+    """Return the used share of a Redis server's memory limit, from its INFO; None if it reports no limit or no use."""
     limit, used = int(info.get("maxmemory", 0)), info.get("used_memory")
     if not limit or used is None:
         return None
@@ -76,7 +76,7 @@ class QueueCapacity:
     client
         The queue's Redis.
     settings
-        `data_dir`.
+        Settings, of which `data_dir` and `store_url` are used.
 
     """
 
@@ -104,7 +104,7 @@ class QueueCapacity:
             raise self.refusal()
 
     def refusal(self) -> ProblemError:
-        """Return the error for a new job."""
+        """Return the error for a new job, given that `is_full` was True."""
         if self._disk is not None:
             return ProblemError(self._disk)
         return refuse(

@@ -1,7 +1,7 @@
-"""Mark beside the files, and the one check whether a service's records, files and mark belong together.
+"""Mark: a small file beside the stored files, from which processes notice that records or files are lost.
 
-Records are in the queue's Redis and their files in the object store, so either half may be lost without the other. Each
-half therefore says what the other half must have:
+Records are in the queue's Redis and their files in the object store, so either half may be lost without the other half.
+Each half therefore says what the other half must have:
 
     data/mark/records.json   in the store: the id of the service; the number of changes of its records, and the numbers
                              of records, at some time; whether API keys existed; and the schema
@@ -12,19 +12,20 @@ half therefore says what the other half must have:
 `RecordsMark.find_loss` compares them. Its outcome is None, or one of `LOSSES`:
 
     records-lost   Redis has another id or fewer changes than the mark: the server was replaced, was emptied, or went
-                   back to an earlier state. Or Redis is empty, and beside the files there is no mark
+                   back to an earlier state. Or Redis is empty, and the store has files but no mark
     files-lost     Redis has `marked` and `changes`, and the store has no mark
     other-schema   the mark or the records were written by a version with another schema
     mark-damaged   the mark cannot be read
 
-Every start, `/readyz`, `/metrics`, the commands, the sweep and each request that may write call it; a request that
-reads uses an outcome of the last second. A comparison takes one round trip to Redis, and the mark is read at most every
-`READ_SECONDS`, or for each request that may write. Files are looked for only if Redis does not know the service.
+`find_loss` is called at every start, by `/readyz`, `/metrics`, the commands and the sweep, and for each request that
+may write; a request that only reads uses an outcome of the last second. A comparison takes one round trip to Redis. The
+mark is read at most every `READ_SECONDS`, but anew for each request that may write. Files are looked for only if Redis
+does not know the service.
 
-The mark is written before the first file and the first record. API processes renew it, and write it once more when they
-stop. A failover of Redis may lose the last moments (docs/how-to/storage.md), so the mark of a running service has a
-number of changes that is at least `SETTLED_SECONDS` old, and at most `RENEW_SECONDS` older; the first one is 1. All
-kinds of records are compared; messages give numbers for `KINDS` only.
+The mark is written before the first file and the first record. API processes renew the mark, and write it once more
+when they stop. A failover of Redis may lose the last moments (docs/how-to/storage.md). The mark of a running service
+therefore has the number of changes that Redis had `SETTLED_SECONDS` to `SETTLED_SECONDS` + `RENEW_SECONDS` ago; the
+first mark after a change has 1. Records of all kinds are compared; messages give numbers for `KINDS` only.
 """
 
 from __future__ import annotations
@@ -54,32 +55,32 @@ if TYPE_CHECKING:
 LOSSES = ("records-lost", "files-lost", "other-schema", "mark-damaged")  # problems that `find_loss` returns
 MARK_FOLDER = f"{FOLDER}/mark/"  # beside the files, so that both are lost together
 PATH = f"{MARK_FOLDER}records.json"
-KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters that messages show
+KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters of records that messages show
 MAX_BYTES = 4096  # a larger file is not a mark
-MAX_OUTCOME_AGE = 1.0  # seconds for which requests that only read use an outcome again
-READ_SECONDS = 10.0
+MAX_OUTCOME_AGE = 1.0  # seconds for which requests that only read use one outcome
+READ_SECONDS = 10.0  # age after which the mark is read again
 RENEW_SECONDS = 10  # pause between two checks of an API process whether records have changed
-SETTLED_SECONDS = 30.0
-MAX_LAST_WRITES = 3  # times that a stopping process writes the mark while others go on changing records
+SETTLED_SECONDS = 30.0  # age after which a failover of Redis should not lose a change, so that it is marked
+MAX_LAST_WRITES = 3  # how often a stopping process writes the mark at most, while other processes change records
 _ACCEPT = "To go on with what is left, run `glle doctor --accept-loss`."
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class Mark:
-    """What the store knows of the records.
+    """The mark as the store has it: what the records in Redis were at some time.
 
     Parameters
     ----------
     service
         Random id of the service.
     changes
-        Number of changes of records until `at`.
+        Number of changes of records up to the time `at`.
     records
-        Numbers of records at the time `at`, by counter.
+        Number of records at the time `at`, by kind (`KINDS`).
     has_keys
-        Whether API keys existed, revoked ones included.
+        Whether API keys were ever created, even if all are revoked.
     at
-        Time to which the numbers refer, ISO.
+        Time at which the numbers were read, ISO.
 
     """
 
@@ -91,13 +92,13 @@ class Mark:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the mark was written before the first record."""
+        """Whether the mark was written before the first record or key."""
         return not (self.changes or self.has_keys)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _RedisState:
-    """What Redis knows: the id of the service, whether the store has its mark, its schema, and records as in `Mark`."""
+    """What Redis says of a service: id, whether its mark was written, schema, and the numbers that `Mark` has."""
 
     service: str | None
     is_marked: bool
@@ -108,7 +109,7 @@ class _RedisState:
 
 
 class RecordsMark:
-    """The mark of a service, compared with its records and files.
+    """Comparison of a service's mark with its records and files, and the writer of the mark.
 
     Parameters
     ----------
@@ -123,12 +124,12 @@ class RecordsMark:
         self._client = client
         self._bucket = bucket
         self._mark: Mark | None = None
-        self._read_at = self._failed_at = -READ_SECONDS  # monotonic times of the last reading, and of one that failed
+        self._read_at = self._failed_at = -READ_SECONDS  # monotonic times of the last reading and the last failure
         self._has_read = False
         self._settling: deque[tuple[float, _RedisState]] = deque()  # monotonic times, and the states at these times
-        self._state: _RedisState | None = None  # state that was compared last
-        self._loss: ProblemError | None = None  # outcome that requests use
-        self._looked_at = -MAX_OUTCOME_AGE  # monotonic time of this outcome
+        self._state: _RedisState | None = None  # state of Redis in the last comparison
+        self._loss: ProblemError | None = None  # outcome of the last comparison for a request
+        self._looked_at = -MAX_OUTCOME_AGE  # monotonic time of this comparison
 
     def find_loss(self, max_age: float = READ_SECONDS) -> ProblemError | None:
         """Return a problem whose code is one of `LOSSES`, or None if records, files and mark belong together.
@@ -136,18 +137,18 @@ class RecordsMark:
         Parameters
         ----------
         max_age
-            Seconds after which the mark is read again.
+            Age of the mark in seconds from which it is read again from the store.
 
         Raises
         ------
         ProblemError
-            ``store-unavailable``, if the mark has never been read. If the store fails later, the mark that was read
-            last is used.
+            ``store-unavailable``, if the mark was never read. If the store fails later, the mark as it was read last is
+            used.
         redis.RedisError
 
         """
         if (loss := self._compare(max_age)) is not None:
-            loss = self._compare(0.0)  # another process may have written the mark and Redis in between
+            loss = self._compare(0.0)  # between the two readings, another process may have written mark and Redis
         return loss
 
     def require_no_loss(self) -> None:
@@ -156,19 +157,19 @@ class RecordsMark:
             raise loss
 
     def was_whole(self, *, is_write: bool) -> bool:
-        """Return whether `require_no_recent_loss` would raise nothing, without asking Redis or the store."""
+        """Return whether `require_no_recent_loss` could return at once, without asking Redis or the store."""
         return not is_write and self._loss is None and time.monotonic() < self._looked_at + MAX_OUTCOME_AGE
 
     def require_no_recent_loss(self, *, is_write: bool) -> None:
-        """Raise a loss that `find_loss` has found for a request, and mark a new service.
+        """Raise the problem that `find_loss` returns for a request, if any; write the mark of a new service.
 
         Parameters
         ----------
         is_write
-            Whether the request may write. It is then compared by itself, with a mark that is read again, so that
-            nothing is written beside a loss or before the mark; raises as `renew`. Otherwise the outcome of the last
-            second suffices, requests that arrive during a comparison get the former outcome, and servers that do not
-            answer are left to what the request needs of them.
+            Whether the request may write. If so, the mark is read again and compared for this request alone, so that
+            nothing is written after a loss or before the mark; errors are raised as by `renew`. If not, an outcome of
+            the last second is enough, requests during a comparison use the former outcome, and errors of servers are
+            ignored here: the request fails later if it needs these servers.
 
         """
         if is_write or time.monotonic() >= self._looked_at + MAX_OUTCOME_AGE:
@@ -181,9 +182,9 @@ class RecordsMark:
             raise ProblemError(self._loss.problem)
 
     def start_refusal(self) -> str:
-        """Return why a process must not start, or an empty text, and mark a new service.
+        """Return why this process must not start, or an empty text; write the mark of a new service.
 
-        Servers that do not answer are left to /readyz.
+        Errors of servers are ignored here, because /readyz reports them.
         """
         loss = None
         with suppress(ProblemError, redis.RedisError):
@@ -193,14 +194,14 @@ class RecordsMark:
         return "" if loss is None else f"It does not start. {loss.problem.detail} {loss.problem.remedy}"
 
     def renew(self, *, is_last: bool = False) -> None:
-        """Write the mark of a new service, after the first record or key, and for changes that are old enough.
+        """Write the mark if the service is new, has its first record or key, or has changes that are old enough.
 
-        A mark that shows a loss is not changed. Raises ``store-unavailable``, ``storage-full`` and `redis.RedisError`.
+        After a loss, the mark is not written. Raises ``store-unavailable``, ``storage-full`` and `redis.RedisError`.
 
         Parameters
         ----------
         is_last
-            Whether the process stops: all changes so far are marked.
+            Whether the process stops; the mark then has all changes so far.
 
         """
         if self.find_loss(0.0) is not None:
@@ -217,16 +218,16 @@ class RecordsMark:
             self._write(new)
 
     def accept_loss(self) -> None:
-        """Take the records and files that are left as the whole service, under a new id; raises as `renew`.
+        """Declare the records and files that are left to be the whole service, under a new id; raises as `renew`.
 
-        Raises ``other-schema``, too: this version could not read what is left.
+        Also raises ``other-schema``, because this version cannot read records of another schema.
         """
         if (loss := self.find_loss(0.0)) is not None and loss.problem.code == "other-schema":
             raise loss
         self._write(_mark_of(self._read_redis(), secrets.token_hex(16)))
 
     def _write_first(self) -> None:
-        """Write the mark of a service that has none, or whose blank mark has another id; `find_loss` returned None."""
+        """Write the mark unless the store has the mark of this service; call this only if `find_loss` returned None."""
         mark, state = self._mark, self._state
         if mark is not None and state is not None and mark.service == state.service:
             if not state.is_marked:  # the process that wrote the mark was killed
@@ -245,7 +246,7 @@ class RecordsMark:
         self._loss = None
 
     def _compare(self, max_age: float) -> ProblemError | None:
-        """Return the loss that mark, Redis and store show now, or None."""
+        """Return the problem that mark, Redis and store show now, or None."""
         try:
             mark = self._read_mark(max_age)
         except ProblemError as error:
@@ -264,7 +265,7 @@ class RecordsMark:
         return None if is_whole else _records_lost(mark, state)
 
     def _find_loss_without_mark(self, state: _RedisState) -> ProblemError | None:
-        """Return the loss of a service that is not marked in this store; None if it is new."""
+        """Return the problem of a service whose mark this store does not have; None if the service is new."""
         if state.changes:
             return _files_lost(state) if state.is_marked else None
         return self._unnamed() if self._bucket.contains(FOLDER, except_in=MARK_FOLDER) else None
@@ -280,13 +281,13 @@ class RecordsMark:
             if not self._has_read:
                 raise
             return self._mark
-        self._read_at = -math.inf  # a damaged mark is read again
+        self._read_at = -math.inf  # so that a damaged mark, for which `load_record` raises, is read again
         self._mark = None if raw is None else load_record(f"The mark {self._address}", raw, lambda data: Mark(**data))
         self._read_at, self._has_read = now, True
         return self._mark
 
     def _has_mark(self, now: float, max_age: float) -> bool:
-        """Return whether the mark need not be read: it was read recently, or the store has just failed."""
+        """Return whether the mark need not be read, because it was read recently or the store has just failed."""
         return self._has_read and now < max(self._read_at + max_age, self._failed_at + READ_SECONDS)
 
     @property
@@ -309,7 +310,7 @@ class RecordsMark:
         )
 
     def _find_settled(self, mark: Mark, state: _RedisState) -> Mark:
-        """Return the mark of the newest reading that is old enough, and keep the present reading for later calls."""
+        """Return the mark for the newest state of Redis that is old enough, and keep `state` for later calls."""
         now = time.monotonic()
         self._settling.append((now, state))
         settled = _first_mark(state, mark.service) if mark.is_blank else mark
@@ -347,12 +348,12 @@ def _mark_of(state: _RedisState, service: str) -> Mark:
 
 
 def _first_mark(state: _RedisState, service: str) -> Mark:
-    """Return a mark of at most one change, because Redis may still lose later changes in a failover."""
+    """Return a mark with at most one change, because a failover of Redis may still lose later changes."""
     return replace(_mark_of(state, service), changes=min(state.changes, 1))
 
 
 def _integer(value: str | None) -> int:
-    """Return a number that Redis stores; 0, as for a missing one, if it is damaged."""
+    """Return a number from the text in Redis; 0 if the number is missing or damaged."""
     try:
         return int(value or 0)
     except ValueError:
@@ -364,7 +365,7 @@ def _files_lost(state: _RedisState) -> ProblemError:
         "files-lost",
         503,
         f"The queue's Redis has records ({_list_records(state.records)}), and the folder or bucket of their files "
-        "has no mark of them: it is another one, or was emptied.",
+        "has no mark of this service: it is another folder or bucket, or was emptied.",
         "Set GLLE_DATA_DIR and GLLE_STORE_URL to the folder or bucket of the files, as on the other machines of the"
         f" service, or restore a backup. {_ACCEPT}",
         records=state.records,
@@ -380,7 +381,7 @@ def _records_lost(mark: Mark, state: _RedisState) -> ProblemError:
         503,
         f"At {mark.at} the service of these files had records ({_list_records(mark.records)}) after {mark.changes:,} "
         f"changes; the queue's Redis now has records{other} ({_list_records(state.records)}) after {state.changes:,}. "
-        "It is another server, was emptied, or has lost what it had written.",
+        "The server of the queue was replaced or emptied, or has lost data.",
         "Bring back the server of these files: set GLLE_REDIS_URL to it, or for `glle up` put back the folder queue of "
         "the data folder. If the server is the right one, check its line `user default` and restart it from its "
         f"append-only file, or restore a backup (docs/how-to/storage.md). {_ACCEPT}",
@@ -392,5 +393,5 @@ def _records_lost(mark: Mark, state: _RedisState) -> ProblemError:
 
 
 def _list_records(records: dict[str, int]) -> str:
-    """Return numbers of records as text, such as ``datasets: 2, keys: 1``."""
+    """Return the numbers of records by kind as text, such as ``datasets: 2, keys: 1``."""
     return ", ".join(f"{kind}: {count:,}" for kind, count in records.items()) or "none"

@@ -1,4 +1,4 @@
-"""Posteriors: each has one record in the queue's Redis, and one file."""
+"""Store of posteriors, each with one record in the queue's Redis and one file."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from worker.storage.object_store.files import ObjectFiles
     from worker.storage.results import ResultStore
 
-ARRAYS = "arrays_sha256"  # the digest of the arrays, in the provenance and in the metadata of a file
-NEIGHBORS_MEMBER = "neighbors"  # a spec's member: the id of the data set with the given neighbors, if any
+ARRAYS = "arrays_sha256"  # name of the digest of the arrays, in the provenance and in the metadata of the file
+NEIGHBORS_MEMBER = "neighbors"  # member of `PosteriorRecord.spec`: id of the data set with the user's neighbors
 
 
 def posterior_id(dataset: str, spec: dict[str, Any]) -> str:
-    """Return the id of a data set's posterior under a full specification and the engine's version of numbers."""
+    """Return the id of a posterior: a digest of the data set's id, the full specification and `NUMBERS`."""
     return "post_" + digest(dataset, spec, glle_engine.NUMBERS)
 
 
@@ -49,23 +49,23 @@ class PosteriorRecord:
     diagnostics
         Numbers and notes of the fit.
     eigenvalues
-        Smallest eigenvalues at the mean weights, without the eigenvalue of the constant vector.
+        Smallest eigenvalues of the embedding's matrix at the mean weights, without the constant vector's eigenvalue.
     seconds, stages
-        Duration of the fit, and duration of each stage.
+        Seconds of the fit, and of each of its stages.
     arrays
         Shape and dtype of each array.
     nbytes
         Bytes of the arrays.
     draw_cost
-        Expected cost of draws, from the fill of the factors (`glle_engine.posterior.draw_cost.DrawCost`).
+        Expected cost of draws (`glle_engine.posterior.draw_cost.DrawCost`).
     name, tags
-        Labels.
+        Name and tags that the user has given to the posterior.
     provenance
-        Versions and machine, so that the fit can be repeated.
+        Versions of software, and machine, that made the fit, so that it can be repeated.
     calibration
-        The first calibration, which determines `auto` for all requests; None: not calibrated yet.
+        First calibration, which determines the scale ``auto`` of all requests; None: not calibrated yet.
     file
-        The file with head and arrays.
+        File with the posterior's head and arrays.
 
     """
 
@@ -97,13 +97,13 @@ class PosteriorRecord:
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """The data sets that the fit has read: its data, and its neighbors if they were given."""
+        """Ids of the data sets that the fit has read: the data, and the neighbors if the user gave neighbors."""
         neighbors = neighbors_of(self.spec)
         return (self.dataset,) if neighbors is None else (self.dataset, neighbors)
 
     @property
     def numbers(self) -> str:
-        """Version of the engine's numbers at the fit."""
+        """Version of the engine's results (`NUMBERS`) at the time of the fit."""
         return self.provenance["numbers"]
 
     @property
@@ -113,17 +113,17 @@ class PosteriorRecord:
 
     @property
     def draw_seconds(self) -> float:
-        """Expected seconds of one of many draws."""
+        """Expected seconds per draw when many draws are made together."""
         return self.draw_cost["each_seconds"]
 
     @property
     def single_draw_seconds(self) -> float:
-        """Expected seconds of a draw alone."""
+        """Expected seconds of a single draw."""
         return self.draw_cost["seconds"]
 
     @cached_property
     def state(self) -> str:
-        """Name of the content; it changes if the posterior is deleted and fitted again under the same id."""
+        """Text that differs between a posterior and one that was fitted again, under the same id, after a deletion."""
         return f"{self.id} {self.created}"
 
 
@@ -145,7 +145,7 @@ POSTERIOR_KIND = RecordKind[PosteriorRecord](
 class PosteriorStore(FileStore[PosteriorRecord]):
     """Store of posteriors.
 
-    Draws in the cache are not deleted with their posterior: without its record nobody reads them, and they expire.
+    Cached draws are not deleted with their posterior: without its record they are not read, and they expire.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class PosteriorStore(FileStore[PosteriorRecord]):
         super().__init__(client, POSTERIOR_KIND, files, results)
 
     def require_room(self) -> None:
-        """Raise ``quota-exceeded`` if the tenant has no room for a new posterior, or for the bytes of its record.
+        """Raise ``quota-exceeded`` if the tenant has reached its quota of posteriors, or of bytes of their records.
 
         Concurrent fits may all pass this check, so the quota can be exceeded by as many posteriors as jobs are running.
         In return, no finished fit is lost.
@@ -174,7 +174,7 @@ class PosteriorStore(FileStore[PosteriorRecord]):
             raise too_many_record_bytes(self.tenant, usage["posterior_record_bytes"], allowed)
 
     def write(self, posterior: glle_engine.Posterior) -> tuple[StoredFile, str]:
-        """Write the file of a posterior; return it, and the digest of the arrays.
+        """Write the file of a posterior; return the stored file, and the SHA-256 of the posterior's arrays.
 
         Raises
         ------
@@ -188,15 +188,15 @@ class PosteriorStore(FileStore[PosteriorRecord]):
         return self.files.write_entry(Entry(meta, arrays)), sha256
 
     def record(self, record: PosteriorRecord, *, while_running: str, max_bytes: int = 0) -> bool:
-        """Write the record of a written file unless the record exists; return whether it exists now.
+        """Write the record of a posterior whose file is written, unless a record exists; return whether one exists now.
 
         Nothing is written if a data set of the fit has been deleted.
 
         Parameters
         ----------
         while_running
-            Key of the job's record. Nothing is written unless the job is running. Deleting a posterior also cancels its
-            job, which could otherwise write the posterior again.
+            Key of the job's record. Nothing is written unless the job is running: deleting a posterior also cancels
+            its job, which must not write the posterior again.
         max_bytes
             Quota of the tenant's stored bytes; 0: none.
 
@@ -210,24 +210,24 @@ class PosteriorStore(FileStore[PosteriorRecord]):
         return self.create_with_files(record, max_bytes=max_bytes, while_running=while_running, while_existing=sources)
 
     def calibrate(self, id_: str, calibration: dict[str, Any]) -> dict[str, Any]:
-        """Record a posterior's calibration unless it has one; return the recorded calibration.
+        """Record a calibration of a posterior unless one is recorded; return the recorded calibration.
 
-        The first calibration stays, so that `auto` means the same number on all machines.
+        The first calibration stays, so that the scale ``auto`` is one number on all machines.
         """
         record = self.change(id_, lambda old: old if old.calibration else replace(old, calibration=calibration))
         return (None if record is None else record.calibration) or calibration
 
     def calibration(self, id_: str) -> dict[str, Any] | None:
-        """Return a posterior's calibration, or None."""
+        """Return the recorded calibration of a posterior, or None."""
         record = self.get(id_)
         return None if record is None else record.calibration
 
     def of_dataset(self, dataset: str) -> list[str]:
-        """Return the ids of the tenant's posteriors that were fitted to a data set, or with neighbors from it."""
+        """Return the ids of the tenant's posteriors that were fitted to a data set, or with its neighbors."""
         return sorted(self.ids_in(f"of:{dataset}"))
 
     def arrays(self, record: PosteriorRecord) -> Entry:
-        """Return the read-only arrays of a posterior; the metadata of the entry have `head` and the digest `sha256`.
+        """Return an entry with the read-only arrays of a posterior, and its head and digest as metadata.
 
         Raises
         ------
@@ -240,21 +240,21 @@ class PosteriorStore(FileStore[PosteriorRecord]):
         return entry
 
     def load(self, record: PosteriorRecord) -> glle_engine.Posterior:
-        """Return the posterior of a record; raises as `arrays`."""
+        """Return the posterior that a record describes, read from its file; raises as `arrays`."""
         entry = self.arrays(record)
         return glle_engine.Posterior.from_parts(entry.meta["head"], entry.arrays)
 
 
 def recorded_parameters(spec: FitSpec, neighbors: str | None) -> dict[str, Any]:
-    """Return the parameters that a record has, and that determine the id of a posterior."""
+    """Return the parameters of a fit as a record has them: those of `spec`, and the id of the neighbors' data set."""
     return spec.to_dict() if neighbors is None else {**spec.to_dict(), NEIGHBORS_MEMBER: neighbors}
 
 
 def spec_of(parameters: Mapping[str, Any]) -> FitSpec:
-    """Return the engine's specification of recorded parameters."""
+    """Return the engine's specification from the parameters in a record."""
     return FitSpec.from_dict({name: value for name, value in parameters.items() if name != NEIGHBORS_MEMBER})
 
 
 def neighbors_of(parameters: Mapping[str, Any]) -> str | None:
-    """Return the id of the data set of given neighbors, or None."""
+    """Return the id of the data set with the user's neighbors from the parameters in a record, or None."""
     return parameters.get(NEIGHBORS_MEMBER)

@@ -1,15 +1,15 @@
-"""Records in the queue's Redis: one store for each kind, and one script for each change.
+"""Records in the queue's Redis: one store for each kind of records, and one Lua script for all changes.
 
     glle:<kind>:<id>             a record, as JSON
     glle:<kind>s                 sorted set of the default tenant's records, by time of creation
-    glle:<kind>s:tag:<tag>       sorted set of the records with a tag; also `name:<name>`, and further sets of the kind
+    glle:<kind>s:tag:<tag>       sorted set of the records with a tag; also `name:<name>`, and `RecordKind.sets`
     glle:usage                   hash: counters of the default tenant's records of all kinds, such as `datasets`
     glle:usage:all               hash: the same counters over all tenants
     glle:service                 hash: `changes` counts the changes of all records, and only grows; `schema`
 
-The sets and the usage of other tenants are named by `worker.records.ids.tenant_key`. A change names the stored record
-that it replaces, and is tried again if that record has changed in the meantime. No change is lost, and sets and usage
-are exact.
+Other tenants have sets and a usage hash of their own (`worker.records.ids.tenant_key`). A change carries the digest of
+the record that it replaces, and is tried again if the record has changed in the meantime. No change is therefore lost,
+and sets and usage are exact.
 """
 
 from __future__ import annotations
@@ -33,23 +33,25 @@ if TYPE_CHECKING:
 
     from worker.base.problems import ProblemError
 
-PAGE = 100  # records that two round trips read
+PAGE = 100  # records that a list reads in two round trips
 MAX_PARSED = 512  # parsed records that a process keeps, some 10 kB each
 USAGE = "glle:usage"
 USAGE_OF_ALL = "glle:usage:all"
-SERVICE = "glle:service"  # `worker.storage.mark` has its other members
+SERVICE = "glle:service"  # `worker.storage.mark` documents all members of this hash
 CHANGES = "changes"
 SCHEMA_OF_RECORDS = "schema"
 KEYS = "keys"  # counter of API keys
 _NO_LIMITS: dict[str, int] = {}
 
-# KEYS: the record; usage of the tenant; usage of all; the service; a job's record (or the record again); keys that must
-# exist; keys that must not exist; sets to leave; sets to enter.
-# ARGV: SHA-1 of the record to replace, or nothing; the new record, or nothing; member of the sets; index of the last
-# key that must exist, of the last that must not exist, and of the last set to leave; 1 if the job must be running; then
-# triples of a counter, its change, and its limit (0: none).
-# Returns 'done'; 'changed' if the stored record is not the one to replace; 'unwanted' if the job is not running, or a
-# key does not exist as it must, or exists as it must not; or the name of a counter whose limit would be exceeded.
+# Writes, replaces or deletes a record.
+# KEYS: the record; usage of the tenant; usage of all tenants; `SERVICE`; a job's record (or the record again); keys
+# that must exist; keys that must not exist; sets that the record leaves; sets that the record enters.
+# ARGV: SHA-1 of the record to replace, or an empty text for a new record; the new record, or an empty text to delete;
+# member of the sets; index of the last key that must exist, of the last key that must not exist, and of the last set
+# that the record leaves; 1 if the job must be running; then triples of a counter, its change, and its limit (0: none).
+# Returns 'done'; 'changed' if the stored record is not the record to replace; 'unwanted' if the job is not running, if
+# a key that must exist is missing, or if a key that must not exist exists; or the name of a counter that would exceed
+# its limit.
 _REPLACE = f"""
 local record, usage, usage_of_all, service, job = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local needed, excluded, left = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -64,7 +66,7 @@ for at = 8, #ARGV, 3 do
   local used = limit > 0 and tonumber(redis.call('HGET', usage, ARGV[at]) or '0') or 0
   if change > 0 and used + change > limit and limit > 0 then return ARGV[at] end
 end
--- The first write decides whether a full server refuses the script. It accepts DEL.
+-- A full server refuses the script at its first write, unless this is a DEL: a record can be deleted to make room.
 if ARGV[2] == '' then redis.call('DEL', record) else redis.call('SET', record, ARGV[2]) end
 redis.call('HINCRBY', service, '{CHANGES}', 1)
 redis.call('HSETNX', service, '{SCHEMA_OF_RECORDS}', {SCHEMA})
@@ -94,15 +96,15 @@ class Record(Protocol):
 
     @property
     def tenant(self) -> str:
-        """Tenant, which never changes."""
+        """Tenant that owns the resource, which never changes."""
 
     @property
     def created(self) -> str:
-        """Time of creation, ISO."""
+        """Time of creation of the resource, ISO."""
 
     @property
     def name(self) -> str | None:
-        """Name, or None."""
+        """Name that the user has given to the resource, or None."""
 
     @property
     def tags(self) -> list[str]:
@@ -114,16 +116,16 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class RecordKind(Generic[R]):
-    """Kind of records.
+    """Kind of records: how records of one kind are named, parsed, counted and listed.
 
     Parameters
     ----------
     name, title
-        The kind in the singular, as keys and as messages have it.
+        Name of the kind in keys, and in messages for users; singular.
     remedy
         Remedy in the problem of a missing record.
     parse
-        Makes a record from its members.
+        Constructs a record from its members as keyword arguments.
     counts
         Returns how much a record adds to each counter of its tenant's usage.
     sets
@@ -141,23 +143,23 @@ class RecordKind(Generic[R]):
     def load(self, id_: str, raw: str | bytes) -> R:
         """Parse a stored record; raises as `worker.base.versions.load_record`.
 
-        Equal stored records share one parsed record, so nothing may change the dictionaries in it.
+        Parsed records are cached, so callers must not change the dictionaries and lists in them.
         """
         record: R = _parse(self, id_, raw)
         return record
 
     def key(self, id_: str) -> str:
-        """Return the key of a record."""
+        """Return the Redis key of a record."""
         return f"glle:{self.name}:{id_}"
 
     def not_found(self, id_: str) -> ProblemError:
-        """Return the problem of a missing record, such as ``dataset-not-found``."""
+        """Return the error for a missing record, such as ``dataset-not-found``."""
         detail = f"There is no {self.title} {id_}."
         remedy = other_kind(id_, f"{self.name}s") or self.remedy
         return refuse(f"{self.name}-not-found", 404, detail, remedy, **{self.name: id_})
 
     def set_of(self, tenant: str, name: str = "") -> str:
-        """Return the key of a set of a tenant's records; without a name, of the set of all its records."""
+        """Return the key of the set `name` of a tenant's records; without a name, the key of the set of all of them."""
         return tenant_key(f"glle:{self.name}s", tenant) + (f":{name}" if name else "")
 
 
@@ -182,7 +184,7 @@ class LimitExceededError(Exception):
 
 
 class RecordStore(Generic[R]):
-    """Records of one kind.
+    """Store of the records of one kind.
 
     Parameters
     ----------
@@ -194,9 +196,10 @@ class RecordStore(Generic[R]):
     Attributes
     ----------
     tenant
-        Tenant whose records are visible. None: all records are visible by id, and lists have the default tenant's.
+        Tenant whose records are visible. With None, the records of all tenants are found by id, and lists have the
+        records of the default tenant.
     quota
-        Quota of the tenant, bytes of stored files or number of posteriors; 0: no limit.
+        Quota of the tenant: bytes of stored files or number of posteriors, as the kind needs it; 0: no limit.
 
     """
 
@@ -208,23 +211,23 @@ class RecordStore(Generic[R]):
         self._script = client.register_script(_REPLACE)
 
     def for_tenant(self, tenant: str, quota: int = 0) -> Self:
-        """Return a tenant's view of the store."""
+        """Return a store in which only the records of a tenant are visible."""
         store = copy(self)
         store.tenant, store.quota = tenant, quota
         return store
 
     def get(self, id_: str) -> R | None:
-        """Return a record, or None; raises as `RecordKind.load`."""
+        """Return a visible record by its id, or None; raises as `RecordKind.load`."""
         return self._visible(id_, self._client.get(self.kind.key(id_)))
 
     def fetch(self, id_: str) -> R:
-        """Return a record; raises `RecordKind.not_found`."""
+        """Return a visible record by its id; raises the error of `RecordKind.not_found` if there is none."""
         if (record := self.get(id_)) is None:
             raise self.kind.not_found(id_)
         return record
 
     def exists(self, id_: str) -> bool:
-        """Return whether the record exists, whatever its tenant."""
+        """Return whether a record with this id exists, whichever tenant owns it."""
         return bool(self._client.exists(self.kind.key(id_)))
 
     def create(
@@ -235,7 +238,7 @@ class RecordStore(Generic[R]):
         while_running: str | None = None,
         while_existing: Sequence[str] = (),
     ) -> bool:
-        """Write a record unless it exists; return whether it was written.
+        """Write a record unless a record with its id exists; return whether it was written.
 
         Parameters
         ----------
@@ -249,13 +252,13 @@ class RecordStore(Generic[R]):
         Raises
         ------
         LimitExceededError
-            Nothing was written.
+            If a counter would exceed its limit; nothing was written.
 
         """
         return self._replace("", None, record, limits, while_running, needed=while_existing) == "done"
 
     def change(self, id_: str, change: Callable[[R], R], *, limits: Mapping[str, int] = _NO_LIMITS) -> R | None:
-        """Replace a record by `change(record)`; return the new record, or None if it is missing; raises as `create`."""
+        """Replace a record by `change(record)`; return the new record, or None if there is none; raises as `create`."""
         while (stored := self._find_stored(id_)) is not None:
             digest, old = stored
             new = change(old)
@@ -278,7 +281,7 @@ class RecordStore(Generic[R]):
         return self.change(id_, change) or self.fetch(id_)
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> R | None:
-        """Remove a record, unless one of these keys exists; return the record, or None if it was not removed."""
+        """Remove a record, unless a key in `unless_existing` exists; return the removed record, or None."""
         while (stored := self._find_stored(id_)) is not None:
             digest, old = stored
             outcome = self._replace(digest, old, None, _NO_LIMITS, excluded=unless_existing)
@@ -289,9 +292,9 @@ class RecordStore(Generic[R]):
     def newest(
         self, before: str | None = None, *, name: str | None = None, tags: Sequence[str] = ()
     ) -> Iterator[tuple[str, R | None]]:
-        """Yield (cursor, record) of the tenant's records, newest first; with `before`, the records after this cursor.
+        """Yield (cursor, record) for the tenant's records, newest first; with `before`, for those after this cursor.
 
-        None stands for a record that was deleted in the meantime, or that lacks the name or one of the tags.
+        None stands for a record that was deleted in the meantime, or that does not have the name and all tags.
         """
         label = f"name:{name}" if name is not None else f"tag:{tags[0]}" if tags else ""
         for member, id_, raw in self._members(label, before):
@@ -300,26 +303,26 @@ class RecordStore(Generic[R]):
             yield member, record if is_match else None
 
     def ids_in(self, name: str) -> list[str]:
-        """Return the ids of the tenant's records in a set of the kind; an empty name means all records."""
+        """Return the ids of the tenant's records in the set `name`; with an empty name, of all the tenant's records."""
         return [member_name(text(raw)) for raw in self._client.zrange(self.set_of(name), 0, -1)]
 
     def set_of(self, name: str) -> str:
-        """Return the key of a set of the tenant's records; an empty name means all records."""
+        """Return the key of the set `name` of the tenant's records; with an empty name, of the set of all of them."""
         return self.kind.set_of(self.tenant or DEFAULT, name)
 
     def all(self) -> Iterator[tuple[str, str]]:
-        """Yield (id, stored record) of all tenants; a record may come twice."""
+        """Yield (id, stored record as JSON) for all tenants; a record may come twice."""
         for key in self._client.scan_iter(match=self.kind.key("*"), count=1000):
             if (raw := self._client.get(key)) is not None:  # deleted meanwhile
                 yield text(key).removeprefix(self.kind.key("")), text(raw)
 
     def usage(self) -> Counter[str]:
-        """Return the usage counters of the tenant, or over all tenants if the store has no tenant."""
+        """Return the usage counters of the tenant, or of all tenants together if the store has no tenant."""
         counters = self._client.hgetall(self._usage(self.tenant)).items()
         return Counter({text(counter): int(value) for counter, value in counters})
 
     def _members(self, name: str, before: str | None) -> Iterator[tuple[str, str, Any]]:
-        """Yield (member, id, stored record or None) of a set; two round trips read a hundred."""
+        """Yield (member, id, stored record or None) for a set, newest first, by two round trips for each `PAGE`."""
         upper = "+" if before is None else f"({before}"
         while members := [text(raw) for raw in self._client.zrevrangebylex(self.set_of(name), upper, "-", 0, PAGE)]:
             ids = [member_name(member) for member in members]
@@ -327,7 +330,7 @@ class RecordStore(Generic[R]):
             upper = f"({members[-1]}"
 
     def _find_stored(self, id_: str) -> tuple[str, R] | None:
-        """Return the digest of a stored record and the record, or None."""
+        """Return the SHA-1 of a stored record, and the record; None if there is no visible record."""
         raw: Any = self._client.get(self.kind.key(id_))
         record = self._visible(id_, raw)
         return None if record is None else (sha1(raw, usedforsecurity=False).hexdigest(), record)
@@ -351,7 +354,10 @@ class RecordStore(Generic[R]):
         needed: Sequence[str] = (),
         excluded: Sequence[str] = (),
     ) -> str:
-        """Replace the record with a digest (empty: no record) by a new one, or by none; return the script's outcome."""
+        """Replace the record `old`, stored with this digest, by `new`; return the reply of the script `_REPLACE`.
+
+        Without `old` (and an empty digest), a record is created; without `new`, the record is deleted.
+        """
         record = new or old
         assert record is not None
         former, present = self._sets(old), self._sets(new)

@@ -1,8 +1,8 @@
 """Results of analyses, of parts of analyses, and of shards of draws jobs; each is one record and one file.
 
-A result is named by a key that covers all its inputs, so equal requests share one result. It belongs to the data sets,
-posteriors or embeddings that it is about (its owners), and is deleted with any of them. It also expires after `ttl`
-seconds.
+The key of a result covers all inputs of the result, so equal requests share one result. A result belongs to the data
+sets, posteriors or embeddings that it is about, its owners, and is deleted with any of them. A result also expires
+after `ttl` seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Entry
     from worker.storage.object_store.files import ObjectFiles
 
-_OWNERS = {"ds": "dataset", "post": "posterior", "emb": "embedding"}  # kinds of records by the prefix of their ids
+_OWNERS = {"ds": "dataset", "post": "posterior", "emb": "embedding"}  # kinds of owners by the prefixes of their ids
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
@@ -39,11 +39,11 @@ class ResultRecord:
     Parameters
     ----------
     key
-        Name of the result, which covers all its inputs.
+        Key of the result, which covers all inputs.
     owners
         Ids of the data sets, posteriors or embeddings with which the result is deleted.
     job
-        Job that made the result.
+        Id of the job that made the result.
 
     """
 
@@ -58,7 +58,7 @@ class ResultRecord:
 
     @property
     def id(self) -> str:
-        """The id, a digest of the key."""
+        """Id of the result, a digest of the key."""
         return result_id(self.key)
 
     @property
@@ -119,30 +119,30 @@ class ResultStore(FileStore[ResultRecord]):
         return self.create_with_files(record, max_bytes=max_bytes, while_existing=existing)
 
     def find(self, key: str) -> Entry | None:
-        """Return a result, or None if there is none; raises ``result-damaged``, ``store-unavailable``."""
+        """Return the result with a key, or None if none is stored; raises ``result-damaged``, ``store-unavailable``."""
         record = self.get(result_id(key))
         return None if record is None else self.read_entry(record, record.file)
 
     def fetch_entry(self, key: str) -> Entry:
-        """Return a result; raises ``result-not-found``, and as `find`."""
+        """Return the result with a key; raises ``result-not-found``, and the errors of `find`."""
         if (entry := self.find(key)) is None:
             raise self.kind.not_found(result_id(key))
         return entry
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
-        """Return for each key whether its result is stored."""
+        """Return, for each key in order, whether a result with this key is stored."""
         records = self._client.mget([self.kind.key(result_id(key)) for key in keys]) if keys else []
         return [raw is not None for raw in records]
 
     def damaged(self, record: ResultRecord, flaw: str) -> ProblemError:
-        """Return the problem of a result whose file is missing or has changed."""
+        """Return the error for a result whose file is damaged; `flaw` is "is missing" or "has changed"."""
         deletion = f"job with its results ({Way('delete-results', record.job)})"
         return damaged_file("result", f"a result of job {record.job}", flaw, deletion, job=record.job)
 
     def delete_of_deleted(self) -> int:
-        """Remove results whose owner was deleted by a process that died before it removed them; return their number.
+        """Remove results whose owner was deleted by a process that died before it removed the results.
 
-        It covers all tenants, and lists the sets of owners, not the results.
+        Return how many results of all tenants were removed. Only the sets of owners are listed, not the results.
         """
         removed = 0
         for key in map(text, self._client.scan_iter(match=f"glle:*{self.kind.name}s:of:*", count=1000)):
@@ -154,9 +154,9 @@ class ResultStore(FileStore[ResultRecord]):
         return removed
 
     def delete_expired(self, tenant: str) -> int:
-        """Remove the results of a tenant that are older than `ttl`; return their number.
+        """Remove the results of a tenant that are older than `ttl` seconds; return how many were removed.
 
-        The list of a tenant's results is in the order of their creation.
+        The set of a tenant's results is sorted by their time of creation, so that only old results are read.
         """
         store, oldest = self.for_tenant(tenant), iso(now_ms() - 1000 * self._ttl)
         members: list[Any] = self._client.zrangebylex(store.set_of(""), "-", f"({oldest}")
@@ -164,5 +164,5 @@ class ResultStore(FileStore[ResultRecord]):
 
 
 def result_id(key: str) -> str:
-    """Return the id of the result with a key."""
+    """Return the id of the result with this key."""
     return "res_" + digest(key)

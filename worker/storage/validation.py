@@ -1,4 +1,4 @@
-"""Validation of a data set's values in blocks of rows: finite, and exact as float64."""
+"""Validation of a data set's values in blocks of rows: they must be finite, and integers exact as float64."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 BLOCK = 2**22  # values in a block: 32 MB
-LISTED = 20  # rows that the details of a problem list
-SHOWN = 50  # characters of a bad value that a message shows
+LISTED = 20  # maximum number of rows that the details of a problem list
+SHOWN = 50  # maximum number of characters of a bad value that a message shows
 
 REMEDIES = {
     "not-finite": "Remove the row, or fill the value in before uploading.",
     "missing-value": "Fill the value in, remove its row, or leave its column out.",
-    "inexact-integer": "Subtract an offset or rescale: beyond 2^53 float64 cannot tell neighbors apart.",
+    "inexact-integer": "Subtract an offset or rescale: beyond 2^53 float64 cannot represent every integer.",
 }
 
 
 def checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None) -> Iterator[memoryview]:
-    """Yield the bytes of the converted values, block by block; raise the problem of the first bad value."""
+    """Yield the bytes of values converted to `dtype`, block by block; raise the problem of the first bad value."""
     for start, raw in _blocks(values):
         block = _convert(raw, dtype)
         for code, bad in _faults(raw, block).items():
@@ -36,12 +36,12 @@ def checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None)
 
 
 def converted_blocks(values: Array, dtype: np.dtype[Any]) -> Iterator[memoryview]:
-    """Yield the bytes of converted values that were checked before, block by block."""
+    """Yield the bytes of values converted to `dtype`, block by block, without checking them."""
     return (bytes_of(_convert(raw, dtype)) for _, raw in _blocks(values))
 
 
 def _blocks(values: Array) -> Iterator[tuple[int, Array]]:
-    """Yield (first row, rows) of each block."""
+    """Yield (index of the first row, rows) for consecutive blocks of rows."""
     rows = max(1, BLOCK // max(1, values.shape[1]))
     return ((start, values[start : start + rows]) for start in range(0, len(values), rows))
 
@@ -52,7 +52,7 @@ def _convert(raw: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _faults(raw: Array, block: Array) -> dict[str, Array]:
-    """Return a mask of the bad values for each problem code."""
+    """Return a mapping from problem codes to boolean masks of the bad values in a block."""
     faults = {"not-finite": ~np.isfinite(block)}
     if raw.dtype.kind in "iu":
         faults["inexact-integer"] = (raw > EXACT) | (raw < -EXACT)
@@ -60,7 +60,10 @@ def _faults(raw: Array, block: Array) -> dict[str, Array]:
 
 
 def _problem(values: Array, offset: int, dtype: np.dtype[Any], names: list[str] | None, code: str) -> ProblemError:
-    """Return the problem of the first value with a fault; it has the number of rows with this fault."""
+    """Return the problem of the first bad value with a code, with the number and a list of all rows that have one.
+
+    `offset` is the row number of the first row of `values`.
+    """
     problem: ProblemError | None = None
     bad_rows = BadRows()
     for start, raw in _blocks(values):
@@ -77,20 +80,20 @@ def _problem(values: Array, offset: int, dtype: np.dtype[Any], names: list[str] 
 
 @dataclass
 class BadRows:
-    """Rows with a bad value, in their order, counted from 0."""
+    """Number of rows with a bad value, and the indices of the first such rows (from 0)."""
 
     count: int = 0
     first: list[int] = field(default_factory=list)
 
     def add(self, rows: Iterable[int]) -> None:
-        """Count distinct rows."""
+        """Add the indices of further rows; no row may be added twice."""
         for row in rows:
             self.count += 1
             if len(self.first) < LISTED:
                 self.first.append(int(row))
 
     def annotate(self, error: ProblemError) -> ProblemError:
-        """Return the problem of the first bad value, extended by the number and a list of the bad rows."""
+        """Return a copy of the problem of the first bad value, with the number and a list of the bad rows added."""
         problem = error.problem
         others = self.count - 1
         more = f" {others:,} other row{'s have' if others > 1 else ' has'} such values." if others else ""
@@ -99,7 +102,7 @@ class BadRows:
 
 
 def bad_value(code: str, value: str, row: int, column: int, *, names: list[str] | None, remedy: str) -> ProblemError:
-    """Return the problem of one value; `row` and `column` count from 0."""
+    """Return the problem of one bad value; `row` and `column` count from 0."""
     value = value[:SHOWN]
     name = names[column] if names else None
     place = f"row {row + 1}, column {column + 1}" + (f" ({name})" if names else "")

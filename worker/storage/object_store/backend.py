@@ -1,7 +1,7 @@
 """Objects below a URL: in a folder, S3, Google or Azure, by means of obstore.
 
-obstore repeats failed requests and limits their time. It does not sync files to the disk, so objects in a folder are
-written by `worker.base.files`. Error messages of a back end are never shown, because they may quote credentials.
+obstore repeats failed requests and limits their time. obstore does not sync files to the disk, so objects in a folder
+are written by `worker.base.files`. Error messages of obstore are never shown, because they may quote credentials.
 
 obstore works in threads of the process. A forked process does not have these threads, and its requests would wait
 forever. A process that will fork may therefore construct a `Bucket`, but must not send a request.
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from worker.base.problems import ProblemError
     from worker.observability.counters import Counters
 
-PIECE = 2**23  # maximum bytes of a request, because each request has a time limit
+PIECE = 2**23  # maximum bytes that one request transfers, because each request has a time limit
 SECONDS = 15.0  # time limit of a request
 RETRIES = 3  # retries of a failed request, within a second or two
-_PARALLEL = 2  # requests of a long write
+_PARALLEL = 2  # concurrent requests of a long write
 _ATTEMPTS = 10  # attempts to write into a folder that other processes may remove while it is empty
 _SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss")
 _LOCAL = "file://"
-_METADATA = re.compile(r"169\.254\.|metadata\.google")  # addresses that know the role of a machine
+_METADATA = re.compile(r"169\.254\.|metadata\.google")  # addresses that clouds ask for the role of a machine
 _OS_ERROR = re.compile(r"os error (\d+)")
 _STATUS = re.compile(r"status code: (\d{3})")
 _CHECK_FOLDER = "Check the folder of GLLE_STORE_URL or GLLE_DATA_DIR, its disk, and the rights of the service's user."
@@ -67,7 +67,7 @@ class Bucket:
     url
         ``file:///folder``, ``s3://bucket/prefix``, ``gs://bucket/prefix``, ``az://container/prefix``.
     seconds
-        Time limit of a request of at most 8 MB; a failed request is not repeated after this time.
+        Time limit of each request, which transfers at most `PIECE` bytes; no retry starts after this time.
     counts
         Counters of requests and bytes, or None.
     retries
@@ -76,11 +76,11 @@ class Bucket:
     Raises
     ------
     SettingsError
-        If the URL is of another kind, has a password, or lacks a variable of its back end.
+        If the URL has an unknown scheme or a password, or an environment variable that the back end needs is missing.
 
     """
 
-    _user: ClassVar[int] = 0  # id of the process that has sent requests
+    _user: ClassVar[int] = 0  # id of the process that has sent the first request; 0: none yet
 
     def __init__(
         self, url: str, *, seconds: float = SECONDS, counts: Counters | None = None, retries: int = RETRIES
@@ -94,15 +94,15 @@ class Bucket:
             raise SettingsError("GLLE_STORE_URL has a relative folder: use file:/// and an absolute path.")
 
     def local_path(self, path: str) -> Path:
-        """Return the file of an object of a local store."""
+        """Return the path of the file with an object; the store must be a folder."""
         return self._root / path
 
     def address(self, path: str) -> str:
-        """Return the file or URL of an object, for messages."""
+        """Return the path or URL of an object, for messages."""
         return str(self.local_path(path)) if self.is_local else f"{self._url.rstrip('/')}/{path}"
 
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> None:
-        """Write or replace an object of `size` bytes as a whole; raises ``store-unavailable``, ``storage-full``."""
+        """Write or replace an object of `size` bytes atomically; raises ``store-unavailable``, ``storage-full``."""
         is_long = size > PIECE
 
         def put(store: Store) -> None:
@@ -115,7 +115,7 @@ class Bucket:
         self._count("store_bytes", "written", increment=size)
 
     def read(self, path: str, start: int, stop: int) -> bytes | None:
-        """Return the existing bytes of a range of an object, or None for a missing object."""
+        """Return bytes `start` to `stop` - 1 of an object, as far as they exist; None for a missing object."""
 
         def get(store: Store) -> bytes:
             try:
@@ -134,7 +134,7 @@ class Bucket:
         self._request("delete", lambda store: store.delete(path))
 
     def pieces(self, path: str, size: int) -> Iterator[bytes]:
-        """Yield the bytes of an object of `size` bytes in pieces; fewer bytes if the object is missing or shorter."""
+        """Yield an object of `size` bytes in pieces of at most `PIECE` bytes; stop early if bytes are missing."""
         for start in range(0, size, PIECE):
             piece = self.read(path, start, min(start + PIECE, size))
             if not piece:
@@ -142,7 +142,7 @@ class Bucket:
             yield piece
 
     def modification_times(self, folder: str = "") -> dict[str, float]:
-        """Return when each object or temporary file was last written, by path, in seconds since 1970."""
+        """Return a mapping from the paths of objects and temporary files to their last writes, seconds since 1970."""
 
         def find(store: Store) -> dict[str, float]:
             items = (item for page in store.list(folder or None) for item in page)
@@ -151,7 +151,7 @@ class Bucket:
         return self._request("list", find) or {}
 
     def contains(self, folder: str, *, except_in: str) -> bool:
-        """Return whether a folder has an object outside its subfolder `except_in`; at most some pages are listed."""
+        """Return whether a folder has an object whose path does not begin with `except_in`; stops at the first one."""
 
         def find(store: Store) -> bool:
             return any(not item["path"].startswith(except_in) for page in store.list(folder) for item in page)
@@ -160,21 +160,21 @@ class Bucket:
 
     def probe(self) -> None:
         """Raise ``store-unavailable`` unless the store answers."""
-        self.modification_times("probe")  # fails if the bucket does not exist, too
+        self.modification_times("probe")  # also fails if the bucket does not exist
 
     def _connect(self) -> Store:
-        """Return the store; raises `RuntimeError` in a fork of a process that has sent requests."""
+        """Return obstore's store; raises `RuntimeError` in a process whose parent sent requests before the fork."""
         Bucket._user = Bucket._user or os.getpid()
         if Bucket._user != os.getpid():
-            raise RuntimeError("The parent of this process has used the object store before the fork.")
+            raise RuntimeError("The parent process used the object store before the fork; only children may use it.")
         if self._store is None:
             self._store = LocalStore(self._root, automatic_cleanup=True)  # raises if the folder does not exist
         return self._store
 
     def _request(self, name: str, call: Callable[[Store], T]) -> T | None:
-        """Return the result of a request, None for a missing object to read, delete or list.
+        """Send a request by `call`, and return its result; None if an object to read, delete or list is missing.
 
-        Only a write creates the folder of a local store.
+        Raises ``store-unavailable`` and ``storage-full``. Only a write creates the folder of a local store.
         """
         try:
             if self.is_local and name == "write":
@@ -205,7 +205,7 @@ class Bucket:
 
 
 def _write_file(file: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write a whole file durably; tries again if another process removes the folder while it is empty."""
+    """Write a file durably; if another process removes the empty folder meanwhile, create the folder again."""
     with ExitStack() as stack:
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
@@ -221,10 +221,10 @@ def _write_file(file: Path, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def _open(url: str, seconds: timedelta, retries: int) -> Store:
-    """Return the store of a URL, with the credentials of the environment; raises `SettingsError`."""
+    """Return obstore's store for a URL, with credentials from environment variables; raises `SettingsError`."""
     parts = urlsplit(url)
     if parts.password is not None:
-        raise SettingsError("GLLE_STORE_URL has a password: set it in the variables of the store instead.")
+        raise SettingsError("GLLE_STORE_URL has a password: set the environment variables of the store instead.")
     if parts.scheme not in _SCHEMES:
         raise SettingsError(
             f"GLLE_STORE_URL begins with {parts.scheme}: use file:///folder, s3://bucket, gs://bucket or az://container."
@@ -235,7 +235,7 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
             client_options={
                 "timeout": seconds,
                 "allow_http": True,
-            },  # http is allowed only if the variable with the endpoint's URL names it
+            },  # http is used only if the environment variable with the endpoint's URL begins with http:
             retry_config={"max_retries": retries, "retry_timeout": seconds},
         )
     except (ValueError, BaseError) as error:
@@ -244,7 +244,7 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
 
 
 def _explain(error: Exception) -> tuple[str, str]:
-    """Return why a store failed, and the remedy: credentials, bucket or network. The message itself is never shown."""
+    """Return why a request to a remote store failed, and the remedy, without quoting the error's message."""
     message = str(error)
     if _METADATA.search(message):
         return "no credentials were found, neither in its variables nor as a role of this machine", _CHECK_CREDENTIALS
@@ -261,7 +261,7 @@ def _explain(error: Exception) -> tuple[str, str]:
 
 
 def _explain_folder(error: Exception) -> tuple[str, str]:
-    """Return why a folder failed, such as ``Permission denied``, and the remedy."""
+    """Return why a request to a local store failed, such as ``Permission denied``, and the remedy."""
     number = _OS_ERROR.search(str(error))
     code = error.errno if isinstance(error, OSError) and error.errno else int(number[1]) if number else errno.EIO
     return os.strerror(code), _CHECK_FOLDER

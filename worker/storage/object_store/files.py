@@ -1,16 +1,16 @@
 """The files of all records, in a folder or behind a URL, with local copies of remote files.
 
-A file is written once and synced; then a record names it, with its SHA-256. A reader therefore finds either the whole
-file or no file. Each file has a new path, `data/<two digits>/<random>-<name>`, so that two writers of one record do not
-disturb each other. If a process is killed before a record names its file, a sweep removes the file later
-(`worker.execution.sweep`).
+A file is written once and synced; then a record names the file, with its SHA-256. A reader therefore finds either the
+whole file or no file. Each file has a new path, `data/<two digits>/<random>-<name>`, so that two writers of one record
+do not overwrite files of the other writer. If a process is killed before a record names its file, a sweep removes the
+file later (`worker.execution.sweep`).
 
-A process compares a file with its digest before it first uses the file, whenever the status of the file changes, and
-every `VERIFY_SECONDS`. A flipped bit therefore does not become a wrong answer under a strong ETag, and repeated reads
-cost microseconds.
+A process compares a file with the file's digest before the first use, whenever inode, size or modification time have
+changed, and every `VERIFY_SECONDS`. A flipped bit therefore does not become a wrong answer under a strong ETag, and
+repeated reads cost microseconds.
 
-Remote files are copied to two places: small files to the cache's Redis, for all machines, and other files to a folder
-on each machine. A copy may vanish at any time; the answer is then slower, and nothing else changes.
+Remote files are copied: small files to the cache's Redis, for all machines, and other files to a folder on each
+machine. A copy may vanish at any time; the answer is then slower, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
     Source = tuple[Iterable[bytes | memoryview], int]  # parts of a file, and the sum of their bytes
 
-FOLDER = "data"  # folder in the store
-LOCAL = "objects"  # folder within the data folder that is the store unless another store is set
-COPIES = "copies"  # folder within the data folder
-STORED_BYTES = "stored_bytes"  # counter of a tenant's usage
-ENTRY = "entry"  # name of the file of an entry
+FOLDER = "data"  # folder, in the store, of all files of records
+LOCAL = "objects"  # folder in GLLE_DATA_DIR that is the store unless GLLE_STORE_URL is set
+COPIES = "copies"  # folder in GLLE_DATA_DIR of the local copies
+STORED_BYTES = "stored_bytes"  # usage counter with the bytes of a tenant's files
+ENTRY = "entry"  # last part of the path of a file with an entry
 COPY_SECONDS = 86_400  # lifetime of a copy in the cache's Redis
 MAX_COPIES = 2**32  # maximum bytes of all copies, which also take at most a quarter of the disk
 RECENT_SECONDS = 60.0  # a copy is kept this long after its last use, so that a reader can open it
@@ -62,22 +62,22 @@ log = logging.getLogger(__name__)
 
 
 class DamagedFileError(Exception):
-    """The content of a stored file does not match its digest."""
+    """The content of a stored file does not match its digest, or cannot be parsed."""
 
 
 class LocalCopies:
-    """Folder of copies, named by their digests.
+    """Folder of local copies of remote files, which are named by their digests.
 
-    Any number of processes of a machine may share the folder. A copy that is removed stays readable for processes that
-    have opened it. Whoever reads a copy compares its content with the digest.
+    Any number of processes of a machine may share the folder. A removed copy stays readable for processes that have
+    opened it. This class does not verify copies: their readers compare the content with the digest.
 
     Parameters
     ----------
     folder
         Folder of the copies, which the first copy creates.
     max_bytes
-        Limit on the bytes of all copies; the least recently used copies are removed. Copies in use and the newest copy
-        may exceed the limit.
+        Limit on the bytes of all copies, beyond which the least recently used copies are removed. Recently used copies
+        and the newest copy stay even beyond the limit.
 
     """
 
@@ -86,12 +86,12 @@ class LocalCopies:
         self._max_bytes = max_bytes
 
     def get(self, name: str, size: int, read: Callable[[], Iterable[bytes]]) -> Path:
-        """Return the path of a copy; if the copy is missing, `read` provides its bytes.
+        """Return the path of the copy `name` of `size` bytes; make a missing copy from the bytes that `read` yields.
 
         Raises
         ------
         FileNotFoundError
-            The object is missing or shorter.
+            The original is missing or shorter.
         ProblemError
             ``storage-full``, ``data-folder-read-only``.
 
@@ -102,13 +102,13 @@ class LocalCopies:
             if status.st_size == size:
                 os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))  # the last use, on any file system
                 return path
-        except FileNotFoundError:  # never copied, or removed in between
+        except FileNotFoundError:  # never copied, or removed to make room
             pass
         try:
             self._read(path, size, read)
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                detail = "There is no space left for a copy of a data set."
+                detail = "The disk has no space left for the local copy of a stored file."
                 raise refuse("storage-full", 507, detail, _REMEDY) from error
             if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
                 detail = f"{self._folder} cannot be written: {error.strerror}."
@@ -133,7 +133,7 @@ class LocalCopies:
         return remove_abandoned(self._folder) if self._folder.is_dir() else 0
 
     def _make_room(self, size: int) -> None:
-        """Remove copies that are not in use, until a copy of `size` bytes fits."""
+        """Remove the least recently used copies until a copy of `size` bytes fits; keep those of the last minute."""
         copies: list[tuple[int, int, str]] = []
         with os.scandir(self._folder) as files:
             for file in files:
@@ -153,14 +153,14 @@ class LocalCopies:
 
 
 class ObjectFiles:
-    """Files in the store, with local copies of the files of a remote store.
+    """Files of records in the store, with local copies if the store is remote.
 
     Parameters
     ----------
     bucket
         The store.
     copies
-        Copies on this machine.
+        Local copies on this machine.
     cache
         The cache's Redis, for copies of small remote files; None: no copies in Redis.
 
@@ -174,14 +174,14 @@ class ObjectFiles:
 
     @classmethod
     def from_settings(cls, settings: Settings, bucket: Bucket | None, cache: redis.Redis | None = None) -> Self:
-        """Return the files of a store, by default of a folder in the data folder."""
+        """Return the files in a bucket, by default in the folder `LOCAL` of the data folder."""
         folder = Path(settings.data_dir).absolute()
         bucket = bucket or Bucket(f"file://{folder / LOCAL}")
         quarter = shutil.disk_usage(nearest_existing(folder)).total // 4
         return cls(bucket, LocalCopies(folder / COPIES, min(MAX_COPIES, quarter)), cache)
 
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> StoredFile:
-        """Write or replace a file; raises ``store-unavailable``, ``storage-full``."""
+        """Write or replace a file; return its description; raises ``store-unavailable``, ``storage-full``."""
         sha256 = hashlib.sha256()
 
         def digest_parts() -> Iterator[bytes | memoryview]:
@@ -193,8 +193,8 @@ class ObjectFiles:
         return StoredFile(path, size, sha256.hexdigest())
 
     def write_new(self, sources: Mapping[str, Source]) -> dict[str, StoredFile]:
-        """Write files, given by name, to new paths; writes all or none, and raises as `write`."""
-        new = secrets.token_hex(16)  # few folders, which soon exist: each new one costs a sync of its parent
+        """Write all files, or none, to new paths; return descriptions of the files by name; raises as `write`."""
+        new = secrets.token_hex(16)  # 256 folders: creating a folder syncs its parent
         paths = {name: f"{FOLDER}/{new[:2]}/{new}-{name}" for name in sources}
         try:
             return {name: self.write(paths[name], *source) for name, source in sources.items()}
@@ -203,12 +203,14 @@ class ObjectFiles:
             raise
 
     def path(self, file: StoredFile) -> Path:
-        """Return a local path for reading a file; another process may remove the file at any time.
+        """Return a local path from which a file can be read, after verifying its digest.
+
+        Another process may remove the file at any time.
 
         Raises
         ------
         FileNotFoundError
-            The file is missing, or has been replaced in the meantime.
+            The file is missing, or was removed in the meantime.
         DamagedFileError
             The content does not match the digest.
 
@@ -225,19 +227,19 @@ class ObjectFiles:
                     self._verified.clear()
                 self._verified[path] = file.sha256, version, time.monotonic() + VERIFY_SECONDS
                 return path
-            self._copies.discard(file.sha256)  # so that the next reader fetches it again
+            self._copies.discard(file.sha256)  # so that the next attempt fetches the file again
             if is_last:
                 break
-        path.stat()  # raises FileNotFoundError if it was deleted
+        path.stat()  # raises FileNotFoundError if the file was deleted meanwhile
         raise DamagedFileError(file.path)
 
     def write_entry(self, entry: Entry) -> StoredFile:
-        """Write an entry to a new file; raises as `write`."""
+        """Write an entry to a new file; return the file's description; raises as `write`."""
         parts = file_parts(entry)
         return self.write_new({ENTRY: (parts, sum(map(len, parts)))})[ENTRY]
 
     def read_entry(self, file: StoredFile) -> Entry:
-        """Return the entry in a file; its arrays are read-only.
+        """Return the entry in a file, with read-only arrays.
 
         Raises
         ------
@@ -253,7 +255,10 @@ class ObjectFiles:
             raise DamagedFileError(file.path) from error
 
     def _read(self, file: StoredFile) -> memoryview:
-        """Return the bytes of a file: read if it is small and remote, otherwise mapped; raises as `path`."""
+        """Return the content of a file: in memory if the file is small and remote, otherwise memory-mapped.
+
+        Raises as `path`.
+        """
         if self.bucket.is_local or file.size > PIECE:
             with self.path(file).open("rb") as opened:
                 return memoryview(mmap.mmap(opened.fileno(), file.size, access=mmap.ACCESS_READ))
@@ -282,7 +287,7 @@ class ObjectFiles:
                 self._cache.set(_copy_key(file), data, ex=COPY_SECONDS)
 
     def is_intact(self, files: Iterable[StoredFile]) -> bool:
-        """Read files where they are stored; return whether all match their digests."""
+        """Return whether files match their digests, as they are stored now: local copies are fetched again."""
         try:
             for file in files:
                 self._copies.discard(file.sha256)
@@ -311,7 +316,7 @@ class ObjectFiles:
         return removed
 
     def _locate(self, file: StoredFile) -> Path:
-        """Return the path of a file, or of its copy; raises `FileNotFoundError`."""
+        """Return the path of a local file, or of the local copy of a remote file; raises `FileNotFoundError`."""
         if self.bucket.is_local:
             return self.bucket.local_path(file.path)
         return self._copies.get(file.sha256, file.size, lambda: self.bucket.pieces(file.path, file.size))
@@ -322,7 +327,7 @@ def _copy_key(file: StoredFile) -> str:
 
 
 def _digest(path: Path) -> str | None:
-    """Return the SHA-256 of a file, None if the disk cannot read it; raises `FileNotFoundError`."""
+    """Return the SHA-256 of a file in hex, or None if the disk cannot read the file; raises `FileNotFoundError`."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
