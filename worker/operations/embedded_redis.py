@@ -23,13 +23,13 @@ START_SECONDS = 30.0  # covers the loading of a long AOF
 
 
 class ServerError(RuntimeError):
-    """An embedded server has not started; the message quotes its log."""
+    """An embedded server did not start; the message quotes the end of the server's log."""
 
 
 class EmbeddedRedis:
-    """One embedded server on a free loopback port.
+    """An embedded Redis server on a free loopback port, with its log and append-only file in `folder`.
 
-    Its folder has the log and the AOF. `options` are lines of configuration beside port, password and folder.
+    `options` are further lines of the server's configuration.
     """
 
     def __init__(self, folder: Path, options: tuple[str, ...]) -> None:
@@ -42,11 +42,11 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """The URL, with the password."""
+        """URL of the server, with the password."""
         return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        """Start the process and return it at once; `wait` blocks until the server answers."""
+        """Start the server's process and return the process at once; `wait` blocks until the server answers."""
         make_folder(self.folder)
         lines = (
             "bind 127.0.0.1",
@@ -74,7 +74,7 @@ class EmbeddedRedis:
         return process
 
     def wait(self) -> Self:
-        """Wait until the server answers; raises `ServerError` if it ends or stays silent."""
+        """Wait until the server answers; raises `ServerError` if the server ends, or after `START_SECONDS`."""
         assert self.process is not None
         deadline = time.monotonic() + START_SECONDS
         with redis.Redis.from_url(self.url, socket_connect_timeout=1.0, socket_timeout=1.0) as client:
@@ -88,7 +88,7 @@ class EmbeddedRedis:
         raise ServerError(f"The embedded server in {self.folder} did not start: {self._log_tail()}")
 
     def stop(self) -> None:
-        """Stop the server gracefully, so that its AOF is complete."""
+        """Stop the server gracefully, so that its append-only file is complete."""
         if self.process is None:
             return
         self.process.terminate()
@@ -104,9 +104,9 @@ class EmbeddedRedis:
 
 
 def queue_server(settings: Settings) -> EmbeddedRedis:
-    """Return the persistent server of the queue and the records, without eviction.
+    """Return the server for queue and records, which evicts nothing and writes each change to disk before it replies.
 
-    Each write is on disk before the reply: with ``everysec`` and a slow disk, a kill lost hundreds of accepted writes.
+    With ``appendfsync everysec`` and a slow disk, killing the server lost hundreds of accepted writes.
     """
     options = (
         "appendonly yes",
@@ -118,7 +118,7 @@ def queue_server(settings: Settings) -> EmbeddedRedis:
 
 
 def cache_server(settings: Settings) -> EmbeddedRedis:
-    """Return the volatile server of the arrays, which evicts the least recently used."""
+    """Return the server for the cache, which writes nothing to disk and evicts the least recently used keys."""
     options = (
         "appendonly no",
         f"maxmemory {settings.cache_bytes}",
@@ -129,7 +129,7 @@ def cache_server(settings: Settings) -> EmbeddedRedis:
 
 
 def free_port() -> int:
-    """Return a free port of the loopback interface."""
+    """Return the number of a TCP port that is free on the loopback interface now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

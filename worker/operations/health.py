@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from worker.storage.object_store.files import ObjectFiles
     from worker.stores import Stores
 
-OBJECT_STORE = "object store"  # name of the check
-RECORDS = "records"  # name of the check
-DRAW_REQUESTS = "draws"  # name of the requests for single draws, among the queues
+OBJECT_STORE = "object store"  # name of the check of the object store
+RECORDS = "records"  # name of the check whether records and files belong together
+DRAW_REQUESTS = "draws"  # name, in `queue_states`, of the requests for single draws
 
-FULL = 0.98  # beyond this share of the queue server's memory workers cannot register, so the service is not ready
+FULL = 0.98  # above this used share of the queue server's memory, workers cannot register: not ready
 PROBE, PROBE_TTL = "glle:probe", 60  # key of the test write to the queue's server, and seconds until it expires
 PROBE_SECONDS = 1.0  # pause between two test writes, because /readyz is public and each write waits for the disk
 
-UNKNOWN = "unknown"  # for facts that a managed server does not report
+UNKNOWN = "unknown"  # shown for facts that a managed server does not report
 
 State = Literal["ok", "warning", "problem"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check."""
+    """Result of one check, with a remedy if it is not ``ok``."""
 
     name: str
     state: State
@@ -58,7 +58,7 @@ class Check:
 
     @classmethod
     def from_problem(cls, name: str, problem: Problem, state: State = "problem") -> Self:
-        """Return the result of a check that met a problem."""
+        """Return the result of a check that found a problem."""
         return cls(name, state, problem.detail, problem.remedy, problem.code)
 
     def to_dict(self) -> dict[str, str]:
@@ -72,8 +72,12 @@ class QueueState:
 
     Parameters
     ----------
+    length
+        Number of waiting tasks or requests.
+    oldest_seconds
+        Seconds for which the oldest of them has waited; 0 if none waits.
     running
-        Tasks or requests that are being processed.
+        Number of tasks or requests that are being processed.
 
     """
 
@@ -86,7 +90,8 @@ class QueueState:
 def queue_states(stores: Stores) -> list[QueueState]:
     """Return the states of the queues of tasks and of the requests for draws.
 
-    Raises `redis.RedisError` if the queue's server does not answer; without the cache's server, requests are left out.
+    Raises `redis.RedisError` if the queue's server does not answer. If the cache's server does not answer, the requests
+    for draws are left out.
     """
     states = [_queue_state(stores, name) for name in QUEUES]
     with suppress(redis.RedisError):  # the cache's server has a check of its own
@@ -109,12 +114,12 @@ def _queue_state(stores: Stores, name: str) -> QueueState:
 
 
 def _limits(stores: Stores, name: str) -> list[RateLimitRegistry]:
-    """Return RQ's registries of the tasks that wait for a task of the same tenant in a queue."""
+    """Return RQ's rate limits of a queue, each with the tasks of one tenant that RQ holds back."""
     return [registry for registry in RateLimitRegistry.all(stores.client) if registry.key.startswith(f"{name}:")]
 
 
 def readiness(stores: Stores) -> list[Check]:
-    """Return the checks that must pass before the service can work."""
+    """Return the results of the checks that must pass before the service is ready."""
     settings = stores.settings
     return [
         _check_server("queue server", lambda: _queue_server(stores.client)),
@@ -129,7 +134,7 @@ def readiness(stores: Stores) -> list[Check]:
 
 
 def records_check(stores: Stores) -> Check:
-    """Check that records, files and mark belong together; if the store does not answer, `_object_store` warns."""
+    """Check that records, files and mark belong together; only warn if the store does not answer."""
     state: State = "problem"
     try:
         loss = stores.mark.find_loss(MAX_OUTCOME_AGE)
@@ -152,7 +157,7 @@ def _workers(client: redis.Redis) -> Check:
 
 
 def _check_server(name: str, check: Callable[[], Check]) -> Check:
-    """Return the result of a check, or a failed check if its server does not answer."""
+    """Return `check()`, or a failed check with this name if a Redis server does not answer."""
     try:
         return check()
     except redis.RedisError as error:
@@ -160,21 +165,21 @@ def _check_server(name: str, check: Callable[[], Check]) -> Check:
 
 
 def _object_store(files: ObjectFiles) -> Check:
-    """Check that the store answers; a failure is a warning, because many requests do not need it."""
+    """Check that the object store answers; a failure is a warning, because many requests do not need the store."""
     try:
         files.bucket.probe()
     except ProblemError as error:
         return Check.from_problem(OBJECT_STORE, error.problem, "warning")
-    return Check(OBJECT_STORE, "ok", "It answers.")
+    return Check(OBJECT_STORE, "ok", "The object store answers.")
 
 
 def _queue_server(client: redis.Redis) -> Check:
-    """Check with a test write that the server accepts new work; raises `redis.RedisError`."""
+    """Check, also by a test write, that the queue server accepts new work; raises `redis.RedisError`."""
     info = client.info("memory")
     name, policy = "queue server", info.get("maxmemory_policy", UNKNOWN)
     if policy not in {"noeviction", UNKNOWN}:
-        detail = f"Its policy is {policy}: it would drop tasks and records when its memory is full."
-        remedy = "Set maxmemory-policy noeviction on the server of GLLE_REDIS_URL; the cache is another server."
+        detail = f"The eviction policy of the queue server is {policy}: it would delete tasks and records when full."
+        remedy = "Set maxmemory-policy noeviction on the server of GLLE_REDIS_URL; use another server as the cache."
         return Check(name, "problem", detail, remedy, "queue-evicts")
     if (share := free_space.memory_share(info)) is not None and share > free_space.HIGH_WATER:
         state: State = "problem" if share > FULL else "warning"
@@ -187,17 +192,17 @@ def _queue_server(client: redis.Redis) -> Check:
 
 @lru_cache(8)
 def _probe_server(client: redis.Redis, period: int) -> None:
-    """Write to a server once per period; failures are not cached."""
+    """Make a test write to a server, at most one for each `period`; a failure is tried again."""
     client.set(PROBE, period, ex=PROBE_TTL)
 
 
 def disk_checks(settings: Settings) -> list[Check]:
-    """Return the checks of the data folder and of its disk."""
+    """Return the results of the checks of the data folder and of its disk."""
     return [data_folder(Path(settings.data_dir)), disk_space(settings)]
 
 
 def data_folder(folder: Path) -> Check:
-    """Check with a test write that data sets can be written, or that their folder can be made."""
+    """Check, by a test write, that files can be written to the data folder, or that the folder can be created."""
     name, nearest = "data folder", nearest_existing(folder)
     try:
         _probe_folder(nearest, int(time.monotonic() / PROBE_SECONDS))
@@ -212,13 +217,13 @@ def data_folder(folder: Path) -> Check:
 
 @lru_cache(8)
 def _probe_folder(folder: Path, period: int) -> None:
-    """Write to a folder once per period; failures are not cached."""
+    """Make a test write to a folder, at most one for each `period`; a failure is tried again."""
     del period
     probe(folder)
 
 
 def disk_space(settings: Settings) -> Check:
-    """Check that uploads and the embedded queue server have disk space."""
+    """Check that the disk has space for uploads and for the embedded queue server's log."""
     name, free = "disk space", free_bytes(Path(settings.data_dir))
     if (refusal := disk_refusal(settings)) is not None:
         return Check.from_problem(name, refusal.problem)
@@ -228,6 +233,6 @@ def disk_space(settings: Settings) -> Check:
 
 
 def memory_usage(info: dict[str, Any]) -> str:
-    """Return the used and maximum memory of a server as text."""
+    """Return used and maximum memory of a Redis server, from its INFO, as text such as ``1,000 of 2,000 bytes``."""
     limit, used = int(info.get("maxmemory", 0)), info.get("used_memory")
     return f"{UNKNOWN if used is None else f'{int(used):,}'} of {f'{limit:,}' if limit else 'unlimited'} bytes"

@@ -1,4 +1,4 @@
-"""Permissions that the users of Redis need: commands, keys and channels, as in docs/how-to/storage.md."""
+"""Permissions (ACL rules) that the service's Redis users need, as in docs/how-to/storage.md."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from redis.exceptions import NoPermissionError, ResponseError
 if TYPE_CHECKING:
     import redis
 
-_MAX_ARGUMENTS = 8
+_MAX_ARGUMENTS = 8  # a command is tried with fewer arguments than this, until the server accepts their number
 
 
 @dataclass(frozen=True)
 class Permissions:
-    """Commands, and prefixes of keys and channels, that the user of a server needs."""
+    """Commands, key prefixes and channel prefixes that the service's user of one Redis server needs."""
 
     commands: str
     keys: tuple[str, ...]
     channels: tuple[str, ...]
 
     def missing(self, client: redis.Redis) -> list[str]:
-        """Return the missing rules, such as ``+blmove`` and ``~rq:*``.
+        """Return the ACL rules that the user of `client` lacks, such as ``+blmove`` and ``~rq:*``.
 
-        Each command is tried in a transaction that is then discarded: a server refuses it as soon as it is queued.
+        Each command is queued in a transaction, which is then discarded, so that nothing is executed. A server checks
+        permissions when it queues a command.
         """
         connection = client.connection_pool.get_connection()
 
@@ -34,14 +35,14 @@ class Permissions:
             connection.read_response()
 
         def refusal(*words: str) -> str:
-            """Return the server's refusal by the rules of the user, or an empty text; raise other ResponseErrors."""
+            """Return the server's message if the user lacks a permission, otherwise an empty text."""
             try:
                 ask("MULTI")
                 ask(*words)
             except NoPermissionError as error:
                 return str(error)
             finally:
-                with suppress(ResponseError):  # there is no transaction to discard after EXEC
+                with suppress(ResponseError):  # if the command was EXEC, no transaction is left to discard
                     ask("DISCARD")
             return ""
 
@@ -51,7 +52,7 @@ class Permissions:
                     return bool(refusal(*command.split("|"), *[f"{self.channels[0]}doctor"] * count))
                 except ResponseError as error:
                     if "number of arguments" not in str(error):
-                        # Another refusal, as of a command that transactions do not allow: the user may use it.
+                        # Refused for another reason, such as a command that transactions do not allow: permitted.
                         break
             return False
 
