@@ -1,4 +1,4 @@
-"""The context of a task: its data, posterior and draws, its progress, and the results that it stores."""
+"""Context of a task: access to data, posterior and draws, reports of progress, and storage of results."""
 
 from __future__ import annotations
 
@@ -37,37 +37,37 @@ if TYPE_CHECKING:
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
-PROGRESS_SECONDS = 0.1  # pause between two writes of progress, which also notice a cancellation
+PROGRESS_SECONDS = 0.1  # pause between two writes of progress; a write also notices a cancellation
 
 
 @dataclass(frozen=True)
 class TaskContext:
-    """The context of a job's analysis: implements `worker.analyses.base.AnalysisContext`."""
+    """Context of a task of a job; implements the protocol `worker.analyses.base.AnalysisContext`."""
 
     stores: Stores
     job: Job
-    stage_prefix: str = ""  # prefix of stages whose steps are not steps of the job
-    # Called with the progress of a task that makes one shard of an analysis; None: the job's progress is written.
+    stage_prefix: str = ""  # prefix of stage names; with a prefix, steps do not count as progress of the job
+    # Receives the progress of a task that makes one shard; None: progress is written to the job's record.
     report: OnProgress | None = None
 
     @cached_property
     def on_progress(self) -> OnProgress:
-        """Write progress; raises `worker.jobs.store.Cancelled` if the job was cancelled."""
+        """Callback that writes progress; it raises `worker.jobs.store.Cancelled` if the job was cancelled."""
         return self.report or progress_writer(self.stores, self.job, self.stage_prefix)
 
     @cached_property
     def record(self) -> PosteriorRecord:
-        """The record of the job's posterior; raises ``posterior-not-found``."""
+        """Record of the job's posterior; raises ``posterior-not-found``."""
         return self.stores.posteriors.fetch(self.job.subject)
 
     @property
     def subject(self) -> str:
-        """The id of the job's posterior, or of its data set."""
+        """Id of the job's posterior, or of the job's data set if there is no posterior."""
         return self.job.subject
 
     @property
     def dataset(self) -> str:
-        """The id of the data set of the job's posterior."""
+        """Id of the data set to which the job's posterior was fitted."""
         return self.record.dataset
 
     def posterior(self) -> Posterior:
@@ -80,11 +80,14 @@ class TaskContext:
         return self.stores.posteriors.load(self.record)
 
     def training(self) -> Array:
-        """Return the data (n, d) of the posterior's fit."""
+        """Return the data (n, d) to which the job's posterior was fitted, float64."""
         return np.ascontiguousarray(self.values(self.record.dataset), np.float64)
 
     def values(self, dataset: str, like: str | None = None) -> Array:
-        """Return the values of a data set, with columns in the order of `like`, or the inline points with this id."""
+        """Return the values (n, d) of a data set, or the points that came with the request under this id.
+
+        With `like`, the columns are in the order of the data set `like`.
+        """
         if dataset == self.job.inline:
             return self.stores.jobs.points(self.job)
         values = self.stores.datasets.values(dataset)
@@ -96,16 +99,16 @@ class TaskContext:
         return self.stores.datasets.fetch(dataset)
 
     def extras(self, dataset: str) -> dict[str, Array]:
-        """Return a data set's extra arrays."""
+        """Return a data set's extra arrays (labels, colors, coordinates, ids) by name."""
         return self.stores.datasets.load_extras(self.record_of(dataset))
 
     def calibration(self) -> Entry:
-        """Return the posterior's default calibration."""
+        """Return the stored default calibration of the job's posterior; compute and store it if it is missing."""
         spec = CalibrationSpec()
         return self.find_result(spec) or self.keep_result(spec, spec.run(self))
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
-        """Yield draws in their order."""
+        """Yield the draws of a posterior at the addresses `keys`, in this order, and report progress."""
         keys, size = list(keys), group_size(posterior)
         for start in range(0, len(keys), size):
             draws, _ = make_draws(posterior, keys[start : start + size])
@@ -114,7 +117,7 @@ class TaskContext:
                 self.on_progress(done, len(keys), "drawing")
 
     def embedder(self) -> PosteriorEmbedder:
-        """Return an embedder of the job's posterior, which embeds parts of its data again."""
+        """Return an embedder that embeds resamples of the job's data as the job's posterior was fitted."""
         return self._embedder
 
     @cached_property
@@ -122,28 +125,28 @@ class TaskContext:
         return PosteriorEmbedder.from_posterior(self.posterior(), self.training())
 
     def find_result(self, spec: AnalysisSpec) -> Entry | None:
-        """Return the stored result of an analysis of the same subject, or None."""
+        """Return the stored result of another analysis of the job's posterior or data set, or None."""
         return self.stores.find_result(spec, self.subject)
 
     def keep_result(self, spec: AnalysisSpec, entry: Entry) -> Entry:
-        """Store the result of an analysis of the job's posterior or data set; return it with its digest."""
+        """Store the result of an analysis of the job's posterior or data set; return the result with its digest."""
         return store_result(self.stores, self.job, spec, entry)
 
     def find_part(self, key: str) -> Entry | None:
-        """Return a stored part of an analysis, or None."""
+        """Return the part of an analysis that is stored under a key, or None."""
         return self.stores.results.find(key)
 
     def keep_part(self, key: str, entry: Entry, owners: Sequence[str]) -> None:
-        """Store a finite part of an analysis, unless one of its owners was deleted."""
+        """Store a part of an analysis, unless an owner was deleted; raises ``not-finite-result``."""
         require_finite("embedding", entry)
         put_result(self.stores, self.job, key, entry, owners)
 
     def find_embedding(self, id_: str) -> Entry | None:
-        """Return a stored embedding, or None."""
+        """Return the stored embedding with this id, or None."""
         return self.stores.embeddings.find_entry(id_)
 
     def keep_embedding(self, id_: str, entry: Entry) -> Entry:
-        """Store a finite embedding, unless its record was deleted; return it with its digest."""
+        """Store an embedding, unless its record was deleted; return the embedding with its digest."""
         require_finite("embedding", entry)
         entry = _with_digest(entry)
         with stage("storing"):
@@ -151,15 +154,16 @@ class TaskContext:
         return entry
 
     def publish_partial(self, key: str, entry: Entry) -> None:
-        """Replace the latest partial result."""
+        """Replace the latest partial result of the analysis whose result has this key."""
         self.stores.cache.put_partial(key, _with_digest(entry))
 
 
 def store_result(stores: Stores, job: Job, spec: AnalysisSpec, result: Entry) -> Entry:
-    """Store the result of an analysis, and record a default calibration; return the result with its digest.
+    """Store the result of an analysis; return the result with its digest.
 
-    Raises ``not-finite-result``, ``quota-exceeded``, ``storage-full``, ``store-unavailable``; and ``dataset-not-found``
-    or the like if one of its owners was deleted meanwhile.
+    A result of the default calibration is also recorded as the calibration of the posterior. Raises
+    ``not-finite-result``, ``quota-exceeded``, ``storage-full``, ``store-unavailable``; and an error such as
+    ``dataset-not-found`` if an owner of the result was deleted meanwhile.
     """
     require_finite(spec.kind, result, spec.may_be_nan)
     if spec == CalibrationSpec():
@@ -180,7 +184,7 @@ def store_result(stores: Stores, job: Job, spec: AnalysisSpec, result: Entry) ->
 
 
 def put_result(stores: Stores, job: Job, key: str, entry: Entry, owners: Sequence[str]) -> tuple[Entry, bool]:
-    """Store an entry with its digest. Return it, and whether it is stored: it is not if an owner was deleted."""
+    """Store an entry with its digest; return this entry, and whether it is stored: not if an owner was deleted."""
     entry = _with_digest(entry)
     with stage("storing"):
         is_stored = stores.results.put(
@@ -194,17 +198,17 @@ def _with_digest(entry: Entry) -> Entry:
 
 
 def fit_values(stores: Stores, values: Array, parameters: dict[str, Any], on_progress: OnProgress) -> Posterior:
-    """Fit a posterior to values (n, d) by recorded parameters (`worker.storage.posteriors`)."""
+    """Fit a posterior to values (n, d) with parameters as a posterior's record has them (`PosteriorRecord.spec`)."""
     neighbors_id = neighbors_of(parameters)
     neighbors = None if neighbors_id is None else stored_indices(stores.datasets.values(neighbors_id))
     return glle_engine.fit(values, spec_of(parameters), neighbors=neighbors, on_progress=on_progress)
 
 
 def progress_writer(stores: Stores, job: Job, stage_prefix: str = "") -> OnProgress:
-    """Return a callback that writes when stages begin and end, and progress every `PROGRESS_SECONDS`.
+    """Return a callback that writes the progress of a job: when a stage begins or ends, and every `PROGRESS_SECONDS`.
 
-    Each write takes some tenths of a millisecond, so an interactive task writes none in its first `PROGRESS_SECONDS`.
-    The callback raises `worker.jobs.store.Cancelled` if the job was cancelled.
+    Each write takes some tenths of a millisecond, so an interactive task writes nothing in its first
+    `PROGRESS_SECONDS`. The callback raises `worker.jobs.store.Cancelled` if the job was cancelled.
     """
     first = time.monotonic() + (PROGRESS_SECONDS if job.queue == INTERACTIVE else 0.0)
     written, last_stage = float("-inf"), ""
@@ -217,7 +221,7 @@ def progress_writer(stores: Stores, job: Job, stage_prefix: str = "") -> OnProgr
         if stage == last_stage and done < total and now - written < PROGRESS_SECONDS:
             return
         written, last_stage = now, stage
-        if stage_prefix:  # done and total count the steps of the job
+        if stage_prefix:  # steps of this stage are not steps of the job
             stores.jobs.stage(job.id, stage_prefix + stage)
         else:
             stores.jobs.progress(job.id, done, total, stage)
@@ -226,13 +230,13 @@ def progress_writer(stores: Stores, job: Job, stage_prefix: str = "") -> OnProgr
 
 
 def require_finite(kind: str, result: Entry, may_be_nan: frozenset[str] = frozenset()) -> None:
-    """Raise ``not-finite-result`` for a result with infinities, or with NaN outside of `may_be_nan`."""
+    """Raise ``not-finite-result`` if an array of a result that `may_be_nan` does not name has infinities or NaN."""
     for name, array in result.arrays.items():
         if name not in may_be_nan and not np.isfinite(array).all():
             raise refuse(
                 "not-finite-result",
                 422,
-                f"The {name} of this {kind} are not finite: the numbers exceed the range of float64.",
+                f"The array {name!r} of the {kind} result is not finite: its numbers exceed the range of float64.",
                 "Rescale the data, or use a smaller scale.",
                 array=name,
             )

@@ -1,4 +1,4 @@
-"""Make draws in a worker, one lane group at a time."""
+"""Draws in a worker, made one lane group (`LANES` draws that are computed together) at a time."""
 
 from __future__ import annotations
 
@@ -24,34 +24,37 @@ if TYPE_CHECKING:
 
     from worker.records.draws import DrawAddress
 
-# Bytes of each point in the vectors of Lanczos, of which a few are used and the others take no memory.
+# Bytes for each point of the largest Lanczos basis. Few of its vectors are used; the others are never touched.
 _UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
 
 
 def limited_drawing(posterior: Posterior) -> AbstractContextManager[object]:
-    """Limit the working memory of draws, for several lane groups or for a single one."""
+    """Return a context that limits the working memory of draws from a posterior; nested contexts change nothing."""
     return limited_work(untouched_bytes(len(posterior.order)))
 
 
 def untouched_bytes(n_points: int) -> int:
-    """Return the bytes that draws of `n_points` points allocate and never touch."""
+    """Return how many bytes draws of `n_points` points allocate and never touch."""
     return _UNTOUCHED * n_points
 
 
 def group_size(posterior: Posterior) -> int:
-    """Return how many draws to make together at little more than the cost of one; raises MemoryError."""
+    """Return the number of draws to make together: `LANES` if the posterior's solver can, otherwise 1.
+
+    Raises MemoryError.
+    """
     with limited_drawing(posterior):
         return LANES if posterior.lane_solver else 1
 
 
 def lane_group(key: DrawAddress, size: int) -> list[DrawAddress]:
-    """Return the addresses of a draw's lane group of `size` draws; the others cost next to nothing."""
+    """Return the addresses of the `size` draws in the lane group of the draw `key`, beginning with `key`."""
     first = key.index - key.index % size
     return [key, *(replace(key, index=index) for index in range(first, first + size) if index != key.index)]
 
 
 def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
-    """Make draws of one source and alignment; return them and the seconds per draw.
+    """Make draws that have one source and one alignment; return the draws, and the seconds per draw.
 
     Raises MemoryError (`limited_drawing`), and ``no-convergence`` if a draw is not finite.
     """
@@ -73,7 +76,7 @@ def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[
 
 
 def draw_entries(keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: float) -> dict[DrawAddress, Entry]:
-    """Return the cache entries of draws that took some seconds each."""
+    """Return the cache entries of draws by their addresses; each draw took `seconds`."""
     return {
         key: Entry(draw_meta(key, draw, seconds), {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues})
         for key, draw in zip(keys, draws, strict=True)
@@ -81,7 +84,10 @@ def draw_entries(keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: fl
 
 
 def draws_entry(drawn: Sequence[tuple[DrawAddress, Draw, float]]) -> Entry:
-    """Return the entry of a shard: embeddings (m, n, p), eigenvalues (m, p), and the metadata of each draw."""
+    """Return the entry of a shard of m draws: embeddings (m, n, p), eigenvalues (m, p), and metadata of the draws.
+
+    `drawn` has the address, the draw and the seconds of each draw.
+    """
     return Entry(
         {"draws": [draw_meta(*each) for each in drawn]},
         {
@@ -92,9 +98,9 @@ def draws_entry(drawn: Sequence[tuple[DrawAddress, Draw, float]]) -> Entry:
 
 
 def draw_meta(key: DrawAddress, draw: Draw, seconds: float) -> dict[str, Any]:
-    """Return the metadata of a draw.
+    """Return the metadata of a draw: address, diagnostics, seconds, and a digest.
 
-    The digest of metadata covers what answers contain; it leaves out the seconds, which differ each time.
+    The digest covers the draw and the other metadata, but not the seconds, which differ each time.
     """
     meta = {**asdict(key), "diagnostics": draw.diagnostics}
     arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}

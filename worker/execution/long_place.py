@@ -1,4 +1,4 @@
-"""A lock with which the two RQ workers of a worker take turns at long tasks."""
+"""Lock by which only one of the two RQ workers of a worker runs a long task at a time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 
 
 class LongPlace:
-    """A lock between the RQ workers of one parent; a process that ends releases it.
+    """Lock, shared by the RQ workers of one parent, of which only one at a time may run a long task.
 
-    A batch task starts only with the lock. An interactive task needs it once its first seconds are over.
+    A batch task starts only with the lock. An interactive task needs the lock to go on after its first seconds. The
+    system releases the lock of a process that ends.
     """
 
     def __init__(self) -> None:
@@ -21,7 +22,7 @@ class LongPlace:
         weakref.finalize(self, os.close, self._file)
 
     def try_acquire(self) -> bool:
-        """Acquire the lock unless the other RQ worker has it; return whether this one has it now."""
+        """Acquire the lock unless the other RQ worker has it; return whether this RQ worker has the lock now."""
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

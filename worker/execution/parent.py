@@ -1,13 +1,14 @@
-"""A worker's parent: it forks two of RQ's workers and a sampler, and watches them.
+"""The parent process of a worker, which forks two RQ workers and a sampler, and replaces them when they end.
 
 `main` is the command `glle worker`. The parent loads the engine once and forks its children, so that a child that was
 killed is replaced within milliseconds:
 
-    parent -> RQ worker of interactive tasks         -> one work-horse for each
-          |-> RQ worker of batches, then interactive -> one work-horse for each
+    parent -> RQ worker of interactive tasks                     -> one work-horse for each task
+          |-> RQ worker of batch tasks, then of interactive tasks -> one work-horse for each task
           `-> sampler, which answers requests for single draws
 
-The children die with the parent. They finish work on a first signal; a second kills them, and other workers repeat it.
+A first SIGTERM lets the children finish their work; a second one kills them, and other workers repeat their work. If
+the parent dies, so do the children.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ from worker.records.job import BATCH, INTERACTIVE
 from worker.stores import Stores, process_stores
 
 RETRY_DELAY_SECONDS = 1.0  # pause between two attempts to reach a server
-REMIND_SECONDS = 1.5  # pause between two signals; RQ ignores a second one within a second
+REMIND_SECONDS = 1.5  # pause between two signals to stop; RQ ignores a signal within a second of the last one
 QUEUES_OF_ROLE = {"quick": (INTERACTIVE,), "batch": (BATCH, INTERACTIVE)}  # so that no queue starves
-LOADED_POINTS = 100
-SWEPT = "glle:swept"  # exists for a heartbeat after a worker has looked for lost tasks
+LOADED_POINTS = 100  # points of the fit that loads code before the fork
+SWEPT = "glle:swept"  # key that exists for one heartbeat after a worker has begun a sweep of the queue
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class Worker:
         self._reminded = 0.0  # monotonic time of the latest signal to the RQ workers
 
     def run(self) -> int:
-        """Run the children until a signal, and until their work is done; return the exit code."""
+        """Run the children until a signal to stop arrives and their work is done; return the exit code."""
         supervisor = self._supervisor
         supervisor.listen()
         supervisor.run(lambda _: self._send_heartbeat())
@@ -90,7 +91,7 @@ class Worker:
         return 0
 
     def _send_heartbeat(self) -> None:
-        """Renew the worker's record and its alive file; let one worker look for lost tasks."""
+        """Renew the worker's record and its alive file when due; sweep the queue unless another worker just has."""
         if time.monotonic() < self._next_heartbeat:
             return
         self._next_heartbeat = time.monotonic() + self._settings.heartbeat
@@ -99,7 +100,7 @@ class Worker:
             prolong(self._settings)
         with suppress(redis.RedisError, ProblemError):
             announce(client, self._settings, self._state())
-            if client.set(SWEPT, 1, nx=True, ex=self._settings.heartbeat):  # one worker is enough
+            if client.set(SWEPT, 1, nx=True, ex=self._settings.heartbeat):  # one sweep by any worker is enough
                 self._stores.queue.sweep()
 
     def _state(self) -> WorkerState:
@@ -117,14 +118,14 @@ class Worker:
         )
 
     def _is_busy(self, role: str) -> bool:
-        """Return whether RQ says that a child runs a task; raises `redis.RedisError`."""
+        """Return whether the RQ worker with this role runs a task now; raises `redis.RedisError`."""
         key = f"{RqWorker.redis_worker_namespace_prefix}{self._rq_name(role)}"
         return text(self._stores.client.hget(key, "state") or "") == WorkerStatus.BUSY
 
     def _tick_while_stopping(self) -> None:
-        """Send heartbeats, and repeat the signal to an idle RQ worker.
+        """Send heartbeats, and repeat the signal to stop to idle RQ workers.
 
-        A library may have lost the exception of the worker's handler.
+        RQ's signal handler raises an exception, which a library may have swallowed.
         """
         self._send_heartbeat()
         if time.monotonic() - self._reminded < REMIND_SECONDS:
@@ -136,7 +137,7 @@ class Worker:
                     child.send(signal.SIGTERM)
 
     def _rq_name(self, role: str) -> str:
-        """Return the name of an RQ worker, which differs from its predecessor's name."""
+        """Return the name of the RQ worker with this role; each new process has another name."""
         return f"{self._name}.{role}.{self._rq[role].starts}"
 
     def _run_rq(self, role: str) -> int:
@@ -152,18 +153,19 @@ class Worker:
 
 
 def main(name: str | None = None) -> int:
-    """Work until a signal; return the exit code. `name` in the registry is by default made of host and process.
+    """Run a worker until a signal to stop arrives; return the exit code.
 
-    Raises `SettingsError` for a name or a setting that is not valid, and if this machine computes other bits than the
-    deployment (`require_bits`), or records or files are lost (`require_records`).
+    `name` is the worker's name in its record; by default, host name and pid. Raises `SettingsError` for an invalid name
+    or setting, if this machine computes other bits than published (`require_bits`), and if records or files are lost
+    (`require_records`).
     """
     settings = Settings.from_env()
     if name is not None and not re.fullmatch(r"[\w-]+", name):
-        raise SettingsError(f"A worker's name has letters, digits, _ and - only, not {name!r}.")
+        raise SettingsError(f"{name!r} is not a name for a worker: use only letters, digits, _ and -.")
     logs.configure(settings)
     require_login(settings)
     load()
-    gc.freeze()  # keep the pages shared with the children
+    gc.freeze()  # so that garbage collection in the children does not copy the pages that they share with the parent
     require_bits(settings)
     _wait_for_server(connect_queue(settings))
     require_records(settings)
@@ -176,14 +178,14 @@ def main(name: str | None = None) -> int:
 
 
 def load() -> None:
-    """Load, before the fork, what all processes of a worker share: compiled code and the reference results."""
+    """Load compiled code and compute the reference results before the fork, so that all processes share them."""
     warm()
     fingerprint()
-    draw_cost(glle_engine.fit(manifolds.make("swiss_roll", LOADED_POINTS, seed=0).X))  # first calls take milliseconds
+    draw_cost(glle_engine.fit(manifolds.make("swiss_roll", LOADED_POINTS, seed=0).X))  # first calls are slower
 
 
 def require_bits(settings: Settings) -> None:
-    """Raise `SettingsError` unless reference results of this machine have the published bits, or others are allowed."""
+    """Raise `SettingsError` if reference results of this machine differ in bits from the published, unless allowed."""
     bits = fingerprint()
     if bits == PINNED or settings.allow_other_bits == "on":
         return
@@ -198,7 +200,7 @@ def require_bits(settings: Settings) -> None:
 def require_records(settings: Settings) -> None:
     """Raise `SettingsError` if records or files are lost.
 
-    A separate process checks, because no work-horse can use the object store if its parent has used it.
+    A child process checks this, because work-horses cannot use the object store if their parent has used it.
     """
     guard = partial(process_guard.die_with_parent, signal.SIGKILL, os.getpid())
     with ProcessPoolExecutor(1, get_context("fork"), guard) as pool:
@@ -213,7 +215,7 @@ def _find_start_refusal(settings: Settings) -> str:
 
 
 def _wait_for_server(connection: redis.Redis) -> None:
-    """Wait until a server answers; a process that exits is restarted with ever longer pauses."""
+    """Wait until a server answers; exiting instead would mean restarts after ever longer pauses."""
     while True:
         try:
             connection.ping()

@@ -15,9 +15,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(signum: int, parent: int) -> None:
-    """Have the kernel send this process `signum` when its parent is gone (Linux; elsewhere a no-op).
+    """Make the kernel send the signal `signum` to this process when its parent ends (Linux; elsewhere a no-op).
 
-    The signal follows the parent's *thread*: start children from the main one. The pid reveals that it died before.
+    The kernel sends the signal when the *thread* that started the child ends, so start children from the main thread.
+    `parent` is the expected pid of the parent: if it differs, the parent has already ended, and the signal is sent at
+    once.
     """
     if not LINUX:
         return

@@ -1,8 +1,8 @@
-"""The sampler: a resident process of a worker that draws what clients request one by one.
+"""The sampler: a resident process of a worker that answers requests for single draws.
 
-It keeps posteriors, compiled code and connections, and draws the requests of a posterior as lane groups. It may be
-killed at any moment, and the kernel ends it if it hangs. A request stays in its stream until it is answered, so the
-successor of a killed sampler draws each of its requests again, one at a time.
+The sampler keeps posteriors, compiled code and connections in memory, and makes draws of one posterior as lane groups.
+A sampler may be killed at any moment, and a timer kills a sampler that hangs. A request stays in its stream until it is
+answered, so the successor of a killed sampler makes the draws of all unanswered requests, one at a time.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
     from worker.records.draws import DrawAddress
     from worker.stores import Stores
 
-WAIT_SECONDS = 2.0  # longest wait for requests at a time; less than the timeout of a call
-FLUSH_SECONDS = 1.0  # pause between two writes of counts
-MIN_BYTES = 2**28
+WAIT_SECONDS = 2.0  # longest single wait for requests, which must be shorter than the socket timeout
+FLUSH_SECONDS = 1.0  # pause between two writes of counters to Redis
+MIN_BYTES = 2**28  # a sampler may grow by at least `GROWTH` times these bytes before it is replaced
 RETRY_DELAY_SECONDS = 0.5  # pause between two attempts to reach a server
-IDLE_SECONDS = 300.0  # a posterior that was not used this long leaves the memory
-# A sampler ends if a lane group takes longer; draws that are expected to take more than a second are jobs.
+IDLE_SECONDS = 300.0  # a posterior that was not used for this long is dropped from memory
+# A sampler is killed if a lane group takes longer. Draws that are expected to take over a second are made by jobs.
 HUNG_SECONDS = 15.0
-# Seconds of work, and lane groups, to claim ahead, so that requests of several posteriors fill lane groups.
+# Limits, in seconds of work and in lane groups, on the requests that are read ahead to fill lane groups.
 AHEAD_SECONDS, MAX_AHEAD = 0.1, 8
-# Requests for draws of the latest lane group may arrive for this long, if they were sent before the draws were cached.
+# For this long, requests for draws of the latest lane group, which may not be cached yet, are not drawn again.
 LATEST_SECONDS = 1.0
 
-SOLVER_FACTOR = 4  # bytes of a posterior with its solver, relative to the bytes of its arrays
+SOLVER_FACTOR = 4  # memory of a posterior with its solver, as a multiple of the bytes of the posterior's arrays
 
 NO_GROUP: tuple[str, frozenset[DrawAddress], float] = ("", frozenset(), 0.0)
 
@@ -63,25 +63,25 @@ log = logging.getLogger(__name__)
 
 
 class _StopWaiting(BaseException):
-    """The signal to stop arrived while the sampler waited for requests."""
+    """A signal to stop arrived while the sampler was waiting for requests."""
 
 
 class ResidentPosteriors:
-    """The posteriors in memory that were used last, by their ids.
+    """Posteriors in memory by their ids; the least recently used posteriors are dropped.
 
     Parameters
     ----------
     max_bytes
-        Limit for all posteriors together; the posterior that was used last is always kept.
+        Limit on the memory of all posteriors together; the posterior that was used last is kept in any case.
 
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._posteriors: dict[str, tuple[Posterior, int, float]] = {}  # bytes, time of last use; in this order
+        self._posteriors: dict[str, tuple[Posterior, int, float]] = {}  # with bytes and time of last use, oldest first
 
     def get(self, id_: str) -> Posterior | None:
-        """Return a posterior, or None."""
+        """Return a posterior and record its use; None if it is not in memory."""
         if (kept := self._posteriors.pop(id_, None)) is None:
             return None
         posterior, nbytes, _ = kept
@@ -89,7 +89,7 @@ class ResidentPosteriors:
         return posterior
 
     def keep(self, id_: str, posterior: Posterior, nbytes: int) -> None:
-        """Keep a posterior whose arrays have `nbytes`; drop the least recently used ones."""
+        """Keep a posterior whose arrays have `nbytes`; drop the least recently used posteriors beyond the limit."""
         self._posteriors[id_] = posterior, SOLVER_FACTOR * nbytes, time.monotonic()
         for oldest in list(self._posteriors)[:-1]:
             if sum(size for _, size, _ in list(self._posteriors.values())) <= self._max_bytes:
@@ -97,25 +97,25 @@ class ResidentPosteriors:
             self.drop(oldest)
 
     def drop_idle(self) -> None:
-        """Drop posteriors that were not used for `IDLE_SECONDS`, such as deleted ones. Any thread may call it."""
+        """Drop posteriors that were not used for `IDLE_SECONDS`. Any thread may call this."""
         for id_, (_, _, used) in list(self._posteriors.items()):
             if used < time.monotonic() - IDLE_SECONDS:
                 self.drop(id_)
 
     def drop(self, id_: str) -> None:
-        """Drop a posterior, if it is kept. Any thread may call it."""
+        """Drop a posterior, if it is in memory. Any thread may call this."""
         self._posteriors.pop(id_, None)
 
 
 class SamplerLoop:
-    """The loop of a sampler.
+    """Main loop of a sampler: read requests, make draws, publish and cache the draws.
 
     Parameters
     ----------
     name
-        Its name in the consumer group, which its successor has as well.
+        Name of the sampler in the consumer group; its successor has the same name.
     is_busy
-        One byte that the parent reads: 1 while there are requests.
+        Memory that is shared with the parent; its one byte is 1 while there are requests.
 
     """
 
@@ -130,16 +130,16 @@ class SamplerLoop:
         self._flushed = time.monotonic()
         self._claimed = time.monotonic()
         self._writer = ThreadPoolExecutor(1, "finish-draws")
-        self._written: Future[object] | None = None  # the last call of the writer
-        self._latest = NO_GROUP  # posterior, draws, monotonic time
+        self._written: Future[object] | None = None  # the last call that was submitted to the writer thread
+        self._latest = NO_GROUP  # the latest lane group: id of the posterior, addresses of draws, monotonic time
         self._waiting = RequestsInHand()
-        self._ahead = LANES  # number of requests to claim ahead
-        self._slow: set[str] = set()  # posteriors whose draws took longer than expected: their requests become jobs
+        self._ahead = LANES  # number of requests to read ahead
+        self._slow: set[str] = set()  # ids of posteriors with slow draws, whose requests become jobs
         self._resident = ResidentPosteriors(resident_limit(stores.settings))
         self._max_bytes = resident_bytes() + GROWTH * max(resident_limit(stores.settings), MIN_BYTES)
 
     def run(self) -> None:
-        """Draw until SIGTERM, and end the work in progress."""
+        """Answer requests until SIGTERM, or until the parent has ended; then finish the requests that were read."""
         limit_work(self._stores.settings.method_bytes)
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -164,7 +164,7 @@ class SamplerLoop:
             self._flush()
 
     def _step(self) -> None:
-        """Read requests, waiting for one, and draw a lane group."""
+        """Read requests, draw the next lane group, and do periodic work when it is due."""
         self._read()
         self._is_busy[0] = bool(self._waiting)
         if self._waiting:
@@ -179,7 +179,7 @@ class SamplerLoop:
             self._retire_if_large()
 
     def _read(self) -> None:
-        """Read up to `_ahead` requests, unless a lane group is waiting; a busy server may answer a later read late."""
+        """Read up to `_ahead` requests, unless enough for a full lane group have been read; wait if there are none."""
         if self._is_stopping or len(self._waiting) >= self._ahead:
             return
         if self._waiting.next_size >= LANES:
@@ -192,23 +192,23 @@ class SamplerLoop:
             self._is_waiting = False
 
     def _draw_abandoned(self, *, of_predecessor: bool) -> None:
-        """Draw the requests of a sampler that is gone one at a time, because one of them may have ended it."""
+        """Draw requests of ended samplers one at a time, because one of the requests may have crashed its sampler."""
         for request in self._stream.claim_abandoned(of_predecessor=of_predecessor):
             self._draw(DrawBatch([request]))
             self._wait_until_written()
 
     def _retire_if_large(self) -> None:
-        """End after this lane group if the process has grown beyond its posteriors; the parent replaces it."""
+        """Stop this sampler if its process has grown too large; the parent then starts a successor."""
         if (size := resident_bytes()) > self._max_bytes:
             log.warning("The sampler takes %s bytes of memory, and is replaced", f"{size:,}")
             self._is_stopping = True
 
     def _draw(self, batch: DrawBatch) -> None:
-        """Draw requests and the rest of the first one's lane group, which costs next to nothing."""
+        """Answer a batch of requests by draws, or without draws if these were just made or the posterior is slow."""
         posterior, latest, drawn_at = self._latest
         is_recent = time.monotonic() < drawn_at + LATEST_SECONDS
         if batch.posterior == posterior and latest.issuperset(batch.keys) and is_recent:
-            self._submit(partial(self._stream.finish, batch, "drawn"))  # answered after the draws are cached
+            self._submit(partial(self._stream.finish, batch, "drawn"))  # runs after the draws are cached
             return
         if batch.posterior in self._slow:
             self._stream.finish(batch, "job")
@@ -223,13 +223,16 @@ class SamplerLoop:
             except Exception as error:  # noqa: BLE001 # logged, and sent to the requests
                 self._resident.drop(batch.posterior)
                 self._refuse(batch, error)
-        seconds = time.thread_time() - began  # processor time of this thread, whatever else the machine does
+        seconds = time.thread_time() - began  # processor time of this thread, so that a busy machine does not matter
         self._ahead = LANES * max(1, min(MAX_AHEAD, int(AHEAD_SECONDS / max(seconds, 1e-6))))
         if seconds > QUICK_SECONDS:
             self._slow.add(batch.posterior)
 
     def _draw_uncached(self, batch: DrawBatch) -> None:
-        """Draw requests; raises as `_posterior`, and MemoryError."""
+        """Draw a batch, and the rest of its first draw's lane group at little cost; if this fails, draw one by one.
+
+        Raises as `_posterior`, and MemoryError.
+        """
         posterior = self._posterior(batch.posterior)
         size = group_size(posterior)
         keys = list(dict.fromkeys([*batch.keys, *lane_group(batch.keys[0], size)]))[: max(len(batch.keys), size)]
@@ -238,9 +241,9 @@ class SamplerLoop:
                 self._has_drawn(batch.select([key]), posterior, [key])
 
     def _has_drawn(self, batch: DrawBatch, posterior: Posterior, keys: Sequence[DrawAddress]) -> bool:
-        """Draw a lane group, starting with the requested draws; return False if it fails.
+        """Make the draws `keys`, of which the first are requested by a batch, and submit their publication.
 
-        A draw that fails by itself is refused: the other clients' draws of its batch are not.
+        Return False if several draws fail together. A single draw that fails is refused, and counts as done.
         """
         signal.setitimer(signal.ITIMER_REAL, HUNG_SECONDS)  # SIGALRM ends the process, also within compiled code
         try:
@@ -260,7 +263,10 @@ class SamplerLoop:
         return True
 
     def _posterior(self, id_: str) -> Posterior:
-        """Return a posterior; raises ``posterior-not-found``, ``posterior-damaged``, ``other-numbers``."""
+        """Return a posterior from memory or storage.
+
+        Raises ``posterior-not-found``, ``posterior-damaged``, ``other-numbers``.
+        """
         posterior = self._resident.get(id_)
         if posterior is None:
             record = self._stores.posteriors.fetch(id_)
@@ -270,7 +276,7 @@ class SamplerLoop:
         return posterior
 
     def _submit(self, call: Callable[[], object]) -> None:
-        """Run a call in another thread once the previous call has ended; raises the error of the previous call."""
+        """Run `call` in the writer thread after the previous call has ended; raise the error of the previous call."""
         self._wait_until_written()
         self._written = self._writer.submit(copy_context().run, call)
 
@@ -280,10 +286,10 @@ class SamplerLoop:
             written.result()
 
     def _finish(self, batch: DrawBatch, keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: float) -> None:
-        """Publish and cache draws: an answer that carries them does not wait for the cache.
+        """Publish and cache draws; answers that contain the draws are published before the draws are cached.
 
-        A repeated request waits until the draws are cached (`_draw`). If a server does not answer, unanswered requests
-        stay in their streams, and are drawn again after their lease.
+        Another request for these draws is answered after they are cached (`_draw`). If a server does not answer, the
+        requests stay in their streams, and are claimed again after their lease.
         """
         try:
             entries = draw_entries(keys, draws, seconds)
@@ -301,12 +307,12 @@ class SamplerLoop:
             log.warning("Draws of %s are lost: %s", batch.posterior, error)
 
     def _flush(self) -> None:
-        """Write the counts, and drop idle posteriors."""
+        """Write the counters to Redis, and drop idle posteriors."""
         self._resident.drop_idle()
         self._stores.counts.flush()
 
     def _refuse(self, batch: DrawBatch, error: Exception) -> None:
-        """Publish the problem that ended requests."""
+        """Refuse the requests of a batch with the problem that describes an error."""
         self._latest = NO_GROUP
         problem = problem_of(error)
         if problem.is_internal:

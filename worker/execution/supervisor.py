@@ -1,7 +1,8 @@
-"""Process trees: children that are replaced when they end, and stop together.
+"""Supervision of child processes, which are replaced when they end, and are stopped together.
 
-`glle up`, `glle serve` and `glle worker` each have one supervisor. It loads what its children share, then forks them,
-so that a child that was killed is replaced within milliseconds. On Linux the children end if it is killed.
+`glle up`, `glle serve` and `glle worker` each have one supervisor. The supervisor loads the modules that its children
+share before it forks them, so that a killed child is replaced within milliseconds. On Linux, the children end if the
+supervisor is killed.
 """
 
 from __future__ import annotations
@@ -25,24 +26,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
-CHILD_CHECK_SECONDS = 1.0  # pause between two checks of the children; the end of one is noticed at once
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # pauses before a child is replaced that ended soon after its start
+CHILD_CHECK_SECONDS = 1.0  # longest pause between two checks of the children; the end of a child is noticed at once
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0  # pauses in seconds before a child that ended soon after its start is replaced
 STEADY_SECONDS = 5.0  # a child that ran longer is replaced without a pause
-REPEAT_SECONDS = 1.2  # pause between two signals to a child that must stop at once; RQ ignores one within a second
-COLD_SECONDS = 4.0  # after this time a child that must stop at once is killed
+REPEAT_SECONDS = 1.2  # pause between signals to a child that must stop at once; RQ ignores signals within a second
+COLD_SECONDS = 4.0  # a child that must stop at once is killed after this time
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_M_ARENA_MAX = -8  # glibc's option
+_M_ARENA_MAX = -8  # option of glibc's mallopt
 
 log = logging.getLogger(__name__)
 
 
 def fork(name: str, run: Callable[[], int]) -> int:
-    """Fork a process that ends with this one and runs a function; return its pid.
+    """Fork a child process that runs a function, and ends if this process ends; return the child's pid.
 
-    The kernel shows at most 15 characters of its name. A separate session keeps Ctrl-C from it.
+    The kernel shows at most 15 characters of the child's name. The child has its own session, so that Ctrl-C in the
+    terminal does not reach it.
     """
     parent = os.getpid()
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the child has no handlers of its parent
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the child has reset the parent's handlers
     if pid := os.fork():
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return pid
@@ -68,20 +70,21 @@ def fork(name: str, run: Callable[[], int]) -> int:
 
 @dataclass
 class Child:
-    """One position in a process tree, whose process is replaced when it ends.
+    """A child of a supervisor: a name whose process is replaced when the process ends.
 
     Attributes
     ----------
     spawn : callable
         Starts a process and returns its pid.
     pid : int
-        0 while none runs.
+        Pid of the present process; 0 while no process runs.
     code : int or None
-        Exit code of the last process, negative for a signal.
+        Exit code of the last process that ended; minus the signal's number if a signal ended it.
     starts : int
-        Number of processes so far.
+        Number of processes that were started so far.
     is_disposable : bool
-        Whether a stop at once kills it; otherwise it ends its own children at a second SIGTERM.
+        Whether the process is killed if it must stop at once. Other processes get a second SIGTERM, so that they can
+        stop their own children.
 
     """
 
@@ -96,13 +99,13 @@ class Child:
     pause: float = 0.0
 
     def start(self) -> None:
-        """Start a process."""
+        """Start a process for this child."""
         self.started = time.monotonic()
         self.starts += 1
         self.pid = self.spawn()
 
     def reap(self) -> bool:
-        """Return whether the process has ended just now, and schedule the next start."""
+        """Return whether the process has ended since the last call; if so, set when the next process is due."""
         if not self.pid:
             return False
         try:
@@ -117,7 +120,7 @@ class Child:
         return True
 
     def send(self, signum: int) -> None:
-        """Send a signal, if the process runs."""
+        """Send a signal to the process, if it runs."""
         if self.pid:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signum)
@@ -129,12 +132,13 @@ class Supervisor:
     Parameters
     ----------
     report
-        Called with each message.
+        Called with a message whenever a child has ended.
 
     Attributes
     ----------
     signals : int
-        Number of signals to stop: the first one stops the children when their work is done, a second one at once.
+        Number of signals to stop so far. After the first, children may finish their work; after a second, they must
+        stop at once.
 
     """
 
@@ -148,24 +152,24 @@ class Supervisor:
         self._is_loading = False
 
     def add(self, name: str, spawn: Callable[[], int], *, is_disposable: bool = False) -> Child:
-        """Add a child without starting it."""
+        """Add a child, which `start_due` starts; return the child."""
         self.children.append(Child(name, spawn, is_disposable))
         return self.children[-1]
 
     def add_forked(self, name: str, run: Callable[[], int], *, is_disposable: bool = False) -> Child:
-        """Add a child that runs a function in a forked process."""
+        """Add a child whose processes are forked from this process and run a function; return the child."""
         return self.add(name, lambda: fork(name, run), is_disposable=is_disposable)
 
     def listen(self) -> None:
-        """Handle signals from now on."""
+        """Install the handlers for signals to stop, and for ends of children."""
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for signum in SIGNALS:
             signal.signal(signum, self._on_signal)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # no action: the signal only has to wake `pause`
 
     def load(self, *loaders: Callable[[], object]) -> None:
-        """Load the modules that forked children share. A signal ends the loading: a first compilation takes minutes."""
-        with suppress(AttributeError, OSError):  # glibc; more arenas keep the freed memory of each thread
+        """Call functions that load what forked children share; a signal to stop meanwhile ends this process."""
+        with suppress(AttributeError, OSError):  # only glibc has it; more arenas would keep freed memory
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
         self._is_loading = True
         try:
@@ -174,10 +178,10 @@ class Supervisor:
         finally:
             self._is_loading = False
         gc.collect()
-        gc.freeze()  # keep the pages shared
+        gc.freeze()  # so that garbage collection in children does not copy shared pages
 
     def start_due(self) -> None:
-        """Start the children that do not run and are due."""
+        """Start the children that do not run and whose pause is over, unless a signal to stop has arrived."""
         for child in self.children:
             if self.signals or child.pid or time.monotonic() < child.due:
                 continue
@@ -191,7 +195,7 @@ class Supervisor:
         return ended
 
     def pause(self, seconds: float = CHILD_CHECK_SECONDS) -> None:
-        """Wait for a signal, the end of a child, or the time at which a start is due."""
+        """Wait at most `seconds` for a signal, the end of a child, or the time at which a child is due to start."""
         now = time.monotonic()
         due = [child.due - now for child in self.children if not child.pid and not self.signals]
         select.select([self._wake], [], [], max(0.0, min([seconds, *due])))
@@ -199,7 +203,7 @@ class Supervisor:
             os.read(self._wake, 4096)
 
     def run(self, tick: Callable[[list[Child]], object] = lambda _: None) -> None:
-        """Replace children until a signal; `tick` is called after each check, with the children that ended."""
+        """Start children, and replace those that end, until a signal to stop; call `tick` with those that ended."""
         while not self.signals:
             tick(self.reap())
             self.start_due()
@@ -208,7 +212,11 @@ class Supervisor:
     def stop(
         self, children: Iterable[Child], grace: float = math.inf, tick: Callable[[], object] = lambda: None
     ) -> None:
-        """End the children: ask them to finish, stop them after `grace` seconds or a second signal, then kill them."""
+        """Stop children and wait until they have ended.
+
+        First ask them to finish their work; after `grace` seconds or a second signal, make them stop at once; kill them
+        `COLD_SECONDS` later. `tick` is called repeatedly in the meantime.
+        """
         children = list(children)
         stages = self._stages(children, grace)
         next(stages)
@@ -220,13 +228,13 @@ class Supervisor:
                 child.reap()
 
     def close(self) -> None:
-        """Release what the supervisor holds, once its children have ended."""
+        """Close the supervisor's pipe, after its children have ended."""
         signal.set_wakeup_fd(-1)
         os.close(self._wake)
         os.close(self._wake_write)
 
     def _stages(self, children: list[Child], grace: float) -> Iterator[None]:
-        """Stop the children with ever harder signals. The caller resumes the generator to send the next one."""
+        """Send ever harder signals to children; each time the caller resumes this generator, it sends what is due."""
         for child in children:
             child.send(signal.SIGTERM)
         until = time.monotonic() + grace

@@ -1,7 +1,7 @@
 """Sweep of the stored files: removes expired results, results of deleted resources, and files without a record.
 
-Killed uploads and tasks leave files that no record names, and so does a deletion while the store does not answer. A
-killed deletion leaves results about what was deleted. A worker sweeps each hour.
+Files that no record names come from killed uploads and tasks, and from deletions while the store did not answer.
+Results about deleted resources come from killed deletions. One worker sweeps each hour.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def sweep(stores: Stores, age: float = ORPHAN_SECONDS) -> tuple[int, int]:
 
 
 def find_unnamed_files(stores: Stores, age: float = ORPHAN_SECONDS) -> list[str]:
-    """Return the paths of the files that no record names, written more than `age` seconds ago.
+    """Return the paths of files that no record names and that were written more than `age` seconds ago.
 
-    A younger one may wait for its record.
+    The record of a younger file may still be written.
 
     Raises
     ------
     ProblemError
-        ``records-lost`` or ``files-lost``, as the mark beside the files shows; ``store-unavailable``.
+        ``records-lost``, ``files-lost`` or another code of `RecordsMark.find_loss`; ``store-unavailable``.
 
     """
     # Files are listed before the records are read, so that each listed file has its record by then.
@@ -64,7 +64,7 @@ def find_unnamed_files(stores: Stores, age: float = ORPHAN_SECONDS) -> list[str]
 def find_records_without_files(stores: Stores) -> list[str]:
     """Return the ids of the records whose files are not in the store; raises ``store-unavailable``.
 
-    The store is listed and no file is read: `glle scrub` reads them.
+    The files are listed and not read; `glle scrub` also reads them.
     """
     records = list(_records_with_files(stores))
     # Files are listed after the records are read, because a record is written after its files.
@@ -72,7 +72,7 @@ def find_records_without_files(stores: Stores) -> list[str]:
     return [
         record.id
         for store, record in records
-        # The record was not deleted meanwhile.
+        # Leave out records that were changed or deleted meanwhile.
         if not stored.keys() >= set(record.files) and store.get(record.id) == record
     ]
 

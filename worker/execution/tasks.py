@@ -1,8 +1,8 @@
-"""The tasks of a worker: fit a posterior, make a shard of draws or of resamples, run an analysis.
+"""Tasks of a worker: fit a posterior, make a shard of draws or of an analysis, run an analysis, sweep files.
 
-A task may run twice if its worker was killed. Its results are named by their content, so the second run finds or
-repeats the results of the first. An error in a task fails its job with a problem. RQ retries only a task whose worker
-was killed, and a task waits for a Redis server that does not answer.
+A task may run twice if its worker was killed. Results are stored under keys of their inputs, so the second run finds
+the results of the first run, or makes equal ones. An error in a task fails the job with a problem. If a Redis server
+does not answer, the task waits; RQ repeats a task only if its worker was killed, or after a long wait.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from worker.records.dataset import Dataset
     from worker.records.draws import DrawAddress
 
-AWAY_SECONDS = 300.0  # a task waits this long for a server; then its worker is free, and RQ retries the task
-RETRY_DELAY_SECONDS = 0.5
-BEYOND_MEMORY = 75  # exit code of an interactive task that needs the memory of a batch
+AWAY_SECONDS = 300.0  # a task waits at most this long for a Redis server; then RQ repeats the task later
+RETRY_DELAY_SECONDS = 0.5  # pause between two attempts of a task that waits for a Redis server
+BEYOND_MEMORY = 75  # exit code of an interactive task that needs the memory limit of a batch task
 
-Work = Callable[[TaskContext], Job | None]  # works on a job, and returns it as it is then, or None without a record
+Work = Callable[[TaskContext], Job | None]  # works on a job; returns the job afterwards, or None without a record
 
 log = logging.getLogger(__name__)
 
@@ -59,17 +59,17 @@ def fit(job_id: str) -> None:
 
 
 def draw(job_id: str, shard: int) -> None:
-    """Make one shard of a job: some of its draws, or some parts of its analysis."""
+    """Make one shard of a job: some draws of a draws job, or some parts of an analysis."""
     _run(job_id, partial(_make_shard, shard=shard))
 
 
 def analyse(job_id: str) -> None:
-    """Run the analysis of a job."""
+    """Run the analysis of a job, and store its result."""
     _run(job_id, _analyse)
 
 
 def sweep_files() -> None:
-    """Remove expired results, and files that no record names. A failure is logged; the next sweep tries again."""
+    """Sweep the stored files (`worker.execution.sweep`); log failures, because the next sweep tries again."""
     try:
         expired, unnamed = sweep(process_stores())
         log.info("Swept: %s expired results, %s files without a record", expired, unnamed)
@@ -81,7 +81,7 @@ HANDLERS: Mapping[str, Callable[..., None]] = {FIT: fit, DRAWS: draw, ANALYSIS: 
 
 
 def _run(job_id: str, work: Work) -> None:
-    """Run a task of a job; while a server does not answer, wait and start again."""
+    """Run `work` for a job; if a Redis server does not answer, wait and start again."""
     stores = process_stores()
     with observe_task(stores, job_id) as telemetry:
         until = time.monotonic() + min(AWAY_SECONDS, stores.settings.job_timeout / 2)
@@ -91,7 +91,7 @@ def _run(job_id: str, work: Work) -> None:
                 break
             except redis.RedisError as error:
                 if time.monotonic() > until:
-                    raise  # no result can be recorded: RQ retries
+                    raise  # neither result nor problem can be recorded, so RQ repeats the task
                 log.warning("Job %s waits for a Redis server: %s", job_id, error)
                 with suppress(redis.RedisError, Cancelled):
                     stores.jobs.stage(job_id, "waiting for a server")
@@ -99,7 +99,7 @@ def _run(job_id: str, work: Work) -> None:
 
 
 def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) -> None:
-    """Start a job, work on it, and record its end; raises `redis.RedisError` if a server does not answer."""
+    """Set a job to running, run `work`, and record the end of the job; raises `redis.RedisError`."""
     try:
         job = telemetry.begin(stores.jobs.start(job_id))
         max_bytes = INTERACTIVE_BYTES if job.queue == INTERACTIVE else None
@@ -109,7 +109,7 @@ def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) 
             except MemoryError:
                 if not is_lower():
                     raise
-                os._exit(BEYOND_MEMORY)  # `worker.execution.worker.TaskWorker` queues it as a batch
+                os._exit(BEYOND_MEMORY)  # `worker.execution.worker.TaskWorker` queues the task as a batch task
     except Cancelled:
         cancelled = stores.jobs.finish_cancel(job_id)
         if telemetry.job is not None:
@@ -121,7 +121,7 @@ def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) 
 
 
 def _points(stores: Stores, job: Job) -> int:
-    """Return the number of points of a job's posterior, or else of its data set; 0 if it is gone."""
+    """Return the number of points of a job's posterior, or else of the job's data set; 0 if neither exists."""
     record: PosteriorRecord | Dataset | None = None
     if job.posterior is not None:
         record = stores.posteriors.get(job.posterior)
@@ -131,9 +131,10 @@ def _points(stores: Stores, job: Job) -> int:
 
 
 def _fail(stores: Stores, job_id: str, error: Exception) -> Job | None:
-    """Record the problem that ended a job; return the job.
+    """Record the problem that describes the error of a task, which fails the job; return the job.
 
-    If recording fails, for example by a timeout, this error is recorded instead: RQ would run a task that raises again.
+    If recording fails, for example by a timeout, the second error is recorded instead, because RQ would run a task that
+    raises an error again.
     """
     try:
         timeout = stores.settings.job_timeout
@@ -150,7 +151,7 @@ def _fail(stores: Stores, job_id: str, error: Exception) -> Job | None:
 
 def _fit(context: TaskContext) -> Job | None:
     stores, job = context.stores, context.job
-    if stores.posteriors.exists(job.subject):  # an earlier attempt of this task wrote the posterior and was then killed
+    if stores.posteriors.exists(job.subject):  # an earlier run of this task wrote the posterior and was then killed
         return stores.jobs.succeed(job.id, done=1, total=1)
     dataset, parameters = job.spec["dataset"], job.spec["spec"]
     neighbors = neighbors_of(parameters)
@@ -169,7 +170,7 @@ def _fit(context: TaskContext) -> Job | None:
         dataset=dataset,
         n=posterior.n_points,
         d=values.shape[1],
-        spec=recorded_parameters(spec_of(parameters), neighbors),  # as requested; the posterior resolves noise='auto'
+        spec=recorded_parameters(spec_of(parameters), neighbors),  # as requested; the fit replaces noise='auto'
         diagnostics={**posterior.diagnostics.to_dict(), "notes": notes_in_http(notes)},
         eigenvalues=[float(value) for value in posterior.eigenvalues],
         seconds=round(sum(stages.values()), 6),
@@ -191,16 +192,13 @@ def _fit(context: TaskContext) -> Job | None:
 
 
 def _make_shard(context: TaskContext, shard: int) -> Job | None:
-    """Make a shard of draws, or of the parts of an analysis."""
+    """Make a shard of a job: draws, or parts of an analysis; return the job."""
     task = _Shard(context, shard)
     return _draw_shard(task) if context.job.kind == "draws" else _make_parts(task)
 
 
 class _Shard:
-    """A shard of a job, with its report of progress.
-
-    The first shard enqueues the others.
-    """
+    """A shard of a job in progress, which reports the progress; the first shard also enqueues the other shards."""
 
     def __init__(self, context: TaskContext, number: int) -> None:
         self.context = context
@@ -211,14 +209,14 @@ class _Shard:
         self._reported = time.monotonic()
 
     def begin(self, stage: str, **progress: int) -> None:
-        """Enter the stage of the job, and enqueue the other shards with the first one."""
+        """Write the job's stage unless the job is in it already; if this is the first shard, enqueue the others."""
         if self.job.stage != stage:
             self.stores.jobs.stage(self.job.id, stage, **progress)
         if self.number == 0 and self.job.sharding is not None and self.job.sharding.shards > 1:
             self.stores.queue.enqueue_others(self.job)
 
     def report(self, count: int) -> Job | None:
-        """Write the number of finished steps of the shard; return the job, which may have ended now.
+        """Write the number of finished steps of the shard; return the job, which the last shard of draws ends.
 
         Raises `worker.jobs.store.Cancelled` if the job was cancelled.
         """
@@ -226,13 +224,13 @@ class _Shard:
         return self.stores.jobs.advance(self.job.id, self.number, count)
 
     def report_progress(self, count: int) -> None:
-        """Report, if the last report is `PROGRESS_SECONDS` ago."""
+        """Write the number of finished steps of the shard, unless it was written less than `PROGRESS_SECONDS` ago."""
         if time.monotonic() - self._reported >= PROGRESS_SECONDS:
             self.report(count)
 
 
 def _draw_shard(shard: _Shard) -> Job | None:
-    """Make the draws of a shard, and store them as one result, unless they are stored."""
+    """Make the draws of a shard and store them as one result, unless this result is stored; return the job."""
     stores, context, job, spec = shard.stores, shard.context, shard.job, DrawsSpec.from_dict(shard.job.spec)
     if spec.is_auto:
         spec = spec.at(_calibrated_scale(context))
@@ -245,12 +243,15 @@ def _draw_shard(shard: _Shard) -> Job | None:
                 key, entry, owners=[job.subject], job=job.id, tenant=job.tenant, max_bytes=stores.max_bytes(job.tenant)
             )
         if not is_stored:
-            stores.posteriors.fetch(job.subject)  # raises the error of the deleted posterior
+            stores.posteriors.fetch(job.subject)  # raises posterior-not-found, because the posterior was deleted
     return shard.report(len(keys))
 
 
 def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddress, Draw, float]]:
-    """Return the draws of a shard and the seconds of each; report progress after each draw except for the last."""
+    """Return (address, draw, seconds) for each draw of a shard; report progress after each lane group.
+
+    The last draw is not reported, because only a stored result completes the shard.
+    """
     posterior = shard.context.posterior()
     drawn: list[tuple[DrawAddress, Draw, float]] = []
     with limited_drawing(posterior):
@@ -264,13 +265,13 @@ def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddres
 
 
 def _make_parts(shard: _Shard) -> Job | None:
-    """Make the missing parts of a shard; the task that depends on all shards combines them.
+    """Make the missing parts of a shard of an analysis; return the job. Another task combines the parts.
 
-    Each part is stored before it is counted. Progress is reported after each resample but the last of a part.
+    Each part is stored before all its resamples are counted: the last resample of a part is reported only then.
     """
     job, parts = shard.job, shard.job.parts
     assert parts is not None
-    # Resamples in the parts before the present one; resamples of this part that may be reported before it is stored.
+    # Number of resamples in finished parts, and of those in the present part that are reported before it is stored.
     counted = upcoming = 0
 
     def report_within(done: int, _total: int, _stage: str) -> None:
@@ -293,7 +294,7 @@ def _analyse(context: TaskContext) -> Job | None:
     spec = analysis_of(job)
     result = None
     if job.parts is not None and stores.jobs.unfinished_shards(job):
-        raise ProblemError(worker_lost(job.id, RETRIES + 1))  # RQ gave up a task that makes some of the parts
+        raise ProblemError(worker_lost(job.id, RETRIES + 1))  # a task that makes some of the parts has failed in RQ
     if not stores.has_result(spec, job.subject):
         with stage("analysing"):
             result = spec.run(context)
@@ -304,7 +305,7 @@ def _analyse(context: TaskContext) -> Job | None:
 
 
 def _calibrated_scale(context: TaskContext) -> float:
-    """Return the calibrated scale of a job's posterior; calibrate it if necessary."""
+    """Return the calibrated scale of a job's posterior; calibrate the posterior if it is not calibrated yet."""
     calibration = context.stores.posteriors.calibration(context.subject)
     if calibration is None:
         with stage("calibrating"):

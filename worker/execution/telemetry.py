@@ -1,6 +1,6 @@
-"""Telemetry of a task: seconds by stage and draws by solver, as counts and log lines.
+"""Telemetry of tasks and draw requests: seconds by stage and draws by solver, as counters and log lines.
 
-A work-horse sends the counts of its one task at the end. A sampler sends the counts of its requests now and then.
+A work-horse sends the counters of its one task at the end. A sampler sends its counters every second.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ log = logging.getLogger(__name__)
 
 
 class TaskTelemetry:
-    """Telemetry of one task, or of the requests for draws of one lane group.
+    """Telemetry of one task, or of one batch of draw requests.
 
     Parameters
     ----------
     kind
-        Kind of requests, whose stages are counted at once; empty for a task, which counts each stage's sum at its end.
+        Kind of work of a sampler, whose stages are counted at once. Empty for a task, which counts the total seconds of
+        each stage when it ends.
 
     Attributes
     ----------
     job : Job or None
-        The job as the task has seen it last.
+        The job of the task, as the task has last read or changed its record; None before the start.
 
     """
 
@@ -50,15 +51,15 @@ class TaskTelemetry:
         self.job: Job | None = None
 
     def begin(self, job: Job) -> Job:
-        """Log that work on a job starts (at level debug if other tasks of the job have begun), and return the job."""
+        """Log that a task of a job starts, at level debug if the job has progress already; return the job."""
         self.job = job
         log.log(logging.DEBUG if job.done else logging.INFO, "Task of %s job: started", job.kind)
         return job
 
     def end(self) -> None:
-        """Count the task, and write a log line.
+        """Count the seconds of the task's stages, and log the end of the task.
 
-        The line is at level debug if the job has further tasks, because a large job has one task a second.
+        The log line is at level debug while the job is open, because a large job has about one task a second.
         """
         if (job := self.job) is None:
             return
@@ -69,7 +70,7 @@ class TaskTelemetry:
         log.log(level, "Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": fields})
 
     def record_stage(self, name: str, seconds: float) -> None:
-        """Record the seconds of a stage."""
+        """Add seconds to a stage: to its counter at once, or for a task to the sum that `end` counts."""
         if self._kind:
             self.counts.observe("task_seconds", self._kind, name, seconds=seconds)
         else:
@@ -81,7 +82,7 @@ _ACTIVE: ContextVar[TaskTelemetry | None] = ContextVar("telemetry", default=None
 
 @contextmanager
 def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
-    """Observe the task of a job, and send its counts at the end."""
+    """Collect telemetry of the present task of a job during the context, and send the counters at the end."""
     task = get_current_job()
     with observe(stores, {} if task is None else task.meta, job=job) as telemetry:
         if task is not None and task.enqueued_at is not None:
@@ -96,7 +97,10 @@ def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
 
 @contextmanager
 def observe(stores: Stores, metadata: Mapping[str, str], *, job: str = "", kind: str = "") -> Iterator[TaskTelemetry]:
-    """Observe the work for a request (its id is in `metadata`): the task of a `job`, or work of a `kind`."""
+    """Collect telemetry during the context: of a task, if `job` is an id, or of work of a `kind`.
+
+    `metadata` has the id of the HTTP request, for log lines.
+    """
     with on_behalf(metadata, job):
         telemetry = TaskTelemetry(stores.counts, kind)
         token = _ACTIVE.set(telemetry)
@@ -108,7 +112,7 @@ def observe(stores: Stores, metadata: Mapping[str, str], *, job: str = "", kind:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Time a stage of the work in progress, if any."""
+    """Measure the seconds of the context, and record them as a stage of the work that `observe` observes, if any."""
     started = time.perf_counter()
     try:
         yield
@@ -117,7 +121,7 @@ def stage(name: str) -> Iterator[None]:
 
 
 def record_stages(seconds: Mapping[str, float]) -> None:
-    """Record stages of the work in progress, if any, that were timed elsewhere."""
+    """Record the seconds of stages, by name, for the work that `observe` observes, if any."""
     if (active := _ACTIVE.get()) is None:
         return
     for name, duration in seconds.items():
@@ -125,7 +129,7 @@ def record_stages(seconds: Mapping[str, float]) -> None:
 
 
 def count_draws(draws: Sequence[Draw]) -> None:
-    """Count draws of the work in progress by solver, and the solvers that were rejected."""
+    """Count draws by the solver that made them, and the solvers whose results were rejected."""
     if (active := _ACTIVE.get()) is None:
         return
     for draw in draws:

@@ -1,9 +1,9 @@
-"""RQ's worker, as the service uses it: each task in a work-horse, with limits of time and memory.
+"""RQ's worker, adapted to the service: each task runs in a work-horse (a forked process), with limits.
 
-Of the two RQ workers of a parent (`worker.execution.parent`) one at a time runs a task of any length (`LongPlace`). An
-interactive task has `INTERACTIVE_SECONDS` and `INTERACTIVE_BYTES`. Beyond its time it goes on if the long place is
-free, and so is its tenant's share of batches. Otherwise, and beyond its memory, it is stopped and queued as a batch,
-once.
+Of the two RQ workers of a parent (`worker.execution.parent`), only one at a time may run a long task, under a lock
+(`LongPlace`). An interactive task has `INTERACTIVE_SECONDS` and `INTERACTIVE_BYTES`. After this time, it goes on as a
+batch task if the lock is free and the tenant's share of the batch queue is not full. Otherwise, and if it needs more
+memory, the task is stopped and queued as a batch task. This happens at most once for each job.
 """
 
 from __future__ import annotations
@@ -56,51 +56,51 @@ if TYPE_CHECKING:
     from worker.records.job import Job
 
 MAX_MISSED = 4  # missed heartbeats after which a task counts as abandoned
-LOCK_SECONDS = 10  # a lock of maintenance that a killed worker held ends after this time (RQ: a quarter of an hour)
-RQ_RESERVE = 15  # seconds that RQ subtracts from the time to live of a worker for its wait for a task
-INTERACTIVE_SECONDS = 5.0  # after this time an interactive task goes on as a batch
-# Pause between two attempts to start a batch task while the other RQ worker runs a long one.
+LOCK_SECONDS = 10  # RQ's maintenance lock expires after this time if its holder was killed (RQ: a quarter of an hour)
+RQ_RESERVE = 15  # seconds that RQ subtracts from `worker_ttl` to get the longest wait for a task
+INTERACTIVE_SECONDS = 5.0  # after this time, an interactive task becomes a batch task
+# Pause between two attempts to start a batch task while the other RQ worker runs a long task.
 LONG_PLACE_RETRY_SECONDS = 1
-CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV}  # signals by which a work-horse ends itself
+CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV}  # signals by which a work-horse crashes
 
 log = logging.getLogger(__name__)
 
 
 def end_stopped(task: RqJob, connection: Redis) -> None:
-    """Cancel the job of a task that was stopped."""
+    """Set the job of a stopped task to cancelled; RQ calls this after a command to stop the task."""
     del connection
     if task.args:  # the sweep has no job
         process_stores().jobs.finish_cancel(task.args[0])
 
 
 class TaskJob(SafeJob):
-    """An RQ job that can run the tasks of this worker."""
+    """An RQ job that can call the task functions of a worker (`tasks.HANDLERS`)."""
 
     handlers: ClassVar[Mapping[str, Callable[..., None]]] = tasks.HANDLERS
     stopped_callback = staticmethod(end_stopped)
 
 
 class WorkerQueue(Queue):
-    """A queue whose maintenance lock outlives a killed worker by some seconds at most."""
+    """An RQ queue whose maintenance lock expires soon after the lock's holder was killed."""
 
     job_class = TaskJob
 
     def acquire_maintenance_lock(self) -> bool:
-        """Return whether the lock is acquired."""
+        """Acquire the lock for RQ's maintenance of the queue unless it is taken; return whether it was acquired."""
         return bool(self.connection.set(self.registry_cleaning_key, 1, nx=True, ex=LOCK_SECONDS))
 
 
 class TaskWorker(RqWorker):
-    """RQ's forking worker, which notices an abandoned task after `MAX_MISSED` heartbeats.
+    """RQ's forking worker, which also limits interactive tasks and takes turns at long tasks.
 
-    It stops an interactive task after its time, or lets it go on in the long place.
+    A task whose worker has died counts as abandoned after `MAX_MISSED` heartbeats.
     """
 
     max_connection_wait_time = 2.0  # longest pause between two attempts to reach the queue's Redis (RQ: a minute)
-    _oom_kills = 0  # processes that the kernel had killed for memory before the task
-    _overdue = ""  # id of the task that was stopped to be queued as a batch
-    _prolonged = ""  # id of the task that goes on in the long place
-    _renewed = float("-inf")  # monotonic time of the latest renewal of the worker's keys between tasks
+    _oom_kills = 0  # number of processes that the kernel had killed for lack of memory before the task
+    _overdue = ""  # id of the task that was stopped to be queued as a batch task
+    _prolonged = ""  # id of the interactive task that goes on as a batch task
+    _renewed = float("-inf")  # monotonic time when the worker's keys were last renewed between tasks
 
     def __init__(self, *arguments: Any, place: LongPlace | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -109,7 +109,7 @@ class TaskWorker(RqWorker):
     def dequeue_job_and_maintain_ttl(
         self, timeout: int | None, max_idle_time: int | None = None
     ) -> tuple[RqJob, Queue] | None:
-        """Return the next task; a batch task that has no place goes back to the front of its queue."""
+        """Return the next task and its queue; a batch task goes back while the other RQ worker runs a long task."""
         dequeued = super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
         while dequeued is not None and dequeued[1].name == BATCH and not self._place.try_acquire():
             dequeued[1].push_job_id(dequeued[0].id, at_front=True)
@@ -122,17 +122,17 @@ class TaskWorker(RqWorker):
         return dequeued
 
     def check_for_suspension(self, burst: bool) -> None:  # noqa: FBT001 # RQ's signature
-        """Check nothing: no command suspends a worker, and RQ's check is a transaction for each task."""
+        """Do nothing: the service never suspends workers, and RQ's check costs a transaction for each task."""
 
     def execute_job(self, job: RqJob, queue: Queue) -> None:
-        """Run a task, and leave the long place."""
+        """Run a task, and then release the lock for long tasks."""
         try:
             super().execute_job(job, queue)
         finally:
             self._place.release()
 
     def monitor_work_horse(self, job: RqJob, queue: Queue, execution: Execution) -> None:
-        """Wait for a work-horse; after the time of an interactive task, prolong or stop it."""
+        """Wait until a work-horse ends; after `INTERACTIVE_SECONDS`, prolong or stop an interactive task."""
         timer = threading.Timer(INTERACTIVE_SECONDS, self._end_interactive, (job, self._horse_pid))
         if queue.name == INTERACTIVE:
             timer.start()
@@ -147,7 +147,7 @@ class TaskWorker(RqWorker):
             self._overdue = self._prolonged = ""
 
     def _end_interactive(self, job: RqJob, pid: int) -> None:
-        """Let a task go on as a batch if it may; otherwise kill its work-horse, which leads its group."""
+        """Let an interactive task go on as a batch task if it may; otherwise kill its work-horse's process group."""
         stores = process_stores()
         if self._stopped_job_id == job.id:
             return
@@ -169,10 +169,10 @@ class TaskWorker(RqWorker):
         return int(self.job_monitoring_interval * MAX_MISSED)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
-        """Renew the worker's keys in one round trip (RQ: three, each of which waits for the disk).
+        """Renew the worker's keys in one round trip (RQ: three round trips, each of which waits for the disk).
 
-        Twice in a heartbeat is enough, but RQ asks for a renewal before and after each wait for a task. An idle worker
-        also registers again, because RQ removes a worker that was cut off for longer than its keys live.
+        RQ calls this before and after each wait for a task; two renewals per heartbeat interval are enough. Each
+        renewal also registers the worker again, because RQ removes a worker that was cut off until its keys expired.
         """
         if pipeline is not None:
             super().heartbeat(timeout, pipeline)
@@ -188,24 +188,27 @@ class TaskWorker(RqWorker):
         self._renewed = now
 
     def set_state(self, state: str, pipeline: Pipeline | None = None) -> None:
-        """Write the state of the worker, if it is another one."""
+        """Write the state of the worker to Redis if the state has changed."""
         if pipeline is not None or state != self.get_state():
             super().set_state(state, pipeline)
 
     def cleanup_execution(self, job: RqJob, pipeline: Pipeline, execution: Execution | None = None) -> None:
-        """End a task, and remove it from the list of dequeued tasks, where RQ leaves tasks of killed work-horses."""
+        """End the execution of a task; also remove the task from RQ's list of dequeued tasks.
+
+        RQ itself leaves the tasks of killed work-horses in this list.
+        """
         super().cleanup_execution(job, pipeline, execution)
         pipeline.lrem(Queue(job.origin, connection=self.connection).intermediate_queue_key, 0, job.id)
 
     def fork_work_horse(self, job: RqJob, queue: Queue) -> None:
-        """Fork a work-horse, and record how many processes the kernel has killed for lack of memory so far."""
+        """Note how many processes the kernel has killed for lack of memory so far, and fork a work-horse."""
         self._oom_kills = count_oom_kills()
         super().fork_work_horse(job, queue)
 
     def handle_work_horse_killed(self, job: RqJob, retpid: int, ret_val: int, rusage: object) -> None:
-        """Count a task whose process was killed, for the metrics; fail its job if it would be killed again.
+        """Handle a killed work-horse: count it for the metrics, and fail the job if a repetition would be killed, too.
 
-        An interactive task that was killed for its memory is queued as a batch task, whose limit is higher.
+        An interactive task that needs more memory is queued as a batch task instead (`handle_job_failure`).
         """
         if self._is_beyond_memory(job, ret_val):
             self._overdue = job.id
@@ -227,7 +230,7 @@ class TaskWorker(RqWorker):
         exc_string: str = "",
         execution: Execution | None = None,
     ) -> None:
-        """End a failed task; a task that was stopped for its time or memory is queued as a batch task."""
+        """End a failed task; an interactive task that needs more time or memory is queued as a batch task instead."""
         if self._overdue != job.id or self._stopped_job_id == job.id:
             super().handle_job_failure(job, queue, started_job_registry, exc_string, execution)
             return
@@ -237,16 +240,16 @@ class TaskWorker(RqWorker):
         stores.queue.requeue(job, parts, lambda pipeline: self.cleanup_execution(job, pipeline, execution))
 
     def _is_beyond_memory(self, job: RqJob, status: int | None) -> bool:
-        """Return whether an interactive task has ended for its memory: it said so, or compiled code has crashed."""
+        """Return whether an interactive task ended for lack of memory: by `BEYOND_MEMORY`, or by a crash."""
         if status is None or job.origin != INTERACTIVE or self._prolonged == job.id:
             return False
         return os.WEXITSTATUS(status) == tasks.BEYOND_MEMORY or os.WTERMSIG(status) in CRASHES
 
     def _find_problem(self, status: int | None) -> Problem | None:
-        """Return the problem of a task that has ended its process, or None if someone else has.
+        """Return the problem of a task that caused the end of its work-horse; None if something else did.
 
-        The kernel kills for memory by SIGKILL, as does a restart. A crash has the same reason if compiled code does not
-        check its allocations.
+        SIGKILL comes from the kernel when memory is short, and also from a restart: the count of OOM kills tells which.
+        A crash may also be a lack of memory, because some compiled code does not check its allocations.
         """
         if status is None or not os.WIFSIGNALED(status):
             return None
@@ -256,7 +259,7 @@ class TaskWorker(RqWorker):
         return task_crashed(signal.Signals(signum).name, allowed) if signum in CRASHES else None
 
     def teardown(self) -> None:
-        """Take leave of the queue's Redis without waiting for it: the worker's keys expire by themselves."""
+        """Remove the worker from RQ, without waiting if Redis does not answer: the worker's keys then expire."""
         self.connection.set_retry(RetryPolicy(0.0, "GLLE_REDIS_URL"))
         with suppress(redis.RedisError, OSError):
             super().teardown()  # type: ignore[no-untyped-call] # of RQ
@@ -264,8 +267,8 @@ class TaskWorker(RqWorker):
     def request_force_stop(self, signum: int, frame: FrameType | None) -> None:
         """Kill the work-horse and exit.
 
-        The timer of RQ's heartbeats must not fire meanwhile: its exception would replace the exit, and RQ would then
-        take the death of the work-horse for a failure, and use a retry.
+        The timer of RQ's heartbeats must not fire meanwhile: the timer's exception would replace the exit, and RQ would
+        then treat the end of the work-horse as a failure and use up a retry.
         """
         left, handler = signal.alarm(0), signal.signal(signal.SIGALRM, signal.SIG_IGN)
         super().request_force_stop(signum, frame)  # raises, unless it ignores the signal
@@ -275,7 +278,7 @@ class TaskWorker(RqWorker):
 
 
 def guard_forks() -> None:
-    """Register the hook that prepares forked processes, so that no process outlives its parent."""
+    """Make all processes forked from now on begin with `begin_work_horse`, so that none outlives its parent."""
     parents: list[int] = []
     os.register_at_fork(
         before=lambda: parents.append(os.getpid()), after_in_child=lambda: begin_work_horse(parents[-1])
@@ -283,15 +286,18 @@ def guard_forks() -> None:
 
 
 def begin_work_horse(parent: int) -> None:
-    """Prepare a forked work-horse, or a process that its task forks, which has the limits of the task."""
+    """Prepare a forked work-horse, or a process that its task forks: set limits, and tie it to its parent."""
     process_guard.die_with_parent(signal.SIGKILL, parent)
     offer_to_oom_killer()
     limit_work(process_stores().settings.method_bytes)
-    process_stores().counts.clear()  # the parent sends its own counts
+    process_stores().counts.clear()  # these pending counts are copies, which the parent sends
 
 
 def batch_parts(job: Job) -> PartsSharding | None:
-    """Return the shards of a job that is queued as a batch; None for one task."""
+    """Return the division into shards of a job that becomes a batch job; None if the job stays one task.
+
+    The division of a draws job is part of its specification, so None is returned for draws, too.
+    """
     if job.kind in {"fit", "draws"}:
         return None
     sizes = [part.size for part in analysis_of(job).parts()]
@@ -299,8 +305,8 @@ def batch_parts(job: Job) -> PartsSharding | None:
 
 
 def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace) -> int:
-    """Work on queues under a name until a signal; return the exit code."""
-    process_stores()  # opened before the fork, so that each work-horse inherits them
+    """Run an RQ worker with this name on queues until a signal to stop arrives; return the exit code."""
+    process_stores()  # connected before the fork, so that each work-horse inherits the stores
     guard_forks()
     worker = TaskWorker(
         list(queues),
@@ -316,5 +322,5 @@ def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace)
         place=place,
     )
     worker.log_result_lifespan = False
-    worker.work(logging_level=None)  # `worker.observability.logging` sets it
+    worker.work(logging_level=None)  # `worker.observability.logging` sets the level
     return 0
