@@ -1,4 +1,4 @@
-"""Audits of a map: an embedding, a posterior, or coordinates from elsewhere."""
+"""Audits of a map: the map may be an embedding, a posterior, or coordinates that the user uploaded."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Array
     from worker.records.dataset import Dataset
 
-NEIGHBORS_PREFIX = "neighbors_"  # prefix of the arrays of a sparse matrix, which have no row for each point
+NEIGHBORS_PREFIX = "neighbors_"  # prefix of the names of the arrays of the sparse matrix of neighbors
 
 
-MIN_HALVES = 8  # halves in every audit of a method; its statement may need more
+MIN_HALVES = 8  # number of halves that every audit of a method embeds; its statement may need more
 REQUEST = ("engine", "dataset", "standardize", "metric", "labels", "blocks", "score_neighbors", "seed")
-"""Parameters that the result repeats."""
+"""Parameters of the request that the result contains."""
 READ_FROM_HALVES = ("labels", "score_neighbors")
-"""Parameters that change what is read from the maps of halves, and not the maps."""
+"""Parameters that change what is read from the maps of halves, but not these maps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSpec(AnalysisSpec):
-    """An audit of an embedding by its recipe, of coordinates, of a method, or else of the job's posterior.
+    """Parameters of an audit: of an embedding (`recipe`), of `coordinates`, of a `method`, or of the job's posterior.
 
-    If there are coordinates and a method, the coordinates are compared with the method's maps. A method alone is given
-    if its embedding cannot be stored, because `standardize` or `metric` is not among its parameters (as for PCA).
+    With coordinates and a method, the coordinates are compared with the method's maps. A method comes without a recipe
+    if its embedding is not stored, because `standardize` or `metric` is not among its parameters (as for PCA).
     """
 
     kind = "audit"
     main = "embedding"
 
     dataset: str
-    coordinates: str | None = None  # the data set of the coordinates
-    embedding: str | None = None  # the id of the embedding
-    recipe: dict[str, Any] | None = None  # the inputs of the embedding
+    coordinates: str | None = None  # id of the data set with the coordinates
+    embedding: str | None = None  # id of the embedding
+    recipe: dict[str, Any] | None = None  # fields of the embedding's `Recipe`
     method: str | None = None
     parameters: dict[str, Any] | None = None  # values of all parameters of the method
     standardize: Standardize | None = None
     metric: Metric | None = None
-    labels: str | None = None  # the data set of the groups
-    blocks: str | None = None  # a column of the data, or the data set of the blocks
+    labels: str | None = None  # id of the data set with the groups of the points
+    blocks: str | None = None  # name of a column of the data, or id of a data set, with the block of each point
     score_neighbors: int = 15
     seed: int = 0
 
@@ -67,12 +67,15 @@ class AuditSpec(AnalysisSpec):
         return super().owners(subject) if self.recipe is None else Recipe(**self.recipe).owners
 
     def parts(self) -> list[Part]:
-        """Return the parts of the halves that every audit by a method needs."""
+        """Return the parts that embed the first `MIN_HALVES` halves; none for an audit of coordinates alone."""
         is_of_method = self.coordinates is None or self.method is not None
         return resample_parts(self.halves, MIN_HALVES) if is_of_method else []
 
     def halves(self, context: AnalysisContext, embedder: Embedder | None = None) -> StoredResamples:
-        """Return the maps of halves. They are stored, so that a task that starts again makes only the missing ones."""
+        """Return the maps of halves, stored in parts, so that a task that starts again makes only missing parts.
+
+        `embedder` embeds halves; by default, an embedder is made from the parameters when one is needed.
+        """
 
         def load_embedder(_: AnalysisContext) -> Embedder:
             from glle_engine.audit.halves import embedder_of_halves  # noqa: PLC0415 # as in `run`
@@ -85,7 +88,7 @@ class AuditSpec(AnalysisSpec):
         return StoredResamples(self.owners(context.subject), SEPARATE, self.seed, load_embedder, name=name)
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the final statement; publish each earlier one as the partial result."""
+        """Return the result of the final audit; publish the audit after each stage as the partial result."""
         result = Entry({}, {})
         for audit in self.audits(context):
             result = self.entry(audit, context.subject)
@@ -93,7 +96,10 @@ class AuditSpec(AnalysisSpec):
         return result
 
     def audits(self, context: AnalysisContext, on_halves: Callable[[Resamples], None] | None = None) -> Iterator[Audit]:
-        """Yield the engine's audits, with stored maps of halves; `on_halves` gets these maps as they are needed."""
+        """Yield the engine's audit after each stage, made from stored maps of halves.
+
+        `on_halves` is called with the maps that a stage adds.
+        """
         from glle_engine.audit.audit import audits  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         def embed_halves(
@@ -117,14 +123,14 @@ class AuditSpec(AnalysisSpec):
             score_neighbors=self.score_neighbors,
             names=names,
             seed=self.seed,
-            threads=1,  # several tasks run at once, and workers announce one thread for each
+            threads=1,  # one thread per task, because several tasks run at once
             embed_halves=embed_halves,
             on_progress=context.on_progress,
         ):
             yield replace(audit, notes=tuple(note.with_names(names) for note in audit.notes))
 
     def _subject(self, context: AnalysisContext) -> dict[str, Any]:
-        """Return the data and the embedding: the arguments of the engine's `audits`."""
+        """Return the arguments of the engine's `audits` that name the data and the audited map, by name."""
         if self.recipe is None and self.coordinates is None and self.method is None:
             return {"X": context.training(), "Y": context.posterior()}
         subject = {
@@ -139,7 +145,7 @@ class AuditSpec(AnalysisSpec):
             recipe = Recipe(**self.recipe)
             method, parameters = recipe.method, recipe.parameters
             subject["Y"] = np.asarray(recipe.load_or_compute(context, context.on_progress).arrays["embedding"])
-        if method == "glle":  # GLLE maps are draws or the mean, and resamples are of the mean
+        if method == "glle":  # halves are embedded at the mean weights, for which the options of draws do not matter
             parameters = {
                 name: parameters[name] for name in parameters.keys() & {item.name for item in fields(FitSpec)}
             }
@@ -156,7 +162,7 @@ class AuditSpec(AnalysisSpec):
         return array if array.ndim == 1 else array[:, position]
 
     def entry(self, audit: Audit, posterior: str) -> Entry:
-        """Return the statements, and the arrays: one row for each point, and the sparse matrix of neighbors."""
+        """Return an audit as an entry: its statement, arrays with a row for each point, and the matrix of neighbors."""
         arrays = audit.arrays()
         if audit.neighbors is not None:
             parts = ("data", "indices", "indptr")
@@ -171,12 +177,15 @@ class AuditSpec(AnalysisSpec):
 
 
 def block_column(dataset: Dataset, name: str) -> tuple[str, int] | None:
-    """Return which array of a data set (labels, colors or ids) holds a column, and the column's index; or None."""
+    """Return the array of a data set (labels, colors or ids) that has a column, and the column's index; or None."""
     return array_of_column(name, dataset.source.get("columns", {}))
 
 
 def groups_of(context: AnalysisContext, dataset: str) -> Array:
-    """Return the labels (n,) of a data set, or else its one column, as integers if all values are, or as texts."""
+    """Return the group (n,) of each point: a data set's labels or, without labels, its first column.
+
+    Groups are integers if all values are integers, otherwise texts.
+    """
     labels = context.extras(dataset).get("labels")
     raw = np.asarray(context.values(dataset)[:, 0] if labels is None else labels)
     if raw.dtype.kind == "U":

@@ -1,7 +1,7 @@
-"""Analyses as values: the parameters of a request, with the function that computes the result.
+"""Base classes of analyses: the parameters of a request, with the method that computes the result.
 
-A task of a worker runs an analysis in an `AnalysisContext`, which provides data, posterior and draws. The key of the
-result covers all inputs.
+A task runs an analysis with an `AnalysisContext`, which provides data, posterior and draws. The key of a result covers
+all inputs of the analysis.
 """
 
 from __future__ import annotations
@@ -29,80 +29,80 @@ if TYPE_CHECKING:
     from worker.records.job import Kind
 
 
-FATAL = (Cancelled, JobTimeoutException, redis.RedisError)  # they end a whole job
+FATAL = (Cancelled, JobTimeoutException, redis.RedisError)  # errors that end a task, not only a part of an analysis
 
 
 class AnalysisContext(Protocol):
-    """Inputs, progress and results of an analysis."""
+    """What an analysis needs of its task: inputs, reports of progress, and storage of results."""
 
     @property
     def on_progress(self) -> OnProgress:
-        """Write progress; raises `worker.jobs.store.Cancelled` if the job was cancelled."""
+        """Callback that writes progress; it raises `worker.jobs.store.Cancelled` if the job was cancelled."""
 
     @property
     def subject(self) -> str:
-        """The id of the job's posterior, or of its data set."""
+        """Id of the job's posterior, or of the job's data set if there is no posterior."""
 
     @property
     def dataset(self) -> str:
-        """The id of the data set of the job's posterior."""
+        """Id of the data set to which the job's posterior was fitted."""
 
     def posterior(self) -> Posterior:
         """Return the job's posterior."""
 
     def training(self) -> Array:
-        """Return the data (n, d) of the posterior's fit."""
+        """Return the data (n, d) to which the job's posterior was fitted."""
 
     def values(self, dataset: str, like: str | None = None) -> Array:
-        """Return a data set's values, with the columns in the order of the data set `like`."""
+        """Return the values (n, d) of a data set; with `like`, the columns are in the order of this data set."""
 
     def calibration(self) -> Entry:
-        """Return the posterior's default calibration, the result of `CalibrationSpec()`."""
+        """Return the default calibration of the job's posterior, which is the result of `CalibrationSpec()`."""
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
-        """Yield draws in their order."""
+        """Yield the draws of a posterior at the addresses `keys`, in this order."""
 
     def embedder(self) -> Embedder:
-        """Return the job's posterior and its data, to be embedded again."""
+        """Return an embedder that embeds resamples of the job's data as the job's posterior was fitted."""
 
     def record_of(self, dataset: str) -> Dataset:
         """Return the record of a data set, with the names of its columns."""
 
     def extras(self, dataset: str) -> dict[str, Array]:
-        """Return a data set's extra arrays: labels, colors, coordinates, if any."""
+        """Return a data set's extra arrays (labels, colors, coordinates, ids) by name."""
 
     def find_result(self, spec: AnalysisSpec) -> Entry | None:
-        """Return the stored result of an analysis of the same subject, or None."""
+        """Return the stored result of another analysis of the job's posterior or data set, or None."""
 
     def keep_result(self, spec: AnalysisSpec, entry: Entry) -> Entry:
-        """Store the result of an analysis of the job's posterior or data set; return it with its digest."""
+        """Store the result of an analysis of the job's posterior or data set; return the result with its digest."""
 
     def find_part(self, key: str) -> Entry | None:
-        """Return a stored part of an analysis, or None."""
+        """Return the part of an analysis that is stored under a key, or None."""
 
     def keep_part(self, key: str, entry: Entry, owners: Sequence[str]) -> None:
-        """Store a finite part of an analysis, unless one of its owners was deleted."""
+        """Store a part of an analysis, unless an owner was deleted; raises ``not-finite-result``."""
 
     def find_embedding(self, id_: str) -> Entry | None:
-        """Return a stored embedding, or None."""
+        """Return the stored embedding with this id, or None."""
 
     def keep_embedding(self, id_: str, entry: Entry) -> Entry:
-        """Store a finite embedding, unless its record was deleted; return it with its digest."""
+        """Store an embedding, unless its record was deleted; return the embedding with its digest."""
 
     def publish_partial(self, key: str, entry: Entry) -> None:
-        """Replace the latest partial result, which is shown while the analysis runs."""
+        """Replace the latest partial result of the analysis, which clients can read while the analysis runs."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Part of an analysis that any worker can make before the analysis runs.
+    """Part of an analysis that a task on any worker can make before `AnalysisSpec.run` combines the parts.
 
     Parameters
     ----------
     size
-        Number of resamples in the part.
+        Number of steps of progress in the part, such as resamples.
     make
-        Makes the part and stores it, unless it is stored.
+        Makes and stores the part, unless it is stored already.
 
     """
 
@@ -112,29 +112,29 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisSpec:
-    """Base of all analyses; the fields of each are the parameters of its request."""
+    """Base class of all analyses; the fields of a subclass are the parameters of the request."""
 
     kind: ClassVar[Kind]
-    main: ClassVar[str | None] = None  # the array that represents the result in formats for one array
-    may_be_nan: ClassVar[frozenset[str]] = frozenset()  # arrays in which NaN has a meaning
+    main: ClassVar[str | None] = None  # name of the result's array that formats for a single array have
+    may_be_nan: ClassVar[frozenset[str]] = frozenset()  # names of the result's arrays in which NaN has a meaning
 
-    engine: str = NUMBERS  # version of the engine's numbers
+    engine: str = NUMBERS  # version of the engine's results
 
     @property
     def total(self) -> int:
-        """The number of steps of the analysis's progress, as far as it is known in advance."""
+        """Number of steps of progress of the analysis, as far as known in advance."""
         return 1
 
     def parts(self) -> Sequence[Part]:
-        """Return the parts of the analysis in a fixed order; `run` makes the parts that are missing."""
+        """Return the parts of the analysis in a fixed order; `run` also makes parts that are missing."""
         return ()
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the result: JSON-able metadata, and arrays."""
+        """Compute and return the result: an entry with JSON-able metadata and arrays."""
         raise NotImplementedError
 
     def key(self, subject: str) -> str:
-        """Return the key of the result; `subject` is the id of the posterior, or of the data set."""
+        """Return the key of the result; `subject` is the id of the analyzed posterior or data set."""
         return f"{subject}:{self.kind}:{digest(self.to_dict())}"
 
     def owners(self, subject: str) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ class AnalysisSpec:
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Return the inverse of `to_dict`."""
+        """Return the analysis from which `to_dict` made `value`."""
         return cls(**value)
 
 

@@ -1,4 +1,8 @@
-"""Maps of the candidates of a comparison: first looks, whole audits, and the answers, in stored parts."""
+"""Audits of the candidates of a comparison, in stored parts, and the choice of the maps to show.
+
+A candidate is a map by one method. Each candidate is first audited by two pairs of halves (its first look). Candidates
+that are not clearly behind in all questions (`glle_engine.audit.choice`) are then audited wholly.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +31,16 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from worker.analyses.base import AnalysisContext
 
-# Members of a row that the first look at a candidate fills.
+# Members of a candidate's row that are filled by its first look, and replaced by its whole audit.
 _OF_LOOK = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "remains")
-# What the key of a part covers, beside the audit.
+# Parameters of the comparison that the key of a part covers, beside those of the audit.
 _INPUTS = ("labels", "truth", "scores", "score_neighbors", "standardize", "metric")
 
 log = logging.getLogger(__name__)
 
 
 class Request(Protocol):
-    """The parameters of a comparison (`worker.analyses.comparison.ComparisonSpec`)."""
+    """Parameters and methods of a comparison (`worker.analyses.comparison.ComparisonSpec`)."""
 
     @property
     def dataset(self) -> str:
@@ -44,34 +48,34 @@ class Request(Protocol):
 
     @property
     def methods(self) -> tuple[dict[str, Any], ...]:
-        """The candidates, a dict each: label, title, method, parameters, problem and audit."""
+        """The candidates: dictionaries with label, title, method, parameters, problem and audit."""
 
     @property
     def total(self) -> int:
-        """Number of rows."""
+        """Number of candidates."""
 
     def key(self, subject: str) -> str:
-        """Return the key of the result."""
+        """Return the key of the comparison's result."""
 
     def evaluate(
         self, context: AnalysisContext, dataset: str, Y: Array, on_progress: OnProgress
     ) -> tuple[dict[str, float], list[dict[str, Any]]]:
-        """Return scores and notes."""
+        """Return the scores of an embedding by name, and notes on scores that failed."""
 
     def entry(self, context: AnalysisContext, rows: list[dict[str, Any]], embeddings: dict[str, Array]) -> Entry:
-        """Return the result with these rows."""
+        """Return a result of the comparison with these rows."""
 
 
 @dataclass(frozen=True)
 class CandidateMaps:
-    """The candidates of a comparison in one of its tasks.
+    """Audits of a comparison's candidates in one task of the comparison.
 
     Attributes
     ----------
     spec : Request
     context : AnalysisContext
     problems : dict of str to dict
-        Problems of candidates by label, found in this task.
+        Problems of the candidates that failed in this task, by label.
 
     """
 
@@ -80,14 +84,14 @@ class CandidateMaps:
     problems: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def attempt(self, row: dict[str, Any], *, is_whole: bool) -> None:
-        """Audit a candidate by two pairs of halves, or wholly unless it is clearly behind; publish the rows so far."""
+        """Audit a candidate by two pairs of halves or, unless it is clearly behind, wholly; publish the rows so far."""
         if is_whole and row["label"] in self._behind():
             return
         self._try(row, is_whole=is_whole)
         self.context.publish_partial(self.spec.key(self.context.subject), self._answer())
 
     def choose(self) -> Entry:
-        """Return the rows and the answers; make the parts that are missing."""
+        """Return the result: a row for each candidate, and which maps to show; make missing audits first."""
         for row in self.spec.methods:
             if row["problem"] is None and row["label"] not in self._looks():
                 self._try(row, is_whole=False)
@@ -112,7 +116,7 @@ class CandidateMaps:
             self.problems[row["label"]] = problem.to_dict()
 
     def _look(self, row: dict[str, Any], *, is_whole: bool) -> None:
-        """Audit a candidate by two pairs of halves, or wholly, and store what the answers rest on."""
+        """Audit a candidate by two pairs of halves, or wholly, and store what the choice of maps needs, as a part."""
         context, key = self.context, self._part_key(row, is_whole=is_whole)
         if context.find_part(key) is not None:
             return
@@ -142,7 +146,7 @@ class CandidateMaps:
         context.keep_part(key, Entry(meta, {"embedding": audit.embedding}), spec.owners(context.subject))
 
     def _points(self) -> Array:
-        """Return the data in the space in which maps are judged."""
+        """Return the data (n, q) in the space of `standardize` and `metric`, in which all maps are judged."""
         parameters = {name: getattr(self.spec, name) for name in ("standardize", "metric")}
         space = DistanceSpec.from_dict({name: value for name, value in parameters.items() if value is not None})
         return points_in_space(np.asarray(self.context.values(self.spec.dataset), np.float64), space)
@@ -152,7 +156,7 @@ class CandidateMaps:
         return f"{self.spec.dataset}:compared:{digest(inputs)}:{'whole' if is_whole else 'first'}"
 
     def _looks(self) -> dict[str, Entry]:
-        """Return the stored parts by label: the whole audit if there is one, or else the first look."""
+        """Return the stored part of each candidate by label: its whole audit, or else its first look."""
         entries = {}
         for row in self.spec.methods:
             if row["problem"] is None:
@@ -169,14 +173,14 @@ class CandidateMaps:
         return choose([_facts(entry) for entry in looks.values()], self.context.record_of(self.spec.dataset).n)
 
     def _named_preliminary(self) -> list[dict[str, Any]]:
-        """Return the rows of maps that are named although their audits are preliminary."""
+        """Return the rows of the maps that are chosen now although their audits are preliminary."""
         looks = self._looks()
         named = {label for label in self._choices(looks).best.values() if label is not None} - self.problems.keys()
         preliminary = {label for label in named if not _facts(looks[label]).is_complete}
         return [row for row in self.spec.methods if row["label"] in preliminary]
 
     def _answer(self) -> Entry:
-        """Return the rows that have a map or a problem, and the answers."""
+        """Return the result so far: rows of candidates with a map or a problem, and which maps to show."""
         looks = self._looks()
         rows = [
             self._row(row, looks.get(row["label"]))

@@ -1,8 +1,8 @@
-"""Comparisons: several methods on one data set, with the same scores, and with audits on the same halves.
+"""Comparisons of several methods on one data set, with equal scores, and optionally with audits on equal halves.
 
-The parts of a comparison with audits are first looks at all candidates, by two pairs of halves, and then whole audits
-of the candidates that are not clearly behind. Each part is stored, and so are the halves and the results of its audit:
-a killed task repeats its part, and a later audit of a candidate is done.
+A comparison with audits has two parts for each candidate (a map by one method): a first look, by two pairs of halves,
+and a whole audit unless the candidate is clearly behind. Parts, maps of halves and results of audits are stored. A
+killed task therefore repeats only its last part, and a later audit of a candidate finds its result.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonSpec(AnalysisSpec, ScoreSpec):
-    """A comparison of methods."""
+    """Parameters of a comparison of methods."""
 
     kind = "comparison"
 
     dataset: str
-    methods: tuple[dict[str, Any], ...]  # label, title, method, all parameters, problem, and audit or None
-    audits: bool = False  # whether rows are audited, and maps are chosen; the rows then have an `audit`
-    standardize: Standardize | None = None  # space in which the maps are judged
+    methods: tuple[dict[str, Any], ...]  # each with label, title, method, all parameters, problem, and audit or None
+    audits: bool = False  # whether methods are audited and maps are chosen; members of `methods` then have an `audit`
+    standardize: Standardize | None = None  # with `metric`, the space in which the maps are judged
     metric: Metric | None = None
-    align: Target | None = None  # target to which the returned embeddings are rotated; None returns none
+    align: Target | None = None  # target to which the embeddings in the result are aligned; None: no embeddings
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,38 +49,39 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
 
     @property
     def total(self) -> int:
-        """The number of methods."""
+        """Number of methods."""
         return len(self.methods)
 
     def embedding(self, method: dict[str, Any]) -> EmbeddingSpec:
-        """Return the embedding of one of the methods."""
+        """Return the analysis that computes the embedding by one of `methods`, with this comparison's scores."""
         shared = ("dataset", "labels", "truth", "scores", "score_neighbors", "engine")
         request = {name: getattr(self, name) for name in shared}
         return EmbeddingSpec(method=method["method"], parameters=method["parameters"], **request)
 
     def recipe_of(self, row: dict[str, Any]) -> Recipe | None:
-        """Return the recipe of a row's embedding; None if it has no record of its own."""
+        """Return the recipe of the embedding of a row, or None if the embedding has no record."""
         if not self.audits:
             return self.embedding(row).recipe
         recipe = None if row["audit"] is None else row["audit"]["recipe"]
         return None if recipe is None else Recipe(**recipe)
 
     def recipes(self) -> list[Recipe]:
-        """Return the embeddings that have a record."""
+        """Return the recipes of the compared embeddings that have a record."""
         recipes = [self.recipe_of(row) for row in self.methods if row["problem"] is None]
         return [recipe for recipe in recipes if recipe is not None]
 
     def parts(self) -> list[Part]:
-        """Return a first look at each candidate, and then the whole audit of each that is not clearly behind."""
+        """Return parts for the first looks at all candidates, and then for their whole audits; none without audits."""
         rows = [row for row in self.methods if self.audits and row["problem"] is None]
         return [
             Part(1, partial(self._attempt, row=row, is_whole=is_whole)) for is_whole in (False, True) for row in rows
         ]
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return one row per method, in their order; with `align` also the embeddings by label, (n, p) each.
+        """Return one row for each method, in order; with `align` also the embeddings (n, p), by label.
 
-        A method that fails is a row with its problem; the others continue. The rows so far are the partial result.
+        A method that fails gets a row with its problem, and the other methods continue. The rows so far are published
+        as the partial result.
         """
         if self.audits:
             from worker.analyses.candidates import CandidateMaps  # noqa: PLC0415 # it loads the engine's audits
@@ -105,7 +106,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
         CandidateMaps(self, context).attempt(row, is_whole=is_whole)
 
     def entry(self, context: AnalysisContext, rows: list[dict[str, Any]], embeddings: dict[str, Array]) -> Entry:
-        """Return the rows, and the embeddings if they are aligned."""
+        """Return a result with these rows and, with `align`, the aligned embeddings by label."""
         alignment: dict[str, Any] = {"align": self.align, "aligned_to": None}
         if self.align is not None and embeddings:
             first = next(iter(embeddings))
@@ -120,7 +121,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
         return Entry({**request, **alignment, "rows": [*rows]}, embeddings if self.align else {})
 
     def _row(self, context: AnalysisContext, method: dict[str, Any], done: int) -> tuple[dict[str, Any], Array | None]:
-        """Return the row of a method, and its embedding, or None."""
+        """Return the row of a method, and the method's embedding, or None if the method failed."""
         row: dict[str, Any] = {
             **{name: method[name] for name in ("label", "title", "method", "parameters")},
             **dict.fromkeys(("embedding", "seconds", "eigenvalues", "figures", "scores", "problem")),
@@ -150,9 +151,9 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
 
 
 def align(Y: Array, target: Array) -> Array:
-    """Return the least-squares similarity transform of an embedding to a target with as many columns.
+    """Return an embedding after the similarity transform that brings it closest, by least squares, to a target.
 
-    An embedding whose points coincide goes to the mean of the target.
+    Both have equal shapes (n, p). An embedding whose points all coincide is moved to the mean of the target.
     """
     center = target.mean(axis=0)
     a, b = Y - Y.mean(axis=0), target - center

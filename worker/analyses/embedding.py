@@ -1,8 +1,8 @@
-"""Embeddings by any method of the registry, with scores; new points placed in them.
+"""Embeddings by any method of the engine's registry, their scores, and the placement of new points.
 
-The id of an embedding covers its inputs, so that a comparison reuses the embedding. Scores belong to the request,
-because another truth or neighborhood size gives other scores for the same coordinates. The entry of an embedding also
-has the arrays of the method's map to new points, if it has one.
+The id of an embedding is a digest of its inputs, so that a comparison reuses the embedding. Scores belong to a request,
+because they also depend on the truth and the number of neighbors in the request. If the method can place new points,
+the entry of an embedding also has the arrays of the mapping from data to embedding.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from worker.analyses.base import AnalysisContext
     from worker.records.cache_entry import Array
 
-MAP = "map_"  # prefix of the names of a map's arrays in the entry of an embedding
+MAP = "map_"  # prefix, in an embedding's entry, of the arrays of the mapping that places new points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +36,21 @@ class Recipe:
     dataset: str
     method: str
     parameters: dict[str, Any]  # values of all parameters of the method
-    labels: str | None = None  # the data set of the classes, for a supervised method
-    engine: str = NUMBERS  # version of the engine's numbers
+    labels: str | None = None  # id of the data set with the classes, for a supervised method
+    engine: str = NUMBERS  # version of the engine's results
 
     @property
     def id(self) -> str:
-        """The embedding's id, a digest of the inputs."""
+        """Id of the embedding, a digest of the inputs."""
         return "emb_" + digest(asdict(self))
 
     @property
     def owners(self) -> tuple[str, str]:
-        """The ids of the records with which results about the embedding are deleted."""
+        """Ids of the data set and the embedding; results about the embedding are deleted with either."""
         return self.dataset, self.id
 
     def compute(self, context: AnalysisContext, on_progress: OnProgress) -> Entry:
-        """Return the embedding (n, p) and the arrays of its map, with the method's diagnostics."""
+        """Compute the embedding; return an entry with it (n, p), the mapping for new points, and diagnostics."""
         from glle_engine.methods import method  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         embedder = method(self.method)
@@ -72,7 +72,7 @@ class Recipe:
         return Entry(metadata, {"embedding": result.Y, **{MAP + name: a for name, a in (stored or {}).items()}})
 
     def place(self, context: AnalysisContext, points: Array, on_progress: OnProgress) -> Array:
-        """Return the positions (m, p) of new points (m, d) by the embedding's map."""
+        """Return the positions (m, p) at which the embedding's mapping places new points (m, d)."""
         from glle_engine.methods import Embedding, method  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         embedder = method(self.method)
@@ -99,18 +99,18 @@ class Recipe:
 
 
 def map_arrays(entry: Entry) -> dict[str, Array]:
-    """Return the arrays of an embedding's map by name, empty without a map."""
+    """Return the arrays of the mapping for new points in an embedding's entry, by name; empty without a mapping."""
     return {name.removeprefix(MAP): np.asarray(a) for name, a in entry.arrays.items() if name.startswith(MAP)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSpec:
-    """Scores of embeddings."""
+    """Parameters of scores of embeddings."""
 
-    scores: tuple[str, ...] = ()  # names, in the engine's order
-    score_neighbors: int = 10  # neighbors in the scores of neighborhoods
-    labels: str | None = None  # the data set of the classes
-    truth: str | None = None  # the data set of the true coordinates
+    scores: tuple[str, ...] = ()  # names of scores, in the engine's order
+    score_neighbors: int = 10  # number of neighbors in scores of neighborhoods
+    labels: str | None = None  # id of the data set with the classes
+    truth: str | None = None  # id of the data set with the true coordinates
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scores", tuple(self.scores))  # JSON has a list
@@ -118,7 +118,7 @@ class ScoreSpec:
     def evaluate(
         self, context: AnalysisContext, dataset: str, Y: Array, on_progress: OnProgress
     ) -> tuple[dict[str, float], list[dict[str, Any]]]:
-        """Return the scores of an embedding of a data set, and a note for each score that failed."""
+        """Return the scores of the embedding `Y` of a data set by name, and notes on scores that failed."""
         from glle_engine.metrics.registry import score  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         X = np.asarray(context.values(dataset), np.float64)
@@ -137,7 +137,7 @@ class ScoreSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingSpec(AnalysisSpec, ScoreSpec):
-    """An embedding and its scores; without scores the result is the embedding itself."""
+    """Parameters of an embedding and its scores; without scores, the result is the embedding itself."""
 
     kind = "embedding"
     main = "embedding"
@@ -148,7 +148,7 @@ class EmbeddingSpec(AnalysisSpec, ScoreSpec):
 
     @property
     def recipe(self) -> Recipe:
-        """The inputs of the embedding itself."""
+        """Inputs of the embedding, without the parameters of scores."""
         from glle_engine.methods import METHODS  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         embedder = METHODS.get(self.method)  # None in the record of a job whose method was removed since
@@ -169,7 +169,7 @@ class EmbeddingSpec(AnalysisSpec, ScoreSpec):
         return self.recipe.owners
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the embedding (n, p), with the method's diagnostics and the scores."""
+        """Return an entry with the embedding (n, p), the method's diagnostics and, if requested, the scores."""
         if not self.scores:
             return self.recipe.compute(context, context.on_progress)
         entry = self.recipe.load_or_compute(context, context.on_progress)
@@ -181,17 +181,17 @@ class EmbeddingSpec(AnalysisSpec, ScoreSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementSpec(AnalysisSpec):
-    """The points of a data set, placed in an embedding by its map."""
+    """Parameters of a placement: the points of a data set are placed in an embedding by the embedding's mapping."""
 
     kind = "placement"
     main = "embedding"
 
-    dataset: str  # the new points
-    embedding: str  # the id of the embedding
-    recipe: dict[str, Any]  # the inputs of the embedding
+    dataset: str  # id of the data set with the new points
+    embedding: str  # id of the embedding
+    recipe: dict[str, Any]  # fields of the embedding's `Recipe`
 
     def owners(self, subject: str) -> tuple[str, ...]:  # noqa: ARG002 # the new points
-        """Return the ids of the records with which the result is deleted: the embedding's."""
+        """Return the ids of the embedding and its data set, with either of which the result is deleted."""
         return Recipe(**self.recipe).owners
 
     def run(self, context: AnalysisContext) -> Entry:
@@ -202,16 +202,16 @@ class PlacementSpec(AnalysisSpec):
 
 
 def _needs_labels(embedder: Method[Any], parameters: dict[str, Any]) -> bool:
-    """Return whether an embedding depends on labels; False for parameters that the method does not have any more."""
+    """Return whether an embedding by a method depends on labels; False if the parameters are no longer valid."""
     with suppress(GlleError):
         return embedder.needs_labels(embedder.spec.from_dict(parameters))
     return False
 
 
 def classes_of(context: AnalysisContext, dataset: str) -> Array:
-    """Return the classes (n,) of a data set, int64: its labels, or else its one column.
+    """Return the class (n,) of each point, int64: a data set's labels or, without labels, its first column.
 
-    Texts, and numbers that are not integers, are numbered in sorted order.
+    If the values are texts, or numbers that are not all integers, classes are the ranks of the distinct values.
     """
     labels = context.extras(dataset).get("labels")
     raw = np.asarray(context.values(dataset))[:, 0] if labels is None else labels
@@ -221,6 +221,6 @@ def classes_of(context: AnalysisContext, dataset: str) -> Array:
 
 
 def truth_of(context: AnalysisContext, dataset: str) -> Array:
-    """Return the true coordinates (n, q) of a data set, float64: its coordinates, or else its values."""
+    """Return the true coordinates (n, q), float64: a data set's coordinates or, without coordinates, its values."""
     coordinates = context.extras(dataset).get("coordinates")
     return np.asarray(context.values(dataset) if coordinates is None else coordinates, np.float64)

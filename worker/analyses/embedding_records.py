@@ -1,7 +1,8 @@
-"""Embeddings: one record and one file each.
+"""Store of embeddings, each with one record and one file.
 
-The record is written with the request, so that the embedding can be read, named and deleted while a job computes it;
-the file is added to it at the end. Both stay until the embedding or its data set is deleted.
+The record is written at the request, so that an embedding can be read, named and deleted while a job computes the
+coordinates. The job adds the file to the record at its end. Record and file stay until the embedding or its data set is
+deleted.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class EmbeddingRecord:
     recipe
         All inputs of the embedding.
     claim
-        Claim of the last job that was requested for the embedding.
+        Claim of the last job that was requested for the embedding (`JobStore.create`).
     file
-        The file of its coordinates; None until a job has computed them.
+        File with the coordinates; None until a job has computed them.
 
     """
 
@@ -53,7 +54,7 @@ class EmbeddingRecord:
 
     @property
     def id(self) -> str:
-        """The id of the embedding."""
+        """Id of the embedding, a digest of its inputs."""
         return self.recipe.id
 
     @property
@@ -85,9 +86,9 @@ class EmbeddingStore(FileStore[EmbeddingRecord]):
     client
         The queue's Redis, for the records.
     files
-        Their files.
+        Files of the embeddings.
     results
-        Results about them, which are deleted with them.
+        Results about embeddings, which are deleted with the embeddings.
 
     """
 
@@ -95,13 +96,19 @@ class EmbeddingStore(FileStore[EmbeddingRecord]):
         super().__init__(client, EMBEDDING_KIND, files, results)
 
     def request(self, recipe: Recipe, claim: str) -> None:
-        """Write the record of an embedding before the job with this claim, unless the data set was deleted."""
+        """Write the record of an embedding, or its new claim, before a job with this claim is created.
+
+        Nothing is written if the data set was deleted.
+        """
         record = EmbeddingRecord(recipe=recipe, claim=claim, created=now_iso(), tenant=self.tenant or DEFAULT)
         if not self.create(record, while_existing=[f"glle:dataset:{recipe.dataset}"]):
             self.change(record.id, lambda old: replace(old, claim=claim))
 
     def find_entry(self, id_: str) -> Entry | None:
-        """Return an embedding, or None if none is stored; raises ``embedding-damaged``, ``store-unavailable``."""
+        """Return the embedding with this id, or None if its coordinates are not stored.
+
+        Raises ``embedding-damaged``, ``store-unavailable``.
+        """
         record = self.get(id_)
         return None if record is None or record.file is None else self.read_entry(record, record.file)
 

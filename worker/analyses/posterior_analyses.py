@@ -1,4 +1,4 @@
-"""Analyses of a posterior or of a data set: summary, new points, generated data, weights and so on."""
+"""Analyses of a posterior: summary, placement of new points, generated data, weights and calibration."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from worker.analyses.base import AnalysisContext
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-MAX_SUMMARIZED = 1000  # draws, which are all in memory to be aligned to each other
-TRUST_NEIGHBORS = 10
-TRUST_BLOCK = 8192  # points between two checks for a cancellation
-EXTENSION_WORK = 2**28  # maximum of distances times features between two checks: about a second
+MAX_SUMMARIZED = 1000  # maximum number of draws in a summary, which aligns the draws and holds all in memory
+TRUST_NEIGHBORS = 10  # number of neighbors in the local trust
+TRUST_BLOCK = 8192  # number of points between two checks for a cancellation
+EXTENSION_WORK = 2**28  # distances times features between two checks for a cancellation: about a second of work
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleSpec(AnalysisSpec):
-    """Base of the analyses of draws first, first + 1, ... of one stream at one scale."""
+    """Base class of the analyses of draws with the indices first, first + 1, ..., at one seed and scale."""
 
     first: int
     seed: int
@@ -45,31 +45,31 @@ class SampleSpec(AnalysisSpec):
     source: Source
 
     def keys(self, n_draws: int) -> list[DrawAddress]:
-        """Return the addresses of the first `n_draws` draws."""
+        """Return the addresses of the draws first, ..., first + n_draws - 1, with Procrustes alignment."""
         return [DrawAddress(self.seed, self.first + i, self.scale, self.source, "procrustes") for i in range(n_draws)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySpec(SampleSpec):
-    """A summary of `n_draws` draws, with the local trust of each point."""
+    """Parameters of a summary of `n_draws` draws, with the local trust of each point."""
 
     kind = "summary"
     may_be_nan = frozenset({"relative_gaps"})
 
     n_draws: int
-    calibrated: bool = False  # draws at the posterior's calibrated scale; `scale` is then 1 and ignored
+    calibrated: bool = False  # whether draws are made at the posterior's calibrated scale, and `scale` is ignored
 
     @property
     def total(self) -> int:
-        """The number of draws."""
+        """Number of draws."""
         return self.n_draws
 
     def parts(self) -> list[Part]:
-        """Return the parts of the half-samples that the calibration of the scale needs."""
+        """Return the parts that embed the half-samples for the calibration; none for a summary at a given scale."""
         return resample_parts(partial(_halves, seed=CalibrationSpec.seed), HALF_SAMPLES) if self.calibrated else []
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return consensus, covariance, spread, stability, local_trust, and the spectrum with one row per draw."""
+        """Return the consensus of the draws, uncertainty and trust for each point, and the eigenvalues of each draw."""
         posterior, data = context.posterior(), context.training()
         request, extra_arrays, sample, warnings = self.to_dict(), {}, self, []
         if self.calibrated:
@@ -111,7 +111,7 @@ class SummarySpec(SampleSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class TransformSpec(SampleSpec):
-    """The points of a data set, placed in the reference embedding and optionally in draws."""
+    """Parameters of a transform: new points are placed in the reference embedding and optionally in draws."""
 
     kind = "transform"
     main = "embedding"
@@ -121,11 +121,11 @@ class TransformSpec(SampleSpec):
 
     @property
     def total(self) -> int:
-        """The number of draws, at least one."""
+        """Number of draws, or 1 if there are none."""
         return max(1, self.n_draws)
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the embedding and the distances, and with draws also the mean and the covariance of each point."""
+        """Return positions (m, p) and distances (m,) of new points; with draws, also their means and covariances."""
         posterior = context.posterior()
         new = np.asarray(context.values(self.dataset, context.dataset), np.float64)
         extension = _extend(posterior, context.training(), new, context.on_progress)
@@ -138,7 +138,7 @@ class TransformSpec(SampleSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class ReconstructionsSpec(SampleSpec):
-    """Data generated from drawn weights."""
+    """Parameters of reconstructions: data sets that are generated from drawn weights."""
 
     kind = "reconstructions"
     main = "data"
@@ -147,11 +147,11 @@ class ReconstructionsSpec(SampleSpec):
 
     @property
     def total(self) -> int:
-        """The number of generated data sets."""
+        """Number of generated data sets."""
         return self.n_draws
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the data (n_draws, n, d)."""
+        """Return the generated data (n_draws, n, d), one data set for each draw of the weights."""
         posterior, training = context.posterior(), context.training()
         data = np.empty((self.n_draws, *training.shape))
         for done, key in enumerate(self.keys(self.n_draws)):
@@ -163,13 +163,13 @@ class ReconstructionsSpec(SampleSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsSpec(SampleSpec):
-    """The reconstruction weights of draw `first`."""
+    """Parameters of the analysis that returns the reconstruction weights of draw `first`."""
 
     kind = "weights"
     main = "weights"
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the weights (n, k) and the neighbors (n, k) that they belong to."""
+        """Return the weights (n, k), and the index of the neighbor (n, k) to which each weight belongs."""
         posterior = context.posterior()
         weights = posterior.weights(self.first, seed=self.seed, scale=self.scale, source=self.source)
         context.on_progress(1, 1, "drawing")
@@ -181,7 +181,10 @@ class WeightsSpec(SampleSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationSpec(AnalysisSpec):
-    """The scale at which draws spread as half-samples do; without options the posterior's default calibration."""
+    """Parameters of a calibration: the search for the scale at which draws spread as half-samples do.
+
+    `CalibrationSpec()` is the default calibration, which determines the scale ``auto`` of a posterior.
+    """
 
     kind = "calibration"
 
@@ -191,11 +194,11 @@ class CalibrationSpec(AnalysisSpec):
 
     @property
     def total(self) -> int:
-        """The number of half-samples; how many draws follow is not known in advance."""
+        """Number of half-samples; the number of draws that follow is not known in advance."""
         return self.n_resamples
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the calibration, and the two compared spreads of each point."""
+        """Return the calibration, and for each point its spread in half-samples and in draws."""
         posterior, data = context.posterior(), context.training()
         halves = _halves(context, seed=self.seed)
         result = calibrate(
@@ -215,13 +218,13 @@ def _halves(context: AnalysisContext, *, seed: int) -> StoredResamples:
 
 
 def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:
-    """Return the results of a calibration without its parameters."""
+    """Return the metadata of a calibration's result without the parameters and the digest."""
     parameters = {*CalibrationSpec().to_dict(), "sha256"}
     return {name: value for name, value in meta.items() if name not in parameters}
 
 
 def _local_trust(data: Data, posterior: Posterior, on_progress: OnProgress) -> Array:
-    """Return each point's trustworthiness in the reference embedding (n,)."""
+    """Return the local trustworthiness (n,) of each point in the posterior's reference embedding."""
     points = np.arange(len(data))
     k = min(TRUST_NEIGHBORS, (len(data) - 1) // 2)
     parts = [
@@ -232,7 +235,7 @@ def _local_trust(data: Data, posterior: Posterior, on_progress: OnProgress) -> A
 
 
 def _extend(posterior: Posterior, training: Array, new: Array, on_progress: OnProgress) -> Extension:
-    """Place new points in blocks of rows; no point's result depends on the others."""
+    """Return the weights of new points on training points, computed in blocks; each row is independent of others."""
     rows = max(16, EXTENSION_WORK // training.size)
     parts = [posterior.extend(training, new[part]) for part in blocks(len(new), rows, "placing", on_progress)]
     names = ("neighbors", "weights", "distances")

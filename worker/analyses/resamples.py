@@ -1,7 +1,7 @@
-"""Resamples of a posterior, a method or coordinates, in stored parts.
+"""Resamples, which are embeddings computed from random parts of the data, stored in parts.
 
-The key of a part covers its inputs. A job that starts again, one with more resamples, and another analysis of the same
-halves therefore make only the missing parts.
+The key of a part covers all inputs of its resamples. A task that starts again, a request for more resamples, and
+another analysis of these resamples therefore make only the missing parts.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Embedder, Stream
     from worker.analyses.base import AnalysisContext
 
-PART = 4  # resamples in a stored part; with fewer, more workers get a part, but there are more files
+PART = 4  # number of resamples in a part; smaller parts could go to more workers, but mean more files
 
 
 @dataclass(frozen=True)
 class StoredResamples:
-    """Resamples of one stream.
+    """Resamples of one stream and seed, stored in parts of `PART`.
 
     Parameters
     ----------
     owners
-        Ids of the records with which the resamples are deleted; the last one is the embedded resource.
+        Ids of the records with which the resamples are deleted. Keys of parts begin with the last id.
     embedder
         Returns the embedder that makes the resamples.
     strict
-        Whether a resample that fails ends the analysis; otherwise its positions are NaN.
+        Whether a failed resample raises its error; otherwise the positions of this resample are NaN.
     name
-        Name of anything else on which the resamples depend.
+        Text for the keys that stands for all other inputs of the resamples.
 
     """
 
@@ -51,18 +51,21 @@ class StoredResamples:
     name: str = ""
 
     def key(self, indices: range) -> str:
-        """Return the key of a part."""
+        """Return the key of the part that has the resamples with these numbers."""
         stream = f"{self.stream.number}:{self.seed}"
         return f"{self.owners[-1]}:resamples:{self.name}{stream}:{indices.start}:{indices.stop}"
 
     def parts(self, count: int) -> list[Part]:
-        """Return the parts of an analysis that make the first `count` resamples."""
+        """Return the parts, for the tasks of an analysis, that make the first `count` resamples."""
         return resample_parts(lambda _: self, count)
 
     def load_or_compute(
         self, context: AnalysisContext, count: int, on_progress: OnProgress, skipped: int = 0
     ) -> Resamples:
-        """Return the resamples with numbers from `skipped` to `count` - 1; `skipped` is the end of a part."""
+        """Return the resamples with the numbers `skipped` to `count` - 1; compute and store missing parts.
+
+        `skipped` must be the end of a part.
+        """
         entries = []
         for indices in part_ranges(count, skipped):
 
@@ -77,7 +80,7 @@ class StoredResamples:
         return Resamples(self.stream, places, tuple(problem for entry in entries for problem in entry.meta["problems"]))
 
     def load_or_compute_part(self, context: AnalysisContext, indices: range, on_progress: OnProgress) -> Entry:
-        """Return a stored part; compute and store it if it is missing."""
+        """Return the part that has the resamples with these numbers; compute and store the part if it is missing."""
         if (entry := context.find_part(self.key(indices))) is not None:
             return entry
         resamples = resample(
@@ -96,17 +99,17 @@ class StoredResamples:
 
 
 def posterior_resamples(posterior: str, stream: Stream, seed: int) -> StoredResamples:
-    """Return the resamples of a posterior."""
+    """Return the resamples of a posterior's data, embedded as the posterior was fitted."""
     return StoredResamples((posterior,), stream, seed, lambda context: context.embedder(), strict=True)
 
 
 def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], count: int) -> list[Part]:
-    """Return the parts of an analysis that make the first `count` resamples."""
+    """Return the parts, for the tasks of an analysis, that make the first `count` resamples."""
     return [Part(len(indices), partial(_make, resamples_of, indices)) for indices in part_ranges(count)]
 
 
 def part_ranges(count: int, skipped: int = 0) -> list[range]:
-    """Return the numbers of the resamples in each part, from `skipped` to `count` - 1."""
+    """Return, for each part, the range of its resamples' numbers; together they go from `skipped` to `count` - 1."""
     return [range(first, min(first + PART, count)) for first in range(skipped, count, PART)]
 
 
