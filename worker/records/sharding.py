@@ -38,7 +38,7 @@ class PartsSharding:
     stage
         Name of the job's stage in which its parts are made.
     sizes
-        Number of resamples in each part.
+        Number of steps in each part: its resamples, or 1 for the audit of a candidate.
     per_shard
         Number of parts in a shard.
 
@@ -62,7 +62,7 @@ class PartsSharding:
 
     @property
     def total(self) -> int:
-        """Number of resamples in all parts."""
+        """Number of steps in all parts."""
         return sum(self.sizes)
 
     @property
@@ -76,5 +76,5 @@ class PartsSharding:
         return range(first, min(first + self.per_shard, len(self.sizes)))
 
     def shard_size(self, shard: int) -> int:
-        """Return the number of resamples in a shard."""
+        """Return the number of steps in a shard."""
         return sum(self.sizes[part] for part in self.parts(shard))
