@@ -84,7 +84,7 @@ class CandidateMaps:
     problems: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def attempt(self, row: dict[str, Any], *, is_whole: bool) -> None:
-        """Audit a candidate by two pairs of halves or, unless it is clearly behind, wholly; publish the rows so far."""
+        """Audit a candidate by two pairs of halves, or wholly unless clearly behind; publish the rows so far."""
         if is_whole and row["label"] in self._behind():
             return
         self._try(row, is_whole=is_whole)

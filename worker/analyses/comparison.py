@@ -151,7 +151,7 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
 
 
 def align(Y: Array, target: Array) -> Array:
-    """Return an embedding after the similarity transform that brings it closest, by least squares, to a target.
+    """Return an embedding aligned to a target by the best similarity transform, in the sense of least squares.
 
     Both have equal shapes (n, p). An embedding whose points all coincide is moved to the mean of the target.
     """

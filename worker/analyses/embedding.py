@@ -31,7 +31,7 @@ MAP = "map_"  # prefix, in an embedding's entry, of the arrays of the mapping th
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """All inputs of an embedding."""
+    """All inputs of an embedding: a data set, a method and its parameters."""
 
     dataset: str
     method: str
@@ -50,7 +50,7 @@ class Recipe:
         return self.dataset, self.id
 
     def compute(self, context: AnalysisContext, on_progress: OnProgress) -> Entry:
-        """Compute the embedding; return an entry with it (n, p), the mapping for new points, and diagnostics."""
+        """Compute and return an entry with the embedding (n, p), the mapping for new points, and diagnostics."""
         from glle_engine.methods import method  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         embedder = method(self.method)
@@ -161,7 +161,7 @@ class EmbeddingSpec(AnalysisSpec, ScoreSpec):
         )
 
     def key(self, subject: str) -> str:
-        """Return the key of the result; without scores it is the id of the embedding, which is the result."""
+        """Return the key of the result; without scores, the result is the embedding, and the key is its id."""
         return super().key(subject) if self.scores else self.recipe.id
 
     def owners(self, subject: str) -> tuple[str, ...]:  # noqa: ARG002 # the recipe has the data set

@@ -61,7 +61,7 @@ def make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     make_folder(folder.absolute().parent)
-    with contextlib.suppress(FileExistsError):  # another process has just made it
+    with contextlib.suppress(FileExistsError):  # another process has just created the folder
         folder.mkdir(mode=FOLDER_MODE)
     sync_folder(folder.absolute().parent)
 
@@ -105,4 +105,4 @@ def _create_locked(folder: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
             return file
-        file.close()  # `remove_abandoned` removed it before it was locked
+        file.close()  # `remove_abandoned` removed the file before it was locked

@@ -158,7 +158,7 @@ def timed_out(seconds: int) -> Problem:
 
 
 def worker_lost(job: str, times: int) -> Problem:
-    """Return the problem for a job whose task was tried `times` times, and each time its worker died."""
+    """Return the problem for a job whose task failed `times` times, as its worker died or a server was away."""
     return Problem(
         code="worker-lost",
         status=503,
@@ -169,7 +169,7 @@ def worker_lost(job: str, times: int) -> Problem:
 
 
 def too_much_memory(allowed: int, error: Exception) -> Problem:
-    """Return the problem for a task in which an allocation failed; `allowed` is its limit in bytes, 0 for none."""
+    """Return the problem for a task in which an allocation failed, under a limit of `allowed` bytes (0: no limit)."""
     detail = (
         f"The task takes more than {allowed:,} bytes of working memory."
         if allowed

@@ -188,7 +188,7 @@ class Row:
 
     @property
     def expected(self) -> str:
-        """What a valid value is, as an error message has it after "must be"."""
+        """Description of a valid value, which error messages have after the words "must be"."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.is_size:

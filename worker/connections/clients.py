@@ -30,7 +30,7 @@ READ_SIZE = 2**20  # bytes that are read at a time; redis-py's 32 KB halves the 
 RECORD_SIZE = 2**16
 SOCKET_TIMEOUT_SECONDS = 5.0  # time limit for each reply of a server
 CONNECT_SECONDS = 2.0
-# Without this, each connection reads redis-py's version from the disk, which takes as long as a hundred commands.
+# Without this option, each connection reads redis-py's version from disk, which takes as long as a hundred commands.
 _UNNAMED: dict[str, Any] = {"driver_info": None}
 _FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 _LOGIN = "its login has a character reserved in URLs: write / as %2F, # as %23, ? as %3F, [ as %5B."
@@ -103,7 +103,7 @@ def subscriber(url: str, variable: str) -> Callable[[], redis_asyncio.Redis]:
 
 
 def replicas_of(settings: Settings) -> int:
-    """Return the number of replicas of the queue's Redis that must have a job before it is accepted."""
+    """Return the number of replicas of the queue's Redis that must have a job before the job is accepted."""
     return _parse(settings.redis_url, "GLLE_REDIS_URL")[1]
 
 

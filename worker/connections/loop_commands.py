@@ -103,7 +103,7 @@ class _Link:
                 while len(replies) < len(commands):
                     try:
                         replies.append(await self._connection.read_response())
-                    except redis.ReadOnlyError:  # this connection leads to the former master
+                    except redis.ReadOnlyError:  # after a failover, the connection leads to the former master
                         raise
                     except redis.ResponseError as error:
                         replies.append(error)

@@ -104,7 +104,7 @@ class RetryPolicy(Retry):
 
 
 class CircuitOpenError(redis.ConnectionError):
-    """A call was refused without sending it, because the server did not answer a moment ago."""
+    """A call was refused, and not sent, because the server did not answer a moment ago."""
 
 
 class CircuitBreaker(RetryPolicy):
@@ -200,5 +200,5 @@ class CircuitBreaker(RetryPolicy):
                 raise CircuitOpenError(f"The server of {self.variable} did not answer a moment ago.")
             if not self._away_until:
                 return False
-            self._away_until = now + self._trial_seconds  # if this trial hangs, another call may try then
+            self._away_until = now + self._trial_seconds  # if this trial hangs, another call may try after this time
             return True

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from worker.records.draws import DrawAddress
 
-# Bytes for each point of the largest Lanczos basis. Few of its vectors are used; the others are never touched.
+# Bytes for each point in the allocated Lanczos vectors. Few of these vectors are used; the others take no memory.
 _UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
 
 

@@ -143,7 +143,7 @@ class Worker:
     def _run_rq(self, role: str) -> int:
         process_stores.cache_clear()
         with suppress(redis.RedisError):
-            process_stores().queue.abandon(f"{self._name}.{role}.{self._rq[role].starts - 1}")  # its work-horse is dead
+            process_stores().queue.abandon(f"{self._name}.{role}.{self._rq[role].starts - 1}")  # the predecessor died
         return work(self._rq_name(role), QUEUES_OF_ROLE[role], self._settings, self._place)
 
     def _run_sampler(self) -> int:

@@ -241,7 +241,7 @@ class SamplerLoop:
                 self._has_drawn(batch.select([key]), posterior, [key])
 
     def _has_drawn(self, batch: DrawBatch, posterior: Posterior, keys: Sequence[DrawAddress]) -> bool:
-        """Make the draws `keys`, of which the first are requested by a batch, and submit their publication.
+        """Make the draws `keys`, of which the first are the draws of a batch, and publish them in the writer thread.
 
         Return False if several draws fail together. A single draw that fails is refused, and counts as done.
         """

@@ -203,7 +203,7 @@ class Supervisor:
             os.read(self._wake, 4096)
 
     def run(self, tick: Callable[[list[Child]], object] = lambda _: None) -> None:
-        """Start children, and replace those that end, until a signal to stop; call `tick` with those that ended."""
+        """Start and replace children until a signal to stop; after each check, call `tick` with the ended children."""
         while not self.signals:
             tick(self.reap())
             self.start_due()
@@ -234,7 +234,7 @@ class Supervisor:
         os.close(self._wake_write)
 
     def _stages(self, children: list[Child], grace: float) -> Iterator[None]:
-        """Send ever harder signals to children; each time the caller resumes this generator, it sends what is due."""
+        """Send ever harder signals to children; the caller resumes this generator to send the signals that are due."""
         for child in children:
             child.send(signal.SIGTERM)
         until = time.monotonic() + grace

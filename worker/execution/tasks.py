@@ -198,7 +198,7 @@ def _make_shard(context: TaskContext, shard: int) -> Job | None:
 
 
 class _Shard:
-    """A shard of a job in progress, which reports the progress; the first shard also enqueues the other shards."""
+    """A shard of a job while its task runs: reports progress, and for the first shard enqueues the other shards."""
 
     def __init__(self, context: TaskContext, number: int) -> None:
         self.context = context

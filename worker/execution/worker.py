@@ -206,7 +206,7 @@ class TaskWorker(RqWorker):
         super().fork_work_horse(job, queue)
 
     def handle_work_horse_killed(self, job: RqJob, retpid: int, ret_val: int, rusage: object) -> None:
-        """Handle a killed work-horse: count it for the metrics, and fail the job if a repetition would be killed, too.
+        """Count a killed work-horse for the metrics; fail its job if a repetition of the task would be killed, too.
 
         An interactive task that needs more memory is queued as a batch task instead (`handle_job_failure`).
         """

@@ -294,7 +294,7 @@ class DrawStream:
         return requests
 
     def claim_abandoned(self, *, of_predecessor: bool) -> Iterator[DrawRequest]:
-        """Claim and yield, one by one, requests of samplers that have ended; refuse those delivered too often.
+        """Claim and yield, one by one, requests of ended samplers; refuse requests that were delivered too often.
 
         The generator claims a request only when the caller has drawn the previous one. A request that crashes this
         sampler therefore does not count as a delivery of the other requests.
@@ -351,7 +351,7 @@ class DrawStream:
         claimed: Any = None
         with suppress(redis.ResponseError):  # as in `claim_abandoned`
             claimed = self._client.xclaim(stream, _SAMPLERS, self._sampler, idle, [entry["message_id"]])
-        if not claimed or claimed[0][1] is None:  # answered, or claimed by another sampler, meanwhile
+        if not claimed or claimed[0][1] is None:  # the request was answered or claimed meanwhile
             return None
         request = _request(stream, *claimed[0])
         if int(entry["times_delivered"]) < MAX_DELIVERIES:
@@ -476,7 +476,7 @@ class RequestsInHand:
 
     @property
     def next_size(self) -> int:
-        """Number of requests that `pop` could return: those for the posterior whose turn it is."""
+        """Number of requests for the posterior whose turn it is, from which `pop` takes a batch; 0 without requests."""
         return len(next(iter(next(iter(self._waiting.values())).values()))) if self._waiting else 0
 
     def pop(self, size: int) -> DrawBatch:

@@ -87,7 +87,7 @@ class Notifications:
         """Return once the channel is subscribed, or after `SUBSCRIBE_SECONDS`."""
         is_subscribed = self._subscription().is_subscribed
         if not is_subscribed.is_set():
-            with suppress(TimeoutError):  # `asyncio.wait_for` of Python 3.11 loses a cancellation
+            with suppress(TimeoutError):  # `asyncio.wait_for` of Python 3.11 may lose a cancellation
                 async with asyncio.timeout(SUBSCRIBE_SECONDS):
                     await is_subscribed.wait()
 
@@ -138,7 +138,7 @@ class _Subscription:
                         if message["type"] == "message":
                             self._receive(message["data"])
                             continue
-                        if self.is_subscribed.is_set():  # subscribed again: some may be lost
+                        if self.is_subscribed.is_set():  # subscribed again; messages may be lost
                             self.wake_all()
                         self.is_subscribed.set()
             await asyncio.sleep(RECONNECT_SECONDS)
@@ -146,7 +146,7 @@ class _Subscription:
     def _receive(self, message: bytes) -> None:
         try:
             outcomes = self._outcomes(message)
-        except (ValueError, KeyError, TypeError):  # another program published it
+        except (ValueError, KeyError, TypeError):  # another program published the message
             outcomes = {}
         if not outcomes:
             self.wake_all()

@@ -58,8 +58,8 @@ FIT, DRAWS, ANALYSIS, SWEEP = "fit", "draws", "analysis", "sweep"  # the names o
 SWEEP_AT = "glle:sweep"  # key of the time of the next sweep of the stored files, in seconds since 1970
 SWEEP_SECONDS = 3600
 RETRIES = 3  # retries of a task whose worker was killed; a task that fails by itself is not repeated
-ENDED_SECONDS = 60  # RQ keeps an ended task for this time; the job's record outlives it
-FAILED_SECONDS = 86400
+ENDED_SECONDS = 60  # RQ keeps the record of an ended task this long; the job's record is kept longer
+FAILED_SECONDS = 86400  # RQ keeps the record of a failed task this long
 REPLICATION_MARK = "glle:replicated"
 REPLICATION_MARK_SECONDS, REPLICATION_WAIT_MS = 60, 1000
 STALE_SECONDS = 2.0  # an open job whose record has not changed for this time is compared with RQ
@@ -203,7 +203,7 @@ class TaskQueue:
         forget_dead_workers(self._client)
         self._adjust_shares()
         for id_ in self._jobs.sample_open(SWEEP_JOBS):
-            with suppress(ProblemError):  # a record of another version
+            with suppress(ProblemError):  # the record has another schema
                 if (job := self._jobs.get(id_)) is not None:
                     self.repair(job)
         for tenant in self._jobs.sample_tenants():
@@ -216,10 +216,10 @@ class TaskQueue:
         if due is not None and float(due) > time.time():
             return
         former = self._client.set(SWEEP_AT, time.time() + SWEEP_SECONDS, get=True)
-        if due is not None and former == due:  # no other worker was faster
+        if due is not None and former == due:  # no other worker has enqueued this sweep
             self._queues[BATCH].enqueue_call(
                 SWEEP,
-                job_id=SWEEP,  # always the same id, so that a lost sweep leaves no record behind
+                job_id=SWEEP,  # one id for all sweeps, so that the next sweep replaces the record of a lost one
                 timeout=self._settings.job_timeout,
                 result_ttl=ENDED_SECONDS,
                 failure_ttl=ENDED_SECONDS,
@@ -252,7 +252,7 @@ class TaskQueue:
         if not replicas:
             return
         with self._client.pipeline(transaction=False) as pipeline:
-            # WAIT covers the writes of its own connection only.
+            # WAIT covers only writes on the connection that sends it, so a mark is written on this connection.
             pipeline.set(REPLICATION_MARK, now_ms(), ex=REPLICATION_MARK_SECONDS)
             pipeline.wait(replicas, REPLICATION_WAIT_MS)
             pipeline.exists(job_key(id_))  # a new master may lack the job
@@ -336,7 +336,7 @@ class TaskQueue:
         for id_, task in zip(ids, fetch_tasks(self._client, ids), strict=True):
             if id_ in running or (task is not None and (id_ in waiting or task.get_status(refresh=False) not in BEGUN)):
                 continue
-            with suppress(ProblemError):  # a record of another version
+            with suppress(ProblemError):  # the record has another schema
                 job = self._jobs.get(id_.partition("-s")[0])
                 is_needed = job is not None and job.is_open and id_ in self._expected_tasks(job)
                 if is_needed and (task is None or task.rate_limit_key == limit.key):

@@ -60,7 +60,7 @@ __all__ = ["OPEN_STATUSES", "Cancelled", "Job", "JobStore", "Kind", "Status", "j
 
 LISTED = 100  # records that `JobStore.iterate` reads at a time
 SWEEP_TENANTS = 20  # a sweep trims the records of this many tenants, chosen at random
-NO_QUOTA = Quota(records=0)  # workers have no quota
+NO_QUOTA = Quota(records=0)  # the quota of a store without a tenant, as workers use it
 SWEEP_RECORDS = 500  # maximum number of a tenant's expired or surplus records that one sweep removes
 
 
@@ -350,8 +350,8 @@ class JobStore:
         return self._move(id_, moves, stage="failed", error=json.dumps(problem.to_dict(), allow_nan=False))
 
     def cancel(self, id_: str) -> Job:
-        """Cancel a queued job, or request that a running one stops; an ended job stays as it is."""
-        self.fetch(id_)  # refuses the record of another schema
+        """Cancel a queued job, or request that a running job stops; return the job. An ended job does not change."""
+        self.fetch(id_)  # raises an error for a missing record or another schema
         self._move(id_, {"queued": "cancelled", "running": "cancelling"}, stage="cancelled")
         return self.fetch(id_)
 

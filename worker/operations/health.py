@@ -94,7 +94,7 @@ def queue_states(stores: Stores) -> list[QueueState]:
     for draws are left out.
     """
     states = [_queue_state(stores, name) for name in QUEUES]
-    with suppress(redis.RedisError):  # the cache's server has a check of its own
+    with suppress(redis.RedisError):  # a separate check reports the cache's server
         draws = stream_state(stores.cache.client)
         waiting = max(0, draws.length - draws.drawing)
         states.append(QueueState(DRAW_REQUESTS, waiting, draws.oldest_seconds if waiting else 0.0, draws.drawing))

@@ -24,7 +24,7 @@ QUICK_SECONDS = 1.0  # a sampler makes draws that are expected to take at most t
 
 @dataclass(frozen=True)
 class DrawAddress:
-    """Address of a draw within a posterior: with the posterior's id it determines every bit of the draw."""
+    """Address of a draw within a posterior: posterior and address determine every bit of the draw."""
 
     seed: int
     index: int

@@ -74,7 +74,7 @@ def tenant_key(name: str, tenant: str) -> str:
 
 
 def other_kind(id_: str, collection: str) -> str:
-    """Return a remedy if the prefix of `id_` is that of another kind than the collection's; otherwise an empty text."""
+    """Return a remedy if `id_` has the prefix of a kind that `collection` does not have; otherwise an empty text."""
     for start, (noun, its_collection) in _KINDS_BY_PREFIX.items():
         if id_.startswith(start) and its_collection != collection:
             needed = next((noun for noun, name in _KINDS_BY_PREFIX.values() if name == collection), "another resource")

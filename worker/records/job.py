@@ -41,8 +41,8 @@ OPEN_STATUSES = ("queued", "running", "cancelling")
 INTERACTIVE, BATCH = "glle-interactive", "glle-batch"  # queues: for the first seconds of a task, and for any length
 QUEUES = (INTERACTIVE, BATCH)
 
-# A fit below all of these limits takes about a second for data on a manifold. It begins as an interactive task; larger
-# fits begin as batch tasks.
+# A fit below all of these limits takes about a second for data on a manifold. Such a fit begins as an interactive
+# task; larger fits begin as batch tasks.
 QUICK_POINTS = 5000
 QUICK_NEIGHBORS = 30
 QUICK_VALUES = 500_000
@@ -121,7 +121,7 @@ class Job:
 
     @property
     def inline(self) -> str | None:
-        """Id by which `spec` names points that came with the request, as coordinates or data set; None without such."""
+        """Id by which `spec` names the points that came with the request; None if no points came with it."""
         return (self.spec.get("coordinates") or self.dataset) if self.is_inline else None
 
     @property

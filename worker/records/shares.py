@@ -139,7 +139,7 @@ class Share:
 
 
 class Shares:
-    """How much of each resource the tenants hold in this API process, and in others as these have published it.
+    """How much of each resource the tenants hold in this API process; `publish` and `of_all` share this by Redis.
 
     Parameters
     ----------

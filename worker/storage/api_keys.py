@@ -228,7 +228,7 @@ class KeyStore:
             if Redis may have lost the key.
 
         """
-        key = self._match(token) or self._match(token, is_new=True)  # it may have a new secret
+        key = self._match(token) or self._match(token, is_new=True)  # the key may have a new secret
         if key is None:
             self._mark.require_no_loss()
             if self._read.get(id_ := _parse_token(token)[1], (None, 0.0))[1] == _GONE:

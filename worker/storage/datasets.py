@@ -122,7 +122,7 @@ class DatasetStore(FileStore[Dataset]):
 
         with self.limited(new, self.quota):
             while not self.create(new, limits={STORED_BYTES: self.quota}):
-                if (existing := self.get(new.id)) is None:  # deleted meanwhile
+                if (existing := self.get(new.id)) is None:  # the existing data set was deleted meanwhile
                     continue
                 if existing.files == new.files:  # `create` succeeded, but its reply was lost
                     break

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from worker.storage.object_store.backend import Bucket
 
 LOSSES = ("records-lost", "files-lost", "other-schema", "mark-damaged")  # problems that `find_loss` returns
-MARK_FOLDER = f"{FOLDER}/mark/"  # beside the files, so that both are lost together
+MARK_FOLDER = f"{FOLDER}/mark/"  # in the folder of the files, so that mark and files are lost together
 PATH = f"{MARK_FOLDER}records.json"
 KINDS = ("datasets", "posteriors", "embeddings", "results", KEYS)  # counters of records that messages show
 MAX_BYTES = 4096  # a larger file is not a mark
@@ -67,7 +67,7 @@ _ACCEPT = "To go on with what is left, run `glle doctor --accept-loss`."
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class Mark:
-    """The mark as the store has it: what the records in Redis were at some time.
+    """The mark as the store has it: the state of the records in Redis at some time.
 
     Parameters
     ----------

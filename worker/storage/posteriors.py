@@ -123,7 +123,7 @@ class PosteriorRecord:
 
     @cached_property
     def state(self) -> str:
-        """Text that differs between a posterior and one that was fitted again, under the same id, after a deletion."""
+        """Text that changes if the posterior is deleted and fitted again, under one id."""
         return f"{self.id} {self.created}"
 
 
@@ -246,7 +246,7 @@ class PosteriorStore(FileStore[PosteriorRecord]):
 
 
 def recorded_parameters(spec: FitSpec, neighbors: str | None) -> dict[str, Any]:
-    """Return the parameters of a fit as a record has them: those of `spec`, and the id of the neighbors' data set."""
+    """Return the parameters of a fit as a record has them: fields of `spec`, and the id of the neighbors' data set."""
     return spec.to_dict() if neighbors is None else {**spec.to_dict(), NEIGHBORS_MEMBER: neighbors}
 
 

@@ -159,7 +159,7 @@ class RecordKind(Generic[R]):
         return refuse(f"{self.name}-not-found", 404, detail, remedy, **{self.name: id_})
 
     def set_of(self, tenant: str, name: str = "") -> str:
-        """Return the key of the set `name` of a tenant's records; without a name, the key of the set of all of them."""
+        """Return the key of the set `name` of a tenant's records; without a name, the key of the set of all records."""
         return tenant_key(f"glle:{self.name}s", tenant) + (f":{name}" if name else "")
 
 
@@ -292,7 +292,7 @@ class RecordStore(Generic[R]):
     def newest(
         self, before: str | None = None, *, name: str | None = None, tags: Sequence[str] = ()
     ) -> Iterator[tuple[str, R | None]]:
-        """Yield (cursor, record) for the tenant's records, newest first; with `before`, for those after this cursor.
+        """Yield (cursor, record) for the tenant's records, newest first; with `before`, for records after this cursor.
 
         None stands for a record that was deleted in the meantime, or that does not have the name and all tags.
         """
@@ -307,13 +307,13 @@ class RecordStore(Generic[R]):
         return [member_name(text(raw)) for raw in self._client.zrange(self.set_of(name), 0, -1)]
 
     def set_of(self, name: str) -> str:
-        """Return the key of the set `name` of the tenant's records; with an empty name, of the set of all of them."""
+        """Return the key of the set `name` of the tenant's records; with an empty name, of the set of all records."""
         return self.kind.set_of(self.tenant or DEFAULT, name)
 
     def all(self) -> Iterator[tuple[str, str]]:
         """Yield (id, stored record as JSON) for all tenants; a record may come twice."""
         for key in self._client.scan_iter(match=self.kind.key("*"), count=1000):
-            if (raw := self._client.get(key)) is not None:  # deleted meanwhile
+            if (raw := self._client.get(key)) is not None:  # None if the record was deleted meanwhile
                 yield text(key).removeprefix(self.kind.key("")), text(raw)
 
     def usage(self) -> Counter[str]:

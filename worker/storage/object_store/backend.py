@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PIECE = 2**23  # maximum bytes that one request transfers, because each request has a time limit
 SECONDS = 15.0  # time limit of a request
-RETRIES = 3  # retries of a failed request, within a second or two
+RETRIES = 3  # retries of a failed request, which together take a second or two
 _PARALLEL = 2  # concurrent requests of a long write
 _ATTEMPTS = 10  # attempts to write into a folder that other processes may remove while it is empty
 _SCHEMES = ("file", "s3", "gs", "az", "abfs", "abfss")

@@ -100,7 +100,7 @@ class LocalCopies:
         try:
             status = path.stat()
             if status.st_size == size:
-                os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))  # the last use, on any file system
+                os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))  # record the last use
                 return path
         except FileNotFoundError:  # never copied, or removed to make room
             pass
@@ -194,7 +194,7 @@ class ObjectFiles:
 
     def write_new(self, sources: Mapping[str, Source]) -> dict[str, StoredFile]:
         """Write all files, or none, to new paths; return descriptions of the files by name; raises as `write`."""
-        new = secrets.token_hex(16)  # 256 folders: creating a folder syncs its parent
+        new = secrets.token_hex(16)  # only 256 folders: creating one syncs its parent
         paths = {name: f"{FOLDER}/{new[:2]}/{new}-{name}" for name in sources}
         try:
             return {name: self.write(paths[name], *source) for name, source in sources.items()}
@@ -311,7 +311,7 @@ class ObjectFiles:
         folders = self.bucket.local_path(FOLDER).glob("*") if self.bucket.is_local else ()
         for folder in folders:
             removed += remove_abandoned(folder)
-            with contextlib.suppress(OSError):  # the folder still has files, which a record may name
+            with contextlib.suppress(OSError):  # the folder is not empty
                 folder.rmdir()
         return removed
 
