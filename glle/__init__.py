@@ -3,21 +3,23 @@
     import glle
 
     posterior = glle.fit(X)  # a posterior over embeddings of an (n, d) array
-    glle.plot(posterior, labels=y)  # points whose neighbors change between draws are faint; glle.frame: a table
-    print(glle.compare(X))  # which map to show; glle.embed(X, "isomap") embeds by one method
-    print(glle.audit(X, method="umap").verdict)  # whether to believe a map, by any method or function
+    glle.plot(posterior, labels=y)  # points whose neighbors change between draws are faint
+    print(glle.compare(X))  # compares maps by several methods, and says which of them to show
+    print(glle.audit(X, method="umap").verdict)  # says whether to believe a map by any method or function
 
     with glle.Client("http://127.0.0.1:8000") as client:
         posterior = client.fit(X, labels=y)  # an array, a table, or the path of a file
         draws = posterior.draws(100)  # embeddings (100, n, 2)
         summary = posterior.summary()  # consensus, spread, stability
 
-`glle.GLLE` and `glle.Embedding` are estimators of scikit-learn, `glle.datasets` samples manifolds, `glle.load` reads a
-posterior. `glle.frame`, `glle.to_xarray` and `glle.widget` show results in other ways. `dir(glle)` lists all public
-names, with `AsyncClient`, the errors and the other classes of `glle.client`.
+`glle.embed(X, "isomap")` embeds by one method. `glle.GLLE` and `glle.Embedding` are estimators of scikit-learn,
+`glle.datasets` samples manifolds, `glle.load` reads a posterior. `glle.frame` makes a table of a result;
+`glle.to_xarray` and `glle.widget` show it in other ways. `dir(glle)` lists all public names, with `AsyncClient`, the
+errors and the other classes of `glle.client`.
 
-A name is loaded at its first use: the client loads no engine, the engine no httpx. Of this package, `library`,
-`arguments` and `reading` import the engine. Read `library` and `client` first.
+A name is imported at its first use, so that the client works without the numerical engine, and the engine without
+httpx. `library`, `comparison`, `arguments` and `reading` import the whole engine; the other modules import only its
+`base` and `tables`. Read `library` and `client` first.
 """
 
 from importlib import import_module
@@ -90,14 +92,15 @@ __all__ = [
 ]
 
 _PICTURES = "glle_engine.base.pictures"
-# Module of each public name.
+# The module that defines each public name.
 _MODULES = dict.fromkeys(__all__, "glle.client")
 _MODULES |= dict.fromkeys(("audit", "compare", "datasets", "embed", "fit", "load"), "glle.library")
 _MODULES |= dict.fromkeys(("GLLE", "Embedding"), "glle_engine.estimator")
 _MODULES |= {"GlleError": "glle_engine.base.errors", "__version__": "glle_engine.base.version"}
 _MODULES |= {"plot": f"{_PICTURES}.plotting", "widget": f"{_PICTURES}.widget"}
 _MODULES |= dict.fromkeys(("frame", "to_xarray"), f"{_PICTURES}.points")
-_OPTIONAL = {"glle_engine.estimator": ("sklearn", "sklearn"), "glle.client": ("httpx", "client")}  # package and extra
+# Modules that need an optional package: the package, and the extra of glle that installs it.
+_OPTIONAL = {"glle_engine.estimator": ("sklearn", "sklearn"), "glle.client": ("httpx", "client")}
 
 
 if not TYPE_CHECKING:  # type checkers should report unknown names

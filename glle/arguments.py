@@ -1,4 +1,4 @@
-"""Arguments of the functions of `glle`: methods given by position, and distances given as data."""
+"""Checks of the arguments of `glle.fit`, `glle.embed` and `glle.audit`: methods, parameters, and distance matrices."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TRIPLES = 4000  # triples of points for which the triangle inequality is checked
-_MOSTLY = 0.95  # a matrix counts as distances if this share of the triples satisfies it
+_MOSTLY = 0.95  # a matrix counts as distances if at least this share of the triples satisfies the triangle inequality
 
 
 def method_parameters(name: str, options: Mapping[str, Any], others: Any) -> dict[str, Any]:
-    """Return options as the parameters of a method by name; `others` are names that the caller takes beside these.
+    """Return `options` as parameters of the method `name`, with a `random_state` as the `seed`.
+
+    `others` are further names that the options may have, because the caller uses them itself.
 
     Raises
     ------
     InvalidParameterError
-        For an unknown name; the message has the most similar known one, or says that the method is not random.
+        For an unknown name, with the most similar known name in the message; or for a seed of a method that is not
+        random.
 
     """
     chosen = method_of(name)
@@ -33,7 +36,7 @@ def method_parameters(name: str, options: Mapping[str, Any], others: Any) -> dic
 
 
 def is_maker(value: Any) -> bool:
-    """Return whether a value makes coordinates: a method's name, a function, or an estimator that is not fitted."""
+    """Return whether `value` says how to compute coordinates: a method's name, a function, or an unfitted estimator."""
     if isinstance(value, str):
         return True
     has_coordinates = any(hasattr(value, name) for name in ("embedding_", "posterior_", "embedding", "__array__"))
@@ -58,7 +61,11 @@ def looks_like_distances(X: Any) -> bool:
 
 
 def require_features(X: Any, metric: Any, remedy: str, name: str = "metric") -> None:
-    """Raise `InvalidParameterError` if X is a matrix of distances, unless a metric says what it is."""
+    """Raise `InvalidParameterError` if X looks like a matrix of distances and `metric` is None.
+
+    A `metric` says whether X has distances or features, so that nothing has to be guessed. `remedy` is the first
+    sentence of the error's remedy, and `name` is the name of the parameter for the metric.
+    """
     if metric is None and looks_like_distances(X):
         raise InvalidParameterError(
             f"X looks like the distances between {len(X)} points: it is square and symmetric, and 0 on the diagonal.",

@@ -1,4 +1,4 @@
-"""`Client` and `AsyncClient`: one service as an object. `glle` exports the public names."""
+"""`Client` and `AsyncClient`, whose methods call one service; `glle` exports the public names of this module."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ JobT = TypeVar("JobT")
 
 
 class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, JobT, EmbeddingT]):
-    """Operations of both clients."""
+    """Methods that `Client` and `AsyncClient` have in common."""
 
     _session_class: ClassVar[Callable[..., Session]]
     _classes: ClassVar[dict[str, Callable[..., Any]]]
@@ -109,7 +109,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
             - `labels`, `colors`: the name of a column of a table or a file; or one value for each row of an array or a
               table, in an array, a list or a `Series`. Labels are texts or numbers, colors are numbers. A missing label
-              is empty
+              becomes the empty text
             - `features`, `id`, `ignore`, `one_hot`: columns by names or patterns such as ``x*``: to fit, to name the
               rows, to leave out, and columns of categories, of which each category becomes a feature
             - `missing`: "drop" for rows with missing values, "median" for the medians of their columns
@@ -117,8 +117,9 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
               `obs`
             - `header`, `delimiter`, `decimal`, `charset`: dialect of a text file; `sheet` of a workbook
 
-            A column of texts or dates that has no role becomes ids if its values are distinct, labels if it has few
-            words, and colors if it has dates; `notices` of the data set say so. Other columns of texts are refused.
+            If you give no role to a column of texts or dates, the service guesses one: ids if the values are distinct,
+            labels if there are few words, and colors if they are dates. The `notices` of the data set list the guesses.
+            Other columns of texts are refused.
 
         """
         dataset = await dataset_of(self._session, data, options)
@@ -133,7 +134,10 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     @operation
     @with_keywords(SyntheticOptions)
     async def synthetic(self, name: str, n: int = 1000, **options: Unpack[SyntheticOptions]) -> DatasetT:
-        """Return a data set sampled by the service: `swiss_roll`, `s_curve` and others. Options: `noise`, `seed`."""
+        """Return a data set of n points that the service samples from a manifold, such as `swiss_roll` or `s_curve`.
+
+        Options: `noise`, `seed`.
+        """
         call = Call.post("/v1/datasets/synthetic", {"name": name, "n": n, **options})
         reply = await self._session.send(call)
         return self._session.build("dataset", reply.json())
@@ -148,23 +152,23 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         timeout: float | None = None,
         **options: Unpack[FitDataOptions],
     ) -> PosteriorT:
-        """Return the posterior of a data set; fit it unless the service has it.
+        """Return the posterior of a data set, which is fitted unless the service has it already.
 
         Parameters
         ----------
         data
             A data set, its id, or any argument of `dataset`.
         neighbors
-            Neighbors that replace the search, `n_neighbors` for each point: indices (n, k), a file of indices, or a
-            data set or its id. Indices are uploaded as a data set.
+            Neighbors of each point, in place of a search: row numbers (n, k), with k the `n_neighbors`, as an array, a
+            file, a data set or the id of a data set. An array or a file is uploaded as a data set.
         timeout
-            Seconds; None for no limit.
+            Seconds to wait for the fit; None for no limit.
         options
             Options of `dataset` for data to upload, such as ``labels="species"`` and ``ignore=["note"]``. The fit does
             not use labels and colors; plots, scores and the explorer do. Parameters of the posterior:
 
-            - `n_neighbors`: k, the number of neighbors of a point, by default some .35 times the root of the number of
-              points
+            - `n_neighbors`: k, the number of neighbors of a point, by default .35 times the root of the number of
+              points, and between 10 and 30
             - `n_components`: p, the dimension of the embedding, by default 2
             - `method`: "em", the posterior given the data, or "direct", given the embedding as well
             - `variant`: "constrained" for weights that sum to one, or "published"
@@ -191,7 +195,10 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         body: dict[str, Any] = {"dataset": dataset if isinstance(dataset, str) else dataset.id, **spec}
         if neighbors is not None:
             if isinstance(neighbors, tuple) or hasattr(neighbors, "tocsr"):
-                raise ValueError("Give the indices (n, k) of neighbors, -1 where a point has fewer than k.")
+                raise ValueError(
+                    "A service does not take neighbors as a pair or as a sparse matrix: give their indices in an array "
+                    "(n, k), with -1 where a point has fewer than k."
+                )
             body["neighbors"] = await dataset_id(self._session, neighbors)
         reply = await self._session.send(Call.post("/v1/posteriors", body))
         if reply.status == httpx.codes.ACCEPTED:
@@ -224,7 +231,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     @listing
     @with_keywords(EmbeddingsOptions)
     def embeddings(self, **filters: Unpack[EmbeddingsOptions]) -> AsyncIterator[ListedEmbeddingOut]:
-        """Iterate over the descriptions of the requested embeddings, newest first; `embedding(id)` has coordinates."""
+        """Iterate over the descriptions of the stored embeddings, newest first; `embedding(id)` returns coordinates."""
         return self._items("embedding", {**filters})
 
     @listing
@@ -240,7 +247,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
     @operation
     async def usage(self) -> UsageOut:
-        """Return what the tenant of the key stores and does, compared with its quotas."""
+        """Return what the key's tenant stores, the number of data sets and the bytes of posteriors, and the quotas."""
         return await self._session.get("/v1/usage")
 
     async def _get(self, kind: str, id_: str) -> Any:
@@ -281,7 +288,7 @@ class Client(BaseClient[Dataset, Posterior, Job, Embedding], Blocking):
     _classes: ClassVar = {"dataset": Dataset, "posterior": Posterior, "job": Job, "embedding": Embedding}
 
     def close(self) -> None:
-        """Close the connections; they also close with the last object that uses them."""
+        """Close the connections, which otherwise close when the last object that uses them is deleted."""
         self._session.close()
 
     def __enter__(self) -> Self:
@@ -292,7 +299,10 @@ class Client(BaseClient[Dataset, Posterior, Job, Embedding], Blocking):
 
 
 class AsyncClient(BaseClient[AsyncDataset, AsyncPosterior, AsyncJob, AsyncEmbedding], Async):
-    """Client of one service with coroutines: the methods and parameters of `Client`, under `async with`."""
+    """Client of one service whose methods are coroutines; use it with `async with`.
+
+    Methods and parameters are the same as for `Client`.
+    """
 
     _session_class = Session
     _classes: ClassVar = {

@@ -1,4 +1,4 @@
-"""Compare maps of the same data in this process: which of them to show, with their audits and scores."""
+"""Compare maps of one data set in this process: which map to show, with the audit and the scores of each map."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Metric, Standardize
     from glle_engine.base.texts import Note
 
-PANEL = 3.2  # inches of a small map
-COLUMNS = 4
+PANEL = 3.2  # width and height of one map in a plot of all maps, in inches
+COLUMNS = 4  # maps in a row of that plot
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Several maps of the same data, with an answer to which of them to show; `print` shows the answer.
+    """Several maps of one data set, with an answer to which map to show; `print` shows the answer.
 
     Attributes
     ----------
     choices : Choices
         The answers, at most a sentence for each question.
     audits : dict of str to Audit
-        Audits by label; the audit of a map that is clearly behind in all questions is preliminary.
+        Audits by label of the map; the audit of a map that is clearly behind in all questions is preliminary.
     facts : dict of str to MapFacts
-        What the answers rest on, by label.
+        The numbers on which the answers rest, by label of the map.
     embeddings : dict of str to (n, p) float64
-        Coordinates by label.
+        Coordinates by label of the map.
     scores : dict of str to dict of str to float
-        Scores by label and name.
+        Scores by label of the map and name of the score.
     problems : dict of str to list of GlleError
-        Why a method or one of its scores failed, by label.
+        Why a method or one of its scores failed, by label of the map.
     seconds : dict of str to float
         Time of each map with its audit.
     labels : (n,) array or None
@@ -141,7 +141,7 @@ class Comparison:
         return figure
 
     def _rows(self) -> list[dict[str, Any]]:
-        """Return a row for each map, also for those that failed, with the members of a service's answer."""
+        """Return a dictionary for each map, including maps that failed, with the keys that a service's answer has."""
         rows = []
         for label in dict.fromkeys([*self.embeddings, *self.problems]):
             audit, facts = self.audits.get(label), self.facts.get(label)
@@ -277,7 +277,7 @@ def compare(
 
 @dataclass(eq=False)
 class _Making:
-    """Comparison in progress."""
+    """Comparison to which maps are still added; `scored` and `names` say which scores each map gets."""
 
     comparison: Comparison
     scored: Scored
@@ -285,11 +285,11 @@ class _Making:
     notes: dict[str, Note] = field(default_factory=dict)
 
     def result(self, points: DataPoints) -> Comparison:
-        """Return the comparison with the notes on the data."""
+        """Return the comparison, with the notes on how the data were read and on their feature scales."""
         return replace(self.comparison, notes=points.all_notes(self.notes.values()))
 
     def embed(self, candidate: Candidate) -> None:
-        """Add the map of a candidate and its scores, without an audit."""
+        """Compute the map of a candidate without an audit, and add the map with its scores, or the error."""
         try:
             Y, notes = _coordinates(self.scored.X, candidate, self.scored.labels)
         except GlleError as error:
@@ -298,7 +298,7 @@ class _Making:
             self._add(candidate.label, Y, notes)
 
     def add_audited(self, compared: Compared) -> None:
-        """Add a map that was audited, or the problem of its candidate."""
+        """Add an audited map with its scores, or the problem of a candidate that failed."""
         label, comparison = compared.candidate.label, self.comparison
         if compared.audit is None or compared.facts is None:
             assert compared.problem is not None
@@ -322,7 +322,7 @@ class _Making:
 def _coordinates(
     X: ArrayLike, candidate: Candidate, labels: ArrayLike | None
 ) -> tuple[NDArray[np.float64], tuple[Note, ...]]:
-    """Return coordinates (n, p) and notes of a candidate, without an audit."""
+    """Return the coordinates (n, p) that a candidate makes of the data X, and the notes of its method."""
     if candidate.name is not None:
         chosen = method_of(candidate.method)
         spec = chosen.spec.from_dict(candidate.parameters)
@@ -334,7 +334,7 @@ def _coordinates(
 
 
 def classes_of(labels: ArrayLike | None) -> ArrayLike | None:
-    """Return labels that are words as integers, in sorted order."""
+    """Return labels as classes for methods: words become their positions in sorted order, numbers stay unchanged."""
     if labels is None or np.asarray(labels).dtype.kind in "iubf":
         return labels
     return np.unique(np.asarray(labels).astype(str), return_inverse=True)[1]
@@ -342,7 +342,7 @@ def classes_of(labels: ArrayLike | None) -> ArrayLike | None:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Everything that scores of embeddings of X (n, d) need."""
+    """Inputs of the scores of embeddings: the data X (n, d), labels, true coordinates and the number of neighbors."""
 
     X: Any
     labels: Any
@@ -350,7 +350,7 @@ class Scored:
     neighbors: int | Literal["auto"] | None
 
     def names(self, scores: Sequence[str] | None) -> list[str]:
-        """Return the names of scores; None stands for the fast scores whose inputs are given."""
+        """Return the names of the scores to compute; None selects the fast scores whose labels or truth are known."""
         if isinstance(scores, str) or not isinstance(scores, Iterable | None):
             raise InvalidParameterError(
                 f"scores={scores!r:.60} is not a list of names.",
@@ -361,7 +361,7 @@ class Scored:
         return default_scores({name for name in ("labels", "truth") if getattr(self, name) is not None})
 
     def options(self) -> dict[str, Any]:
-        """Return the arguments of `score`."""
+        """Return the keyword arguments of `glle_engine.metrics.registry.score`: number of neighbors, labels, truth."""
         n = np.shape(self.X)[0] if np.ndim(self.X) else 0
         k = max(1, min(10, (n - 1) // 2)) if self.neighbors in {None, "auto"} else self.neighbors
         return {"score_neighbors": k, "labels": self.labels, "truth": self.truth}

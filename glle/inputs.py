@@ -1,4 +1,4 @@
-"""Uploads of data: arrays, tables and files as bodies, encoded piece by piece while they are sent."""
+"""Request bodies of uploads: arrays, tables and files, encoded piece by piece while they are sent."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MEDIA_TYPES = {
     ".parquet": "application/vnd.apache.parquet",
     ".tsv": "text/tab-separated-values",
     ".txt": "text/plain",
-    ".gz": "application/gzip",  # the service finds out what is in it
+    ".gz": "application/gzip",  # the service finds out which format is compressed
     ".feather": "application/vnd.apache.arrow.file",
     ".arrow": _ARROW,
     ".arrows": _ARROW,
@@ -54,11 +54,11 @@ class DataOptions(UploadOptions):
 
     labels: NotRequired[Any]
     """
-    Label of each row of an array or a table, or the name of a column.
+    The label of each row of an array or a table, or the name of the column with the labels.
     """
     colors: NotRequired[Any]
     """
-    Number of each row of an array or a table, or the name of a column.
+    A number for each row of an array or a table, or the name of the column with the numbers.
     """
     obsm: NotRequired[str | None]
     """
@@ -93,10 +93,10 @@ class TransformDataOptions(TransformOptions, DataOptions):
 
 
 def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[DataOptions, dict[str, Any]]:
-    """Return the options of the data, and the options of the method.
+    """Split keyword arguments into options of the data (`DataOptions`) and all others, such as a method's parameters.
 
-    Raises ValueError if a name looks like one of the `known` options, but is misspelled, so that nothing is uploaded.
-    All other names are checked by the service.
+    Raises ValueError for a name that looks like a misspelled `known` option, before anything is uploaded. The service
+    checks all other names.
     """
     for name in options.keys() - known.__annotations__.keys():
         if near := get_close_matches(name, known.__annotations__, 1, _ALIKE):
@@ -137,7 +137,7 @@ def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tupl
 
 @dataclass(frozen=True)
 class DatasetUpload:
-    """Data set to send; `index` is the index of its frame, which frames of its embeddings get, too."""
+    """Data to send, as the body and the query of a request; `index` is the index of a frame, for frames of results."""
 
     body: Body
     query: dict[str, Any] = field(default_factory=dict)
@@ -172,7 +172,7 @@ def upload_of(data: Any, options: DataOptions | None = None) -> DatasetUpload:
 
 
 def _cells_upload(data: Any, query: dict[str, Any], values: dict[str, Any], obsm: str | None) -> DatasetUpload:
-    """Return the points of an AnnData as npz, with its names, ids, labels and colors."""
+    """Return the upload of an AnnData: an npz with its points, names of variables, ids, labels and colors."""
     cells = cells_of(data, ColumnRoles.from_options(query), obsm)
     members = {"ids": cells.ids, "labels": cells.labels, "colors": cells.colors}
     members |= given_arrays(values, len(cells.ids), data.obs_names)
@@ -183,7 +183,7 @@ def _cells_upload(data: Any, query: dict[str, Any], values: dict[str, Any], obsm
 
 
 def _frame_upload(frame: Any, query: dict[str, Any], values: dict[str, Any]) -> DatasetUpload:
-    """Return the upload of a frame, with given labels and colors as further columns."""
+    """Return the upload of a frame, to which the labels and colors in `values` are appended as columns."""
     table, index = frame_columns(frame, with_index=query.get("missing") == "drop"), getattr(frame, "index", None)
     table, roles = with_given(table, values, index)
     members: dict[str, Any] = pack(table)
@@ -193,7 +193,8 @@ def _frame_upload(frame: Any, query: dict[str, Any], values: dict[str, Any]) -> 
 def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> DatasetUpload:
     if values:
         raise ValueError(
-            f"For a file, {', '.join(values)} must be names of its columns. Or read it, and give an array or a frame."
+            f"For a file, {', '.join(values)} must be names of its columns: give names, or read the file, and give an "
+            "array or a frame."
         )
     media = MEDIA_TYPES.get(path.suffix.lower())
     if media is None and path.is_file():
@@ -212,7 +213,7 @@ def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> D
 
 
 def _array_body(array: Any, vectors: dict[str, Array]) -> Body:
-    """Return an array as npy, or as npz if it is sparse or there are vectors, in pieces of one megabyte."""
+    """Return the body of an array: npy, or npz for a sparse matrix and for an array with `vectors`, such as labels."""
     if hasattr(array, "tocsr"):
         rows = array.tocsr()
         parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.array(rows.shape)}

@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     from glle_engine.posterior.sampler import Draw
     from glle_engine.posterior.summary import Summary
 
-_TABLE_CODES = frozenset(  # notes that are printed with a result
+_TABLE_CODES = frozenset(  # codes of the notes that are printed with a result
     {
         *("id-guessed", "labels-guessed", "colors-guessed", "column-apart", "id-as-feature", "counts-rows"),
         *("categories-as-numbers", "date-colors", "ids-not-stored", "missing-label", "missing-id"),
     }
 )
-_OF_TABLE = ("labels", "colors", "ids")  # arrays of the table in a saved posterior
+_OF_TABLE = ("labels", "colors", "ids")  # arrays of a table that are saved with a posterior
 _GIVE_PRECOMPUTED = "If it is such a matrix, give metric='precomputed'."
 _GIVE_SCALING = (
     "An audit needs features. If it is such a matrix, audit coordinates with these distances: "
@@ -79,7 +79,7 @@ __all__ = ["audit", "compare", "datasets", "embed", "fit", "load"]
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TableResult:
-    """Result of data that may be a table, with what the table has beside the features.
+    """Base class of results, which keeps the labels, colors, ids, index and names of the data.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class TableResult:
     names : list of str, optional
         Names of the features.
     options : dict
-        Options with which such a table can be read again; they contain the roles that were guessed.
+        Options with which a table with these columns can be read again, including the roles that were guessed.
 
     """
 
@@ -103,7 +103,7 @@ class TableResult:
 
     @classmethod
     def from_result(cls, result: Any, points: DataPoints) -> Self:
-        """Return a result of the engine with the columns of its points; arrays are shared."""
+        """Return a `result` of the engine with the labels, colors, ids and names of its `points`; arrays are shared."""
         beside = {name: getattr(points, name) for name in ("labels", "colors", "ids", "names", "options")}
         members = {each.name: getattr(result, each.name) for each in fields(result)}
         return cls(**members, **beside, index=points.kept_index)
@@ -118,27 +118,27 @@ class TableResult:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TableEmbedding(TableResult, Embedding):
-    """Embedding of `glle.embed`, with its `scores` by name."""
+    """Embedding that `glle.embed` returns, with its `scores` by name."""
 
     scores: dict[str, float] = field(default_factory=dict)
 
     def transform(self, points: Any, on_progress: OnProgress = silent) -> NDArray[np.float64]:
-        """Return the coordinates (m, p) of new points (m, d): an array, or a table with the columns of the data."""
+        """Return the coordinates (m, p) of new points, which are an array (m, d) or a table with the data's columns."""
         return super().transform(self._features(points, is_new=True), on_progress)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class TableAudit(TableResult, Audit):
-    """Audit of `glle.audit`; `print` shows its verdict and its notes."""
+    """Audit that `glle.audit` returns; `print` shows the verdict and the notes."""
 
     __str__ = Audit.__str__
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FittedPosterior(TableResult, engine_posterior.Posterior):
-    """Posterior of `glle.fit`, with analyses that embed parts of its data again.
+    """Posterior that `glle.fit` returns; it can also calibrate the scale of its draws by halves of its data.
 
-    Data and new points may be tables with the columns of the fit, in any order.
+    The data and new points that its methods take may be tables with the columns of the fit, in any order.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     def weights(
         self, index: int, *, seed: int = 0, scale: float | Literal["auto"] = 1.0, source: Source = "posterior"
     ) -> NDArray[np.float64]:
-        """Draw reconstruction weights (n, k) as `Posterior.weights`; "auto" is the scale of `calibration`."""
+        """Draw reconstruction weights (n, k) like `Posterior.weights`; scale "auto" is the scale of `calibration`."""
         return super().weights(index, seed=seed, scale=self._scale_of(scale, source), source=source)
 
     @accepts_random_state
@@ -166,7 +166,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> Draw:
-        """Draw one embedding as `Posterior.draw`; "auto" is the scale of `calibration`."""
+        """Draw one embedding like `Posterior.draw`; scale "auto" is the scale of `calibration`."""
         return super().draw(index, seed=seed, scale=self._scale_of(scale, source), source=source, align=align)
 
     @accepts_random_state
@@ -180,7 +180,10 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> Iterator[Draw]:
-        """Return draws first, ..., first + n_draws - 1 as `Posterior.draws`; "auto" is the scale of `calibration`."""
+        """Return an iterator over the draws first, ..., first + n_draws - 1, like `Posterior.draws`.
+
+        Scale "auto" is the scale of `calibration`.
+        """
         number = self._scale_of(scale, source)
         return super().draws(n_draws, first=first, seed=seed, scale=number, source=source, align=align)
 
@@ -194,7 +197,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         scale: float | Literal["auto"] | None = None,
         source: Source = "posterior",
     ) -> Summary:
-        """Return how far points move from draw to draw, as the client's `summary`.
+        """Return a `Summary` of how far points move from draw to draw, with the defaults of the client's `summary`.
 
         Parameters
         ----------
@@ -220,11 +223,11 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     @cached_property
     def calibration(self) -> Calibration:
-        """The calibration with the data of the fit, and with the defaults of `calibrate`."""
+        """Calibration of the scale of draws with the data of the fit and the defaults of `calibrate`; computed once."""
         return calibrate(self, self._data())
 
     def _scale_of(self, scale: float | Literal["auto"], source: Source) -> float:
-        """Return a scale as a number; for "auto", the calibrated scale."""
+        """Return `scale` as a number: the calibrated scale for "auto"."""
         if scale != "auto":
             return scale
         if obstacle := self._obstacle(source):
@@ -232,7 +235,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         return self.calibration.scale
 
     def _obstacle(self, source: Source) -> InvalidParameterError | None:
-        """Return why resamples cannot measure this posterior, or None."""
+        """Return the error that says why this posterior cannot be calibrated by half-samples, or None if it can."""
         has_neighbors = bool(self.diagnostics.figures.get("given_neighbors"))
         return resampling_obstacle(self.spec, self.n_points, source, given_neighbors=has_neighbors)
 
@@ -246,7 +249,10 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         return self.data
 
     def extend(self, X: Any, new: Any) -> Extension:
-        """Attach new points (m, d) to the data X (n, d) of the fit; errors as for `Posterior.extend`."""
+        """Return the `Extension` that embeds new points (m, d) by their neighbors in the data X (n, d) of the fit.
+
+        Errors as for `Posterior.extend`.
+        """
         return super().extend(self._features(X), self._features(new, is_new=True))
 
     def reconstruct(self, X: Any, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -258,7 +264,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         return {**super().head(), "table": {"names": self.names, "options": self.options}}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return every array by name, with the labels, colors and ids of the table."""
+        """Return every array of the posterior by name, with the labels, colors, ids and index of the table."""
         beside = {name: getattr(self, name) for name in _OF_TABLE}
         if (index := self.index) is not None:  # an index of dates or numbers is stored as it is, any other as texts
             beside["index"] = np.array(index if index.dtype.kind in "iufM" else [str(each) for each in index])
@@ -266,7 +272,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     @classmethod
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the posterior with this `head` and these `arrays`; a posterior of the engine has no table."""
+        """Return the posterior with this `head()` and these `arrays()`, which `glle_engine` writes without a table."""
         beside: Any = {name: arrays.get(name) for name in (*_OF_TABLE, "index")}
         table = {"names": None, "options": {}, **head.get("table", {})}
         if not (isinstance(table["names"], list | None) and isinstance(table["options"], dict)):
@@ -385,19 +391,21 @@ def audit(
         Subject, series or replicate of each point (n,), or the name of a column, which is then not a feature. Halves of
         the data are halves of the blocks.
     n_neighbors
-        Number of neighbors of a method by name that has them.
+        Number of neighbors, for a method that is given by name and has this parameter.
     standardize, metric
         How features are standardized, and the metric of the data, as in `fit`.
     is_own_map
-        Whether the method itself made the coordinates. The audit then does not compare them with the method's maps.
+        Whether the method itself made the coordinates. The audit then does not check whether they look like a map of
+        the method.
     score_neighbors
-        Number of neighbors to compare.
+        Number of neighbors of each point that are compared between maps.
     names
         Names of the features of an array, for the verdict.
     seed, random_state
         Seed of permutations and halves, by either name. The seed of a method is one of its `parameters`.
     executor, threads
-        Compute the maps of halves in parallel, with the same bits. By default there are as many threads as processors.
+        Executor, or number of threads, that compute the maps of halves in parallel; results do not depend on them. By
+        default there are as many threads as processors.
     verbose
         Whether to show a line of progress on stderr after two seconds. None: in terminals and notebooks.
     on_progress
@@ -488,7 +496,7 @@ def embed(
     on_progress: OnProgress | None = None,
     **parameters: Any,
 ) -> TableEmbedding:
-    """Return the embedding of data (n, d) by a method, in this process.
+    """Embed data (n, d) by a method, in this process, and return the embedding.
 
     Parameters
     ----------

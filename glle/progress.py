@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from glle.types import ProgressOut
 
-DELAY_SECONDS = 2.0  # after which a computation in this process shows its progress
+DELAY_SECONDS = 2.0  # a computation in this process shows its progress after this time
 _REDRAW_SECONDS = 0.1
 
 
 class Bars:
-    """Progress of the jobs of one client: in terminals and notebooks (None), always (True) or never (False).
+    """Progress of the jobs of one client, on one line of stderr that all jobs share.
 
-    Several jobs share one line.
+    The line appears in terminals and notebooks (`switch` None), always (True) or never (False).
     """
 
     def __init__(self, switch: bool | None = None, *, delay: float = 0.0) -> None:  # noqa: FBT001 # Client(progress=)
@@ -31,7 +31,10 @@ class Bars:
 
     @contextmanager
     def bar(self, title: str) -> Iterator[Callable[[ProgressOut], None]]:
-        """Yield a function that displays the progress of a job, from the first unfinished progress after the delay."""
+        """Yield a function that displays the progress of a job; it displays nothing until the delay has passed.
+
+        A job that is complete by then is not displayed.
+        """
         key, started, last = object(), time.monotonic(), 0.0
 
         def update(progress: ProgressOut) -> None:
@@ -53,7 +56,7 @@ class Bars:
                 self._draw()
 
     def _draw(self) -> None:
-        """Replace the line; without jobs, erase it."""
+        """Write the progress of all jobs over the line, or erase the line if no job is running."""
         text = " | ".join(self._shown.values())[: shutil.get_terminal_size().columns - 1]
         sys.stderr.write(f"\r{text.ljust(self._width)}" + ("" if text else "\r"))
         sys.stderr.flush()

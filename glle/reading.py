@@ -1,4 +1,4 @@
-"""Data of any kind as points for the engine: arrays, sparse matrices, tables and AnnData.
+"""Read the points for the engine from arrays, sparse matrices, tables and AnnData.
 
 Tables are interpreted in the same way as in an upload to a service (`glle_engine.tables`).
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ColumnOptions(TypedDict):
-    """Keyword arguments for data that may be a table or an AnnData, but for the labels; as for `glle.Client`."""
+    """Keyword arguments for data that may be a table or an AnnData, without `labels`; as for `glle.Client.dataset`."""
 
     colors: NotRequired[Any]
     features: NotRequired[Any]
@@ -50,7 +50,7 @@ class TableOptions(ColumnOptions):
 
 @dataclass(frozen=True, eq=False)
 class DataPoints:
-    """Points of data, with the columns beside them.
+    """Points for the engine, with the labels, colors and ids of their rows.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class DataPoints:
     names
         Names of the features of a table, or None.
     options
-        Options with which such data can be read again; for a table they contain the roles that were guessed.
+        Options with which data with these columns can be read again; for a table they include the guessed roles.
     index
         Index of a frame, or None.
 
@@ -87,10 +87,10 @@ class DataPoints:
         return (*self.notes, *(note.with_names(self.names) for note in notes))
 
     def rows(self, values: Any, name: str) -> Any:
-        """Return values that have one for each row of the data without the values of dropped rows.
+        """Return `values`, one for each row of the data, without the values of rows that were dropped.
 
-        Other values are returned unchanged. Values of pandas are put in the order of the frame's index. `name` says in
-        messages what the values are, such as "the labels".
+        Values of another number are returned unchanged. Values of pandas are put in the order of the frame's index.
+        Messages call the values `name`, such as "the labels".
         """
         if values is None or not hasattr(values, "__len__"):
             return values
@@ -100,13 +100,16 @@ class DataPoints:
 
     @property
     def kept_index(self) -> Any:
-        """Index of the points: from the frame, or the numbers of the rows if some were dropped, or None."""
+        """Index of the points: the frame's index without dropped rows. Without a frame: row numbers of the kept rows.
+
+        None if there is no frame and no row was dropped.
+        """
         if self.kept is None:
             return self.index
         return (np.arange(len(self.kept)) if self.index is None else self.index)[self.kept]
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return the values (n,) of a column of labels, colors or ids."""
+        """Return the values (n,) of the column `name`, which must be a column of labels, colors or ids."""
         lists = {role: [names] if isinstance(names, str) else names for role, names in self.options.items()}
         location = array_of_column(name, lists)
         if location is None:
@@ -119,12 +122,12 @@ class DataPoints:
 
 
 def table_options(options: Mapping[str, Any], others: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the options of the table, and the remaining options, whose names must be among `others`.
+    """Split `options` into the options of a table (`TableOptions`) and all other options, named in `others`.
 
     Raises
     ------
     InvalidParameterError
-        For an unknown name; the message has the most similar known name.
+        For a name that is in neither; the message has the most similar known name.
 
     """
     require_known_names(options, [*others, *TableOptions.__annotations__])
@@ -133,9 +136,10 @@ def table_options(options: Mapping[str, Any], others: Iterable[str]) -> tuple[di
 
 
 def read_points(data: Any, options: Mapping[str, Any], *, are_new: bool = False) -> DataPoints:
-    """Return the points of data; `options` are `TableOptions`. Rows of new points are neither dropped nor filled.
+    """Return the points of an array, a sparse matrix, a table or an AnnData; `options` are `TableOptions`.
 
-    `labels` and `colors` name a column, or have one value for each row. A missing label is the empty text.
+    `labels` and `colors` name a column, or have one value for each row. A missing label becomes the empty text.
+    `are_new` says that the points are new points for a fitted map: then no rows are dropped, and no values filled in.
 
     Raises
     ------
@@ -158,7 +162,10 @@ def read_points(data: Any, options: Mapping[str, Any], *, are_new: bool = False)
 
 
 def _given_values(points: DataPoints, name: str, vector: Any) -> NDArray[Any]:
-    """Return given labels or colors of the points; raise `InvalidShapeError` unless there is one for each."""
+    """Return the labels or colors of the points from `vector`, which a caller gave in place of a column's name.
+
+    Raises `InvalidShapeError` unless there is one value for each point, or for each row of the data.
+    """
     column = points.rows(vector, f"the {name}")
     if name == "colors":
         return np.asarray(given_column(name, column, np.shape(points.X)[0]).numbers, np.float64)
@@ -181,7 +188,8 @@ def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str
         return _array_points(data, roles.missing)
     columns = frame_columns(data, with_index=roles.missing == "drop")
     index = data.index if hasattr(data, "iloc") else None
-    # Given labels only decide the roles here, because they may be given for the kept rows only.
+    # Zeros stand for labels that the caller gave as values, so that no column is guessed to be the labels.
+    # `read_points` adds the labels themselves, which may have values for the kept rows only.
     role_values = {**values, **({"labels": np.zeros(len(columns))} if "labels" in values else {})}
     columns, names = with_given(columns, role_values, index)
     roles = replace(roles, labels=names.get("labels", roles.labels), colors=names.get("colors", roles.colors))
@@ -189,9 +197,10 @@ def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str
 
 
 def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | None, *, is_new: bool = False) -> Any:
-    """Return the features of data in the order of a fit, found by the names of their columns.
+    """Return the features of `data` in the order of the fit; columns are matched by their names.
 
-    `fitted` has the `DataPoints.options` of the fit, and `names` its features. An array is returned unchanged.
+    `fitted` are the `DataPoints.options` of the fit, and `names` the names of its features. New points in an array are
+    returned unchanged.
 
     Raises
     ------
@@ -214,21 +223,21 @@ def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | N
     column_order(fitted.get("features", names), [name for name in columns if name not in apart])
     data_points = read_points(data, known, are_new=is_new)
     read_names = dict.fromkeys(data_points.names or ())
-    absent = [name for name in names if name not in read_names]  # categories of the fit that the new points do not have
+    absent = [name for name in names if name not in read_names]  # categories that occur in the fit, but not here
     X = np.hstack([data_points.X, np.zeros((len(data_points.X), len(absent)))]) if absent else data_points.X
     order = column_order(names, [*read_names, *absent])
     return X if order is None else X[:, order]
 
 
 def _column_names(data: Any) -> list[str] | None:
-    """Return the names of the columns of a frame, or of the variables of an AnnData, or None."""
+    """Return the column names of a frame, or the names of the variables of an AnnData; None for other data."""
     names = getattr(data, "column_names", getattr(data, "columns", None)) if is_frame(data) else None
     names = getattr(data, "var_names", [getattr(data, "name", None) or "0"] if is_series(data) else names)
     return None if names is None else [str(name) for name in names]
 
 
 def _array_points(data: Any, missing: Missing | None, *, are_new: bool = False) -> DataPoints:
-    """Return the points of an array or a sparse matrix."""
+    """Return the points of an array or a sparse matrix, with rows dropped or medians filled in as `missing` says."""
     if is_sparse(data):
         return _sparse_points(data, missing)
     values = array_of(data)
@@ -256,7 +265,7 @@ def _sparse_points(data: Any, missing: Missing | None) -> DataPoints:
 
 
 def _anndata_points(data: Any, roles: ColumnRoles, obsm: str | None, *, are_new: bool) -> DataPoints:
-    """Return the points of an AnnData, with columns of its `obs`."""
+    """Return the points of an AnnData, with labels and colors from columns of its `obs`."""
     cells = cells_of(data, roles, obsm)
     points = replace(
         _array_points(cells.values, roles.missing, are_new=are_new), names=cells.names, index=data.obs_names
@@ -267,7 +276,7 @@ def _anndata_points(data: Any, roles: ColumnRoles, obsm: str | None, *, are_new:
 
 
 def _table_points(columns: WholeTable, roles: ColumnRoles, *, are_new: bool) -> DataPoints:
-    """Return the points in the columns of a table; roles are guessed for columns without one."""
+    """Return the points of a table; the roles of columns that `roles` does not name are guessed."""
     table = read_table(columns, roles, are_new=are_new)
     layout = table.layout
     assert layout is not None

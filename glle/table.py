@@ -1,4 +1,4 @@
-"""Tables of text, and the tables of comparisons."""
+"""Tables as aligned text and as HTML, and the tables that show comparisons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Columns of comparisons, and the names of their values in the facts of a map (`MapFacts.numbers`).
+# Columns in the table of a comparison: the name of the column, and the key of its values in `MapFacts.numbers`.
 _FACTS = {
     "neighbors": "kept",
     "distances": "straight",
@@ -23,9 +23,10 @@ _FACTS = {
 
 
 def map_frame(rows: Sequence[Mapping[str, Any]], best: Mapping[str, str | None]) -> pd.DataFrame:
-    """Return the rows of a comparison as a frame; a row has the members of a service's answer, and a problem as text.
+    """Return a pandas frame with a row for each map of a comparison.
 
-    `best` has the labels of the maps to show by question. Raises `ImportError` without pandas.
+    `rows` are dictionaries with the keys of a service's answer, and the problem as a text or None. `best` has the label
+    of the map to show for each question. Raises `ImportError` without pandas.
     """
     import pandas as pd  # noqa: PLC0415 # an optional package
 
@@ -45,7 +46,10 @@ def map_frame(rows: Sequence[Mapping[str, Any]], best: Mapping[str, str | None])
 
 
 def map_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return the rows of a comparison as rows of cells, the first with the names; no column is empty."""
+    """Return the table of a comparison as rows of texts; the first row has the names of the columns.
+
+    Columns without any value are left out.
+    """
     values = [{**_map_values(row), **(row["scores"] or {})} for row in rows]
     known = dict.fromkeys(name for each in values for name in each)
     names = [name for name in known if any(each.get(name) is not None for each in values)]
@@ -64,14 +68,14 @@ def _cell(value: Any) -> str:
 
 
 def table_text(rows: Sequence[Sequence[object]]) -> str:
-    """Return rows of cells as lines whose columns are aligned."""
+    """Return rows of cells as one text, with a line for each row and aligned columns."""
     texts = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in texts)
 
 
 def table_html(rows: Sequence[Sequence[object]], above: Iterable[str] = (), below: Iterable[str] = ()) -> str:
-    """Return rows of cells as HTML, with sentences above and below; the first row and column are headings."""
+    """Return rows of cells as an HTML table with headings in the first row and column, and sentences around it."""
     head, *others = [[escape(str(cell)) for cell in row] for row in rows]
     lines = [f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for name, *cells in others]
     top = "".join(f"<p><strong>{escape(sentence)}</strong></p>" for sentence in above)

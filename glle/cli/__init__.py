@@ -28,12 +28,13 @@ SERVER_COMMANDS = frozenset(("up", "serve", "api", "worker", "doctor", "keys", "
 def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[Commands], None]] | None = None) -> int:
     """Run the `glle` command; return its exit code.
 
-    Extensions add further commands; None stands for the installed extensions, the entry points `glle.commands`.
+    Each of the `extensions` is a function that adds further commands. None stands for the functions that installed
+    distributions declare as entry points `glle.commands`.
     """
     parser, commands = command_parser(_installed_extensions() if extensions is None else extensions)
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0] in SERVER_COMMANDS - commands.choices.keys():
-        remedy = "Install it: pip install ./deploy/server in the checkout of glle, or pip install glle-server."
+        remedy = "Install the server: pip install ./deploy/server in the checkout of glle, or pip install glle-server."
         return fail(f"`glle {words[0]}` is a command of the server.", remedy, MISUSED)
     chosen = parser.parse_args(words)
     start: Callable[[argparse.Namespace], int] = getattr(chosen, "start", chosen.run)
@@ -54,7 +55,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def command_parser(extensions: Iterable[Callable[[Commands], None]]) -> tuple[argparse.ArgumentParser, Commands]:
-    """Return the parser of all commands, and its commands by name."""
+    """Return the parser of the `glle` command, and the action whose `choices` map a command's name to its parser."""
     parser: argparse.ArgumentParser = _Parser(
         prog="glle", description="Generative locally linear embedding: fit and draw on a service, or run the service."
     )
@@ -69,12 +70,12 @@ def _installed_extensions() -> Iterator[Callable[[Commands], None]]:
     for point in entry_points(group="glle.commands"):
         try:
             yield point.load()
-        except ImportError as error:  # the commands of the client still work
+        except ImportError as error:  # a broken extension must not disable the commands of the client
             remedy = f"Install it again: pip install --force-reinstall glle-{point.name}."
             fail(f"The distribution glle-{point.name} does not load: {error}.", remedy, MISUSED)
 
 
 def add(commands: Commands) -> None:
-    """Add the commands of the client."""
+    """Add the commands of the client to the parser."""
     for group in (resources, posteriors, compare):
         group.add(commands)

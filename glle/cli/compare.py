@@ -24,7 +24,7 @@ _RESERVED = {"truth", "scores", "score_neighbors", "timeout"}  # arguments of Cl
 
 
 def add(commands: Commands) -> None:
-    """Add the commands."""
+    """Add the commands `methods`, `embed`, `audit` and `compare` to the parser."""
     text = "column of the data with the class of each point; or a file or a data set of one column"
     labels = argument("--labels", metavar="COLUMN", default=argparse.SUPPRESS, help=text)
     truth = argument("--truth", metavar="FILE_OR_ID", help="true coordinates; for a synthetic data set its id")
@@ -59,7 +59,7 @@ def add(commands: Commands) -> None:
 
 
 def _pair(text: str) -> tuple[str, Any]:
-    """Return name and value of a parameter; the value is JSON or plain text."""
+    """Split NAME=VALUE into the name and the value of a parameter; a value that is not JSON stays a text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -79,7 +79,10 @@ def _method(text: str) -> dict[str, Any]:
 
 
 def _data(args: argparse.Namespace, client: Client) -> tuple[str, dict[str, Any]]:
-    """Return the data set, and the options that the methods `embed` and `compare` of the client share."""
+    """Return the id of the data set, and the options `labels`, `truth` and `timeout` for the client's methods.
+
+    Files of data, labels and true coordinates are uploaded first.
+    """
     labels = _labels(args, client)
     data = dataset_of(client, args.data, args)
     truth = args.truth and dataset_of(client, args.truth)
@@ -87,7 +90,11 @@ def _data(args: argparse.Namespace, client: Client) -> tuple[str, dict[str, Any]
 
 
 def _labels(args: argparse.Namespace, client: Client, *, is_stored: bool = False) -> str | None:
-    """Return the data set with the labels of another file; the name of a column stays an option of the upload."""
+    """Return the id of a data set that `--labels` names, or whose file it names; None if it names a column.
+
+    The name of a column stays in `args`, as an option of the upload. `is_stored` says that the audited data are stored
+    already, so that nothing is uploaded with options, and `--labels` cannot name a column.
+    """
     text = getattr(args, "labels", None)
     if text is None or not (is_stored or text.startswith("ds_") or Path(text).is_file()):
         return None
@@ -108,10 +115,10 @@ def _method_row(method: MethodOut) -> dict[str, object]:
 
 def _embed(args: argparse.Namespace, client: Client) -> int:
     """Embed a file or a data set by any method."""
-    from glle.inputs import DataOptions  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
+    from glle.inputs import DataOptions  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
 
     if names := {name for name, _ in args.parameters} & {*_RESERVED, *DataOptions.__annotations__}:
-        raise ValueError(f"{', '.join(sorted(names))} is not a parameter of a method: see the options of this command.")
+        raise ValueError(f"{', '.join(sorted(names))} is not a parameter of a method: use the options of `glle embed`.")
     data, options = _data(args, client)
     scores = [] if args.scores == ["none"] else args.scores or None
     result = client.embed(
@@ -126,8 +133,8 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
 
 
 def _audit(args: argparse.Namespace, client: Client) -> int:
-    """Audit a map: whether it is more than chance, how much of it remains, which points are stable."""
-    from glle.inputs import set_blocks_apart  # noqa: PLC0415 # as in `_embed`
+    """Audit a map: whether it shows more than chance, how much remains in another sample, which points are stable."""
+    from glle.inputs import set_blocks_apart  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
 
     is_map = args.data.startswith(("post_", "emb_"))
     labels = _labels(args, client, is_stored=is_map)
@@ -160,7 +167,7 @@ def _audit(args: argparse.Namespace, client: Client) -> int:
 
 def _compare(args: argparse.Namespace, client: Client) -> int:
     """Say which map of a file or a data set to show."""
-    from glle.inputs import set_blocks_apart  # noqa: PLC0415 # as in `_embed`
+    from glle.inputs import set_blocks_apart  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
 
     if file_or_id(args.data) != args.data:
         upload_options = select_options(args, UploadOptions)
@@ -174,7 +181,7 @@ def _compare(args: argparse.Namespace, client: Client) -> int:
 
 
 def _cost_and_notes(row: dict[str, Any]) -> tuple[str, str]:
-    """Return the last cells of a row: its seconds, and its problem or its notes."""
+    """Return the last two cells of a comparison's row: the seconds, and the problem of the method or its notes."""
     problem, seconds = row["problem"], row["seconds"]
     texts = [problem["detail"], problem["remedy"]] if problem else [note["message"] for note in row["notes"]]
     cost = f"{sum(seconds.values()):.4g}" if seconds else ""

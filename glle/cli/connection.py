@@ -43,25 +43,28 @@ _SHORT = {"n_neighbors": "-k", "n_components": "-p"}
 
 
 def add_options(parser: argparse.ArgumentParser, options: type, taken: Collection[str] = ()) -> None:
-    """Add an option for each member of a `TypedDict`, except those that are `taken`; its description is the help."""
+    """Add a command-line option for each key of the `TypedDict` `options`, except the flags that are `taken`.
+
+    The help of an option is the description in the key's annotation.
+    """
     group = parser.add_argument_group(*(_COLUMNS_GROUP if options is UploadOptions else _PARAMETERS))
     annotated = get_type_hints(options, include_extras=True)
     for name, hint in get_type_hints(options).items():
         if (long := "--" + name.replace("_", "-")) in taken:
             continue
         flags = [_SHORT[name]] if options is FitOptions and name in _SHORT else []
-        (described,) = get_args(annotated[name])  # the type within NotRequired
+        (described,) = get_args(annotated[name])  # T of NotRequired[T], annotated with the description
         text = getattr(described, "__metadata__", ("",))[0].replace("%", "%%")
         group.add_argument(*flags, long, dest=name, default=argparse.SUPPRESS, help=text, **_argument(hint))
 
 
 def select_options(args: argparse.Namespace, options: type) -> dict[str, Any]:
-    """Return those options of a `TypedDict` that the command line has."""
+    """Return the values of those keys of the `TypedDict` `options` that the user set on the command line."""
     return {name: getattr(args, name) for name in get_type_hints(options) if hasattr(args, name)}
 
 
 def _argument(hint: Any) -> dict[str, Any]:
-    """Return the arguments with which `add_argument` parses a type."""
+    """Return the keyword arguments of `add_argument` for an option with values of the type `hint`."""
     if get_origin(hint) in {Union, UnionType}:
         hints = [part for part in get_args(hint) if part is not type(None)]
         words = [word for part in hints if get_origin(part) is Literal for word in get_args(part)]
@@ -86,7 +89,7 @@ def _or_words(number: Any, words: list[str]) -> Any:
 
 
 def argument(*names: str, **options: Any) -> Argument:
-    """Return an argument of a command, as for `add_argument` of argparse."""
+    """Return an argument of a command: its names and options, as argparse's `add_argument` takes them."""
     return names, options
 
 
@@ -97,9 +100,11 @@ def add_command(
     options: Sequence[type] = (),
     timeout: bool = False,
 ) -> None:
-    """Add a command that connects a client; the function gives its name, and the docstring of the function its help.
+    """Add a command that calls the function `run` with the parsed arguments and a connected client.
 
-    `options` are types of keyword arguments, which become options. With `timeout` the command waits for a job.
+    The command is named after the function, and its help is the first line of the function's docstring. Each key of the
+    `TypedDict` types in `options` becomes an option. `timeout` adds the option `--timeout`, for commands that wait for
+    a job.
     """
     text = str(run.__doc__).partition("\n")[0]
     short = text[0].lower() + text[1:].rstrip(".")
@@ -112,7 +117,7 @@ def add_command(
         command.add_argument(*names, **more)
     for kind in options:
         add_options(command, kind, {name for names, _ in arguments for name in names})
-    flags = frozenset(word for action in command._actions for word in action.option_strings)  # noqa: SLF001 # its own
+    flags = frozenset(word for action in command._actions for word in action.option_strings)  # noqa: SLF001 # argparse has no public list
     command.set_defaults(run=partial(_run, run), flags=flags)
 
 
@@ -140,13 +145,14 @@ def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namesp
     except BrokenPipeError:
         raise  # `main` handles it
     except (ValueError, OSError) as error:
-        return fail(written(getattr(error, "text", str(error)), write), "", MISUSED)  # library errors name options
+        # The `text` of an engine error names options as `Way` objects, which `write` turns into flags.
+        return fail(written(getattr(error, "text", str(error)), write), "", MISUSED)
     except KeyboardInterrupt:
         return fail("Interrupted. A started job goes on.", "See `glle jobs list`.", INTERRUPTED)
 
 
 def report(args: argparse.Namespace, value: Any, *lines: str, notes: Iterable[NoteOut] = ()) -> int:
-    """Print a result, as JSON or as lines followed by the messages of the notes."""
+    """Print a result as JSON, or as lines followed by the messages of the notes; return the exit code 0."""
     text = _in_lines(args, lines, notes)
     in_words = partial(_in_words, write=partial(in_command, flags=args.flags))
     print(json.dumps(in_words(value)) if args.json else text)  # noqa: T201 # the command's output
@@ -154,7 +160,7 @@ def report(args: argparse.Namespace, value: Any, *lines: str, notes: Iterable[No
 
 
 def _in_words(value: Any, write: Callable[[Way], str]) -> Any:
-    """Return JSON whose texts are in the words of the command."""
+    """Return a JSON value whose texts name options as `write` writes them."""
     if isinstance(value, dict):
         return {name: _in_words(member, write) for name, member in value.items()}
     if isinstance(value, list):
@@ -168,16 +174,19 @@ def _in_lines(args: argparse.Namespace, lines: Iterable[str], notes: Iterable[No
 
 
 def report_made(args: argparse.Namespace, value: Any, id_: str, *lines: str, notes: Iterable[NoteOut] = ()) -> int:
-    """Print a new resource as JSON, or only its id on stdout, so that a shell can read the id, and lines on stderr."""
+    """Print a new resource as JSON, or print its id on stdout, for a script to read, and the lines and notes on stderr.
+
+    Returns the exit code 0.
+    """
     if args.json:
         return report(args, value)
     print(id_)  # noqa: T201 # the command's output
-    print(_in_lines(args, lines, notes), file=sys.stderr)  # noqa: T201 # the same
+    print(_in_lines(args, lines, notes), file=sys.stderr)  # noqa: T201 # the command's output
     return 0
 
 
 def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[Any], dict[str, object]]) -> int:
-    """Print a list, as JSON or as a table: `row` returns the cells of an item by column."""
+    """Print items as JSON or as a table; `row` maps an item to its cells by column. Returns the exit code 0."""
     rows = [row(item) for item in items]
     return report(
         args, list(items), table_text([list(rows[0]), *[list(cells.values()) for cells in rows]]) if rows else "None."
@@ -185,9 +194,10 @@ def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[An
 
 
 def in_command(way: Way, flags: Collection[str] | None = None) -> str:
-    """Return an option of the command line, a command, or a feature.
+    """Return how a user of the command line writes an option, names a call to the service, or names a feature.
 
-    A setting of a method that is none of the `flags` of a command is a value of its `--parameters`.
+    Options that are not among the `flags` of the command are written NAME=VALUE, as values of `--parameters`. Without
+    `flags` every option is written as a flag.
     """
     if way.name in _CALLS:
         return _CALLS[way.name].format(way.value or "ID")

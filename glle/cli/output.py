@@ -30,12 +30,12 @@ def out_argument(*suffixes: str, required: bool = False) -> Argument:
 
 
 def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
-    """Return the path if such a file can be written there; otherwise argparse shows an error with the remedy."""
+    """Return the path of a result file; raise `ArgumentTypeError` for a wrong suffix, or if there is no such folder."""
     from argparse import ArgumentTypeError  # noqa: PLC0415 # the parser has imported it
 
     if path.suffix.lower() not in suffixes:
         *others, last = [str(path.with_suffix(suffix)) for suffix in suffixes]
-        raise ArgumentTypeError(f"{path} has another ending: name it {', '.join(others)}{' or ' * bool(others)}{last}")
+        raise ArgumentTypeError(f"{path} has a wrong ending: name it {', '.join(others)}{' or ' * bool(others)}{last}")
     if not path.absolute().parent.is_dir():
         raise ArgumentTypeError(f"there is no folder {path.parent}: create it first")
     if path.suffix.lower() == ".parquet":
@@ -49,7 +49,10 @@ def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
 def save_rows(
     client: Client, dataset: str, out: Path, columns: Mapping[str, Any], array: Array, repeats: int = 1
 ) -> None:
-    """Write the array, or the columns with the ids of the points, which are repeated `repeats` times."""
+    """Write `array` to an npy file, or `columns` to a table whose first columns are the ids of the points.
+
+    `repeats` is how often the columns list all points, such as once for each draw.
+    """
     ids = client.dataset(dataset).ids() if out.suffix.lower() in TABLES else None
     save_columns(out, {**id_columns(ids, repeats), **columns}, array)
 
@@ -60,7 +63,7 @@ def embedding_columns(embedding: Array) -> dict[str, Array]:
 
 
 def id_columns(ids: Array | None, repeats: int = 1) -> dict[str, Any]:
-    """Return the ids of the rows, repeated, as the column id, or as id_1, id_2, ... if they have several columns."""
+    """Return ids (n,) as the column `id`, or ids (n, m) as the columns `id_1`, ..., `id_m`, each `repeats` times."""
     if ids is None:
         return {}
     columns = {"id": ids} if ids.ndim == 1 else {f"id_{i + 1}": ids[:, i] for i in range(ids.shape[1])}
@@ -69,7 +72,7 @@ def id_columns(ids: Array | None, repeats: int = 1) -> dict[str, Any]:
 
 def draws_columns(draws: Array, first: int, scales: list[Any] | None) -> dict[str, Array]:
     """Return draws (n_draws, n, p), or (scales, n_draws, n, p), as columns: scale, draw, point, y1, ..., yp."""
-    import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
+    import numpy as np  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
 
     names = {"scale": scales} if draws.ndim == 4 and scales is not None else {}
     axes = [*names.values(), range(first, first + draws.shape[-3]), range(draws.shape[-2])]
@@ -79,15 +82,15 @@ def draws_columns(draws: Array, first: int, scales: list[Any] | None) -> dict[st
 
 
 def weights_columns(weights: Array, neighbors: Array) -> dict[str, Array]:
-    """Return weights (n, k) of neighbors (n, k) as triples: row, column, value."""
-    import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
+    """Return the matrix of weights as the columns `row`, `column` and `value`; weights and neighbors are (n, k)."""
+    import numpy as np  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
 
     rows = np.arange(len(weights)).repeat(weights.shape[1])
     return {"row": rows, "column": neighbors.reshape(-1), "value": weights.reshape(-1)}
 
 
 def point_columns(result: Result) -> dict[str, object]:
-    """Return the arrays of a summary or a spread as columns with a row for each point, such as covariance11."""
+    """Return the arrays of a summary as columns with a row for each point: y1, spread, covariance11 and others."""
     vectors = {name: array for name, array in result.arrays.items() if array.ndim == 1}
     p = result.covariance.shape[-1]
     covariance = {f"covariance{i + 1}{j + 1}": result.covariance[:, i, j] for i in range(p) for j in range(i, p)}
@@ -95,12 +98,12 @@ def point_columns(result: Result) -> dict[str, object]:
 
 
 def save_columns(path: Path, columns: Mapping[str, Any], array: Array) -> None:
-    """Write columns of equal length as csv or parquet, or the array as npy; csv has all digits of floats."""
+    """Write `columns` to a csv or parquet file, or `array` to an npy file; csv files have all digits of floats."""
     kind = path.suffix.lower()
     if kind == ".npy":
-        import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
+        import numpy as np  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
 
-        with path.open("wb") as file:  # given a path, numpy would append .npy to a suffix such as .NPY
+        with path.open("wb") as file:  # to a path that ends in .NPY, numpy would append .npy
             np.save(file, array)
     elif kind == ".parquet":
         import pyarrow as pa  # noqa: PLC0415 # optional

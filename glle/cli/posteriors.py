@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    """Add the commands."""
+    """Add the commands on posteriors to the parser."""
     text = "neighbors in place of a search: a file of row numbers from 0, (n, k), or the id of a data set"
     neighbors = argument("--neighbors", metavar="FILE_OR_ID", help=text)
     add_command(commands, _fit, DATA, neighbors, options=[UploadOptions, FitOptions], timeout=True)
@@ -122,7 +122,7 @@ def _transform(args: argparse.Namespace, client: Client) -> int:
     options = select_options(args, TransformOptions)
     if args.posterior.startswith("emb_"):
         if options:
-            raise ValueError(f"Only draws of a posterior have {', '.join(options)}: leave out {', '.join(options)}.")
+            raise ValueError(f"{', '.join(options)} can be given only for a posterior: leave out {', '.join(options)}.")
         place = client.embedding(args.posterior, timeout=args.timeout).transform
     else:
         place = partial(client.posterior(args.posterior).transform, **options)

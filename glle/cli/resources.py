@@ -32,7 +32,7 @@ DATA = argument("data", metavar="FILE_OR_ID", help="a csv, npy or json file, or 
 
 
 def add(commands: Commands) -> None:
-    """Add the commands."""
+    """Add the commands `datasets` and `jobs` to the parser."""
     id_, file = argument("id"), argument("file", type=Path)
     actions = _group(commands, "datasets", "list, upload, sample, show and delete data sets", _dataset_row)
     n = argument("-n", type=int, default=1000, metavar="POINTS", help="number of points (%(default)s)")
@@ -51,32 +51,38 @@ def add(commands: Commands) -> None:
 
 
 def _group(commands: Commands, name: str, text: str, row: Any) -> Commands:
-    """Add a command with actions on one kind of resource; `row` returns the cells of a resource in a table."""
+    """Add the command `name`, and return the action to which its subcommands are added.
+
+    `row` maps the description of a resource to its cells in a table, by column.
+    """
     group = commands.add_parser(name, help=text)
     group.set_defaults(resource=name, row=row)
     return group.add_subparsers(required=True, metavar="action")
 
 
 def _list(args: argparse.Namespace, client: Client) -> int:
-    """List them, the newest first; options select some."""
+    """List all data sets, or all jobs, newest first; options select some of them."""
     options = DatasetsOptions if args.resource == "datasets" else JobsOptions
     items = getattr(client, args.resource)(**select_options(args, options))
     return report_all(args, [item.metadata for item in items], args.row)
 
 
 def _show(args: argparse.Namespace, client: Client) -> int:
-    """Print the description of one."""
+    """Print the description of a data set or a job."""
     metadata = getattr(client, args.resource.removesuffix("s"))(args.id).metadata
     return report(args, metadata, json.dumps(metadata, indent=2))
 
 
 def file_or_id(text: str) -> Path | str:
-    """Return the id of a data set as it is, and the path of a file."""
+    """Return `text` unchanged if it is the id of a data set, and as a `Path` if it names a file."""
     return text if text.startswith("ds_") and not Path(text).exists() else Path(text)
 
 
 def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None) -> str:
-    """Return the id of the data set that an argument names; a file is uploaded, and the notices are printed."""
+    """Return the id of a data set; if `text` names a file, upload the file and print the notices of the upload.
+
+    `args` has the options of the upload.
+    """
     options = {} if args is None else select_options(args, UploadOptions)
     if file_or_id(text) == text:
         if flags := ", ".join(f"--{name.replace('_', '-')}" for name in options):

@@ -26,7 +26,7 @@ ROLES = COLUMN_LISTS | {"labels", "colors"}
 
 @dataclass(frozen=True, repr=False)
 class BaseDataset(Resource):
-    """Data set: `metadata`, the service's description, and `index`, the index of the uploaded frame, or None."""
+    """Data set of the service: `metadata` is its description, `index` the index of the uploaded frame, or None."""
 
     metadata: DatasetOut
     index: Any = field(default=None, compare=False)
@@ -56,7 +56,7 @@ class BaseDataset(Resource):
 
     @operation
     async def data(self, *, dtype: Dtype | None = None, out: str | Path | None = None) -> Array:
-        """Return the values (n, d); with `out`, they are written to that npy file and memory-mapped."""
+        """Return the values (n, d); with `out`, they are written to the npy file `out` and memory-mapped."""
         call = Call.npy(path_of("datasets", self.id, "data"), {"dtype": dtype}, out)
         return (await self._session.send(call)).body
 
@@ -87,7 +87,10 @@ class AsyncDataset(BaseDataset, Async):
 
 
 def is_stored(data: Any, options: DataOptions) -> bool:
-    """Return whether data are a data set or its id; raise ValueError if there are options, which need an upload."""
+    """Return whether `data` is a stored data set or the id of one; raise ValueError if it is and there are options.
+
+    Options only apply to data that are uploaded.
+    """
     if not (isinstance(data, BaseDataset) or (isinstance(data, str) and data.startswith("ds_"))):
         return False
     passed = ", ".join(f"{name}=" for name, value in options.items() if value is not None)
@@ -100,7 +103,7 @@ def is_stored(data: Any, options: DataOptions) -> bool:
 
 
 async def dataset_of(session: Session, data: Any, options: DataOptions | None = None) -> Any:
-    """Return a data set or its id unchanged; upload other data."""
+    """Return `data` unchanged if it is a data set or the id of one; otherwise upload it and return the new data set."""
     options = options or {}
     if is_stored(data, options):
         return data
@@ -108,21 +111,22 @@ async def dataset_of(session: Session, data: Any, options: DataOptions | None = 
 
 
 async def dataset_id(session: Session, data: Any, options: DataOptions | None = None) -> str:
-    """Return the id of a data set; upload data that are not a data set."""
+    """Return the id of the data set `data`; data that are not a data set are uploaded first."""
     dataset = await dataset_of(session, data, options)
     return dataset if isinstance(dataset, str) else dataset.id
 
 
 async def new_points(session: Session, data: Any, options: DataOptions, training: str) -> Any:
-    """Return new points as `dataset_of` does, with the roles that their columns have in the data set of the fit.
+    """Return the data set of new points, or its id; data to upload get the roles of columns in the training data.
 
-    Otherwise the service would guess the roles again, and a few rows may suggest other roles than many.
+    Otherwise the service would guess the roles from the new points, and a few rows may suggest wrong roles. `training`
+    is the id of the training data set.
     """
     given_roles = {name for name, value in options.items() if name in COLUMN_LISTS or is_column(value)}
     if not is_stored(data, options) and not given_roles & ROLES:
         columns = (await session.get(path_of("datasets", training)))["columns"]
         if columns:
-            # The columns of a file are known only to the service.
+            # Only the service can read the columns of a file, so a preview has to list them.
             if (given_names := getattr(data, "column_names", getattr(data, "columns", None))) is None:
                 preview, _ = await upload(session, data, options, "/preview")
                 given_names = [column["name"] for column in preview["columns"]]
@@ -137,31 +141,34 @@ async def new_points(session: Session, data: Any, options: DataOptions, training
 
 
 async def upload(session: Session, data: Any, options: DataOptions, path: str = "") -> tuple[Any, Any]:
-    """Upload data to the data sets, or to a `path` below; return the metadata and the index of the frame."""
+    """Post data to `/v1/datasets`, or to a `path` below it; return the response, and the index of a frame or None."""
     content = upload_of(data, options)
     reply = await session.send(Call.post("/v1/datasets" + path, content.body, content.query))
     metadata, index = reply.json(), content.index
     if index is not None and content.query.get("missing") == "drop" and not path and metadata["n"] < len(index):
         ids = (await session.send(Call.npy(path_of("datasets", metadata["id"], "ids")))).body
-        index = ids if ids.ndim == 1 else list(map(tuple, ids))  # ids of the rows that were kept
+        index = ids if ids.ndim == 1 else list(map(tuple, ids))  # the index of the rows that were not dropped
     return metadata, index
 
 
 async def optional_id(session: Session, data: Any) -> str | None:
-    """Return the id of a data set; upload other data, a vector as one column. None stays None."""
+    """Return the id of the data set `data`; other data are uploaded, a vector as one column. None for None."""
     if np.ndim(data) == 1:
         data = np.reshape(data, (-1, 1))
     return None if data is None else await dataset_id(session, data)
 
 
 def names_column(labels: Any) -> bool:
-    """Return whether labels are the name of a column, and not an array, a data set, the id of one, or a file."""
+    """Return whether `labels` is the name of a column, not an array, a file, a data set or the id of a data set."""
     is_file = isinstance(labels, Path) or (isinstance(labels, str) and Path(labels).is_file())
     return is_column(labels) and not (is_file or is_stored(labels, {}))
 
 
 async def labels_id(session: Session, labels: Any) -> str | None:
-    """Return the id of a data set with the label of each point; upload a vector (of words, too) or other data."""
+    """Return the id of a data set with the label of each point; an array or a file of labels is uploaded first.
+
+    None for None. The labels in an array may be words.
+    """
     if np.ndim(labels) == 1:
         return await dataset_id(session, np.zeros((len(labels), 1)), {"labels": labels})
     if names_column(labels):

@@ -34,21 +34,22 @@ EmbeddingT = TypeVar("EmbeddingT")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BaseEmbedding(Result):
-    """Embedding (n, p) with its metadata: `embedding`, `id`, `figures`, `notes`, and `scores` if any."""
+    """Embedding of the service: `embedding` (n, p), `id`, `figures`, `notes`, and `scores` if there are any."""
 
     _session: Session = field(kw_only=True)
 
     @property
     def id(self) -> str:
-        """Id; an embedding of the same data by the same method, parameters and engine has the same id."""
+        """Id of the embedding, which is determined by the data, the method, its parameters and the engine."""
         return str(self.metadata["id"])
 
     @operation
     @with_keywords(DataOptions)
     async def transform(self, data: Any, *, timeout: float | None = None, **options: Unpack[DataOptions]) -> Result:
-        """Place new points: `embedding` (m, p); training points get their own coordinates. Options as for `dataset`.
+        """Place new points in this embedding; return a `Result` with their coordinates as `embedding` (m, p).
 
-        PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP have a map to new points; other methods raise
+        Points of the training data get their coordinates in this embedding. Options as for `dataset`. PCA, PPCA, factor
+        analysis, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP can place new points; other methods raise
         `InvalidRequestError`.
         """
         dataset = await new_points(self._session, data, options, self.metadata["dataset"])
@@ -56,9 +57,10 @@ class BaseEmbedding(Result):
 
     @operation
     async def map_arrays(self, *, timeout: float | None = None) -> dict[str, Array]:
-        """Return the arrays of the map to new points by name; a method without a map has none.
+        """Return by name the arrays of the map that places new points; methods without such a map have no arrays.
 
-        PCA, PPCA and NPE have `mean` (d,) and `components` (p, d): they place a point x at `components @ (x - mean)`.
+        PCA, PPCA, factor analysis and NPE have `mean` (d,) and `components` (p, d): they place a point x at
+        `components @ (x - mean)`.
         Kernel PCA has `kernel_means` (n,), the means of the columns of the kernel matrix.
         """
         reply = await self._session.fetch(Call.npz(path_of("embeddings", self.id, "arrays")), timeout)
@@ -74,7 +76,7 @@ class AsyncEmbedding(BaseEmbedding, Async):
 
 
 class MethodOperations(Generic[EmbeddingT]):
-    """Methods, embeddings and comparisons of a client."""
+    """Operations of a client on methods: list, embed, compare and audit."""
 
     _session: Session
 
@@ -86,7 +88,7 @@ class MethodOperations(Generic[EmbeddingT]):
 
     @operation
     async def scores(self) -> list[ScoreOut]:
-        """Return the scores: which data each score needs, and which direction is better."""
+        """Return the descriptions of all scores: which inputs a score needs, and whether higher or lower is better."""
         return (await self._session.get("/v1/scores"))["items"]
 
     @operation
@@ -104,7 +106,7 @@ class MethodOperations(Generic[EmbeddingT]):
         timeout: float | None = None,
         **parameters: Any,
     ) -> EmbeddingT:
-        """Return the embedding of a data set by a method.
+        """Embed a data set by a method, and return the embedding.
 
         Parameters
         ----------
@@ -117,13 +119,14 @@ class MethodOperations(Generic[EmbeddingT]):
             one column. By default the labels of the data set, if it has some. Scores and supervised methods use them;
             other methods do not.
         truth
-            True coordinates: an array, a data set or its id; for a synthetic data set the data set itself.
+            True coordinates of the points: an array, a data set or its id. A synthetic data set contains its
+            true coordinates: give the data set itself.
         scores
             Names of scores; None for all fast scores, () for no scores.
         score_neighbors
             Number of neighbors for the scores; "auto" or None means 10, or fewer if there are few points.
         timeout
-            Seconds; None for no limit.
+            Seconds to wait; None for no limit.
         parameters
             Parameters of the method, such as `n_neighbors`, and options of `dataset` for data to upload, such as
             ``ignore=["note"]``.
@@ -157,7 +160,7 @@ class MethodOperations(Generic[EmbeddingT]):
 
     @operation
     async def delete_embedding(self, id: str, /) -> None:  # noqa: A002 # the name in the API
-        """Delete an embedding and its scores, given the `id` of the result of `embed`; comparisons stay."""
+        """Delete the embedding with this `id`, and its scores; comparisons that show it are kept."""
         await self._session.send(Call("DELETE", path_of("embeddings", id)))
 
     @operation
@@ -183,14 +186,14 @@ class MethodOperations(Generic[EmbeddingT]):
         options
             Options of `dataset` for data to upload; `labels` and `scores` as for `embed`; `blocks`, `standardize`,
             `metric` and `seed` as for `audit`; `audit=False` for the scores alone; `score_neighbors` of the scores;
-            and `align`, so that the result has the embeddings.
+            and `align`, with which the result also has the embeddings.
 
         Returns
         -------
         Result
-            `sentences` and `best`, the label by question, or None; `rows`, one per method: the level and verdict of its
-            audit, `facts` that the answers rest on, scores, seconds and notes, or a `problem`; embeddings by label; the
-            id of the `job`.
+            `sentences`, the answers; `best`, the label of the best map for each question, or None; `rows`, one for each
+            method, with the level and verdict of its audit, `facts` on which the answers rest, scores, seconds and
+            notes, or with a `problem`; embeddings by label; and `job`, the id of the job.
 
         """
         of_data, spec = data_options(options, CompareDataOptions)
@@ -220,7 +223,7 @@ class MethodOperations(Generic[EmbeddingT]):
         timeout: float | None = None,
         **options: Unpack[AuditDataOptions],
     ) -> Result:
-        """Return what the data support of a map: a `verdict`, and how stable each point is.
+        """Audit a map: return a `verdict` on how far the data support the map, and the stability of each point.
 
         Parameters
         ----------
@@ -233,7 +236,7 @@ class MethodOperations(Generic[EmbeddingT]):
         method, parameters
             Name of a method, and its parameters; with coordinates, the method that made them.
         timeout
-            Seconds; None for no limit.
+            Seconds to wait; None for no limit.
         options
             Options of `dataset` for data to upload; `labels`, the group of each point: the name of a column of data to
             upload, an array, or a data set with labels, by default the labels of the data; `blocks`, the subject,
@@ -244,9 +247,10 @@ class MethodOperations(Generic[EmbeddingT]):
         -------
         Result
             With the names of `glle.audit`: `verdict`, `level`, `remains`, `islands`, `arrangement`, `neighborhoods`,
-            `shape`, `tears`, `dimension`, `groups`, `regions` and `notes`; a row for each point of `embedding`,
-            `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`,
-            `stability`, `spread`, `half_axes` and `member_probability`; and `neighbors`, a sparse matrix.
+            `shape`, `tears`, `dimension`, `groups`, `regions` and `notes`; the arrays `embedding`, `island`,
+            `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`,
+            `stability`, `spread`, `half_axes` and `member_probability`, with a row for each point; and `neighbors`, a
+            sparse matrix.
 
         """
         of_data, body = data_options(options, AuditDataOptions)
@@ -272,7 +276,10 @@ class MethodOperations(Generic[EmbeddingT]):
         return result_of(data, result)
 
     async def _labelled_data(self, data: Any, options: Any, labels: Any) -> tuple[Any, str | None]:
-        """Return the data set or its id, and the id of the data set that has the labels, by default the same one."""
+        """Return the data set of `data`, or its id, and the id of the data set that holds the labels, or None.
+
+        Without `labels`, the data set itself holds the labels if it has a column of labels.
+        """
         if not is_stored(data, options) and names_column(labels):
             options, labels = {**options, "labels": labels}, None
         dataset: Any = await dataset_of(self._session, data, options)
@@ -290,7 +297,7 @@ class MethodOperations(Generic[EmbeddingT]):
 
 
 def _row(method: str | tuple[str, dict[str, Any]] | dict[str, Any]) -> dict[str, Any]:
-    """Return a row of a comparison."""
+    """Return an item of `Client.compare(methods=)` as an object of the request."""
     if isinstance(method, str):
         return {"method": method}
     return {"method": method[0], "parameters": method[1]} if isinstance(method, tuple) else method

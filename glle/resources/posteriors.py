@@ -36,11 +36,11 @@ JobT = TypeVar("JobT")
 
 @dataclass(frozen=True, repr=False)
 class BasePosterior(Resource, Generic[JobT]):
-    """Fitted posterior: `metadata`, the service's description, and the `index` of the uploaded frame, or None."""
+    """Fitted posterior: `metadata` is its description, `index` the index of the uploaded frame, or None."""
 
     metadata: PosteriorOut
     index: Any = field(default=None, compare=False)
-    _notices: tuple[str, ...] = field(default=(), compare=False)  # notices of the upload, if this client fitted
+    _notices: tuple[str, ...] = field(default=(), compare=False)  # notices of the upload by `fit`
 
     @property
     def n(self) -> int:
@@ -49,12 +49,12 @@ class BasePosterior(Resource, Generic[JobT]):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Value of every parameter."""
+        """Values of all parameters of the fit, by name."""
         return self.metadata["spec"]
 
     @property
     def notes(self) -> list[str]:
-        """Notices of the upload, warnings and findings of the fit."""
+        """Messages: notices of the upload, followed by warnings and findings of the fit."""
         return [*self._notices, *(note["message"] for note in self.metadata["diagnostics"]["notes"])]
 
     def __repr__(self) -> str:
@@ -86,7 +86,7 @@ class BasePosterior(Resource, Generic[JobT]):
     @operation
     @with_keywords(DrawOptions)
     async def draw(self, index: int = 0, *, timeout: float | None = None, **options: Unpack[DrawOptions]) -> Array:
-        """Return one embedding (n, p), which is always the same for the same arguments.
+        """Return the draw number `index`, an embedding (n, p); equal arguments always give an equal draw.
 
         Options: `seed`, `scale` (a number, or "auto"), `source`, `align`, `dtype`. Warns if the scale that "auto" finds
         is doubtful.
@@ -108,8 +108,8 @@ class BasePosterior(Resource, Generic[JobT]):
     ) -> Array:
         """Return the reconstruction weights (n, k) of a draw, each row in the order of ``arrays()["neighbors"]``.
 
-        With `out`, they are written to that npy file and memory-mapped. Options: `seed`, `scale` (a number, or "auto"),
-        `source`, `dtype`. Warns if the scale that "auto" finds is doubtful.
+        With `out`, the weights are written to that npy file and memory-mapped. Options: `seed`, `scale` (a number, or
+        "auto"), `source`, `dtype`. Warns if the scale that "auto" finds is doubtful.
         """
         call = Call.npy(self._path("draws", str(index), "weights"), {**options}, out)
         reply = await self._session.fetch(call, timeout)
@@ -127,10 +127,11 @@ class BasePosterior(Resource, Generic[JobT]):
         out: str | Path | None = None,
         **options: Unpack[DrawsOptions],
     ) -> Array:
-        """Return embeddings first, ..., first + n_draws - 1: (n_draws, n, p), or (scales, n_draws, n, p).
+        """Return draws first, ..., first + n_draws - 1 as an array (n_draws, n, p).
 
-        With `out`, they are written to that npy file and memory-mapped. Options: `seed`, `first`, `scale` or `scales`
-        (numbers, or "auto"), `source`, `align`. Warns if the scale that "auto" finds is doubtful.
+        With the option `scales` the array is (n_scales, n_draws, n, p). With `out`, the array is written to that npy
+        file and memory-mapped. Options: `seed`, `first`, `scale` or `scales` (numbers, or "auto"), `source`, `align`.
+        Warns if the scale that "auto" finds is doubtful.
         """
         body = {"n_draws": n_draws, **options}
         return await run_job(self._session, self._path("draws"), body, timeout, dtype=dtype, out=out)
@@ -138,7 +139,7 @@ class BasePosterior(Resource, Generic[JobT]):
     @operation
     @with_keywords(DrawsOptions)
     async def start_draws(self, n_draws: int, **options: Unpack[DrawsOptions]) -> JobT:
-        """Start a job of draws and return it at once; `result()` of the job returns the draws."""
+        """Start a job that computes draws, and return the job at once; `result()` of the job returns the draws."""
         reply = await self._session.send(Call.post(self._path("draws"), {"n_draws": n_draws, **options}))
         return self._session.build("job", reply.json())
 
@@ -147,10 +148,11 @@ class BasePosterior(Resource, Generic[JobT]):
     async def summary(
         self, n_draws: int = 100, *, timeout: float | None = None, **options: Unpack[SummaryOptions]
     ) -> Result:
-        """Return how far points move from draw to draw: `spread`, `covariance`, `stability` and more.
+        """Return a `Result` on how far points move from draw to draw: `spread`, `covariance`, `stability` and others.
 
-        By default, and with `scale="auto"`, the draws have the scale at which they spread as halves of the data do; a
-        posterior that cannot be calibrated has draws of scale 1. Options: `scale`, `seed`, `first`, `source`, `points`.
+        With `scale="auto"`, the draws have the scale at which they spread as embeddings of halves of the data do. This
+        is the default, except for posteriors that cannot be calibrated, whose default is 1. Options: `scale`, `seed`,
+        `first`, `source`, `points`.
         """
         call = Call("GET", self._path("summary"), {**options, "n_draws": n_draws})
         return result_of(self, Result.of_json((await self._session.fetch(call, timeout)).json()))
@@ -160,9 +162,11 @@ class BasePosterior(Resource, Generic[JobT]):
     async def transform(
         self, data: Any, *, timeout: float | None = None, **options: Unpack[TransformDataOptions]
     ) -> Result:
-        """Embed new points: `embedding` (m, p), `distances` (m,); with `n_draws=` also `mean` and `covariance`.
+        """Embed new points; return a `Result` with their `embedding` (m, p) and their `distances` (m,).
 
-        Options: the options of `dataset` for data to upload; `n_draws`, `first`, `seed` and `scale` of the draws.
+        These are distances to the nearest training point. With `n_draws` the result also has `mean` and `covariance`
+        over draws. Options: the options of `dataset` for data to upload; `n_draws`, `first`, `seed` and `scale` of the
+        draws.
         """
         of_data, spec = data_options(options)
         dataset = await new_points(self._session, data, of_data, self.metadata["dataset"])
@@ -178,14 +182,17 @@ class BasePosterior(Resource, Generic[JobT]):
         out: str | Path | None = None,
         **options: Unpack[ReconstructionsOptions],
     ) -> Array:
-        """Return data generated from drawn weights (n_draws, n, d)."""
+        """Return data (n_draws, n, d) that are generated from draws of the reconstruction weights."""
         body = {"n_draws": n_draws, **options}
         return await run_job(self._session, self._path("reconstructions"), body, timeout, out=out)
 
     @operation
     @with_keywords(CalibrationOptions)
     async def calibration(self, *, timeout: float | None = None, **options: Unpack[CalibrationOptions]) -> Result:
-        """Return the `scale` at which draws spread as much as half-samples, the evidence, and `notes` of doubts."""
+        """Return a `Result` with the `scale` at which draws spread as much as embeddings of halves of the data.
+
+        The result also has the spreads that were compared, and `notes` if the scale is doubtful.
+        """
         return await run_job(self._session, self._path("calibration"), {**options}, timeout)
 
     @operation

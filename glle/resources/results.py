@@ -1,4 +1,4 @@
-"""Resources of the service, jobs, and results of analyses: arrays and values by name."""
+"""Base class of the service's resources, jobs, and results of analyses with their arrays and values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DOUBTS = {
 
 
 def warn_of_scale(reply: Reply) -> None:
-    """Warn if draws have a calibrated scale that is doubtful, because an array has no notes."""
+    """Issue a UserWarning if a response has draws at a doubtful calibrated scale, because an array has no notes."""
     if codes := reply.headers.get("glle-notes", ""):
         doubts = " and ".join(_DOUBTS.get(code, code) for code in codes.split(", "))
         message = f"The calibrated scale is doubtful: {doubts}. Posterior.calibration() has the notes."
@@ -40,14 +40,14 @@ def warn_of_scale(reply: Reply) -> None:
 
 @dataclass(frozen=True, repr=False)
 class Resource:
-    """Resource of the service, given by its description."""
+    """Resource of the service; `metadata` is the service's description."""
 
     metadata: Any
     _session: Session = field(compare=False)
 
     @property
     def id(self) -> str:
-        """Id of the resource; equal content, or equal data, parameters and engine, have the same id."""
+        """Id of the resource, which is determined by its content, or by its data, parameters and engine."""
         return str(self.metadata["id"])
 
 
@@ -55,8 +55,8 @@ class Resource:
 class Result(PointArray):
     """Result of an analysis: `arrays` by name, all other values in `metadata`, and the `index` of the uploaded frame.
 
-    Arrays and values are also attributes: ``summary.spread``, ``audit.verdict``. Where an array is expected, a result
-    with coordinates is its `embedding` (n, p); the `embedding` of a summary is the `consensus`.
+    Arrays and values are also attributes: ``summary.spread``, ``audit.verdict``. A result with coordinates can be
+    passed in place of an array, and stands for its `embedding` (n, p); the `embedding` of a summary is the `consensus`.
     """
 
     arrays: dict[str, Array] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Result(PointArray):
         return [*self.arrays, *self.metadata]
 
     def __repr__(self) -> str:
-        if "rows" in self.metadata:  # a comparison
+        if "rows" in self.metadata:  # only comparisons have rows
             return "\n".join([*self.metadata.get("sentences", ()), table_text(self._table()), *self._below()])
         shapes = [f"{name}: {array.dtype} {array.shape}" for name, array in self.arrays.items()]
         return f"Result({', '.join([*shapes, *self.metadata])})"
@@ -110,7 +110,7 @@ class Result(PointArray):
 
     @classmethod
     def of_json(cls, content: dict[str, Any]) -> Result:
-        """Return the result of a JSON response."""
+        """Return the result in a JSON response, with its arrays as numpy arrays."""
         arrays = {
             name: np.array(array["data"], array["dtype"]).reshape(array["shape"])
             for name, array in content.get("arrays", {}).items()
@@ -119,7 +119,7 @@ class Result(PointArray):
 
 
 def result_of(data: Any, result: Result) -> Result:
-    """Return a result with the index of its data; the notices of the upload come before the notes of the result."""
+    """Return `result` with the index of `data` (a resource or its id), and with the notices of the upload as notes."""
     notices = () if isinstance(data, str) else data.metadata.get("notices", ())
     notes = [*notices, *result.metadata.get("notes", ())]
     index = None if isinstance(data, str) else data.index
@@ -142,10 +142,10 @@ async def job_result(
         warn_of_scale(reply)
         return reply.body
     if out is not None:
-        raise ValueError(f"The result of a job {kind} is not one array: leave out `out`.")
+        raise ValueError(f"The result of a {kind} job is not one array: leave out `out`.")
     if kind in {"transform", "placement"}:
         return Result((await session.fetch(Call.npz(path, query), timeout)).body, {"dataset": job["dataset"]})
-    if kind == "audit":  # npz also has the neighbors, but not the statements
+    if kind == "audit":  # only the npz has the matrix of neighbors, and only the JSON has the statements
         arrays = (await session.fetch(Call.npz(path, query), timeout)).body
         statements = (await session.fetch(Call("GET", path, {"points": "0"}), timeout)).json()
         return Result(with_neighbors(arrays), {**Result.of_json(statements).metadata, "job": job["id"]})
@@ -162,18 +162,18 @@ async def run_job(session: Session, path: str, body: Any, timeout: float | None,
 
 
 async def run_on(session: Session, path: str, data: Any, body: Any, timeout: float | None) -> Result:
-    """Submit a job on a data set or its id; return its result, with the index and the notices of the data."""
+    """Submit a job on a data set or its id, and return the job's result with the index and notices of the data set."""
     id_ = data if isinstance(data, str) else data.id
     result: Result = await run_job(session, path, {"dataset": id_, **body}, timeout)
     return result_of(data, result)
 
 
 def with_neighbors(arrays: dict[str, Array]) -> dict[str, Any]:
-    """Return the arrays of an audit, where the parts of the sparse matrix `neighbors` are put together."""
+    """Return the arrays of an audit, with the sparse matrix `neighbors` in place of the three arrays of its parts."""
     parts = [arrays.get(f"neighbors_{name}") for name in ("data", "indices", "indptr")]
     if parts[0] is None:
         return arrays
-    from scipy.sparse import csr_array  # noqa: PLC0415 # takes a tenth of a second
+    from scipy.sparse import csr_array  # noqa: PLC0415 # the import takes a tenth of a second
 
     n = len(arrays["embedding"])
     rows = {name: array for name, array in arrays.items() if not name.startswith("neighbors_")}
@@ -191,12 +191,12 @@ class BaseJob(Resource, Generic[JobT]):
 
     @property
     def kind(self) -> str:
-        """Kind of work, such as `fit` or `draws`."""
+        """Kind of the job, such as `fit` or `draws`."""
         return self.metadata["kind"]
 
     @property
     def status(self) -> str:
-        """Status at the last request."""
+        """Status of the job when `metadata` was requested, such as "running"."""
         return self.metadata["status"]
 
     def __repr__(self) -> str:
@@ -205,7 +205,7 @@ class BaseJob(Resource, Generic[JobT]):
 
     @operation
     async def wait(self, timeout: float | None = None) -> JobT:
-        """Wait until the job has succeeded, and return it; raise the problem of a failed job."""
+        """Wait until the job has succeeded, and return the job; raise its problem if it fails or is cancelled."""
         return self._session.build("job", await self._session.follow(self.metadata, timeout))
 
     @operation
@@ -215,7 +215,7 @@ class BaseJob(Resource, Generic[JobT]):
 
     @operation
     async def statements(self) -> Result | None:
-        """Return the preliminary statements of a running audit; None before the first one."""
+        """Return the preliminary statements of a running audit as a `Result`, or None if there are none yet."""
         reply = await self._session.send(Call("GET", path_of("jobs", self.id, "result"), {"partial": True}))
         return None if reply.status == HTTPStatus.ACCEPTED else Result.of_json(reply.json())
 

@@ -1,4 +1,4 @@
-"""Requests, replies and how bodies are read; nothing here uses the network."""
+"""Requests and replies, and how their bodies are written and read; nothing here uses the network."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Body:
-    """Body of a request: Content-Type, an iterator over its bytes for each attempt, and its length if known."""
+    """Body of a request: the Content-Type, a function that iterates over the bytes, and the length if known.
+
+    Each attempt to send the request calls `pieces` anew.
+    """
 
     media: str
     pieces: Callable[[], Iterator[bytes]]
@@ -51,7 +54,7 @@ class Body:
 
     @classmethod
     def of_json(cls, value: Any) -> Self:
-        """Return a value as JSON; scalars and arrays of numpy become numbers and lists."""
+        """Return the body with a value as JSON; scalars and arrays of numpy become numbers and lists."""
         text = json.dumps(value, allow_nan=False, default=_plain).encode()
         return cls(JSON, lambda: iter([text]), len(text))
 
@@ -67,7 +70,7 @@ class Body:
 
     @classmethod
     def of_writer(cls, media: str, write: Callable[[IO[bytes]], object]) -> Self:
-        """Return the body that a function writes to a file before it is sent; large bodies are on disk."""
+        """Return the body that `write` writes to a temporary file before it is sent; large files are on disk."""
 
         def pieces() -> Iterator[bytes]:
             with SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
@@ -80,9 +83,11 @@ class Body:
 
 @dataclass(frozen=True)
 class Call:
-    """One request, which is safe to repeat: what a POST creates is named by its content, so a repeated POST finds it.
+    """One request, which is safe to repeat.
 
-    The body of a 200 is received into a temporary file or the file `out`, of which `read` makes a value.
+    The id of what a POST creates is determined by the content of the request, so that a repeated POST finds what the
+    first one created. The body of a response with status 200 is written to a temporary file, or to the file `out`, and
+    `read` reads a value from that file.
     """
 
     method: str
@@ -113,7 +118,10 @@ class Call:
 
     @contextmanager
     def destination(self) -> Iterator[IO[bytes]]:
-        """Yield a file for the body, so that it is never in memory twice; `out` is replaced only by a complete body."""
+        """Yield a file into which the response's body is written, so that large bodies are never in memory twice.
+
+        The file `out` is replaced only when the body is complete.
+        """
         if self.out is None:
             with SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
                 yield file
@@ -147,7 +155,7 @@ class Members(dict[str, Any]):
 
 
 def _members(values: dict[str, Any]) -> Members:
-    """Return an object of JSON whose texts name options and calls in the words of Python."""
+    """Return an object of JSON as `Members`, with texts that name options and calls as in Python code."""
     for name in ("detail", "remedy", "message"):
         if f"{name}_parts" in values:
             values[name] = Text.from_json(values[f"{name}_parts"])
@@ -155,17 +163,17 @@ def _members(values: dict[str, Any]) -> Members:
 
 
 class Reply(NamedTuple):
-    """Response: `body` is bytes, or the value that the call reads."""
+    """Response; `body` has the bytes, or the value that `Call.read` has read from them."""
 
     status: int
     headers: Mapping[str, str]
     body: Any
 
     def json(self) -> Any:
-        """Return the body as JSON, whose objects are `Members`, with texts in the words of Python."""
+        """Return the value of a JSON body, with objects as `Members` whose texts name options as in Python code."""
         return json.loads(self.body, object_hook=_members)
 
 
 def path_of(kind: str, id_: str, *parts: str) -> str:
-    """Return the path of a resource, or of a part of the resource."""
+    """Return the URL path of a resource, such as /v1/jobs/ID, followed by the `parts`."""
     return "/".join(["/v1", kind, quote(id_, safe=""), *parts])

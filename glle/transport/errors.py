@@ -1,4 +1,4 @@
-"""Exceptions of the client: each holds the complete problem of the service."""
+"""Exceptions of the client, which hold the members of the service's problem+json."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ if TYPE_CHECKING:
     from glle.types import JobOut, ProblemOut
 
 _PREFIX = "urn:glle:problem:"
-_EXCERPT = 200  # characters that are shown of an error body that is not a problem
+_EXCERPT = 200  # characters that a message shows of a response that is not problem+json
 
 
 class GlleServiceError(Exception):
     """Problem of a request, with its remedy.
 
-    The attributes are the members of the service's problem+json, with texts in the words of Python, and the
-    request's id in the service's log, or None.
-    Status 0 means no response.
+    The attributes are the members of the service's problem+json, whose texts name options and calls as in Python code,
+    and `request_id`, the id of the request in the service's log, or None. Status 0 means that there was no response.
     """
 
     statuses: ClassVar[frozenset[int]] = frozenset()
@@ -44,25 +43,25 @@ class GlleServiceError(Exception):
 
 
 class InvalidRequestError(GlleServiceError):
-    """Invalid request or data."""
+    """The service refused a request because its parameters or data are invalid."""
 
     statuses = frozenset({400, 405, 406, 413, 415, 422})
 
 
 class AuthError(GlleServiceError):
-    """Missing or unknown key, or a key without the required scope."""
+    """The API key is missing or unknown, or lacks the required scope."""
 
     statuses = frozenset({401, 403})
 
 
 class NotFoundError(GlleServiceError):
-    """Missing or deleted resource."""
+    """The resource does not exist, or was deleted."""
 
     statuses = frozenset({404, 410})
 
 
 class ConflictError(GlleServiceError):
-    """Conflict with the present state: data in use, a cancelled job."""
+    """The request conflicts with the state of the service: data are in use, or a job was cancelled."""
 
     statuses = frozenset({409, 412, 423})
 
@@ -74,23 +73,23 @@ class RateLimitedError(GlleServiceError):
 
 
 class UnavailableError(GlleServiceError):
-    """No response of the service, or of its servers, for longer than the client retries."""
+    """The service did not answer, or was unavailable, for longer than the client retries."""
 
     statuses = frozenset({0, 502, 503, 504})
 
 
 class JobTimeoutError(GlleServiceError, TimeoutError):
-    """Job that runs on beyond the caller's timeout."""
+    """A job did not end within the caller's timeout; the job goes on."""
 
 
 def problem_error(problem: ProblemOut, request_id: str | None = None) -> GlleServiceError:
-    """Return the exception of a problem; its status determines the class."""
+    """Return the exception for a problem; the status of the problem determines the class."""
     classes = [kind for kind in GlleServiceError.__subclasses__() if problem["status"] in kind.statuses]
     return (classes[0] if classes else GlleServiceError)(problem, request_id)
 
 
 def reply_error(reply: Reply) -> GlleServiceError:
-    """Return the exception of a response with an error status."""
+    """Return the exception for a response with an error status, which need not come from a glle service."""
     request_id = reply.headers.get("x-request-id")
     try:
         return problem_error(reply.json(), request_id)
@@ -98,23 +97,23 @@ def reply_error(reply: Reply) -> GlleServiceError:
         text = reply.body.decode(errors="replace").strip() if isinstance(reply.body, bytes) else ""
         phrase = http.HTTPStatus(reply.status).phrase if reply.status in set(http.HTTPStatus) else "Unknown status"
         detail = f"{reply.status} {phrase}: {text[:_EXCERPT] or 'an empty body'}"
-        remedy = "Check that a glle service listens at the URL, and which proxies are in between."
+        remedy = "Check that a glle service listens at the URL, and that no proxy answers in its place."
         return problem_error(_problem("about:blank", phrase, detail, remedy, status=reply.status), request_id)
 
 
 def job_error(job: JobOut) -> GlleServiceError:
-    """Return the exception of a failed or cancelled job."""
+    """Return the exception for a job that failed or was cancelled."""
     detail, remedy = f"Job {job['id']} was cancelled.", "Send the request again to run it."
     cancelled = _problem(_PREFIX + "job-cancelled", "Job cancelled", detail, remedy, status=409, job=job["id"])
     return problem_error(job["error"] or cancelled)
 
 
 def unreachable_error(url: str, reason: str, *, is_connected: bool) -> GlleServiceError:
-    """Return the exception for a service that accepts no connection, or accepts one and does not answer."""
+    """Return the exception for a service that does not answer; `is_connected` says whether it accepted a connection."""
     detail = f"No answer from {url}: {reason}."
     remedy = "Start the service with `glle up`, or give its address: Client(url), --url or GLLE_URL."
     if is_connected:
-        remedy = "Read the log of the service, and which proxies in between close connections early; then call again."
+        remedy = "Read the log of the service, and check that no proxy closes the connection early; then call again."
     return problem_error(_problem("urn:glle:client:unreachable", "No answer", detail, remedy, url=url))
 
 

@@ -1,4 +1,4 @@
-"""Sessions on httpx, blocking and asynchronous: they retry calls, follow jobs to their end, and return results."""
+"""Blocking and asynchronous sessions on httpx, which retry calls and wait for jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OPEN = frozenset({"queued", "running", "cancelling"})
 _LONG_POLL, _SMOOTH_POLL = 20.0, 0.4  # seconds; the shorter one keeps a visible progress bar moving
 _IMMEDIATE_SECONDS = 0.05  # seconds; if a poll is answered sooner, the service did not wait
 _MEGABYTE = 10**6
-_SHOWN_BYTES = 8 * _MEGABYTE  # an upload shows its progress from here on
+_SHOWN_BYTES = 8 * _MEGABYTE  # an upload shows its progress once this many bytes are sent
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 
 P = ParamSpec("P")
@@ -47,14 +47,14 @@ class Retries:
     Parameters
     ----------
     deadline
-        Seconds for one call with all its attempts: no pause ends later. 0 means one attempt.
+        Seconds within which attempts of one call may begin; after that the call fails. 0 means one attempt.
     connect
         Seconds for a call to a service that accepts no connection and has never answered this client, because there may
         be no such service. A service that has answered before is probably restarting, so the client waits until the
         deadline.
     first, longest
-        Seconds of the first pause, and limit of the pauses, each of which is twice as long as the one before. The
-        client waits for a random part of the pause, at least half of it, so that clients that were refused together do
+        Seconds of the first and of the longest pause between attempts; each pause is twice as long as the one before.
+        The client waits for a random part of the pause, at least half, so that clients that were refused together do
         not return together.
 
     """
@@ -81,9 +81,9 @@ class Retries:
 
 
 class Session:
-    """Connection of one client to one service; `classes` has the client's classes of data sets, posteriors and jobs.
+    """Asynchronous session of one client with one service, and base class of the blocking session.
 
-    `AsyncClient` uses this class, so the caller awaits what its methods return.
+    `classes` maps a kind of resource, such as "dataset" or "job", to the client's class for it.
     """
 
     http_class: ClassVar[Callable[..., Any]] = httpx.AsyncClient
@@ -99,30 +99,30 @@ class Session:
         self._has_answered = False
 
     def close(self) -> Any:
-        """Close the connections."""
+        """Return a coroutine that closes the connections."""
         return self._http.aclose()
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Return a coroutine over this session, for the caller to await."""
+        """Return the coroutine unchanged, for the caller to await."""
         return coroutine
 
     def iterate(self, items: AsyncIterator[Any]) -> Any:
-        """Return an iterator over items."""
+        """Return the asynchronous iterator unchanged."""
         return items
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Pause this task for a number of seconds."""
         await anyio.sleep(seconds)
 
     @asynccontextmanager
     async def _stream(self, call: Call, **options: Any) -> AsyncIterator[tuple[httpx.Response, Any]]:
-        """Send a request; yield its response, and the pieces of the body."""
+        """Send a request; yield the response, and an asynchronous iterator over the pieces of the response's body."""
         content = None if call.body is None else _read_in_thread(call.body.pieces())
         async with self._http.stream(call.method, call.path, content=content, **options) as response:
             yield response, response.aiter_bytes()
 
     def build(self, kind: str, metadata: Any, *more: Any) -> Any:
-        """Return the client's object of a resource."""
+        """Return the client's object for a resource of this kind, from the resource's description `metadata`."""
         return self.classes[kind](metadata, self, *more)
 
     async def send(self, call: Call) -> Reply:
@@ -143,14 +143,15 @@ class Session:
             if isinstance(reply, httpx.RequestError):
                 reason = str(reply) or type(reply).__name__
                 raise unreachable_error(self.url, reason, is_connected=_is_connected(reply))
+            # A repeated DELETE finds nothing if the first one succeeded and its reply was lost.
             is_repeated_delete = call.method == "DELETE" and attempt > 0 and reply.status == httpx.codes.NOT_FOUND
-            if reply.status >= 300 and not is_repeated_delete:  # the first reply of a repeated DELETE was lost
+            if reply.status >= 300 and not is_repeated_delete:
                 raise reply_error(reply)
             return reply
         raise AssertionError("unreachable")
 
     async def _attempt(self, call: Call) -> Reply | httpx.RequestError:
-        """Send a call once; return the reply, or the error if there is none."""
+        """Send a call once; return the reply, or the `RequestError` if no reply came."""
         body = call.body
         length = None if body is None or body.length is None else str(body.length)
         media = None if body is None else body.media
@@ -173,7 +174,7 @@ class Session:
 
     @asynccontextmanager
     async def _upload_shown(self, call: Call) -> AsyncIterator[Call]:
-        """Yield a call that shows the progress of its body, if the body is large."""
+        """Yield the call, with a body that shows on the progress line how much of a large upload was sent."""
         body = call.body
         if body is None:
             yield call
@@ -182,11 +183,11 @@ class Session:
             yield replace(call, body=replace(body, pieces=lambda: _counted(body, show)))
 
     async def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Return the JSON of a GET."""
+        """Send a GET request, and return the JSON of the reply."""
         return (await self.send(Call("GET", path, query or {}))).json()
 
     async def fetch(self, call: Call, timeout: float | None = None) -> Reply:
-        """Return the result of a call; after each 202, wait for the job and send the call again."""
+        """Send a call and return the reply; after a reply of 202, wait for the job and send the call again."""
         started = time.monotonic()
         while (reply := await self.send(call)).status == httpx.codes.ACCEPTED:
             remaining = None if timeout is None else max(0.0, timeout - (time.monotonic() - started))
@@ -194,7 +195,10 @@ class Session:
         return reply
 
     async def follow(self, job: JobOut, timeout: float | None = None) -> JobOut:
-        """Wait until a job has succeeded; raise its problem, or JobTimeoutError after `timeout` seconds."""
+        """Wait until a job has succeeded, and return the job; raise its problem if it fails or is cancelled.
+
+        Raises JobTimeoutError after `timeout` seconds.
+        """
         started = time.monotonic()
         with self.bars.bar(job["kind"]) as show:
             while job["status"] in _OPEN:
@@ -205,7 +209,7 @@ class Session:
                 wait = min(_SMOOTH_POLL if self.bars.is_visible else _LONG_POLL, remaining)
                 job = await self.get(path_of("jobs", job["id"]), {"wait": wait})
                 show(job["progress"])
-                # The service does not wait for the job's end.
+                # If the service answers at once although the job has not ended, the client itself waits.
                 if job["status"] in _OPEN and time.monotonic() - sent < min(_IMMEDIATE_SECONDS, wait):
                     await self.sleep(min(1.0, remaining))
         if job["status"] != "succeeded":
@@ -214,7 +218,7 @@ class Session:
 
 
 class BlockingSession(Session):
-    """Session with blocking requests: its coroutines never suspend, so that a single step runs them to the end."""
+    """Session with blocking requests; its coroutines never suspend, so that a single `send` runs them to the end."""
 
     http_class = httpx.Client
 
@@ -227,7 +231,7 @@ class BlockingSession(Session):
         self._close()
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine to its end, and return its result."""
+        """Run the coroutine to its end, and return its result."""
         try:
             coroutine.send(None)
         except StopIteration as end:
@@ -235,13 +239,13 @@ class BlockingSession(Session):
         raise AssertionError("the coroutine waits for an event loop")
 
     def iterate(self, items: AsyncIterator[Any]) -> Iterator[Any]:
-        """Iterate over items."""
+        """Yield the items of an asynchronous iterator."""
         with suppress(StopAsyncIteration):
             while True:
-                yield self.run(anext(items))  # type: ignore[arg-type] # of an asynchronous generator a coroutine
+                yield self.run(anext(items))  # type: ignore[arg-type] # of a generator it is a coroutine
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Block this thread for a number of seconds."""
         time.sleep(seconds)  # noqa: ASYNC251 # no event loop runs this coroutine
 
     @asynccontextmanager
@@ -252,7 +256,7 @@ class BlockingSession(Session):
 
 
 def _counted(body: Body, show: Callable[[ProgressOut], None]) -> Iterator[bytes]:
-    """Yield the pieces of a body, and show how many megabytes were sent after the first ones."""
+    """Yield the pieces of a body; once eight megabytes were sent, call `show` with the number of megabytes sent."""
     sent, total = 0, (body.length or 0) // _MEGABYTE
     for piece in body.pieces():
         yield piece
@@ -267,13 +271,13 @@ async def _without_waiting(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _read_in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield pieces that a thread reads, because they may come from a disk."""
+    """Yield the pieces, which a thread reads, so that a slow disk does not block the event loop."""
     while (piece := await anyio.to_thread.run_sync(next, pieces, None)) is not None:
         yield piece
 
 
 def _is_connected(reply: Reply | httpx.RequestError) -> bool:
-    """Return whether a service has accepted the connection of a request."""
+    """Return whether the service accepted the connection of a request that ended with `reply`."""
     return not isinstance(reply, httpx.ConnectError | httpx.ConnectTimeout)
 
 
@@ -282,7 +286,7 @@ def _without_none(items: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
-    """Return the arguments of the clients of httpx; raise ValueError for a URL that is not HTTP or has no host."""
+    """Return the arguments of an httpx client; raise ValueError for a URL that is not HTTP or has no host."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(f"{url!r} is not a URL: give one such as http://127.0.0.1:8000.")
@@ -290,18 +294,18 @@ def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
         "base_url": url.rstrip("/"),
         "headers": {} if key is None else {"Authorization": f"Bearer {key}"},
         "timeout": httpx.Timeout(timeout, connect=5.0),
-        "mounts": dict.fromkeys(_LOOPBACK),  # a proxy has another loopback, so it is not used for these
+        "mounts": dict.fromkeys(_LOOPBACK),  # no proxy: its loopback is another host
     }
 
 
 class Blocking:
-    """Object of a `Client`."""
+    """Base class of `Client` and of its objects, whose operations block."""
 
     _session: Session
 
 
 class Async:
-    """Object of an `AsyncClient`."""
+    """Base class of `AsyncClient` and of its objects, whose operations are coroutines."""
 
     _session: Session
 
@@ -328,7 +332,10 @@ class operation(Generic[P, T]):  # noqa: N801 # a decorator
 
 
 class listing(Generic[P, T]):  # noqa: N801 # a decorator
-    """Method that iterates over items, and makes one call for each page of items."""
+    """Method that is written once, as an asynchronous iterator over items, and serves both clients.
+
+    On a `Blocking` object it returns an ordinary iterator. The items come in pages, with one request for each page.
+    """
 
     def __init__(self, method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> None:
         self.method = method
@@ -346,15 +353,15 @@ class listing(Generic[P, T]):  # noqa: N801 # a decorator
 
 
 def _without_self(method: Callable[..., Any]) -> Signature:
-    """Return the signature of a method of an object."""
+    """Return the signature of a method without `self`, as its callers see it."""
     shown = signature(method)
     return shown.replace(parameters=[*shown.parameters.values()][1:])
 
 
 def _bind(decorated: Any, instance: Any, run: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return a method of an instance; the session of the instance runs what the method returns.
+    """Return the `decorated` method bound to `instance`; `run` executes the coroutine or iterator that it returns.
 
-    `random_state` is another name of `seed`.
+    The bound method accepts `random_state` as another name of `seed`.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
