@@ -1,4 +1,4 @@
-r"""Kept neighbors at all scales: the curves Q_NX, R_NX and LCMC, and the area under R_NX.
+r"""How many neighbors an embedding keeps at all scales: the curves Q_NX, R_NX and LCMC, and the area under R_NX.
 
 With n points, :math:`Q_{NX}(K)` is the share of the K nearest points of each point in the data that are among its K
 nearest in the embedding, averaged over the points. Random positions keep :math:`K / (n - 1)` of them:
@@ -58,7 +58,7 @@ class QualityCurves:
 
 
 def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: OnProgress = silent) -> QualityCurves:
-    """Return the curves of an embedding Y (n, p) of data X (n, d).
+    """Return the curves Q_NX, R_NX and LCMC of an embedding Y (n, p) of data X (n, d), and the area under R_NX.
 
     Above 2,000 points the average is over 400 of them, a fixed sample; their neighbors are among all points.
 
@@ -80,7 +80,9 @@ def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
     n = len(X)
     require_same_length(X, Y)
     if n < _MIN_POINTS:
-        raise TooFewPointsError(f"{n} points have no curves.", remedy=f"Give at least {_MIN_POINTS} points.")
+        raise TooFewPointsError(
+            f"{n} points are too few for quality curves.", remedy=f"Give at least {_MIN_POINTS} points."
+        )
     rows = fixed_sample(n, LANDMARKS)
     first_kept = np.zeros(n, np.int64)  # how many pairs have K as the larger of their two ranks
     for part in blocks(len(rows), max(1, _BLOCK_ENTRIES // n), "ranks", on_progress):
@@ -94,7 +96,10 @@ def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
 
 
 def _ranks(points: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Return the rank (m, n) of each point among the neighbors of the rows, from 1; a row itself has rank 0."""
+    """Return ranks (m, n): entry (i, j) is the rank of point j by its distance from the point `rows[i]`.
+
+    The nearest other point has rank 1, and the point `rows[i]` itself has rank 0.
+    """
     n = len(points)
     apart = distances(points[rows], points, np.broadcast_to(np.arange(n), (len(rows), n)))
     apart[np.arange(len(rows)), rows] = -np.inf

@@ -9,10 +9,10 @@ embedding Y, all with one covariance
 
 .. math:: \log p(X | Y) = -\tfrac{d}{2} \log |K| - \tfrac12 tr(K^{-1} X X^T) - \tfrac{n d}{2} \log 2 \pi,
 
-at the a, g, b, s that maximise it (Lawrence 2005, JMLR 6, Eq. 7; as a score of embeddings: Lawrence, arXiv 1010.4830,
-section 4). It is a density, so that only embeddings of the same data, in the same units, compare.
+at the a, g, b, s that maximize it (Lawrence 2005, JMLR 6, Eq. 7; as a score of embeddings: Lawrence, arXiv 1010.4830,
+section 4). The likelihood is a density, so that only embeddings of the same data, in the same units, can be compared.
 
-LAPACK's factorisations, exponentials and the ascent depend on the kernels of the processor. On another processor the
+LAPACK's factorizations, exponentials and the ascent depend on the kernels of the processor. On another processor the
 score may therefore differ in its last digits, and by the tolerance of the ascent.
 """
 
@@ -35,15 +35,16 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_LIKELIHOOD_POINTS", "Kernel", "Likelihood", "fit_likelihood", "log_likelihood", "standardize"]
 
-MAX_LIKELIHOOD_POINTS = 2000  # takes a minute or two, and five matrices of 32 MB
-_SEARCHED = 300  # the starts compete on this many points; the ascent on all n points goes on from the best
+MAX_LIKELIHOOD_POINTS = 2000  # for 2,000 points, the score takes a minute or two, and five matrices of 32 MB
+_SEARCHED = 300  # ascents from all starts use a sample of this many points; only the best continues on all n points
 _SAMPLE_SEED = 0
 _EVALUATIONS = 200
-# Starts: inverse squared widths for coordinates of unit variance; white noise as a share of the variance of the data.
+# Starts of the ascents: values of g for coordinates of unit variance, and of s as a share of the variance of the data.
 _INVERSE_WIDTHS = (0.1, 1.0, 10.0, 100.0)
 _NOISES = (1e-1, 1e-3)
 _BIAS = 1e-2
-# Log bounds. Variances are shares of the data's variance; below 1e-8, rounding errors would determine K.
+# Bounds of log a, log g, log b and log s. The variances a, b and s are shares of the variance of the data. If s were
+# below 1e-8, rounding errors would determine K.
 _BOUNDS = tuple((np.log(low), np.log(high)) for low, high in ((1e-6, 1e6), (1e-6, 1e8), (1e-8, 1e4), (1e-8, 1e2)))
 
 
@@ -72,7 +73,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Result of maximising the likelihood.
+    """Maximum of the likelihood over the parameters of the kernel.
 
     Attributes
     ----------
@@ -90,7 +91,7 @@ class Likelihood:
 
 
 def standardize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Y (n, p) with its columns centred and of unit variance; a constant column stays zero.
+    """Return Y (n, p) with centered columns of unit variance; a constant column becomes zero.
 
     Raises
     ------
@@ -111,7 +112,7 @@ def standardize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
 def log_likelihood(
     squared: NDArray[np.float64], factor: NDArray[np.float64], d: int, kernel: Kernel
 ) -> tuple[float, NDArray[np.float64]]:
-    r"""Return log p, and its gradient by the logarithms of the parameters of `Kernel`, in their order.
+    r"""Return log p(X | Y), and its gradient (4,) by the logarithms of the four parameters of `Kernel`, in their order.
 
     :math:`\partial \log p / \partial K = \tfrac12 (K^{-1} X X^T K^{-1} - d K^{-1})`. `squared` (n, n) are the squared
     distances in the embedding, and `factor` (n, r) is F with :math:`F F^T = X X^T` for the centered data.
@@ -147,11 +148,11 @@ def log_likelihood(
 
 
 def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: OnProgress = silent) -> Likelihood:
-    """Return the log likelihood of the data given the embedding, at the kernel that maximises it.
+    """Return the log likelihood of the data given the embedding, at the kernel that maximizes the likelihood.
 
     L-BFGS ascends from eight starts, in the logarithms of the hyperparameters. If there are more than 300 points, the
-    eight ascents use a fixed sample of them, and the best is continued with all points. The features enter only through
-    the Gram matrix of the data, so that the time of an evaluation grows as n^3 for any d.
+    eight ascents use a fixed sample of 300 points, and the best ascent continues with all points. The features enter
+    only through the Gram matrix of the data, so that the time of an evaluation grows as n^3 for any d.
 
     Parameters
     ----------
@@ -214,7 +215,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
 
 
 class _Ascent:
-    """Likelihood of some points as a function of the logarithms of the hyperparameters."""
+    """Likelihood of the data at some points, as a function of the logarithms of the hyperparameters."""
 
     def __init__(self, centred: NDArray[np.float64], places: NDArray[np.float64], scale: float) -> None:
         n, self.d = centred.shape
@@ -225,7 +226,7 @@ class _Ascent:
         self.factor = unit if self.d <= n else np.asarray(np.linalg.qr(unit.T, mode="r")).T
 
     def climb(self, start: NDArray[np.float64]) -> Likelihood:
-        """Maximise the likelihood from a start."""
+        """Return the maximum that L-BFGS reaches from `start`, the logarithms (4,) of the hyperparameters."""
         result = minimize(
             self._falling,
             start,
@@ -237,7 +238,7 @@ class _Ascent:
         return Likelihood(-float(result.fun), Kernel(*np.exp(result.x).tolist()), bool(result.success))
 
     def _falling(self, theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return minus the likelihood and minus its gradient; infinity where K is numerically singular."""
+        """Return minus the log likelihood and minus its gradient; infinity and 0 where K is numerically singular."""
         try:
             value, gradient = log_likelihood(self.squared, self.factor, self.d, Kernel(*np.exp(theta)))
         except LinAlgError:

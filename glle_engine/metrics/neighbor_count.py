@@ -1,13 +1,14 @@
 """The number of neighbors whose embedding keeps the most neighbors of the data.
 
-Each candidate k is tried: the points are embedded by their k nearest, and the score is the share of the ten nearest
-points of each point that are among its ten nearest in the embedding. One search finds the neighbors of all candidates.
-Of more than 1,500 points a sample of m is embedded, with k divided by the root of n / m: then the neighborhoods of a
-sheet reach nearly as far as in all points, and hold enough points.
+Each candidate k is tried: the points are embedded by their k nearest neighbors, and the score is the share of the ten
+nearest points of each point that are among its ten nearest in the embedding. One search finds the neighbors for all
+candidates. If there are n > 1,500 points, a sample of m = 1,500 points is embedded, with k divided by the root of
+n / m. The neighborhoods of a sheet then reach nearly as far as among all points, and still hold enough points.
 
-Trustworthiness prefers fewer neighbors than the coordinates do, the residual
-variance of Euclidean distances prefers embeddings that do not unroll a sheet, and the Procrustes disparity of
-neighborhoods (Goldberg and Ritov 2009) lost neighbors of digits and of a roll.
+Other scores chose worse numbers of neighbors. Trustworthiness prefers fewer neighbors than the recovery of true
+coordinates needs. The residual variance of Euclidean distances prefers embeddings that do not unroll a sheet. The
+embeddings with the best Procrustes disparity of neighborhoods (Goldberg and Ritov 2009) keep fewer neighbors of the
+digits and of a Swiss roll.
 """
 
 from __future__ import annotations
@@ -32,37 +33,37 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
 
-CANDIDATES = (8, 10, 14, 18, 24, 31, 40)  # numbers of neighbors to try, if all points fit in the sample
-SAMPLE = 1500  # points that are embedded for each candidate, at most
-COMPARED = 10  # nearest points of each point that an embedding should keep
+CANDIDATES = (8, 10, 14, 18, 24, 31, 40)  # numbers of neighbors to try for up to `SAMPLE` points
+SAMPLE = 1500  # largest number of points that are embedded for each candidate
+COMPARED = 10  # number of nearest points of each point that an embedding should keep
 
 
 def kept_neighbors(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
-    """Return the share of kept neighbors (`kept_share`), corrected for chance.
+    """Return the share of the neighbors `nearest` (n, k) that the embedding Y (n, p) keeps, corrected for chance.
 
-    It is 0 for random positions, 1 if all neighbors are kept. If the given neighbors are the nearest, it is R_NX(k)
-    (`glle_engine.metrics.coranking`).
+    The result is 0 for random positions, and 1 if all neighbors are kept (`kept_share`). If `nearest` are the k nearest
+    points in the data, the result is R_NX(k) (`glle_engine.metrics.coranking`).
     """
     by_chance: float = nearest.shape[1] / (len(Y) - 1)
     return (kept_share(nearest, Y) - by_chance) / (1 - by_chance)
 
 
 def kept_share(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
-    """Return the share of given neighbors (n, k) that are among the k nearest points in an embedding (n, p)."""
+    """Return the share of the neighbors `nearest` (n, k) that are among the k nearest points in an embedding (n, p)."""
     map_nearest = kneighbors(np.ascontiguousarray(Y), nearest.shape[1])[0]
     return float((nearest[:, :, None] == map_nearest[:, None, :]).any(axis=2).mean())
 
 
 @dataclass(frozen=True)
 class NeighborCount:
-    """The number of neighbors that was found, and the candidates.
+    """Scores of the candidates for the number of neighbors k.
 
     Attributes
     ----------
     kept : dict of int to float
-        The kept neighbors of each candidate that could be embedded, by ascending k (`kept_neighbors`).
+        Score (`kept_neighbors`) of each candidate k with which the points could be embedded, by ascending k.
     left_out : list of int
-        Candidates whose graph is not one component with one closed class, or that no solver could embed.
+        Other candidates: their neighbor graph has several closed classes, or no solver could embed the points.
     sampled : int or None
         The number of sampled points, if not all were embedded.
 
@@ -74,12 +75,12 @@ class NeighborCount:
 
     @property
     def ranked(self) -> list[int]:
-        """The candidates that could be embedded, best first; of equal ones the smallest k first."""
+        """The candidates in `kept`, the best score first; of candidates with equal scores, the smallest k first."""
         return sorted(self.kept, key=lambda k: (-self.kept[k], k))
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The chosen k, the runner-up, and the kept neighbors of all candidates."""
+        """The best k, the runner-up, the scores of the candidates, and the candidates that were left out; JSON-able."""
         best, *others = self.ranked
         curve = [{"n_neighbors": k, "kept": kept} for k, kept in self.kept.items()]
         runner_up = others[0] if others else None
@@ -124,14 +125,14 @@ def best_neighbor_count(
     embed : callable
         Takes points (m, d) and their neighbors (m, k), and returns an embedding (m, p).
     bridged : bool
-        Whether graphs that fall apart are candidates if none is connected, joined by their shortest edges.
+        Whether disconnected graphs are joined by their shortest edges, if no candidate has a connected graph.
     instead : str
-        The remedy, beside more neighbors, if no candidate connects the graph.
+        Further remedy in the error for data whose graph no candidate connects; the first remedy is more neighbors.
 
     Raises
     ------
     DisconnectedGraphError
-        With the smallest k that connects, if no candidate connects the graph, unless `bridged`.
+        If no candidate connects the graph, unless `bridged`; the error has the smallest k that would connect it.
     ConvergenceError
         If no candidate can be embedded.
 

@@ -1,7 +1,7 @@
 r"""Scores on distances of pairs: stress, Shepard correlation, triplets, silhouette.
 
-:math:`\delta_{ij}` is the distance of two points in the data, :math:`d_{ij}` their distance in the embedding. Above
-2,000 points, all but the triplets are of a fixed sample of 2,000 points.
+:math:`\delta_{ij}` is the distance of two points in the data, :math:`d_{ij}` their distance in the embedding. For more
+than 2,000 points, all scores except the triplets are computed for a fixed sample of 2,000 points.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glle_engine.metrics.ranks import EXACT_POINTS, fixed_sample
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_TRIPLETS = 5  # triplets of each point
+_TRIPLETS = 5  # random triplets for each point
 _SEED = 0
 _MIN_POINTS = 3
 
@@ -26,8 +26,8 @@ _MIN_POINTS = 3
 def raw_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     r"""Return the raw stress :math:`\sum_{i<j} (d_{ij} - \delta_{ij})^2` (Kruskal 1964, Psychometrika 29); 0 is best.
 
-    Its unit is the square of the data's unit. `sklearn.manifold.MDS` has the same stress. Of more than
-    2,000 points it is estimated by a fixed sample of 2,000: the mean over its pairs times the number of all pairs.
+    The unit of the stress is the square of the data's unit. `sklearn.manifold.MDS` has the same stress. For more than
+    2,000 points the stress is estimated: the mean over the pairs of a fixed sample times the number of all pairs.
     """
     expected, found = _pairs(X, Y)
     return float(((found - expected) ** 2).mean() * len(X) * (len(X) - 1) / 2)
@@ -36,8 +36,8 @@ def raw_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
 def normalized_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     r"""Return :math:`\sqrt{\sum (d_{ij} - \delta_{ij})^2 / \sum \delta_{ij}^2}`; 0 is best.
 
-    This is the normalized stress of `sklearn.manifold.MDS`. It depends on the unit of the embedding. Raises
-    DegenerateDataError if all points of the data are equal.
+    This normalized stress of `sklearn.manifold.MDS` depends on the unit of the embedding. Raises DegenerateDataError if
+    all points of the data are equal.
     """
     expected, found = _pairs(X, Y)
     _require_apart(expected)
@@ -45,12 +45,13 @@ def normalized_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
 
 
 def scaled_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
-    r"""Return the normalized stress of the embedding in its best unit, in [0, 1]; 0 is best.
+    r"""Return the normalized stress of the embedding after scaling by the best factor a, in [0, 1]; 0 is best.
 
     .. math:: \min_a \sqrt{\sum (a d_{ij} - \delta_{ij})^2 / \sum \delta_{ij}^2}
 
-    Methods that fix the unit of their embeddings can be compared by it (Smelser, Miller and Kobourov 2024, arXiv
-    2408.07724). Raises DegenerateDataError if all points are equal, in the data or in the embedding.
+    Unlike the normalized stress, this score can compare methods that fix the unit of their embeddings (Smelser, Miller
+    and Kobourov 2024, arXiv 2408.07724). Raises DegenerateDataError if all points are equal, in the data or in the
+    embedding.
     """
     expected, found = _pairs(X, Y)
     _require_apart(expected, found)
@@ -79,9 +80,9 @@ def shepard_correlation(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float
 
 
 def random_triplets(n: int) -> NDArray[np.int64]:
-    """Return five random triplets for each of n points, (5 n, 3) with three different rows; they are always the same.
+    """Return random triplets of different points, five for each of n points as the first one, as indices (5 n, 3).
 
-    Raises TooFewPointsError for fewer than three points.
+    The triplets depend only on n. Raises TooFewPointsError for fewer than three points.
     """
     if n < _MIN_POINTS:
         raise TooFewPointsError(f"{n} points have no triplets.", remedy=f"Give at least {_MIN_POINTS} points.")
@@ -93,10 +94,10 @@ def random_triplets(n: int) -> NDArray[np.int64]:
 
 
 def triplet_accuracy(X: NDArray[np.float64], Y: NDArray[np.float64], triplets: NDArray[np.int64]) -> float:
-    """Return the share of triplets (m, 3) in which the same point is nearer to the first one in both spaces.
+    """Return the share of triplets (i, j, l) for which data and embedding agree whether j or l is nearer to i.
 
-    It is in [0, 1], about one half for random positions, and 1 is best (Wang, Huang, Rudin and Shaposhnik 2021, JMLR
-    22, section 5).
+    `triplets` are indices (m, 3). The share is in [0, 1], about one half for random positions, and 1 is best (Wang,
+    Huang, Rudin and Shaposhnik 2021, JMLR 22, section 5).
     """
     first = triplets[:, 0]
     nearer = [np.less(*distances(points[first], points, triplets[:, 1:]).T) for points in (X, Y)]
@@ -107,13 +108,13 @@ def silhouette(Y: NDArray[np.float64], labels: NDArray[np.generic]) -> float:
     r"""Return the mean silhouette of the labels (n,) in an embedding (n, p), in [-1, 1]; 1 is best.
 
     The silhouette of a point is :math:`(b - a) / \max(a, b)`, with a its mean distance to the other points of its
-    label, and b the smallest mean distance to the points of another label; 0 if it has its label alone (Rousseeuw 1987,
-    J. Comput. Appl. Math. 20).
+    label, and b the smallest mean distance to the points of another label. A point that is the only one with its label
+    has silhouette 0 (Rousseeuw 1987, J. Comput. Appl. Math. 20).
 
     Raises
     ------
     InvalidParameterError
-        If there is one label, or each point has its own.
+        If all points have one label, or all labels are different.
 
     """
     rows = fixed_sample(len(Y), EXACT_POINTS)
@@ -138,19 +139,22 @@ def silhouette(Y: NDArray[np.float64], labels: NDArray[np.generic]) -> float:
 
 
 def _distances_among(points: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the distances (m, m) of the rows to each other."""
+    """Return the matrix (m, m) of distances between the points `rows`."""
     return distances(points[rows], points, np.broadcast_to(rows, (len(rows), len(rows))))
 
 
 def _pairs(X: NDArray[np.float64], Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the distances in the data and in the embedding, of all pairs, or of the pairs in the sample."""
+    """Return two arrays (pairs,): distances in the data and in the embedding, for all pairs of sampled points.
+
+    The sample has all points, or 2,000 points if there are more.
+    """
     rows = fixed_sample(len(X), EXACT_POINTS)
     above = np.triu_indices(len(rows), 1)
     return _distances_among(X, rows)[above], _distances_among(Y, rows)[above]
 
 
 def _require_apart(*distances: NDArray[np.float64]) -> None:
-    """Raise `DegenerateDataError` if all distances are 0, in the data or in the embedding."""
+    """Raise `DegenerateDataError` if one of the arrays of distances, in the data or the embedding, has only zeros."""
     if not all(values.any() for values in distances):
         raise DegenerateDataError(
             "All points are equal, in the data or in the embedding.",

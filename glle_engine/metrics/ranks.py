@@ -39,7 +39,7 @@ _EQUAL = 1e-12
 _BRUTE_BLOCK_ENTRIES = 1 << 23
 _FEW_POINTS = 4_000  # up to this n, computing all distances is faster than a tree (2.6 ms, not 9.5, for 1,000 points)
 EXACT_POINTS = 2000  # up to this n, the residual variance is over all pairs, which takes about three seconds
-LANDMARKS = 400  # for larger n, over the pairs of one of this many points with any other point
+LANDMARKS = 400  # for larger n, it is over the pairs that include one of this many sampled points
 _SEED = 0
 _BLOCK_ENTRIES = 1 << 21
 
@@ -49,8 +49,8 @@ def affine_r_squared(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> floa
 
     .. math:: R^2 = 1 - \min_{A, b} \|T - Y A - 1 b^T\|^2 / \|T - 1 \bar t^T\|^2
 
-    The result does not change with an invertible affine map of Y, so that the scale of an embedding, which many methods
-    fix, does not matter.
+    The result does not change if Y is transformed by an invertible affine map. The scale of an embedding, which many
+    methods fix, therefore does not matter.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def affine_r_squared(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> floa
     """
     a, b = Y - Y.mean(axis=0), truth - truth.mean(axis=0)
     size = np.linalg.norm(a, axis=0)
-    a = a / np.where(size > 0, size, 1.0)  # lstsq decides about the rank relative to the largest singular value
+    a = a / np.where(size > 0, size, 1.0)  # lstsq would ignore columns that are tiny relative to the largest one
     rest = b - a @ np.linalg.lstsq(a, b, rcond=None)[0]
     return max(0.0, 1 - float(np.linalg.norm(rest) / np.linalg.norm(b)) ** 2)
 
@@ -108,7 +108,7 @@ def local_trustworthiness(
 ) -> NDArray[np.float64]:
     """Return each point's trustworthiness (m,), whose mean is `trustworthiness`; 1 is best.
 
-    Parameters and errors as for `trustworthiness`. The value of a single point may be below 0; the mean never is.
+    Parameters and errors as for `trustworthiness`. A single point may have a negative value; the mean is at least 0.
     """
     n = len(X)
     require_same_length(X, Y)
@@ -143,9 +143,10 @@ def _neighbors_of(Y: Data, k: int, rows: NDArray[np.intp]) -> NDArray[np.int32]:
 
 
 def _excess_ranks(X: Data, neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int) -> NDArray[np.float64]:
-    """Sum max(0, r(i, j) - k) over j, where r is one more than the number of other points nearer to i than j.
+    """Return the sum (m,) of max(0, r(i, j) - k) over the neighbors j of each row i, where r(i, j) is a rank in X.
 
-    Distances with a relative difference below 1e-12 count as equal, so that rounding does not decide about ranks.
+    r(i, j) is one more than the number of points nearer to i than j is. Distances with a relative difference below
+    1e-12 count as equal, so that rounding does not decide about ranks.
     """
     if isinstance(X, Distances):
         return X.ranks_beyond(rows, neighbors, k, _EQUAL)
@@ -165,7 +166,7 @@ def _counted_by_tree(
     for part in blocks(len(rows), _TREE_BLOCK_POINTS, "ranks"):
         centre, near = X[rows[part]], neighbors[part]
         closer = np.nextafter(distances(centre, X, near) * (1 - _EQUAL), 0.0)
-        # Neighbors no farther than the k-th nearest point cannot exceed rank k, and need not be counted.
+        # A neighbor that is no farther away than the k-th nearest point has at most rank k, so it adds nothing.
         kth = tree.query(centre, k + 1)[0][:, -1]
         far = closer > kth[:, None]
         item = np.nonzero(far)[0]
@@ -187,7 +188,7 @@ def _counted_by_products(
 
 
 def fixed_sample(n: int, size: int) -> NDArray[np.intp]:
-    """Return the points over which a score of n points averages: all up to `EXACT_POINTS`, else a fixed sample."""
+    """Return the row numbers over which a score averages: all n, or a fixed sample of `size` if n > `EXACT_POINTS`."""
     if n <= EXACT_POINTS:
         return np.arange(n)
     return np.sort(np.random.default_rng(_SEED).choice(n, size, replace=False))
@@ -217,7 +218,7 @@ def residual_variance(
     InvalidShapeError
         If X and Y differ in length.
     DisconnectedGraphError
-        With the smallest k that connects.
+        If the neighbor graph is not connected; the error has the smallest k that connects it.
     DegenerateDataError
         If all distances are equal, in the graph or in the embedding.
 
@@ -242,7 +243,7 @@ def unexplained_variance(
     Y: NDArray[np.float64],
     on_progress: OnProgress = silent,
 ) -> float:
-    """Return :math:`1 - r^2`, where r is the correlation between distances in the data and in an embedding, in [0, 1].
+    """Return :math:`1 - r^2` in [0, 1], with the correlation r between distances in the data and in an embedding.
 
     The correlation is over the pairs of one of `points` with any other point. This is the only definition of residual
     variance: both the score, with the lengths of shortest paths, and Isomap, with the distances that it scales, call

@@ -30,12 +30,12 @@ __all__ = ["SCORES", "Given", "Score", "default_scores", "neighborhood_hit", "po
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Further inputs of scores, beside the data and the embedding.
+    """Inputs that scores may need besides the data and the embedding.
 
     Attributes
     ----------
     score_neighbors : int
-        k, of the scores on neighborhoods.
+        The number of neighbors k for scores on neighborhoods.
     labels : (n,) array of integers or strings, optional
         The class of each point.
     truth : (n, q) float64, optional
@@ -53,7 +53,7 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Score of an embedding.
+    """Description of a score, with the function that computes the score.
 
     Attributes
     ----------
@@ -61,22 +61,22 @@ class Score:
         Stable snake_case name.
     title : str
     about : str
-        Its meaning, range and source.
+        Meaning, range and source of the score.
     needs : {"nothing", "labels", "truth"}
         What the score needs beside the data and the embedding.
     better : {"higher", "lower"}
     most_points : int or None
         The largest n; None if only time limits it.
     largest_k : callable or None
-        n to the largest k that the score allows; None if it has no neighborhoods.
+        Called with n, returns the largest k that the score allows; None for scores without neighborhoods.
     growth : str
-        The growth of time with n.
+        How the computing time grows with n.
     reproducible : bool
         Whether the score has the same bits on every processor.
     by_default : bool
-        Whether it is among the scores that are computed if none are named.
+        Whether the score is computed if the caller names no scores.
     run : callable
-        Called with (X, Y, given), returns the score; X (n, d) and Y (n, p) are checked.
+        Called with data X (n, d), an embedding Y (n, p) and `Given`, all of them checked; returns the score.
 
     """
 
@@ -94,9 +94,9 @@ class Score:
 
 
 def neighborhood_hit(Y: NDArray[np.float64], labels: NDArray[np.generic], n_neighbors: int = 10) -> float:
-    """Return the mean share of a point's k nearest neighbors in the embedding (n, p) with the same label, in [0, 1].
+    """Return the share of a point's k nearest neighbors in the embedding (n, p) with its label, averaged over points.
 
-    1 is best (Paulovich, Nonato, Minghim, Levkowitz 2008, IEEE TVCG 14).
+    The result is in [0, 1], and 1 is best (Paulovich, Nonato, Minghim, Levkowitz 2008, IEEE TVCG 14).
     """
     nearest, _ = kneighbors(Y, n_neighbors)
     return float((labels[nearest] == labels[:, None]).mean())
@@ -112,7 +112,7 @@ def score(
     truth: ArrayLike | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[str, float]:
-    """Score an embedding.
+    """Compute scores of an embedding Y of data X, and return them by name.
 
     Parameters
     ----------
@@ -143,9 +143,9 @@ def score(
     InvalidShapeError, NotFiniteError, OutOfRangeError
         For arrays of different lengths, or that are not numbers.
     DisconnectedGraphError
-        From the residual variance, with the smallest k that connects.
+        From the residual variance, if the neighbor graph is not connected; it has the smallest k that connects it.
     DegenerateDataError
-        If all points are equal.
+        If all points of the data, of the embedding or of the truth are equal.
 
     """
     data, places = checked_matrix(X), checked_matrix(Y, "Y")
@@ -189,12 +189,15 @@ def _checked_labels(labels: ArrayLike | None, n: int) -> NDArray[np.generic] | N
 
 
 def default_scores(inputs: Collection[str]) -> list[str]:
-    """Return the names of the scores that are computed if none are named; `inputs` are "labels", "truth" or both."""
+    """Return the names of the scores to compute if the caller names none; `inputs` may have "labels" and "truth"."""
     return [name for name, item in SCORES.items() if item.by_default and item.needs in {"nothing", *inputs}]
 
 
 def possible_score(name: str, n: int, inputs: Collection[str]) -> Score:
-    """Return the score of a name, or raise `InvalidParameterError` if n points and the `inputs` do not allow it."""
+    """Return the `Score` with a name; raise `InvalidParameterError` for an unknown or impossible score.
+
+    A score is impossible for too many points n, or if it needs labels or a truth that are not among the `inputs`.
+    """
     item = SCORES.get(name)
     if item is None:
         raise InvalidParameterError(f"There is no score {name[:50]!r}.", remedy=f"Choose from {', '.join(SCORES)}.")
@@ -225,7 +228,10 @@ def _check_neighbors(item: Score, k: int, n: int) -> None:
 
 
 def _to_truth(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
-    """Return the disparity of embedding and truth; the narrower one is padded with zeros, which changes no distance."""
+    """Return the Procrustes disparity of an embedding and the truth, which may differ in their number of columns.
+
+    The narrower array is padded with zeros, which changes no distance.
+    """
     width = max(Y.shape[1], truth.shape[1])
     return disparity(*(np.pad(points, ((0, 0), (0, width - points.shape[1]))) for points in (Y, truth)))
 
@@ -310,7 +316,7 @@ SCORES: dict[str, Score] = {
         Score(
             name="gplvm",
             title="GP-LVM log likelihood",
-            about="The log likelihood of the data as Gaussian processes on the standardised embedding, at the maximum "
+            about="The log likelihood of the data as Gaussian processes on the standardized embedding, at the maximum "
             "over one RBF + bias + white kernel for all features; compares embeddings of the same data only "
             "(Lawrence 2005; arXiv 1010.4830).",
             better="higher",
