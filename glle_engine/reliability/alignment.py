@@ -1,20 +1,20 @@
-r"""Align embeddings of the same points: measure their spread, and regions around the points.
+r"""Align embeddings of the same points, measure the spread of each point, and make regions around the points.
 
-The coverage of regions is calibrated on held-out resamples. The region of point i at level q is :math:`\{y : (y -
+The coverage of the regions is calibrated on held-out resamples. The region of point i at level q is :math:`\{y : (y -
 c_i)^T C_i^{-1} (y - c_i) \le r_q^2\}`, an ellipse in two dimensions; :math:`c_i` is its position in the reference
 embedding and :math:`C_i` its covariance. The radius :math:`r_q`, one for all points, is found by cross-conformal
 calibration (Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015): resamples
-are split into folds (pairs of separate halves stay together), the covariance is computed without a fold, and
-:math:`r_q` is the quantile of the distances of the held-out resamples from the mean of the others, in units of that
-covariance. For normal resamples with the covariance :math:`C_i` it is the radius of the chi-squared distribution, 1.18
-and 2.15 for 50 % and 90 % in two dimensions.
+are split into folds (pairs of separate halves stay together), mean and covariance are computed without one fold, and
+:math:`r_q` is the quantile, over all folds, of the distances of the held-out resamples from the mean, in units of the
+covariance. For normal resamples with the covariance :math:`C_i`, :math:`r_q` is the root of the quantile of the
+chi-squared distribution: 1.18 and 2.15 for 50 % and 90 % in two dimensions.
 
 The regions around the consensus therefore contain the stated share of the positions in a further resample, on average
 over points and resamples. Regions around the reference are confidence regions: they are meant to contain the mean
 position of a point over new samples of the data. The position of a point in one new sample scatters around that mean as
 the reference does, so that prediction regions are wider by the root of 2 (`Regions.of_new_sample`). No region shows
-bias, and the level holds for the average point, not for each. The points of an embedding move together, so that the
-share of points inside varies widely between samples of the data.
+bias, and the level holds on average over the points, not for each point. The points of an embedding move together, so
+that the share of points inside their regions varies widely between samples of the data.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_EMBEDDINGS = 4  # after a quarter of them is left out, enough remain for a covariance
-LEVELS = (0.5, 0.9)
+MIN_EMBEDDINGS = 4  # if a quarter of the embeddings is held out, enough remain for a covariance
+LEVELS = (0.5, 0.9)  # coverage of the regions
 FOLDS = 4
-CALIBRATED = 20_000  # points at most, evenly spaced: their distances are in memory for all resamples at once
-NEW_SAMPLE = math.sqrt(2)  # a new position scatters around the mean as the reference position does
+CALIBRATED = 20_000  # the radii are calibrated on at most this many evenly spaced points, to limit the memory
+NEW_SAMPLE = math.sqrt(2)  # a prediction region is wider by this factor, because its center scatters, too
 MIN_EIGENVALUE_RATIO = 1e-12  # smaller eigenvalues (relative to the largest) are directions without variance
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Embeddings of the same points, all rotated to their consensus, which is rotated to an original.
+    """Embeddings of the same points, rotated to their mean (the consensus), with the mean rotated to an original.
 
     Attributes
     ----------
     original : (n, p) float64
+        The reference embedding.
     embeddings : (m, n, p) float64
-        At least 4.
+        The rotated embeddings, at least 4.
 
     """
 
@@ -61,7 +62,7 @@ class Alignment:
 
     @classmethod
     def from_maps(cls, embeddings: NDArray[np.float64], original: NDArray[np.float64]) -> Self:
-        """Align embeddings (m, n, p).
+        """Return embeddings (m, n, p) aligned by generalized Procrustes analysis, with `original` as the reference.
 
         Raises
         ------
@@ -88,7 +89,7 @@ class Alignment:
 
 
 def normalize(Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return an embedding with mean 0 and mean square radius 1, its mean, and its root mean square radius."""
+    """Return Y shifted to mean 0 and scaled to mean square radius 1, and the mean and the scale that were removed."""
     center = Y.mean(axis=0)
     size = float(np.sqrt(((Y - center) ** 2).sum(axis=1).mean()))
     return (Y - center) / (size or 1.0), center, size or 1.0
@@ -110,9 +111,9 @@ class Regions:
         Row j of half_axes[i] is the vector of half-axis j at radius 1, the longest first: the root of an eigenvalue of
         the covariance times its eigenvector. The sign of a row means nothing.
     levels : tuple of float
-        Share of a point's positions over samples that its region holds, on average over the points.
+        Coverage: the share of a point's positions over samples that lie in the point's region, on average over points.
     radii : tuple of float
-        Factor on the half-axes for each level.
+        Factors on the half-axes, one for each level.
 
     """
 
@@ -138,16 +139,16 @@ class Regions:
         """
         if level not in self.levels:
             raise InvalidParameterError(
-                f"The level {level} has no regions.", remedy=f"Choose one of {', '.join(map(str, self.levels))}."
+                f"There are no regions of level {level}.", remedy=f"Choose one of {', '.join(map(str, self.levels))}."
             )
         return self.radii[self.levels.index(level)]
 
     def of_new_sample(self) -> Regions:
-        """Return the prediction regions: of the position of each point in one new sample."""
+        """Return the prediction regions, which are meant to contain the position of each point in one new sample."""
         return replace(self, radii=tuple(NEW_SAMPLE * radius for radius in self.radii))
 
     def contains(self, places: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
-        """Return whether the position (n, p) of each point lies in its region: (n,) bool."""
+        """Return for each point whether its position in `places` (n, p) lies in its region of this level: (n,) bool."""
         return _distances(places - self.center, self.half_axes) <= self.radius(level)
 
     def to_dict(self) -> dict[str, Any]:
@@ -156,10 +157,10 @@ class Regions:
 
 
 def calibrated_regions(aligned: Alignment, *, together: int = 1) -> Regions:
-    """Return regions around the original of aligned embeddings.
+    """Return confidence regions around the points of the original, with radii calibrated on held-out embeddings.
 
-    Each `together` consecutive resamples are in one fold: 2 for pairs of separate halves, which deviate from the mean
-    in opposite directions, so that one half of a pair would tell the deviation of the other.
+    `together` is the number of consecutive embeddings that are held out together. It is 2 for pairs of separate halves,
+    because the two halves of a pair deviate from the mean in opposite directions, so that each predicts the other.
     """
     n, embeddings = len(aligned.original), aligned.embeddings
     rows = np.arange(0, n, -(-n // CALIBRATED))
@@ -175,14 +176,17 @@ def calibrated_regions(aligned: Alignment, *, together: int = 1) -> Regions:
 
 
 def _half_axes(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the half-axes (n, p, p) of covariances at radius 1, in rows, the longest first."""
+    """Return the half-axes (n, p, p) at radius 1 of covariances (n, p, p): rows are vectors, the longest first."""
     values, vectors = dense.eigh(covariance)
     values = np.maximum(values, MIN_EIGENVALUE_RATIO * values[:, -1:])
     return np.ascontiguousarray((np.sqrt(values)[:, None, :] * vectors)[:, :, ::-1].transpose(0, 2, 1))
 
 
 def _distances(off: NDArray[np.float64], half_axes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the lengths (n,) of vectors (n, p) in units of the half-axes; infinity off a point without variance."""
+    """Return the lengths (n,) of vectors `off` (n, p), in units of the half-axes (n, p, p).
+
+    At a point without variance, the length is 0 for the zero vector and infinite for any other vector.
+    """
     p = off.shape[1]
     total = np.zeros(len(off))
     for j in range(p):

@@ -1,11 +1,11 @@
-"""Calibration of the scale by half-sampling, which needs only the data.
+"""Calibration of the scale of draws by half-sampling, which needs only the data.
 
-LLE's sampling spread is the variation of its embedding over new samples of the data. Half-sampling (the delete-half
-jackknife) estimates it from one data set (`glle_engine.reliability.resamples`).
+The sampling spread of LLE is the variation of LLE's embedding over new samples of the data. Half-sampling (the
+delete-half jackknife) estimates the sampling spread from one data set (`glle_engine.reliability.resamples`).
 
-`calibrate` searches the scale a at which the median spread of draws equals the spread of half-samples. Spread over
-scale is close to a power law, so that a few secant steps in logarithms find it. If the slope is small, the spread is
-saturated (large noise) and the data do not identify a; the result reports this.
+`calibrate` searches for the scale a at which the median spread of draws equals the median spread of half-samples. The
+spread of draws is nearly a power of the scale, so that a few secant steps in logarithms find a. If the exponent is
+small, the spread hardly depends on the scale (large noise), and the data do not identify a; the result reports this.
 
 Draws at the calibrated scale are ordinary draws, a pure function of their arguments:
 
@@ -42,37 +42,36 @@ if TYPE_CHECKING:
 HALF_SAMPLES = 20
 CALIBRATION_DRAWS = 40
 STEPS = 6
-CLOSE = 0.1  # relative difference of medians that is good enough: below the error of 20 half-samples
-SATURATED = 0.2  # log-log slope of spread over scale, below which the scale hardly matters; usual draws have about .5
-LARGEST, SMALLEST = 1e3, 1e-6
+CLOSE = 0.1  # the search stops at this relative difference of the medians, which is below the error of 20 half-samples
+SATURATED = 0.2  # below this slope of log spread over log scale, the scale hardly matters; usual slopes are about .5
+LARGEST, SMALLEST = 1e3, 1e-6  # limits of the scales that are tried
 POORLY_CORRELATED = "scale-poorly-correlated"
 CORRELATED = 0.5  # rank correlation: below it the two spreads share less than a quarter of the variance of their ranks
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Scale by half-sampling, and the agreement of draws at that scale.
+    """Calibrated scale, and how well the spread of draws at this scale agrees with the spread of half-samples.
 
     Attributes
     ----------
     scale : float
         The factor on the covariance of draws at which they spread as half-samples do.
     ratio : float
-        Median spread of draws at that scale over the median spread of half-samples.
+        Median spread of draws at the scale, divided by the median spread of half-samples.
     rank_correlation : float
-        Spearman's correlation of the two spreads over the points; 0 if one of them is constant.
+        Spearman's correlation, over the points, of the spread of draws and the spread of half-samples; 0 if one of the
+        two is constant.
     slope : float or None
         Measured d log spread / d log scale; None if the first scale, 1, was accepted.
     saturated : bool
-        The medians agree at no scale, because the spread hardly depends on it: the slope is below .2.
+        Whether the medians agree at no scale, because the spread of draws hardly depends on the scale (slope below .2).
     half_sample_spread : (n,) float64
         Root of the trace of each point's covariance over half-samples.
     draw_spread : (n,) float64
         Root of the trace of each point's covariance over draws at the scale.
     trace : tuple of (scale, ratio)
-        All evaluations, in order.
-
-    `notes` has warnings in words.
+        All scales that were tried, in order, each with its ratio of the medians.
 
     """
 
@@ -134,7 +133,7 @@ def calibrate(
     halves: NDArray[np.float64] | None = None,
     on_progress: OnProgress = silent,
 ) -> Calibration:
-    """Find the scale at which draws spread as half-samples do.
+    """Find the scale at which draws of a posterior spread as embeddings of halves of the data do.
 
     Parameters
     ----------
@@ -147,18 +146,18 @@ def calibrate(
     seed : int
         Seed of the half-samples and of the draws.
     halves : (m, n, p) float64, optional
-        Half-samples 0, ..., m - 1 of the seed (`resample` of the stream `HALVES`), if they are computed already; the
-        first `n_resamples` are used.
+        Half-samples 0, ..., m - 1 of the seed (`resample` of the stream `HALVES`), if the caller has computed them
+        already; the first `n_resamples` are used.
     on_progress
         Called with (done, total, stage).
 
     Raises
     ------
     InvalidParameterError
-        For a published posterior, whose scale has no half-sampling limit, too few points, or points most of which
-        do not move.
+        For a posterior of the published variant, which cannot be calibrated; for too few points; or if most points do
+        not move.
     DataMismatchError
-        For other data than the data of the fit.
+        If X is not the data of the fit.
 
     """
     n_resamples = check_integer("n_resamples", n_resamples, MIN_EMBEDDINGS)
@@ -184,7 +183,7 @@ def calibrate(
         above = [pair for pair in trace if pair[1] >= 1]
         if len(trace) > 1:
             slope = _slope(trace)
-        if below and above:  # interpolate between the nearest scale on either side
+        if below and above:  # interpolate between the two scales with the ratios nearest to 1 on either side
             scale = _between(max(below, key=lambda pair: pair[1]), min(above, key=lambda pair: pair[1]))
         elif slope is not None and slope < SATURATED:
             break
@@ -205,7 +204,7 @@ def calibrate(
 
 
 def _spread(kind: str, embeddings: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each point's spread (n,) over embeddings (m, n, p); raise an error if most points do not move."""
+    """Return each point's spread (n,) over embeddings (m, n, p); raise `InvalidParameterError` if its median is 0."""
     spread = Alignment.from_maps(embeddings, reference).spread
     if not np.median(spread):
         raise InvalidParameterError(
@@ -216,18 +215,18 @@ def _spread(kind: str, embeddings: NDArray[np.float64], reference: NDArray[np.fl
 
 
 def _is_close(ratio: float) -> bool:
-    """Return whether a ratio of medians is 1 to the relative difference `CLOSE`."""
+    """Return whether a ratio of medians differs from 1 by at most the factor 1 + `CLOSE`."""
     return 1 / (1 + CLOSE) <= ratio <= 1 + CLOSE
 
 
 def _between(a: tuple[float, float], b: tuple[float, float]) -> float:
-    """Return the scale of ratio 1 on the line through two (scale, ratio) pairs in logarithms."""
+    """Interpolate between two pairs (scale, ratio), linearly in logarithms; return the scale with ratio 1."""
     x0, x1, y0, y1 = (dense.log(value) for value in (a[0], b[0], a[1], b[1]))
     return dense.exp(x0 - y0 * (x1 - x0) / (y1 - y0))
 
 
 def _slope(trace: Sequence[tuple[float, float]]) -> float:
-    """Return d log ratio / d log scale between the last scale and the nearest other one."""
+    """Return the slope of log ratio over log scale, between the last scale of the trace and the one nearest to it."""
     (last, ratio), others = trace[-1], trace[:-1]
     near, other = min(others, key=lambda pair: abs(dense.log(pair[0] / last)))
     return dense.log(ratio / other) / dense.log(last / near) if near != last else 0.0

@@ -1,9 +1,9 @@
 """Refits of a method to random halves of the data.
 
-The method is refitted to a half with counts of neighbors that shrink with it (`shrunk`), and the held-out points are
-placed: by the method's own map if it has one or is linear, otherwise by their LLE weights on the points of the half.
-Weights are a poor map of a linear method: they inflate the spread of PCA 1.6 to 2.8 times. A method with a seed has
-another seed in each refit: the seed of its parameters plus 1 + j.
+The method is refitted to a half with smaller numbers of neighbors (`shrunk`). The other points are then placed by
+the method's map to new points, unless this map uses neighbors; by a fitted affine map if a linear method has no map;
+and otherwise by LLE weights on the points of the half. Weights would be a poor map for a linear method: they inflate
+the spread of PCA 1.6 to 2.8 times. In refit j, a random method has the seed of its parameters plus 1 + j.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SEEDS = 2**63
 
 @dataclass(frozen=True, eq=False)
 class MethodEmbedder(Embedder, Generic[S]):
-    """A method with its parameters and data.
+    """Embeds random halves of the data by a method, and places the other points.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class MethodEmbedder(Embedder, Generic[S]):
     spec: S
     labels: NDArray[np.int64] | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:  # the functions of a method have no pickles
+    def __reduce__(self) -> tuple[Any, ...]:  # a method has functions that cannot be pickled: pickle its name
         return _embedder_of, (self.X, self.method.name, self.spec, self.labels, self.blocks)
 
     @property
@@ -75,7 +75,7 @@ class MethodEmbedder(Embedder, Generic[S]):
 
     @cached_property
     def located(self) -> tuple[Data, int]:
-        """Coordinates or distances in the space of the method, divided by 2^e; and the exponent e."""
+        """Coordinates or distances of the points in the method's metric, divided by 2^e, and the exponent e."""
         if self.spec.precomputed:
             exponent = int(np.frexp(float(self.data.max()))[1])
             return Distances.among(np.ldexp(self.data, -exponent)), exponent
@@ -93,7 +93,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         return replace(self, X=X, labels=None if self.labels is None else self.labels[rows])
 
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
-        """Return an embedding (n, p) of all points by a sample."""
+        """Embed the points of a sample, place the other points, and return the positions (n, p) of all points."""
         embedding = self._refit(sample, on_progress)
         points, _ = self.located
         place, rest = embedding.map, self.data[sample.others]
@@ -107,7 +107,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         return placed
 
     def _refit(self, sample: Sample, on_progress: OnProgress) -> Embedding:
-        """Embed a sample."""
+        """Return the embedding of the points of a sample by the method."""
         chosen = sample.chosen
         part = self.data[np.ix_(chosen, chosen)] if self.spec.precomputed else self.data[chosen]
         labels = None if self.labels is None else self.labels[chosen]
@@ -124,13 +124,13 @@ def embed_again(
     *,
     labels: NDArray[np.int64] | None = None,
 ) -> Embedding:
-    """Embed a share of some points with another seed and shrunk parameters.
+    """Embed `part`, a share of the points, with smaller numbers of neighbors (`shrunk`), and another seed if random.
 
-    A number of neighbors is kept if the method would refuse a smaller one, or its graph would be disconnected, also if
-    the method would bridge it.
+    The parameters are not shrunk if the method refuses the smaller values, or if the smaller neighbor graph is
+    disconnected, even if the method could bridge that graph.
     """
     if method.random:
-        spec = replace(spec, seed=(getattr(spec, "seed", 0) + 1 + number) % _SEEDS)  # type: ignore[call-arg] # it has it
+        spec = replace(spec, seed=(getattr(spec, "seed", 0) + 1 + number) % _SEEDS)  # type: ignore[call-arg] # random methods have a seed
     is_bridging = isinstance(spec, GraphSpec) and spec.disconnected == "bridge"
     changes = shrunk(spec, share) | ({"disconnected": "error"} if is_bridging else {})
     try:
@@ -150,12 +150,13 @@ def _embedder_of(
 
 
 def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
-    r"""Return the changed parameters for a share of the points.
+    r"""Return by name the parameters that change for a refit to a share of the points, with their new values.
 
     Perplexity and numbers of neighbors and of landmarks are divided by :math:`\sqrt 2` for half of the points, and by
-    :math:`\sqrt{1 / \varphi}` for a share phi, rounded up. For half it is the geometric mean of two rules: divided by
-    2, a neighborhood reaches as far as in the data, but the graph of a sheet with k = 10 tears; unchanged, it reaches
-    to the next turn of the sheet. None falls below 5, or below its value if that is less.
+    :math:`\sqrt{1 / \varphi}` for a share phi; integers are rounded up. For halves this is a compromise. If k were
+    divided by 2, neighborhoods would reach as far as in the data, but the graph of a sheet with k = 10 would tear. If k
+    were unchanged, neighborhoods would reach to the next turn of a rolled sheet. No value falls below 5, and values
+    below 5 do not change.
     """
     changes = {}
     for name, parameter in spec.parameters().items():
@@ -167,7 +168,7 @@ def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
 
 
 def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool = False) -> None:
-    """Raise the `GlleError` of a method that cannot be refitted to half of n points, from the sizes alone."""
+    """Raise a `GlleError` if a method cannot be refitted to half of n points (n, d); only sizes are examined."""
     if (name := spec.precomputed) in {"kernel", "weights"}:
         raise InvalidParameterError(
             f"Embeddings of halves need distances between the points, and {name}='precomputed' has none.",
@@ -175,7 +176,7 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *
         )
     if spec.space[1] not in get_args(Metric):
         raise InvalidParameterError(
-            f"Maps of halves are compared by distances that are not {Way('metric', spec.space[1])}.",
+            f"Maps of halves cannot be compared by distances with {Way('metric', spec.space[1])}.",
             remedy=f"Give the distances of all pairs as the data, with {Way('metric', 'precomputed')}.",
         )
     half = n // 2
@@ -196,7 +197,7 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *
 
 
 def affine_map(points: NDArray[np.float64], Y: NDArray[np.float64]) -> AffineMap:
-    """Return the affine map from points (m, d) to positions (m, p); if several fit, the one of smallest components."""
+    """Return the affine map that fits positions Y (m, p) to points (m, d) by least squares, with the smallest norm."""
     mean, center = points.mean(axis=0), Y.mean(axis=0)
     components = np.linalg.lstsq(points - mean, Y - center, rcond=None)[0].T
     shift = np.linalg.lstsq(components, center, rcond=None)[0]

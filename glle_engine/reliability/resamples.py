@@ -1,14 +1,14 @@
 r"""Embed random halves of the data, which show how an embedding varies over samples of the data.
 
-Resample j of a stream embeds a random half of the points, and places the other points in that embedding. It is a pure
-function of (embedder, stream, seed, j): any process can compute any range of a stream, and gets the same bits.
+Resample j of a stream embeds a random half of the points, and places the other points in that embedding. The result is
+a pure function of (embedder, stream, seed, j): any process can compute any range of a stream, and gets the same bits.
 
 For a smooth function of the sample, the covariance over halves estimates the covariance over samples (the delete-d
 jackknife: Shao and Wu, "A general theory for jackknife variance estimation", Annals of Statistics 17, 1989). PCA
-follows it. No theory covers LLE, whose neighborhoods seldom survive in two halves. Over 18 distributions the standard
-deviation over halves was .99 of the true one (docs/explanation/believe.md).
+follows this theory. No theory covers LLE, whose neighborhoods are seldom the same in two halves. Over 18 distributions
+the standard deviation over halves was .99 of the true standard deviation (docs/explanation/believe.md).
 
-Posteriors and functions can be embedded again on a part of their data; methods: `glle_engine.reliability.refits`.
+This module embeds halves by posteriors and by functions, `glle_engine.reliability.refits` by methods.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ if TYPE_CHECKING:
 
 _RESAMPLES = 1 << 32  # resamples in a stream; the upper bits of the counter are the number of the stream
 MIN_HALVED_POINTS = 20
-_WIDTH = 3  # neighbors searched among all points, as a multiple of the neighbors needed in a sample
+_WIDTH = 3  # the search among all points finds this multiple of k neighbors, so that usually k are in a sample
 PLACING = 10  # a point outside the sample is placed by this many neighbors in the sample
 _REG = 1e-3  # ridge of the weights that place a point
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Kind of resamples.
+    """Sequence of random halves, in pairs without common points or independent of each other.
 
     Attributes
     ----------
     name : str
-        Also the stage of the progress reports.
+        Name of the stream, which is also the stage in progress reports.
     number : int
         Streams of one seed with different numbers are independent.
     paired : bool
@@ -79,7 +79,7 @@ SEPARATE = Stream("separate halves", number=3, paired=True)
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Random part of the points.
+    """Random half of the points that a resample embeds, and the other points.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Sample:
     number : int
         Number of the resample in its stream.
     chosen, others : (m,), (n - m,) int
-        Rows of the embedded points, and rows of the points to place; both ascending.
+        Row numbers of the points to embed, and of the points to place afterwards; both ascending.
     """
 
     stream: Stream
@@ -98,13 +98,13 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Embedder(ABC):
-    """Data that can be embedded again: a posterior's, a method's, or a function's.
+    """Embeds random halves of its data by a posterior, a method or a function, and places the other points.
 
     Attributes
     ----------
     blocks : (n,) int64, optional
-        Block of each point, such as its subject, if points of one block go into samples together. The two samples of a
-        pair then differ in size by at most the largest block.
+        Block of each point, such as its subject, if all points of a block are to be in the same sample. The two samples
+        of a pair then differ in size by at most the largest block.
 
     """
 
@@ -122,20 +122,23 @@ class Embedder(ABC):
 
     @abstractmethod
     def require_possible(self) -> None:
-        """Raise the `GlleError` of samples that cannot be embedded, from their size alone."""
+        """Raise a `GlleError` if samples cannot be embedded because of their size; nothing is computed."""
 
     def of_rows(self, rows: NDArray[np.intp]) -> Self:
-        """Return the embedder of some rows of the data, all of which are in the samples."""
+        """Return an embedder whose data are only these rows, from all of which samples are drawn."""
         part = self._of_rows(rows)
         return part if self.blocks is None else replace(part, blocks=self.blocks[rows])
 
     @abstractmethod
     def _of_rows(self, rows: NDArray[np.intp]) -> Self:
-        """Return the embedder of some rows, apart from their blocks."""
+        """Return an embedder whose data are only these rows; `of_rows` then sets the blocks."""
 
     @abstractmethod
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
-        """Return an embedding (n, p) of all points by a sample; raises `GlleError`."""
+        """Embed the points of a sample, place the other points, and return the positions (n, p) of all points.
+
+        Raises a `GlleError` if the sample cannot be embedded.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,17 +164,17 @@ class Resamples:
 
     @property
     def embeddings(self) -> NDArray[np.float64]:
-        """The positions (m, n, p) of the resamples that did not fail."""
+        """Positions (m, n, p) of all points in the resamples that did not fail."""
         return np.asarray(self.places[np.isfinite(self.places).all(axis=(1, 2))])
 
     @property
     def complete_pairs(self) -> NDArray[np.intp]:
-        """Indices of the embeddings that belong to pairs 0 and 1, 2 and 3, ... of which neither failed."""
+        """Indices into `places` of all complete pairs: 2 j and 2 j + 1 if neither of the two failed."""
         is_complete = np.isfinite(self.places).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
         return np.flatnonzero(np.repeat(is_complete, 2))
 
     def __add__(self, more: Resamples) -> Resamples:
-        """Return these and further resamples of the stream."""
+        """Return these resamples, followed by `more` resamples of the same stream."""
         places = np.concatenate([self.places, more.places])
         return Resamples(self.stream, places, self.problems + more.problems)
 
@@ -187,7 +190,7 @@ def resample(
     executor: Executor | None = None,
     on_progress: OnProgress = silent,
 ) -> Resamples:
-    """Embed random parts of the data, and place the other points.
+    """Embed random halves of the data, and place the other points; return a `Resamples`.
 
     Parameters
     ----------
@@ -198,9 +201,10 @@ def resample(
     seed : int
         In [0, 2^64).
     strict : bool
-        Whether the failure of a single resample is raised, or a problem of the result.
+        Whether the error of a failed resample is raised; otherwise its message is one of the result's `problems`.
     executor : concurrent.futures.Executor, optional
-        Threads or processes that compute the resamples, with the same bits. Reports are then made after each one.
+        Threads or processes that compute the resamples, with the same bits. Progress is then reported only after each
+        resample.
     on_progress
         Called with (resamples done, count, name of the stream), also within a resample. An exception that it raises
         cancels the computation.
@@ -208,7 +212,8 @@ def resample(
     Raises
     ------
     GlleError
-        For samples that cannot be embedded, from their size alone, or numbers out of range.
+        If samples cannot be embedded because of their size, or a number is out of range. If `strict`, also the error
+        of a resample.
 
     """
     count, first = check_integer("count", count, 0), check_integer("first", first, 0)
@@ -239,7 +244,7 @@ def resample(
 
 
 def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Sample:
-    """Return the points of a resample, a pure function of the rows, the stream, the seed and the number."""
+    """Return the sample of resample `number`, determined by the embedder's rows and blocks, the stream and the seed."""
     counter = stream.number * _RESAMPLES + (number // 2 if stream.paired else number)
     rng = np.random.Generator(np.random.Philox(key=np.array([seed, counter], np.uint64)))
     is_second = stream.paired and number % 2 == 1
@@ -266,21 +271,24 @@ def _embed(embed: Embedder, sample: Sample, on_progress: OnProgress = silent) ->
 
 
 def _repeat(on_progress: OnProgress, count: int, total: int, name: str, _done: int, _total: int, _stage: str) -> None:
-    """Report the progress so far once more; within a resample, `on_progress` is only called so that it can cancel."""
+    """Call `on_progress` with the progress before a resample, so that it can cancel the computation within a resample.
+
+    The arguments with an underscore are the progress within the resample, which is not reported.
+    """
     on_progress(count, total, name)
 
 
 @dataclass(frozen=True, eq=False)
 class PosteriorEmbedder(Embedder):
-    """Embeds random parts of a posterior's points, or of its landmarks, as its reference embedding is computed.
+    """Embeds random halves of a posterior's points, or of its landmarks, by the method of its reference embedding.
 
-    A sample with a disconnected graph is bridged, for any value of `FitSpec.disconnected`. The other points are placed
-    by their LLE weights on the sample, and the embedding is rotated to the reference.
+    A disconnected neighbor graph of a sample is bridged, for any value of `FitSpec.disconnected`. The other points are
+    placed by their LLE weights on the sample, and the embedding is rotated to the reference.
 
     Attributes
     ----------
     points : Data
-        In the unit of computation.
+        The points, scaled to the unit of the computation.
     spec : FitSpec
     reference : (n, p) float64, optional
         None: resamples are not rotated.
@@ -300,9 +308,9 @@ class PosteriorEmbedder(Embedder):
         Raises
         ------
         InvalidParameterError
-            For a published posterior, or one with given neighbors.
+            For a posterior of the published variant, or whose neighbors were given by the caller.
         DataMismatchError
-            For other data than the data of the fit.
+            If X is not the data of the fit.
 
         """
         has_given_neighbors = bool(posterior.diagnostics.figures.get("given_neighbors"))
@@ -319,7 +327,7 @@ class PosteriorEmbedder(Embedder):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows from which samples are drawn."""
+        """Rows from which samples are drawn: the landmarks, or all points if there are none."""
         return super().rows if self.landmarks is None else self.landmarks.astype(np.intp)
 
     def require_possible(self) -> None:
@@ -334,12 +342,16 @@ class PosteriorEmbedder(Embedder):
 
     @cached_property
     def _near(self) -> NDArray[np.int32]:
-        """Neighbors (n, w) of all points, found by one search; a sample uses the neighbors that it contains."""
+        """Nearest points (n, w) of each point among all points, by one search whose result all samples use."""
         assert isinstance(self.points, np.ndarray)
         return kneighbors(self.points, min(_WIDTH * self.spec.n_neighbors, len(self.points) - 1))[0]
 
     def _nearest_chosen(self, chosen: NDArray[np.intp], k: int) -> NDArray[np.int32] | None:
-        """Return the k nearest chosen points (n, k), as indices into `chosen`; None if a search has to find them."""
+        """Return the k nearest `chosen` points of each point (n, k), as indices into `chosen`, by the common search.
+
+        None if the neighbors in the sample have to be searched for, because the search is approximate, the noise is not
+        isotropic, the data are no dense points, or the sample is small.
+        """
         is_usual = self.spec.search == "exact" and self.spec.noise == "isotropic"
         if not (is_usual and isinstance(self.points, np.ndarray) and _WIDTH * len(chosen) >= self.shape[0]):
             return None
@@ -356,7 +368,7 @@ class PosteriorEmbedder(Embedder):
         return nearest
 
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
-        """Return an embedding (n, p) of all points by a sample."""
+        """Embed the points of a sample, place the other points, and return the positions (n, p) of all points."""
         k = self.spec.n_neighbors
         spec = replace(self.spec, disconnected="bridge", landmarks="all")
         known, rest = parts_of(self.points, sample)
@@ -374,12 +386,12 @@ class PosteriorEmbedder(Embedder):
 
 @dataclass(frozen=True, eq=False)
 class FunctionEmbedder(Embedder):
-    """Embeds parts of the data by a function, and places the other points by their LLE weights.
+    """Embeds random halves of the data by a function, and places the other points by their LLE weights.
 
     Attributes
     ----------
     function : callable
-        Called with a random part of the points (m, d), returns an embedding (m, p).
+        Called with a random half of the points (m, d), returns an embedding (m, p).
     X : (n, d) float64
         The data.
     n_components : int
@@ -404,7 +416,7 @@ class FunctionEmbedder(Embedder):
         return replace(self, X=self.X[rows])
 
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:  # noqa: ARG002 # one step
-        """Return an embedding (n, p) of all points by a sample."""
+        """Embed the points of a sample, place the other points, and return the positions (n, p) of all points."""
         points = checked_matrix(self.X)
         return placed_by_weights(points, sample, self.function(points[sample.chosen]))
 
@@ -412,7 +424,7 @@ class FunctionEmbedder(Embedder):
 def resampling_obstacle(
     spec: FitSpec, n: int, source: Source = "posterior", *, given_neighbors: bool = False
 ) -> InvalidParameterError | None:
-    """Return why resamples cannot measure the spread of a posterior of n points, or None."""
+    """Return the error that says why half-samples cannot calibrate a posterior of n points, or None if they can."""
     if source != "posterior":
         return InvalidParameterError(
             f"{Way('scale', 'auto')} is calibrated for the posterior, not for the prior.",
@@ -448,7 +460,7 @@ def require_enough_for_halves(n: int) -> None:
 
 
 def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the positions (n, p) of all points: Y for the chosen points, and LLE weights place the others."""
+    """Return the positions (n, p) of all points: Y (m, p) for the sample's points; LLE weights place the others."""
     known, rest = parts_of(points, sample)
     placed = np.empty((len(points), Y.shape[1]))
     placed[sample.chosen] = Y
@@ -457,12 +469,12 @@ def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> N
 
 
 def placing_weights(known: Data, rest: Data, count: int = PLACING) -> Extension:
-    """Return the LLE weights of other points (m, d) on at most `count` neighbors in a sample (n, d)."""
+    """Return the LLE weights of points `rest` (m, d) on at most `count` neighbors in a sample `known` (n, d)."""
     return attach(known, rest, FitSpec(n_neighbors=min(count, len(known) - 1), reg=_REG)).extension()
 
 
 def parts_of(points: Data, sample: Sample) -> tuple[Data, Data]:
-    """Return the points of a sample, and the other points: coordinates, or distances to the sample."""
+    """Return the points of a sample, and the other points, as coordinates or by their distances to the sample."""
     if isinstance(points, Distances):
         return points.at(sample.chosen), points.of_others(sample.others, sample.chosen)
     if isinstance(points, SparsePoints):
