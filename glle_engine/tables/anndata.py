@@ -1,4 +1,4 @@
-"""Points of an AnnData, with columns of its `obs`; the package anndata is not imported."""
+"""Read the points of an AnnData, and columns of its `obs`, without importing the package anndata."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Points of an AnnData: `values` (n, d), dense or sparse, `names`, `ids` (n,), `labels` and `colors` or None."""
+    """Points of an AnnData: `values` (n, d), dense or sparse, with `names` of features, and `ids` (n,) of points.
+
+    `labels` and `colors` are (n,), or None if no column has these roles.
+    """
 
     values: Any
     names: list[str] | None
@@ -30,7 +33,7 @@ class Cells:
 
 
 def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
-    """Return the points of an AnnData: its `X`, or the entry `obsm` of its `obsm`.
+    """Return the points of an AnnData, which are `data.X`, or `data.obsm[obsm]` if `obsm` is a key.
 
     Raises
     ------
@@ -40,19 +43,21 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
     """
     if not is_anndata(data):
         kind = type(data).__name__
-        raise InvalidParameterError(f"obsm={obsm!r} is a key of an AnnData, not of {kind}.", remedy="Leave obsm out.")
+        raise InvalidParameterError(
+            f"obsm={obsm!r} is for an AnnData, and the data are of the type {kind}.", remedy="Leave obsm out."
+        )
     reason = "the columns of an AnnData are its variables."
     roles.require_none(reason, "Choose variables before, as by data[:, names].", but=("labels", "colors"))
     keys = ", ".join(data.obsm) or "(none)"
     if obsm is not None and obsm not in data.obsm:
-        raise InvalidParameterError(f"There is no obsm={obsm!r}.", remedy=f"Name one of {keys}.")
+        raise InvalidParameterError(f"The AnnData has no obsm[{obsm!r}].", remedy=f"Name one of {keys}.")
     values = data.X if obsm is None else data.obsm[obsm]
     if values is None:
         raise InvalidParameterError("The AnnData has no X.", remedy=f"Name the points by obsm=, one of {keys}.")
-    values = values.to_memory() if hasattr(values, "to_memory") else values  # a sparse matrix that is still in a file
+    values = values.to_memory() if hasattr(values, "to_memory") else values  # a sparse matrix in a file
     names = list(values.columns) if hasattr(values, "columns") else list(data.var_names) if obsm is None else None
     if names is not None and len(set(names)) < len(names):
-        detail = "The AnnData has several variables of one name."
+        detail = "Several variables of the AnnData have the same name."
         raise TableError("invalid-names", detail, remedy="Call data.var_names_make_unique().")
     labels, colors = (None if name is None else obs_column(data, name) for name in (roles.labels, roles.colors))
     if colors is not None and colors.kind not in {"number", "date"}:
@@ -68,7 +73,7 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
 
 
 def obs_column(data: Any, name: str) -> Column:
-    """Return a column of the `obs` of an AnnData; raises `TableError` without such a column."""
+    """Return the column `name` of the `obs` of an AnnData; raise `TableError` if there is no such column."""
     if name not in data.obs:
         columns = ", ".join(map(str, data.obs)) or "(none)"
         raise TableError("no-such-column", f"There is no column {name!r} in obs.", remedy=f"Name one of {columns}.")

@@ -1,4 +1,4 @@
-"""Cells of text: decides, for every kind of table, which are missing values, numbers, truth values or dates."""
+"""Decide for cells of text in any table whether they are missing values, numbers, truth values or dates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 TextKind = Literal["number", "bool", "date", "text"]
 
 SAMPLE_ROWS = 100  # the cells of the first rows decide the kind of a column
-MAX_CELL = 1000  # characters of a number
+MAX_CELL = 1000  # longer texts are not read as numbers, in characters
 MISSING = frozenset({"", "na", "n/a", "nan", "nat", "null", "none", "?", "-", "#n/a", "<na>"})
 """Cells that are missing values in columns of numbers and dates, in lower case."""
 BOOLEANS = {"true": True, "false": False}
@@ -45,7 +45,7 @@ _FLAGGED = re.compile(rf"\s*{_SIGN}\d+\s?{_FLAG}\s*")
 
 
 def number_of(cell: str) -> float | None:
-    """Return the number of a cell, or None.
+    """Return the number that a cell of text writes, or None if the cell is not a number.
 
     Numbers with underscores, and infinity and NaN in words, do not count as numbers.
     """
@@ -58,7 +58,7 @@ def number_of(cell: str) -> float | None:
 
 
 def plain_number(cell: str, decimal: str) -> str:
-    """Return a number with a decimal point in place of the decimal mark.
+    """Return a cell with a decimal point in place of the mark `decimal`, ready for `float`.
 
     If the decimal mark is a comma, a cell with points, which separate thousands, becomes an empty text.
     """
@@ -78,12 +78,15 @@ def has_marks(cell: str) -> bool:
 
 
 def has_flag(cell: str) -> bool:
-    """Return whether a cell is a whole number with some letters, which may be a flag or the end of a name."""
+    """Return whether a cell is a whole number with one to four letters behind it: a flag, or a name such as 12B."""
     return _FLAGGED.fullmatch(cell) is not None
 
 
 def value_of(cell: str, decimal: str = ".") -> str | float:
-    """Return the integer or number of a cell, or else its text; integers with leading zeros, such as 007, are text."""
+    """Return a cell as an int or a float if it is a number, otherwise as its stripped text.
+
+    Integers with leading zeros, such as 007, stay text.
+    """
     text = cell.strip()
     if _INTEGER.fullmatch(text):
         return int(text)
@@ -92,9 +95,9 @@ def value_of(cell: str, decimal: str = ".") -> str | float:
 
 
 def seconds_of(cell: str) -> float | None:
-    """Return the seconds since 1970 of a date in ISO 8601 or like 31.12.2024, with or without a time, or None.
+    """Return the date in a cell as seconds since 1970, or None if the cell is not a date.
 
-    Dates without a time zone are in UTC.
+    A date is in ISO 8601 or like 31.12.2024, with or without a time. Dates without a time zone are in UTC.
     """
     text = cell.strip().upper()
     try:
@@ -109,16 +112,16 @@ def seconds_of(cell: str) -> float | None:
 
 
 def date_text(seconds: float) -> str:
-    """Return a date in UTC as text, without the time if it is midnight."""
+    """Return the date that is `seconds` after 1970 as a text in UTC, without the time if it is midnight."""
     when = _EPOCH + dt.timedelta(seconds=round(seconds), microseconds=round((seconds - round(seconds)) * 1e6))
     return when.replace(tzinfo=None).isoformat(" ").removesuffix(" 00:00:00")
 
 
 def kind_of(cells: Iterable[str | None], decimal: str = ".") -> TextKind:
-    """Return the kind of a column by its first cells.
+    """Return the kind of a column, by its first cells: "number", "bool", "date" or "text".
 
-    It is number if at least half of the cells are numbers, bool or date if all of them are, and else text. Missing
-    values do not count.
+    The kind is number if at least half of the cells are numbers, bool or date if all of the cells are, and otherwise
+    text. Missing values do not count.
     """
     stripped = [cell.strip() for cell in cells if cell is not None]
     present = [cell for cell in stripped if not is_missing(cell)]

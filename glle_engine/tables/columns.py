@@ -1,4 +1,4 @@
-"""Columns of a table: kind and values of each, read in blocks of rows."""
+"""Columns of a table, with the kind and the values of each column, read in blocks of rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Column:
     kind
         Kind of the values.
     type
-        Name of their type in messages.
+        Name of the values' type, for messages.
     values
         (n,) numbers of any real dtype, dates in seconds since 1970, or objects; (n, d) numbers for vectors.
     missing
@@ -57,14 +57,14 @@ class Column:
     is_category
         Whether the type is categorical.
     cells
-        The cells of text from which numbers or dates were read.
+        The cells of text from which numbers or dates were read; None if the values do not come from text.
     faults
-        Problem code by row, for cells with a problem other than a missing value.
+        Mapping from row to problem code, for cells with a problem other than a missing value.
     decimal
         Decimal mark of the cells.
     rounded
-        (n,) mask of the integers that the file itself has rounded, so that they cannot be labels or ids; None if there
-        are none.
+        (n,) mask of integers that were rounded when the file was written, so that they cannot be labels or ids; None if
+        there are none.
 
     """
 
@@ -82,7 +82,7 @@ class Column:
         return len(self.values)
 
     def rows(self, start: int, stop: int) -> Column:
-        """Return a block of rows."""
+        """Return the column for the rows `start` to `stop` - 1."""
         if start == 0 and stop == len(self):
             return self
         return replace(
@@ -96,7 +96,7 @@ class Column:
 
     @property
     def numbers(self) -> NDArray[Any]:
-        """The numbers or vectors, with NaN for missing values."""
+        """Numbers or vectors of the column, with NaN for missing values."""
         if not self.missing.any():
             return self.values
         values = self.values.astype(np.result_type(self.values.dtype, np.float32 if self._is_single else np.float64))
@@ -108,7 +108,7 @@ class Column:
         return self.values.dtype == np.float32
 
     def objects(self) -> list[Any]:
-        """Return the exact values as numbers and texts, with None for missing values."""
+        """Return a list of the exact values as numbers, texts or truth values; dates are texts, missing values None."""
         if self.cells is not None and self.kind == "number":
             truths = self.values.dtype.kind == "b"
             return [
@@ -122,19 +122,25 @@ class Column:
         return [None if gone else value for value, gone in zip(values, self.missing.tolist(), strict=True)]
 
     def texts(self) -> list[Any]:
-        """Return the values as ids; if they were read from cells of text, the cells as they are."""
+        """Return a list of the values as ids: the stripped cells of text, or the exact values if there are no cells.
+
+        Empty cells and missing values are None.
+        """
         if self.cells is None:
             return self.objects()
         return [cell.strip() or None for cell in self.cells]
 
     def shown(self, row: int) -> str:
-        """Return a value as messages show it."""
+        """Return the value in a row as messages show it."""
         if self.cells is not None:
             return self.cells[row]
         return "null" if self.missing[row] else str(self.values[row])
 
     def problems(self) -> dict[str, NDArray[np.bool_]]:
-        """Return masks of the bad values by problem code: missing, unreadable, not finite or not exact."""
+        """Return a mapping from problem code to a mask (n,) of the rows whose value has the problem.
+
+        Values can be missing, unreadable, not finite, or integers that float64 cannot hold exactly.
+        """
         values, masks = self.values, {"missing-value": self.missing}
         if values.dtype.kind == "f" and not self.faults and np.isfinite(values).all():
             return masks
@@ -158,9 +164,9 @@ class Columns(ABC):
     head
         The first rows of each column, which decide its kind.
     base
-        Number of the first row in messages: 1 for files, 0 for data of a program.
+        Number of the first row in messages: 1 for files, 0 for data from a program.
     index
-        Positions of the columns that are the index of a frame.
+        Positions of the columns that come from the index of a frame.
     rounds_integers
         Whether the file may have rounded integers beyond 2^53 (`Column.rounded`), as workbooks do.
 
@@ -174,15 +180,15 @@ class Columns(ABC):
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]:
-        """Yield the rows from the first one, in blocks of bounded memory."""
+        """Yield all rows, from the first one on, in blocks of bounded memory."""
 
     def notices(self) -> list[Note]:
-        """Return what was decided about the format."""
+        """Return notes on what the reader has decided about the format of the file."""
         return []
 
 
 class Block(ABC):
-    """Rows of a table."""
+    """Successive rows of a table."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -190,12 +196,12 @@ class Block(ABC):
 
     @abstractmethod
     def column(self, index: int) -> Column:
-        """Return the values of a column, which have the same kind as the column's head."""
+        """Return the values of the column at a position; their kind is the kind of the column's first rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class WholeTable(Columns):
-    """Columns in memory."""
+    """Table whose columns are in memory."""
 
     names: list[str] | None
     head: list[Column]
@@ -206,7 +212,7 @@ class WholeTable(Columns):
         return len(self.head[0]) if self.head else 0
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the rows in blocks."""
+        """Yield all rows, in blocks of about a million values."""
         size = max(1, _BLOCK_VALUES // len(self.head)) if self.head else 1
         for start in range(0, len(self), size):
             yield _Rows(self.head, start, min(start + size, len(self)))
@@ -214,7 +220,7 @@ class WholeTable(Columns):
 
 @dataclass(frozen=True, eq=False)
 class _Rows(Block):
-    """Rows of columns in memory."""
+    """Successive rows of columns in memory."""
 
     columns: list[Column]
     start: int
@@ -224,12 +230,12 @@ class _Rows(Block):
         return self.stop - self.start
 
     def column(self, index: int) -> Column:
-        """Return the values of a column."""
+        """Return the values in these rows of the column at a position."""
         return self.columns[index].rows(self.start, self.stop)
 
 
 def number_column(values: NDArray[Any], missing: NDArray[np.bool_] | None = None, type_: str = "number") -> Column:
-    """Return a column of numbers or vectors; NaN counts as missing, too."""
+    """Return a column of numbers (n,) or vectors (n, d); besides the mask `missing`, NaN counts as missing."""
     gaps: NDArray[np.bool_] = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
     gaps = np.asarray(gaps.any(axis=1)) if gaps.ndim > 1 else gaps
     return Column("vector" if values.ndim > 1 else "number", type_, values, gaps if missing is None else gaps | missing)
@@ -241,7 +247,7 @@ def date_column(seconds: NDArray[np.float64], type_: str = "date") -> Column:
 
 
 def cell_column(cells: Sequence[str], kind: TextKind, decimal: str = ".") -> Column:
-    """Return the column of cells of a text table, read as the kind that its first cells have."""
+    """Return the column with these cells of text, read as values of `kind`."""
     if kind == "text":
         return text_column([cell.strip() or None for cell in cells])
     plain = cells if decimal == "." else [plain_number(cell, decimal) for cell in cells]
@@ -258,7 +264,7 @@ def cell_column(cells: Sequence[str], kind: TextKind, decimal: str = ".") -> Col
 
 
 def _plain_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
-    """Return the numbers of cells, or None unless every cell is a finite number that float64 has exactly."""
+    """Return the cells as numbers, or None unless every cell is a finite number below 10^15."""
     try:
         values = np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
@@ -269,7 +275,7 @@ def _plain_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
 
 
 def _read_cell(cell: str, kind: TextKind, decimal: str) -> tuple[float, str]:
-    """Return the value of a cell, and the code of its problem or an empty string."""
+    """Return the value of a cell, and the code of the cell's problem, or an empty string if there is none."""
     plain = plain_number(cell, decimal)
     value: float | None
     if kind == "bool":
@@ -285,10 +291,10 @@ def _read_cell(cell: str, kind: TextKind, decimal: str) -> tuple[float, str]:
 
 
 def text_column(texts: Sequence[str | None], *, is_category: bool = False, kind: TextKind | None = None) -> Column:
-    """Return a column of texts; None is missing.
+    """Return the column with these texts, of which None and empty texts are missing.
 
-    If `kind` is date or bool, the texts are read as dates or truth values. By default `kind` is the kind of the first
-    texts, and "text" for categories. Numbers stay texts.
+    If `kind` is date or bool, the texts are read as dates or truth values; numbers stay texts. By default the first
+    texts decide the kind, and categories have the kind "text".
     """
     kind = kind or ("text" if is_category else kind_of(texts[:SAMPLE_ROWS]))
     if kind in {"bool", "date"} and any(text is not None for text in texts):
@@ -298,7 +304,7 @@ def text_column(texts: Sequence[str | None], *, is_category: bool = False, kind:
 
 
 def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = False) -> Column:
-    """Return a column of Python values, of kind "other" unless all are numbers, texts, dates, vectors or categories.
+    """Return the column with these Python values; its kind depends on their types, and is "other" for mixed types.
 
     None and NaN are missing. Categories of any other type become texts. Numbers become texts if there are integers that
     int64 cannot hold, or if there are both integers beyond 2^53 and fractions.
@@ -320,11 +326,12 @@ def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = Fal
         lists = [[np.nan if each is None else each for each in vector] for vector in vectors]
         matrix = np.array(lists)
         if matrix.dtype.kind in "fiub":
-            # Integers beside gaps were converted to floats; `Column.problems` checks integers of other types.
+            # numpy has converted integers beside missing values to floats, perhaps with a loss. Integers that stayed
+            # integers are checked by `Column.problems`.
             if matrix.dtype.kind == "f":
                 require_lossless(lists, "a column of vectors", matrix)
             return number_column(matrix, gaps, type_)
-    if is_category:  # such as the intervals of pandas.cut
+    if is_category:  # for example intervals, the categories of pandas.cut
         texts = [None if gone else str(value) for value, gone in zip(values, gaps.tolist(), strict=True)]
         return text_column(texts, is_category=True)
     odd = next((f"{value!r:.40}" for value in present if not isinstance(value, (Real, Decimal))), "")
@@ -332,7 +339,7 @@ def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = Fal
 
 
 def _numbers_column(values: Sequence[Any], gaps: NDArray[np.bool_], type_: str, *, is_category: bool) -> Column:
-    """Return a column of Python numbers, in bool, int64 or float64, or of texts if none of them is exact."""
+    """Return a column of Python numbers as bool, int64 or float64, or as texts if no type holds all of them exactly."""
     present = [value for value, gone in zip(values, gaps.tolist(), strict=True) if not gone]
     are_whole = [value == value // 1 and not isinstance(value, float) for value in present]
     longest = max((abs(int(value)) for value, whole in zip(present, are_whole, strict=True) if whole), default=0)
@@ -352,13 +359,13 @@ def _numbers_column(values: Sequence[Any], gaps: NDArray[np.bool_], type_: str, 
 
 
 def _seconds(value: date) -> float:
-    """Return a date or time in seconds since 1970; without a time zone it is in UTC."""
+    """Return a date or time as seconds since 1970; without a time zone, it counts as UTC."""
     when = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=UTC)
     return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
 def object_array(values: Iterable[Any]) -> NDArray[Any]:
-    """Return a vector of objects, even if they are lists, from which numpy would make a matrix."""
+    """Return an array (n,) of the values as objects; from lists, `np.array` would make a matrix."""
     values = list(values)
     objects = np.empty(len(values), object)
     objects[:] = values

@@ -1,4 +1,4 @@
-"""Files of other programs, recognized by their first bytes: what they are, and how their table is sent or read."""
+"""Recognize files of other programs by their first bytes, and say how to get a table out of them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import zipfile
 from dataclasses import dataclass
 from typing import IO
 
-HEAD_BYTES = 1024  # bytes by which a file is recognized
+HEAD_BYTES = 1024  # number of first bytes by which a file is recognized
 
 
 @dataclass(frozen=True)
 class ForeignFile:
-    """Kind of a file that cannot be read as a table: `noun` with its article, and the remedy."""
+    """Kind of file that cannot be read as a table: its name with an article, such as "a pickle", and the remedy."""
 
     noun: str
     remedy: str
@@ -84,12 +84,13 @@ def foreign_file(head: bytes, file: IO[bytes] | None = None) -> ForeignFile | No
     head
         The first `HEAD_BYTES` bytes of the file.
     file
-        The whole file, to look into an archive.
+        The whole file, to look into an archive; without it, an archive may be a table.
 
     """
     is_binary = _is_binary(head)
     for magic, kind in _MAGIC.items():
-        if head.startswith(magic) and (is_binary or len(magic) > 4):  # a table may have a column ORC or CDF
+        # The first column of a text table may be named ORC or CDF, so that short codes count only in binary files.
+        if head.startswith(magic) and (is_binary or len(magic) > 4):
             return kind
     if head[257:262] == b"ustar":
         return _TAR
@@ -103,7 +104,7 @@ def foreign_file(head: bytes, file: IO[bytes] | None = None) -> ForeignFile | No
 
 
 def _of_archive(file: IO[bytes]) -> ForeignFile | None:
-    """Return the kind of a zip archive, or None for an npz file and for an archive that cannot be opened."""
+    """Return the kind of a zip archive, or None if the archive is an npz file or cannot be opened."""
     try:
         with zipfile.ZipFile(file) as archive:
             names = [info.filename for info in archive.infolist()]
@@ -124,7 +125,7 @@ def _of_archive(file: IO[bytes]) -> ForeignFile | None:
 
 
 def _is_binary(head: bytes) -> bool:
-    """Return whether bytes are no text in UTF-8; its last character may be cut."""
+    """Return whether bytes are not text in UTF-8, or contain U+0000; the last character may be incomplete."""
     try:
         return "\0" in head.decode()
     except UnicodeDecodeError as error:
@@ -132,7 +133,7 @@ def _is_binary(head: bytes) -> bool:
 
 
 def _has_records(text: bytes) -> bool:
-    """Return whether JSON begins with a list of objects, or has an object in each line."""
+    """Return whether a text is JSON that begins with a list of objects, or has an object in each line."""
     if text.startswith(b"["):
         return text[1:].lstrip().startswith(b"{")
     first = text.split(b"\n", 1)

@@ -1,4 +1,4 @@
-"""Columns of frames of pandas, polars and pyarrow, of objects with an Arrow stream, and of an AnnData's `obs`."""
+"""Read columns from frames of pandas, polars and pyarrow, from objects with an Arrow stream, and from series."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MICROSECONDS = 1e6
 
 
 def is_anndata(data: Any) -> bool:
-    """Return whether data are an AnnData, without importing it."""
+    """Return whether data are an AnnData, without importing the package anndata."""
     return all(hasattr(data, name) for name in ("obs", "obsm", "obs_names", "var_names"))
 
 
@@ -41,7 +41,10 @@ def is_frame(data: Any) -> bool:
 
 
 def require_here(data: Any) -> None:
-    """Raise an error, with the call that helps, for data that are only a query or a view, or in a GPU's memory."""
+    """Raise `InvalidParameterError` for data without values in memory: a query, a view, or data on a GPU.
+
+    The remedy is the call that brings the values into memory.
+    """
     kind = f"{type(data).__module__}.{type(data).__qualname__}"
     if hasattr(data, "collect_schema") and hasattr(data, "lazy") and not hasattr(data, "rows"):
         raise InvalidParameterError(f"{kind} is a query without values.", remedy="Give data.collect().")
@@ -59,15 +62,15 @@ def require_here(data: Any) -> None:
 
 
 def frame_columns(frame: Any, *, with_index: bool = False) -> WholeTable:
-    """Return the columns of a frame.
+    """Return the columns of a frame or a series as a `WholeTable`.
 
-    The levels of a pandas index are the last columns, unless the index only numbers the rows from 0. `with_index`
-    includes such an index, too.
+    The levels of a pandas index are the last columns, unless the index only numbers the rows from 0. With `with_index`,
+    an index that only numbers the rows is also a column.
 
     Raises
     ------
     ImportError
-        If the package that reads the frame is not installed; the message names it.
+        If the package that reads the frame is not installed; the message names the package.
 
     """
     require_here(frame)
@@ -93,7 +96,7 @@ def series_column(series: Any, kind: TextKind | None = None) -> Column:
 
     `kind` is the kind as which texts are read, by default the kind of the first texts.
     """
-    import narwhals as nw  # noqa: PLC0415 # at the first frame
+    import narwhals as nw  # noqa: PLC0415 # loaded when the first frame is read
 
     is_dictionary = False
     if type(series).__module__.partition(".")[0] == "pyarrow":
@@ -108,7 +111,7 @@ def series_column(series: Any, kind: TextKind | None = None) -> Column:
         values = np.asarray(filled.to_numpy())
         if values.dtype.kind in "fiub":
             return replace(number_column(values, missing, type_), is_category=is_category)
-        dtype = nw.Object()  # a nullable type of pandas
+        dtype = nw.Object()  # a nullable type of pandas, of which numpy has made objects
     if dtype == nw.Datetime:
         return _time_column(column, missing)
     if str(getattr(series, "dtype", "")).startswith(("interval", "period")):  # types of pandas
@@ -134,9 +137,9 @@ def _time_column(times: Any, missing: NDArray[np.bool_]) -> Column:
 
 
 def _numpy_column(series: Any) -> Column | None:
-    """Return the column of a pandas series with a numpy dtype of numbers, or None for other series.
+    """Return the column of a pandas series whose dtype is a numeric dtype of numpy, or None for other series.
 
-    For thousands of columns, it takes a tenth of the time of `series_column`.
+    For frames with thousands of columns, this takes a tenth of the time of `series_column`.
     """
     is_number = isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub"
     return number_column(series.to_numpy(), type_=str(series.dtype)) if is_number else None
@@ -151,7 +154,7 @@ def is_series(data: Any) -> bool:
 
 
 def _frame_of_series(series: Any) -> Any:
-    """Return the frame of one column; a column without a name is named 0."""
+    """Return a frame whose only column is the series; a series without a name gets the name 0."""
     name = getattr(series, "name", None)
     if hasattr(series, "to_frame"):
         return series.to_frame("0" if name in {None, ""} else name)
@@ -159,7 +162,7 @@ def _frame_of_series(series: Any) -> Any:
 
 
 def _levels(index: Any, *, with_index: bool) -> dict[str, Any]:
-    """Return the levels of an index by name. An index that only numbers the rows has none, unless `with_index`."""
+    """Return the levels of a pandas index as series by name; none if it only numbers the rows, unless `with_index`."""
     is_plain = index.nlevels == 1 and index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index)))
     if is_plain and not with_index:
         return {}
@@ -168,7 +171,7 @@ def _levels(index: Any, *, with_index: bool) -> dict[str, Any]:
 
 
 def _free_name(name: str, taken: list[str]) -> str:
-    """Return a name that no column has yet, with underscores appended if needed."""
+    """Return `name` with as many underscores appended as it needs to differ from the names that are `taken`."""
     while name in taken:
         name += "_"
     return name
@@ -191,7 +194,7 @@ def _arrow_table(data: Any) -> Any:
 
 
 def _plain_arrow(array: Any) -> tuple[Any, bool]:
-    """Return an array of pyarrow without encodings, and whether it has categories."""
+    """Return a pyarrow array with its encodings undone and in a common type, and whether it had categories."""
     import pyarrow as pa  # noqa: PLC0415 # an extra
     from pyarrow import compute  # noqa: PLC0415 # an extra
 

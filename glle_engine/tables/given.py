@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 
 def is_column(value: Any) -> bool:
-    """Return whether labels or colors are given as the name or number of a column, not as one value for each row."""
+    """Return whether labels or colors are the name or number of a column, and not one value for each row."""
     require_open(value, "the values for the rows")
     return value is not None and (isinstance(value, str) or np.ndim(value) == 0)
 
 
 def with_given(table: WholeTable, values: Mapping[str, Any], index: Any) -> tuple[WholeTable, dict[str, str]]:
-    """Return a table with given labels and colors as further columns, and the names of these columns by role."""
+    """Return the table with labels and colors appended as columns, and the name of the new column for each role.
+
+    `values` maps the roles "labels" and "colors" to one value for each row.
+    """
     names, columns, roles = list(table.names or ()), list(table.head), {}
     for role, vector in values.items():
         roles[role] = next(name for count in range(len(names) + 1) if (name := role + "_" * count) not in names)
@@ -38,7 +41,7 @@ def with_given(table: WholeTable, values: Mapping[str, Any], index: Any) -> tupl
 
 
 def given_arrays(values: Mapping[str, Any], rows: int, index: Any = None) -> dict[str, NDArray[Any]]:
-    """Return the given labels and colors as arrays (rows,); raises as `given_column`."""
+    """Return labels and colors as arrays (rows,) by role, from one value for each row; errors as for `given_column`."""
     columns = {name: given_column(name, vector, rows, index) for name, vector in values.items()}
     return {
         name: label_array(column.objects(), 0) if name == "labels" else np.asarray(column.numbers, np.float64)
@@ -47,7 +50,7 @@ def given_arrays(values: Mapping[str, Any], rows: int, index: Any = None) -> dic
 
 
 def given_column(role: str, values: Any, rows: int, index: Any = None) -> Column:
-    """Return given labels or colors as a column; values of pandas are put in the order of the index.
+    """Return the labels or colors in `values` as a column; values of pandas are put in the order of `index`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Columns as named arrays, as a client sends them to a service: exact, and before their roles are decided."""
+"""Pack the columns of a table into named arrays, for a client to send to a service, and unpack them exactly."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MAX_HEAD = 2**26  # bytes
 
 
 def pack(table: WholeTable) -> dict[str, NDArray[Any]]:
-    """Return the columns of a table as arrays.
+    """Return the columns of a table as arrays by name.
 
-    A column of texts becomes two arrays: its UTF-8, and the length of each text in bytes, -1 if it is missing.
+    A column of texts becomes two arrays: all texts in UTF-8, and the length of each text in bytes, -1 if missing.
     """
     arrays: dict[str, NDArray[Any]] = {}
     heads = []
@@ -50,18 +50,19 @@ def unpack(
     names: Sequence[str],
     check: Callable[[tuple[int, int]], None],
 ) -> WholeTable:
-    """Return the table of packed arrays.
+    """Return the table that `pack` has packed into arrays.
 
     Parameters
     ----------
     head
         JSON of the array `HEAD_MEMBER`.
     array
-        Returns an array, checked, given its name, the allowed kinds of its dtype, and its length, -1 for any length.
+        Called with the name of an array, the allowed kinds of its dtype, and its length (-1: any length); returns the
+        array, or raises an error if it is not as expected.
     names
         Names of all arrays.
     check
-        Raises an error for too many rows.
+        Called with the shape (rows, 1); raises an error for too many rows.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Roles of the columns of a table: features, labels, colors, ids, ignored; chosen by name or pattern, or guessed."""
+"""Decide which columns of a table are features, labels, colors, ids or ignored, as the caller says or by a guess."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ SINGLE = frozenset({"labels", "colors"})
 """Roles that only one column can have."""
 COLUMN_LISTS = frozenset({"features", "id", "ignore", "one_hot"})
 """Roles that several columns can have."""
-MAX_PATTERNS = 100  # patterns in a request; each is compared with every name
-MAX_IDS = 10  # columns of ids in a table whose values are stored; more are ignored
-MAX_LISTED = 100  # column names in a problem; if there are more columns of texts, their roles are not guessed
-MAX_LABEL_WORDS = 100  # distinct words of a guessed label
+MAX_PATTERNS = 100  # patterns in a request; each pattern is compared with every column name
+MAX_IDS = 10  # the values of this many columns of ids are stored; further columns of ids are ignored
+MAX_LISTED = 100  # column names that a problem lists; the roles of more than this many columns of texts are not guessed
+MAX_LABEL_WORDS = 100  # a column with more distinct words is not guessed to be the labels
 MIN_TEXTS = 10  # with fewer texts, the number of distinct ones says nothing about the column's role
 _DISTINCT = 0.95  # columns of texts are guessed to be ids if at least this share of the texts is distinct
 _PATTERN = re.compile(r"[*?\[]")
@@ -54,13 +54,13 @@ class ColumnRoles:
     labels, colors
         One column each.
     features
-        Columns of the points; empty: all columns without another role.
+        Columns of the features; if empty, all columns without another role.
     id
         Columns that name the rows; they are no features, and their values are stored as ids.
     ignore
         Columns to leave out.
     one_hot
-        Columns of categories, of which each becomes a feature of zeros and ones.
+        Columns of categories; each category becomes a feature of zeros and ones.
     missing
         What to do with missing values: drop their rows, or fill in the median of the column; None refuses them.
 
@@ -76,7 +76,7 @@ class ColumnRoles:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """Return the roles that options name; options that are not about columns are ignored.
+        """Return the roles that options such as `labels` or `ignore` give to columns; other options are ignored.
 
         Raises
         ------
@@ -94,7 +94,10 @@ class ColumnRoles:
         return cls(**chosen)
 
     def require_none(self, reason: str, remedy: str, *, but: Sequence[str] = ()) -> None:
-        """Raise `TableError` if a column has a role, for a format without columns."""
+        """Raise `TableError` if a column has a role, except the roles in `but`; for data without named columns.
+
+        `reason` completes the sentence "labels cannot be used: ...".
+        """
         for item in fields(self):
             if item.name not in {"missing", *but} and getattr(self, item.name) not in {None, ()}:
                 raise TableError(f"{item.name}-not-here", f"{item.name} cannot be used: {reason}", remedy=remedy)
@@ -107,7 +110,9 @@ class Layout:
     Parameters
     ----------
     names
-        Names in the file, or None.
+        Names of all columns, or None.
+    width
+        Number of columns.
     features
         Positions of the features, including the columns of categories (`one_hot`).
     roles
@@ -115,11 +120,12 @@ class Layout:
     guesses
         A sentence on each guessed role.
     written
-        Columns of numbers that were read as texts, because some cells have units or words: by position, such a cell.
+        Columns of numbers that were read as texts, because some cells have units or words; maps the position of a
+        column to an example of such a cell.
     units
-        Columns of `written` in which only the first cell is no number.
+        Positions of those columns in `written` in which only the first cell is not a number.
     index
-        Positions of the columns from the index of a frame. They are the ids if no other column is.
+        Positions of the columns that come from the index of a frame. They become the ids if no other column has ids.
 
     """
 
@@ -134,12 +140,15 @@ class Layout:
 
     @classmethod
     def from_roles(cls, names: list[str] | None, width: int, roles: ColumnRoles, index: Sequence[int] = ()) -> Self:
-        """Return the layout of a table by the given roles; columns of the `index` without a role are ignored at first.
+        """Return the layout in which columns have these `roles`, and all other columns are features.
+
+        If `roles` names features, other columns are ignored. Columns of the `index` without a role are ignored at
+        first.
 
         Raises
         ------
         TableError
-            ``no-such-column``, ``same-column``.
+            If a named column does not exist (``no-such-column``) or has two roles (``same-column``).
 
         """
         positions = {name: column for column, name in reversed(list(enumerate(names or ())))}
@@ -165,9 +174,9 @@ class Layout:
         return cls(names, width, features, columns_of_roles, index=tuple(index))
 
     def open_columns(self, roles: ColumnRoles, kinds: Sequence[Kind]) -> list[int]:
-        """Return the features that may turn out to have another role, which their values decide.
+        """Return the positions of the features whose values decide whether they get another role.
 
-        These are columns of texts or dates, and columns with the name of an id.
+        These are columns of texts or dates, and columns with a name such as "id". `kinds` are the kinds of all columns.
         """
         if roles.features:
             return []
@@ -179,12 +188,12 @@ class Layout:
         return [column for column in guessed if kinds[column] in {"text", "date"} or _is_id_name(self.names, column)]
 
     def guess(self, kinds: Sequence[Kind], profiles: Mapping[int, ColumnProfile]) -> Layout:
-        """Return the layout with guessed roles for the columns without a role, by the profiles of their values.
+        """Return the layout with guessed roles for open columns; `profiles` maps a column's position to its profile.
 
-        Columns with the name of an id whose values are monotone numbers or distinct texts are ids, and so are columns
+        Columns with a name such as "id" whose values are monotone numbers or distinct texts are ids, and so are columns
         of nearly distinct texts. The first column of few distinct words becomes the labels, and the first column of
-        dates the colors; further such columns are left out. Columns of texts with numbers in them, such as
-        '12 mg', get no role, unless they have the name of an id.
+        dates the colors; further columns of words or dates are left out. Columns of texts that are numbers with units,
+        such as '12 mg', get no role, unless they have the name of an id.
         """
         texts = [column for column, profile in profiles.items() if kinds[column] == "text" and profile.has_numbers]
         written = {column: profiles[column].odd or profiles[column].first for column in texts}
@@ -194,7 +203,7 @@ class Layout:
             for column, profile in profiles.items()
         }
         if set(self.features) <= guessed_roles.keys() - {column for column, role in guessed_roles.items() if not role}:
-            # At least one column must stay a feature: first give up the guesses on columns of numbers.
+            # At least one column must stay a feature: columns of numbers stay features, whatever was guessed for them.
             guessed_roles = {column: role for column, role in guessed_roles.items() if kinds[column] != "number"}
             if set(self.features) <= guessed_roles.keys():
                 return replace(self, written=written, units=units)
@@ -216,7 +225,7 @@ class Layout:
     def _note_on_guess(
         self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool
     ) -> Note:
-        """Return the notice of a guessed role; `taken` lists the column, if any, that has this role already."""
+        """Return the notice of a guessed role; `taken` has the column that has this role already, if there is one."""
         name, count = self.name(column), profile.distinct
         if role == "id":
             is_unnamed = self.names is not None and not self.names[column]
@@ -224,7 +233,7 @@ class Layout:
             sentence = f"{subject} numbers or names the rows. It is set apart and is not a feature"
             if not profile.is_text:
                 return Note("id-guessed", f"{sentence}; to fit it, use {Way('features', ['*'])}.")
-            if is_unnamed:  # another column may have this number as its name
+            if is_unnamed:  # a remedy would need its number, which may be the name of another column
                 return Note("id-guessed", f"{sentence}.")
             return Note("id-guessed", f"{sentence}; to leave it out, use {Way('ignore', [name])}.")
         noun = f"{count:,} distinct words" if role == "labels" else "dates"
@@ -258,13 +267,14 @@ class Layout:
         return next(iter(self.roles["colors"]), None)
 
     def name(self, column: int) -> str:
-        """Return the name of a column, or its number from 0, as a request would write it."""
+        """Return the name of a column, or its number from 0 if it has no name; requests name columns like this."""
         return (self.names[column] if self.names else "") or str(column)
 
     def feature_names(self, parts: Mapping[int, list[str]]) -> list[str] | None:
-        """Return the names of the features.
+        """Return the names of all features, or None for columns without names that are one feature each.
 
-        A column of categories or vectors makes several features; `parts` has the endings of their names.
+        A column of categories or vectors makes several features; `parts` maps the column's position to the endings of
+        the names of these features.
         """
         if self.names is None and not parts:
             return None
@@ -275,12 +285,12 @@ class Layout:
         return names
 
     def source(self) -> dict[str, Any]:
-        """Return `columns`, the columns by role, if any has a role, and `layout`, the list of columns for previews."""
+        """Return `columns`, the names by role if a column has a role, and `layout`, the list of columns in previews."""
         columns = {role: list(map(self.name, numbers)) for role, numbers in self.roles.items() if numbers}
         return {**({"columns": columns} if columns else {}), "layout": column_list(self)}
 
     def notices(self) -> list[Note]:
-        """Return the guesses, and a notice if not all ids are stored."""
+        """Return the notices of guessed roles, and a notice if some columns of ids are not stored."""
         notices = list(self.guesses)
         if (ids := len(self.roles["id"])) > MAX_IDS:
             message = f"Of {ids} columns of ids the values of the first {MAX_IDS} are stored."
@@ -288,7 +298,7 @@ class Layout:
         return notices
 
     def _note_on_feature_named_id(self, column: int) -> Note:
-        """Return the notice of a feature with the name of an id."""
+        """Return the notice that a column stays a feature although it has a name such as "id"."""
         name = self.name(column)
         sentence = (
             f"The column {name!r} has the name of an id, but its values are neither monotone nor distinct texts. It is"
@@ -298,14 +308,14 @@ class Layout:
 
 
 class ColumnProfile:
-    """Counts of the values of a column, added in the order of the rows.
+    """Statistics of the values of a column, by which its role is guessed; values are added in the order of the rows.
 
     Attributes
     ----------
     count, missing
         Number of values, and of values that are missing or, in a column of dates, unreadable.
     first, odd
-        The first text, and the first text that is no plain number; empty if there is none.
+        The first text, and the first text that is not a plain number; empty if there is no such text.
 
     """
 
@@ -319,7 +329,7 @@ class ColumnProfile:
         self._are_exact = True
 
     def add(self, column: Column) -> None:
-        """Add the values of a column. Dates are only counted."""
+        """Add the values of a block of the column; dates are only counted."""
         self.count += len(column)
         self.missing += int(column.missing.sum()) + (len(column.faults) if column.kind == "date" else 0)
         if column.kind not in {"number", "text"}:
@@ -364,10 +374,10 @@ class ColumnProfile:
 
     @property
     def has_numbers(self) -> bool:
-        """Whether the texts are numbers: at least half of them are plain numbers, or nearly all have units or the like.
+        """Whether the texts are numbers: at least half are plain numbers, or nearly all are numbers, some with units.
 
-        Words for missing values do not count. Whole numbers with letters count beside plain numbers; alone, they may be
-        names such as 12B. The texts of a categorical column never are numbers.
+        Words for missing values do not count. Whole numbers with letters count only if there are also plain numbers;
+        otherwise they may be names such as 12B. The texts of a categorical column are never numbers.
         """
         words = self._count_of_texts - self._gaps
         marked = self._marked + (self._flagged if self._plain else 0)
@@ -376,7 +386,7 @@ class ColumnProfile:
 
     @property
     def has_units(self) -> bool:
-        """Whether only the first text is no number, so that it may be the unit of the numbers below."""
+        """Whether all texts but the first one are plain numbers, so that the first one may be their unit."""
         return self.odd != "" and self.odd == self.first and self._plain == self._count_of_texts - 1
 
     @property
@@ -386,12 +396,12 @@ class ColumnProfile:
 
     @property
     def is_of_classes(self) -> bool:
-        """Whether the texts are few distinct words."""
+        """Whether the texts are a few distinct words, as class labels are."""
         return self._count_of_texts >= MIN_TEXTS and self.distinct <= min(MAX_LABEL_WORDS, self._count_of_texts // 2)
 
 
 def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  # noqa: FBT001 # a value, not a switch
-    """Return the guessed role of an open column, or an empty string."""
+    """Return the role "id", "labels" or "colors" that the profile of a column suggests, or an empty string."""
     if is_id_name and profile.is_key:
         return "id"
     if kind == "text" and profile.has_numbers:
@@ -404,10 +414,10 @@ def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  #
 
 
 def column_option(name: str, value: Any) -> Any:
-    """Return the value of an option that names columns as text, for a role of one column, or else as a tuple of texts.
+    """Return the columns that an option's value names: a text for labels and colors, a tuple of texts for other roles.
 
     Columns are named by texts or integers, alone or in lists, arrays or other ordered collections. If the value names
-    no column, the result is None or an empty tuple.
+    no column, the result is None or an empty tuple. The value of the option `missing` is returned unchanged.
 
     Raises
     ------
@@ -437,12 +447,16 @@ def column_option(name: str, value: Any) -> Any:
 
 
 def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[str, int] | None:
-    """Return the array that holds a column that is not a feature, and the column's position in this array, or None.
+    """Return the array with the values of a column, "labels", "colors" or "ids", and the column's position in it.
+
+    None if the column has none of these roles.
 
     Parameters
     ----------
+    name
+        Name of the column.
     columns
-        Names of the columns that were set apart, by role.
+        Names of the columns that are not features, by role.
 
     """
     for role, array in (("labels", "labels"), ("colors", "colors"), ("id", "ids")):
@@ -453,7 +467,7 @@ def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[st
 
 
 def no_such_column(name: str, names: list[str] | None, width: int) -> TableError:
-    """Return the error for a column that does not exist."""
+    """Return the error for a column that does not exist, with the most similar name, and with all names."""
     columns = ", ".join(names[:MAX_LISTED]) if names else f"0 to {width - 1} (there is no header)"
     near = get_close_matches(name, names or [], 1)
     hint = f"Did you mean {near[0]}? " if near else ""
@@ -463,10 +477,10 @@ def no_such_column(name: str, names: list[str] | None, width: int) -> TableError
 def no_features(
     code: str, layout: Layout, texts: Sequence[int], others: Sequence[int], detail: str, **details: Any
 ) -> TableError:
-    """Return the error for columns that are no numbers and have no role, with the options that would give them one.
+    """Return the error for columns without a role that are not numbers; the remedy has options that give them a role.
 
-    `texts` and `others` are the columns with and without texts. `options` in the error's details has the names of the
-    columns for each option that helps.
+    `texts` are the positions of columns of texts, `others` of columns of other types. `detail` begins the message. In
+    the details of the error, `options` maps each option that helps to the names of its columns.
     """
     refused = sorted([*texts, *others])
     names, words, apart = (list(map(layout.name, columns[:MAX_LISTED])) for columns in (refused, texts, others))
@@ -499,9 +513,9 @@ def no_features(
 
 
 def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str, str]]:
-    """Return name and role of the first hundred columns, and of up to a hundred later columns that are no features.
+    """Return a list of {"name", "role"} for the first hundred columns, and up to a hundred later ones with a role.
 
-    The role of `unresolved` columns is empty.
+    "feature" is the role of columns without another role. The role of `unresolved` columns is empty.
     """
     roles = {column: role for role, columns in layout.roles.items() for column in columns}
     roles |= dict.fromkeys(unresolved, "")
@@ -511,9 +525,10 @@ def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str
 
 
 def column_order(names: Sequence[str] | None, new_names: Sequence[str] | None) -> list[int] | None:
-    """Return the positions of the columns of new points in the order of the fit, or None if they are in this order.
+    """Return for each column of the fit (`names`) its position in `new_names`, the columns of new points.
 
-    Data without names are taken in this order. Raises `InvalidShapeError` with the missing or unknown names.
+    None if both have the same order, or if one of them has no names, so that columns are taken in the order in which
+    they are. Raises `InvalidShapeError` with the missing and unknown names if the names differ.
     """
     if names is None or new_names is None or list(names) == list(new_names):
         return None
@@ -539,7 +554,7 @@ def _is_id_name(names: list[str] | None, column: int) -> bool:
 
 
 def _position(name: str, positions: dict[str, int], names: list[str] | None, width: int) -> int:
-    """Return the position of a column by its name or number."""
+    """Return the position of the column with a name, or with a number from 0; raise `TableError` if there is none."""
     if name in positions:
         return positions[name]
     if name.isascii() and name.isdigit() and len(name) < 10 and int(name) < width:
@@ -548,7 +563,10 @@ def _position(name: str, positions: dict[str, int], names: list[str] | None, wid
 
 
 def _matching(entries: Sequence[str], positions: dict[str, int], names: list[str] | None, width: int) -> list[int]:
-    """Return the positions of columns, given as names, numbers, patterns, or several of these separated by commas."""
+    """Return the sorted positions of the columns that `entries` name.
+
+    An entry is a name, a number, a pattern, or several of these separated by commas.
+    """
     words = []
     for entry in entries:
         is_list = "," in entry and entry not in positions

@@ -1,4 +1,4 @@
-"""Labels and ids of the rows of a table; a missing label or id is an empty text."""
+"""Make the arrays of labels and of ids of a table's rows; a missing label or id becomes an empty text."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_TEXT = 1000  # characters of a label or an id
-MAX_TEXTS = 2**26  # characters of all labels or ids of a data set; each takes as much room as the longest
+MAX_TEXTS = 2**26  # characters of all labels or ids of a data set; in an array, each takes the room of the longest
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,15}")
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 def is_text(text: str) -> bool:
-    """Return whether a string can be encoded in UTF-8, and has no U+0000, which would end it in an array."""
+    """Return whether a string can be stored: it has no half of a surrogate pair, and no U+0000, where arrays cut it."""
     return _NOT_TEXT.search(text) is None
 
 
@@ -36,9 +36,9 @@ def text_of(value: Any) -> str:
 
 
 def label_array(labels: Sequence[Any], base: int = 1) -> NDArray[Any]:
-    """Return labels as float64 if it holds all of them exactly, else as texts; None and NaN become empty texts.
+    """Return the array (n,) of labels: float64 if all labels are numbers that it holds exactly, otherwise texts.
 
-    If one label is missing, numbers therefore become texts, as in a file.
+    None and NaN become empty texts. If one label is missing, all numbers therefore become texts, as in a file.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def label_array(labels: Sequence[Any], base: int = 1) -> NDArray[Any]:
     Raises
     ------
     TableError
-        ``label-too-long``, ``invalid-label``, and ``not-finite`` for infinity.
+        ``label-too-long``, ``invalid-label`` (characters that cannot be stored), ``not-finite`` (infinity).
 
     """
     infinite = [row for row, label in enumerate(labels) if isinstance(label, float) and math.isinf(label)]
@@ -73,7 +73,7 @@ def _is_exact(label: Any) -> bool:
 
 
 def missing_labels(labels: NDArray[Any] | None) -> list[Note]:
-    """Return a notice if labels are missing."""
+    """Return a list with the notice that labels are missing, or an empty list if none is."""
     if labels is None or labels.dtype.kind != "U" or not (missing := int((labels == "").sum())):
         return []
     message = f"The label is missing in {missing:,} of {len(labels):,} rows; these rows share the empty label."
@@ -81,9 +81,10 @@ def missing_labels(labels: NDArray[Any] | None) -> list[Note]:
 
 
 class Ids:
-    """Collector of the ids of the rows, from any number of columns.
+    """Collects the ids of the rows, block by block, from any number of columns.
 
-    Ids are stored as int64 if all are whole numbers up to 2^53 without leading zeros, else as text: ``007`` stays.
+    Ids are stored as int64 if all of them are whole numbers up to 2^53 without leading zeros, and otherwise as texts,
+    so that ``007`` keeps its zeros.
     """
 
     def __init__(self, columns: Iterable[Sequence[object]] = (), base: int = 1) -> None:
@@ -98,7 +99,7 @@ class Ids:
         Raises
         ------
         TableError
-            ``id-too-long``, ``invalid-id``.
+            ``id-too-long``, ``invalid-id`` (characters that cannot be stored).
 
         """
         texts = [list(map(text_of, column)) for column in columns]
@@ -125,7 +126,7 @@ class Ids:
         return np.ascontiguousarray(ids[:, 0] if ids.shape[1] == 1 else ids)
 
     def notices(self) -> list[Note]:
-        """Return a notice if ids are missing."""
+        """Return a list with the notice that ids are missing, or an empty list if none is."""
         if not self._missing:
             return []
         message = f"The id is missing in {self._missing:,} of {self._count:,} rows; these rows have the empty id."
@@ -145,7 +146,7 @@ def _check_texts(noun: str, texts: list[str], start: int) -> None:
 
 
 def _check_room(noun: str, longest: int, count: int) -> None:
-    """Raise `TableError` if all texts together are too long."""
+    """Raise `TableError` if an array of `count` texts, each with the room of the longest, would be too large."""
     if longest * count > MAX_TEXTS:
         allowed = MAX_TEXTS // count
         detail = f"The longest of {count:,} {noun}s has {longest} characters; {allowed} are allowed."

@@ -1,4 +1,4 @@
-"""Tables from columns: features, labels, colors, ids, and notices on what was decided, or one error on all problems."""
+"""Read a table from columns: features, labels, colors and ids, with notices, or one error that lists all problems."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
 MAX_NAME = 1000  # characters
 EXTRAS = ("labels", "colors", "coordinates", "ids")
-"""Arrays beside the values, in the order of the digest of stored data sets."""
+"""Arrays that a data set may have besides its values, in the order in which its digest includes them."""
 _BLOCK_VALUES = 2**22  # values of a block: 32 MB
-_COUNTED = 10  # a column that counts the rows is noticed if there are at least this many rows
-_LISTED = 20  # columns or rows of a problem
-_SHOWN = 50  # characters of a value in a problem
+_COUNTED = 10  # with fewer rows, there is no notice that a column only counts the rows
+_LISTED = 20  # columns or rows that a problem lists
+_SHOWN = 50  # characters of a value that a problem shows
 _KINDS_OF_ROLES = {
     "colors": ("the colors", ("number", "date")),
     "labels": ("the labels", ("text", "number", "date")),
     "id": ("ids", ("text", "number", "date")),
     "one_hot": ("categories", ("text", "number", "date")),
 }
-"""What messages call a role, and the kinds that its columns can have."""
+"""For each role the noun in messages, and the kinds of values that its columns can have."""
 FILL = (
     f"Drop such rows with {Way('missing', 'drop')}, or take the medians of their columns with "
     f"{Way('missing', 'median')}"
 )
 """Remedy of missing values."""
 _NO_CHOICE = "Remove these rows, or fill the values in"
-# What messages say about values with a problem, and the remedy.
+# For each problem of values the beginning of the message, and the remedy.
 _PROBLEMS = {
     "bad-cell": ("Cells are not numbers", "Fill the values in, or remove their rows"),
     "missing-value": ("Values are missing", FILL),
@@ -61,7 +61,7 @@ _PROBLEMS = {
 
 
 class Bounds(Protocol):
-    """Limits on the size of a table."""
+    """Protocol of limits on the size of a table, which a service sets."""
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise an error if there are too many rows or features, or if there are none."""
@@ -85,7 +85,7 @@ class _NoBounds:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Table:
-    """Table that was read, or generated.
+    """Data set that was read from a table or generated: features, labels, colors, ids, and what was decided on them.
 
     Attributes
     ----------
@@ -99,11 +99,11 @@ class Table:
     notices
         Notices of what was decided about the columns.
     kept
-        (rows,) mask of the rows that became points, or None if all did.
+        (rows,) mask of the rows that became points, or None if no row was dropped.
     layout
-        Roles of the columns, if the data have columns.
+        Roles of the columns, or None for data without columns.
     source
-        Origin of an upload, JSON-able.
+        Origin of an upload, such as its format, JSON-able.
 
     """
 
@@ -120,7 +120,7 @@ class Table:
 
     @property
     def extras(self) -> dict[str, Array]:
-        """The arrays of `EXTRAS` that exist, in the order of `EXTRAS`, little-endian as stored."""
+        """Arrays by name, for those names in `EXTRAS` that the table has; little-endian, as they are stored."""
         arrays = {name: getattr(self, name) for name in EXTRAS}
         return {
             name: array.astype(array.dtype.newbyteorder("<"), copy=False)
@@ -137,7 +137,7 @@ def read_table(
     *,
     are_new: bool = False,
 ) -> Table:
-    """Return the table of columns; if there is a file `out`, the values are written to it and mapped from it.
+    """Read all rows of the columns, and return the `Table`; with a file `out`, the values are memory-mapped from it.
 
     If the values of some columns decide their roles, a first pass reads these columns. The rows of new points
     (`are_new`) are neither dropped nor filled, so that an error on missing values offers neither.
@@ -151,7 +151,7 @@ def read_table(
     bounds = bounds or _NoBounds()
     width = len(columns.head)
     if not (roles.features or roles.ignore or roles.id):  # all columns but the labels and colors are features
-        bounds.check((1, max(1, width - 2)))  # before any work on the names of too many columns
+        bounds.check((1, max(1, width - 2)))  # first, because the names of too many columns would take long
     kinds = [column.kind for column in columns.head]
     layout = Layout.from_roles(columns.names, width, roles, columns.index)
     if not layout.features:
@@ -182,12 +182,14 @@ def build_table(
     missing: Missing | None = None,
     layout: Layout | None = None,
 ) -> Table:
-    """Return the table of arrays; with `missing`, missing values in the features and the colors are dropped or filled.
+    """Return the `Table` with these arrays, and with notices on missing values.
+
+    With `missing`, rows with missing values in the features or the colors are dropped, or the values are filled in.
 
     Raises
     ------
     TableError, NotFiniteError
-        If no row is left, or a column has no value.
+        If every row has a missing value, or a column has no value from which a median could be computed.
 
     """
     all_notices = [*notices, *missing_labels(labels), *(ids.notices() if ids else ())]
@@ -218,7 +220,7 @@ def build_table(
 
 
 def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
-    """Return the rows to keep. If they are mapped from a file in C order, they are moved within the file."""
+    """Return the rows that `kept` selects; rows that are mapped from a file in C order are moved within the file."""
     if not isinstance(values, np.memmap) or not values.flags.c_contiguous:
         return np.ascontiguousarray(values[kept])
     end, size = 0, max(1, _BLOCK_VALUES // values.shape[1])
@@ -230,14 +232,14 @@ def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
 
 
 def map_rows(out: IO[bytes], start: int, dtype: np.dtype[Any], features: int, order: str = "C") -> Array:
-    """Return the matrix that a file has from byte `start` on, mapped from the file."""
+    """Return the matrix that fills a file from byte `start` on, memory-mapped from the file."""
     out.flush()
     shape = ((os.fstat(out.fileno()).st_size - start) // (dtype.itemsize * features), features)
     return np.memmap(out, dtype, "r+", start, shape, order)  # type: ignore[call-overload, no-any-return] # IO[bytes] will do
 
 
 def check_names(names: Sequence[str] | None, features: int) -> None:
-    """Raise `TableError` unless each feature has one distinct name."""
+    """Raise `TableError` unless there is a distinct and valid name for each feature; None is allowed."""
     if names is None:
         return
     if len(names) != features:
@@ -250,25 +252,25 @@ def check_names(names: Sequence[str] | None, features: int) -> None:
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
         shown = ", ".join(map(repr, repeated[:_LISTED]))
         detail, details = f"Several columns are named {shown}.", {"names": repeated[:_LISTED]}
-        raise TableError("invalid-names", detail, remedy="Give each its own name.", details=details)
+        raise TableError("invalid-names", detail, remedy="Give each column a different name.", details=details)
 
 
 @dataclass
 class BadRows:
-    """Rows with a bad value: how many, and the first of them, numbered from 0."""
+    """Rows with a bad value: their number, and the row numbers, from 0, of the first ones."""
 
     count: int = 0
     first: list[int] = field(default_factory=list)
 
     def add(self, rows: Array) -> None:
-        """Count further rows, ascending and distinct."""
+        """Add row numbers, which are ascending, distinct, and larger than all row numbers that were added before."""
         self.count += len(rows)
         self.first += map(int, rows[: _LISTED - len(self.first)])
 
 
 @dataclass
 class _Fault:
-    """Values with the same problem: the first one, the rows that have it, and how many there are in each column."""
+    """All values with one kind of problem: the first such value, the rows, and the number of values by column."""
 
     row: int
     column: int
@@ -278,7 +280,7 @@ class _Fault:
 
 
 class _Pass:
-    """The pass over the rows of a table that reads the values."""
+    """Pass over all rows of a table that reads the values and records bad values."""
 
     def __init__(
         self, columns: Columns, layout: Layout, bounds: Bounds, missing: Missing | None, *, are_new: bool
@@ -325,7 +327,7 @@ class _Pass:
         return {index: sorted(categories) for index, categories in categories_of_columns.items()}
 
     def read(self, out: IO[bytes] | None) -> Table:
-        """Return the table of all rows."""
+        """Read all rows, and return the table, or raise one `TableError` with all problems."""
         bounds, layout = self._bounds, self._layout
         bounds.check((1, max(self._features, len(self._refused))))
         check_names(self._names or layout.names, self._features if self._names else layout.width)
@@ -373,7 +375,10 @@ class _Pass:
         )
 
     def _block(self, block: Block, start: int) -> tuple[Array, Array | None]:
-        """Return the features and the colors of a block of rows, and record its bad values."""
+        """Return the features (rows, d) and the colors (rows,) or None of a block, and record the block's bad values.
+
+        Once bad values were found, the features are empty. `start` is the number of the block's first row.
+        """
         parts: list[Array] = []
         colors = None
         masks: dict[str, Array] = {}
@@ -401,7 +406,7 @@ class _Pass:
         return np.ascontiguousarray(np.column_stack(parts), self._dtype), colors
 
     def _add_fault(self, code: str, column: Column, index: int, start: int, mask: Array) -> None:
-        """Record the bad values in a block of a column, whose first row is `start`."""
+        """Record the values that `mask` selects in a block of a column; `start` is the number of the first row."""
         row = int(mask.argmax())
         fault = self._faults.setdefault(code, _Fault(start + row, index, column.shown(row)))
         if start + row < fault.row:
@@ -409,9 +414,10 @@ class _Pass:
         fault.by_column[index] += int(mask.sum())
 
     def _problems(self, column: Column, index: int) -> dict[str, Array]:
-        """Return masks of the bad values of a column by problem code, without codes that have none.
+        """Return a mapping from problem code to a mask (rows,) of the column's bad values; masks are not empty.
 
-        Labels and ids can only be rounded. Missing values are no problem if `missing` says what to do with them.
+        Labels and ids have only the problem that the file rounded them. Missing values are no problem if `missing` says
+        what to do with them.
         """
         roles = self._layout.roles
         is_number = index not in self._one_hot and index not in roles["labels"] and index not in roles["id"]
@@ -431,7 +437,7 @@ class _Pass:
             raise TableError("unsupported-column", detail, remedy="Make them all numbers, or vectors of one length.")
 
     def _zeros_and_ones(self, column: Column, index: int) -> Array:
-        """Return one feature of 0 and 1 for each category, (rows, categories); NaN where the category is missing."""
+        """Return one-hot features (rows, categories), with zeros and ones; NaN in rows without a category."""
         codes = {category: code for code, category in enumerate(self._categories[index])}
         ones = np.zeros((len(column), len(codes)))
         ones[column.missing] = np.nan
@@ -441,7 +447,7 @@ class _Pass:
         return ones
 
     def _refusal(self, count: int) -> TableError:
-        """Return the error that lists all columns without a role, and all bad values of `count` rows."""
+        """Return the error that lists all columns without a role, and all bad values in the table of `count` rows."""
         layout, problems = self._layout, []
         base = self._columns.base
         if self._refused:
@@ -463,7 +469,7 @@ class _Pass:
                 remedy = _NO_CHOICE
             if code == "bad-cell" and fault.rows.count == 1 and fault.row == 0:
                 remedy = "If the first row has units, remove it"
-            # Only a workbook has numbers as texts beside numbers.
+            # Only in a workbook can a column of numbers have a cell of the type text that is a number.
             if code == "bad-cell" and number_of(fault.shown) is not None:
                 remedy = "These cells are of the type text: make them numbers"
             listed = [f"{each} ({number:,})" for each, number in list(names.items())[:_LISTED]]
@@ -500,7 +506,7 @@ class _Pass:
         return TableError(first.code, detail, remedy=remedy, details=first.details)
 
     def _categorical(self) -> list[Note]:
-        """Return notices on categorical columns of numbers that are fitted as features."""
+        """Return a notice for each categorical column whose numbers are fitted as a feature."""
         names = [self._layout.name(index) for index in self._read if self._columns.head[index].is_category]
         sentence = "is categorical, and its numbers are fitted as a feature; as labels use "
         return [
@@ -513,7 +519,7 @@ class _Pass:
         ]
 
     def _counter(self, values: Array) -> list[Note]:
-        """Return a notice if the first column only counts the rows."""
+        """Return a list with the notice that the first column only counts the rows, or an empty list."""
         is_plain = self._layout.features[:1] == [0] and self._read[:1] == [0] and values.shape[1] > 1
         if not is_plain or len(values) < _COUNTED:
             return []
@@ -527,6 +533,6 @@ class _Pass:
 
 
 def _example(column: Column) -> str:
-    """Return the first text of a column as the end of a phrase, or an empty text."""
+    """Return ", such as 'x'" with the first text 'x' of a column, or an empty text if the column has no texts."""
     first = next((text for text in column.values if text), "") if column.kind == "text" else ""
     return f", such as {first[:_SHOWN]!r}" if first else ""

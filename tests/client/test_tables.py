@@ -252,7 +252,7 @@ def test_all_problems_of_a_table_are_in_one_message() -> None:
         (TABLE, {"labels": "clutser"}, "Did you mean cluster"),
         (TABLE, {"lable": "cluster"}, "Did you mean labels"),
         (X, {"labels": "cluster"}, "no named columns"),
-        (X, {"obsm": "X_pca"}, "key of an AnnData"),
+        (X, {"obsm": "X_pca"}, "is for an AnnData"),
         (Cells(), {"obsm": "X_umap"}, "Name one of X_pca"),
         (Cells(), {"labels": "kind"}, "Name one of cell_type"),
         (Cells(), {"ignore": ["a"]}, r"Choose variables before"),
