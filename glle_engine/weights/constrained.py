@@ -6,17 +6,18 @@ The model of one neighborhood is
           w_i \sim N(1/k,\ (s_i^2 / \lambda_i) I)\ \text{on}\ 1^T w = 1,
 
 with :math:`\lambda_i = \mathrm{reg}\cdot\mathrm{tr}(G_i)`, so that `reg` is the ratio of noise to prior variance. The
-posterior on the plane :math:`1^T w = 1` is Gaussian. Its mean is LLE's regularised solution, and its covariance is
+posterior on the plane :math:`1^T w = 1` is Gaussian. Its mean is LLE's regularized solution, and its covariance is
 
 .. math:: s_i^2 \left(A_i^{-1} - A_i^{-1} 1 1^T A_i^{-1} / (1^T A_i^{-1} 1)\right),
 
-of rank k - 1, annihilating 1. *direct* (Algorithm 2) adds the differences of the embedding to the precision, which
-becomes :math:`A_i + c\,D_{y,i}^T D_{y,i}`. The factor c = mean tr G / mean tr D_y^T D_y converts the embedding to the
-units of the data.
+which has rank k - 1 and maps the vector 1 to 0. The differences :math:`D_i`, their Gram matrix :math:`G_i` and
+:math:`A_i` are defined in `glle_engine.weights.lle`. *direct* (Algorithm 2) adds the differences :math:`D_{y,i}` in the
+embedding to the precision, which becomes :math:`A_i + c\,D_{y,i}^T D_{y,i}`. The factor
+c = mean tr G / mean tr D_y^T D_y converts the embedding to the units of the data.
 
 Let :math:`A_i = L L^T`, :math:`v = L^{-T} z` with z standard normal, and
-:math:`g_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`. Then :math:`s_i (v - g_i 1^T v)` has exactly this covariance, so that its
-factor is :math:`F_i = s_i (I - g_i 1^T) L^{-T}`.
+:math:`g_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`. Then :math:`s_i (v - g_i 1^T v)` has exactly the covariance above, so that
+:math:`F_i = s_i (I - g_i 1^T) L^{-T}` is a factor of the covariance.
 
 If only k_i of the k candidates are neighbors (`glle_engine.graph.adaptive`), the entries of the vector 1 are 0 for the
 other candidates, whose weights are then 0 in the mean and in every draw.
@@ -55,17 +56,17 @@ if TYPE_CHECKING:
     from glle_engine.weights.lle import MeanWeights
 
 _BLOCK_ENTRIES = 1 << 20
-_TILE = 512  # rows or columns of the second moments at a time
+_TILE = 512  # the matrix of second moments is computed in tiles of this width
 _ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
 
 
 def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "ml"]:
-    """Resolve ``variance="auto"`` by the number of directions of the residuals.
+    """Return how the noise variance is computed, which for ``variance="auto"`` depends on the residuals' directions.
 
     The k - 1 free weights can reconstruct k - 1 directions exactly. If the residuals lie in fewer directions
-    (`residual_dimension`), they come from the ridge and say nothing about the noise, so that the choice is dirichlet.
-    It is also dirichlet with tangent noise, which tells directions off the sheet apart by other means. Otherwise it is
-    ml.
+    (`residual_dimension`), they come from the ridge and say nothing about the noise, so that "auto" chooses dirichlet.
+    With tangent noise "auto" also chooses dirichlet, because the tangent frames tell the directions off the sheet
+    apart. Otherwise it chooses ml.
     """
     if spec.variance != "auto":
         return spec.variance
@@ -76,15 +77,15 @@ def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "m
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """The noise that all points have in common: how its variance is chosen, and its numbers.
+    """What the noise models of all points have in common: how the variance is computed, and the numbers for this.
 
     Attributes
     ----------
     variance : {"dirichlet", "ml"}
     dimension : float
-        Number of directions of the residuals, by which ml divides.
+        Number of directions of the residuals, by which ml divides; direct adds p.
     unit_ratio : float
-        The factor c of direct; 0 for em.
+        The factor c by which direct converts the embedding to the units of the data; 0 for em.
 
     """
 
@@ -115,9 +116,9 @@ class NoiseModel:
 def constrained_distribution(
     X: Data, mean: MeanWeights, embedding: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress = silent
 ) -> tuple[WeightDistribution, dict[str, Any]]:
-    r"""Return the constrained posterior of the weights, em or direct.
+    r"""Return the constrained posterior of the weights, em or direct, and numbers for the diagnostics.
 
-    The noise variance is, by `spec.variance`,
+    The noise variance depends on `spec.variance`:
 
     - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior variance is the variance of flat
       Dirichlet weights, :math:`(I - 11^T/k) / (k (k + 1))`;
@@ -165,7 +166,9 @@ def distribution_at(
     places: NDArray[np.float64] | None = None,
     on_progress: OnProgress = silent,
 ) -> tuple[WeightDistribution, NDArray[np.float64]]:
-    """Return the distribution of each point's weights, given the noise model of the fit, and s_i^2 / tr(G_i) (n,).
+    """Return the distribution of each point's weights under the noise model of a fit, and ratios (n,) of the noise.
+
+    The ratios are s_i^2 / tr(G_i), the noise variance relative to the size of the neighborhood.
 
     New points (m, d) and their positions `places` (m, p) in the embedding replace the rows of X and of `embedding`;
     `known` are then the mean weights of the new points. Other arguments as for `constrained_distribution`.
@@ -199,16 +202,17 @@ def distribution_at(
 
 
 def _unit_ratio(X: Data, neighbors: NDArray[np.int32], Y: NDArray[np.float64], kept: NDArray[np.bool_] | None) -> float:
-    """Return c = mean tr(G) / mean tr(D_y^T D_y), by which squares in the embedding get the unit of the data."""
+    """Return c = mean tr(G) / mean tr(D_y^T D_y), which converts squares in the embedding to the unit of the data."""
     data = sum(float(block.trace.sum()) for block in neighborhoods(X, neighbors, kept=kept))
     drawn = sum(float(block.trace.sum()) for block in neighborhoods(Y, neighbors, kept=kept))
     return data / drawn
 
 
 def residual_dimension(X: Data, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-    """Return the participation ratio of the residuals of weights (n, k), whose rows sum to 1.
+    """Return the participation ratio (tr C)^2 / tr C^2 of residuals with second moments C, a number of directions.
 
-    It is in [1, min(n, d)], up to rounding, or 0 if the residuals are no larger than the rounding errors of the data.
+    The residuals are of weights (n, k) whose rows sum to 1. The ratio is in [1, min(n, d)] up to rounding, or 0
+    if the residuals are no larger than the rounding errors of the data.
     """
     if isinstance(X, Distances | SparsePoints):
         return X.residual_dimension(neighbors, weights)
@@ -231,7 +235,7 @@ def residual_dimension(X: Data, neighbors: NDArray[np.int32], weights: NDArray[n
 def residuals(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return X_i w_i - x_i of every point (n, d), as a sum over the differences, so that translations do not matter."""
+    """Return the residuals X_i w_i - x_i (n, d), as sums over differences of points, so that shifts do not matter."""
     n, k = neighbors.shape
     rest = np.zeros((n, X.shape[1]))
     rows = max(1, _BLOCK_ENTRIES // X.shape[1])

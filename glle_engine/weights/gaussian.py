@@ -8,8 +8,8 @@ Dror, Shaw 2011) with the key (seed, index), in numpy's numbering. The upper 53 
 
 .. math:: z_{2m} = r \cos(2 \pi u_{2m+1}), \quad z_{2m+1} = r \sin(2 \pi u_{2m+1}).
 
-Several draws are sampled together, one in each lane. Every lane has its own stream, which has the same bits on every
-processor and for any number of lanes.
+Several draws are sampled together by vector instructions, one draw in each lane. The stream of a lane depends only on
+the key of the draw, and has the same bits on every processor and for any number of lanes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ROUNDS = 10
 _MANTISSA_SHIFT = np.uint64(11)
 _UNIT = 2.0**-53
 LOG_2 = 0.6931471805599453  # a literal, because libraries may round the logarithm differently
-GROUP = 4  # points that are sampled together, because their 4 k normals are k counters of the stream
+GROUP = 4  # points that are sampled together: their 4 k normals come from k counters, each of which gives four
 
 
 @instruction
@@ -72,11 +72,14 @@ def _halves(typing: Any, a: Any, b: Any) -> Any:
 
 @compiled
 def uniforms(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write each lane's uniforms from number 4 * `first` on, four per counter: (4 * count, lanes), lanes even."""
+    """Write 4 * `count` uniforms of each lane to `target`, flat (4 * count, lanes), from number 4 * `first` on.
+
+    Each counter gives four uniforms. The number of lanes, which is the length of `tag`, must be even.
+    """
     lanes = len(tag)
     for block in range(count):
         counter = np.uint64(first + block + 1)  # numpy's counters begin at 1
-        for lane in range(0, lanes, 2):  # two at once, because each round must wait for the one before
+        for lane in range(0, lanes, 2):  # two lanes at once, because in a lane each round waits for the round before
             a0, a1, a2, a3 = counter, np.uint64(0), np.uint64(0), np.uint64(0)
             b0, b1, b2, b3 = counter, np.uint64(0), np.uint64(0), np.uint64(0)
             key_a, key_b = seeds[lane], seeds[lane + 1]
@@ -99,12 +102,12 @@ def uniforms(tag: tuple[int, ...], seeds: Address, indices: Address, first: int,
 
 @compiled
 def _unit(word: np.uint64) -> float:
-    """Return the upper 53 bits as a number in [0, 1)."""
+    """Return the upper 53 bits of a word as a float in [0, 1)."""
     return np.int64(word >> _MANTISSA_SHIFT) * _UNIT
 
 
 def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> Any:
-    """Return sum_j c_j x^j by Horner's rule."""
+    """Emit the code for the polynomial sum_j c_j x^j by Horner's rule; return its value."""
     value = constant(lanes, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         value = emit_fma(builder, value, x, constant(lanes, coefficient))
@@ -112,7 +115,10 @@ def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> 
 
 
 def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
-    r"""Return log x of normal numbers, with x = m 2^e and log m = 2 artanh((m - 1) / (m + 1)) by its series."""
+    r"""Emit the code for log x, with x = m 2^e and the series of log m = 2 artanh((m - 1) / (m + 1)); return its value.
+
+    x must not be subnormal.
+    """
     integers = ir.VectorType(ir.IntType(64), lanes)
     bits = builder.bitcast(x, integers)
 
@@ -134,7 +140,10 @@ def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
 
 
 def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:
-    """Return cos and sin of 2 pi `turn`, in [0, 1): rounded to a quarter turn, with Taylor's series for the rest."""
+    """Emit the code for the cosine and the sine of 2 pi `turn`, with `turn` in [0, 1); return the two values.
+
+    The angle is the nearest multiple of a quarter turn and a rest, for which Taylor's series is used.
+    """
     vector = ir.VectorType(ir.DoubleType(), lanes)
     integers = ir.VectorType(ir.IntType(64), lanes)
 
@@ -163,7 +172,7 @@ def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:
 
 @instruction
 def _box_muller(typing: Any, tag: Any, data: Any, index: Any) -> Any:
-    """Turn the uniforms of vectors `index` and `index + 1` into normals."""
+    """Replace the uniforms in the vectors `index` and `index + 1` of `data` by normals."""
     lanes = len(tag)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -181,7 +190,10 @@ def _box_muller(typing: Any, tag: Any, data: Any, index: Any) -> Any:
 
 @compiled
 def normals(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write each lane's normals from number 4 * `first` on, four per counter: (4 * count, lanes)."""
+    """Write 4 * `count` normals of each lane to `target`, flat (4 * count, lanes), from number 4 * `first` on.
+
+    Each counter of the stream gives four normals.
+    """
     uniforms(tag, seeds, indices, first, count, target)
     for pair in range(2 * count):
         _box_muller(tag, target, 2 * pair)
@@ -200,7 +212,7 @@ def sample(
     scratch: NDArray[np.float64],
     weights: NDArray[np.float64],
 ) -> None:
-    r"""Draw the weights of every lane.
+    r"""Draw the weights of all points in every lane, and write them to `weights`.
 
     Parameters
     ----------
@@ -211,13 +223,17 @@ def sample(
     counter : int
         Counter of the streams at which the normals begin.
     mean : (n, k) float64
+        The means m_i of the weights.
     factor : (n, k, k) float64
+        The factors F_i of their covariances.
     seeds, indices : (lanes,) uint64
+        The key of the draw in each lane.
     spread : (lanes,) float64
-        :math:`\sqrt{a}`.
+        :math:`\sqrt{a}`, the root of the scale, for each lane.
     scratch : flat (4 k, lanes)
+        Memory for the normals of four points.
     weights : flat (n, k, lanes)
-        Overwritten.
+        The result, which is overwritten.
 
     """
     n, k = mean.shape
@@ -233,7 +249,7 @@ def sample(
             target_index, normals_of_point = position[point] * k, advance(tag, z, (point - first) * k)
             centre, rows = offset(means, point * k), offset(factors, point * k * k)
             fours = k - k % 4
-            for a in range(0, fours, 4):  # four sums at once, because each addition to a sum waits for the last one
+            for a in range(0, fours, 4):  # four sums at once, because in a sum each addition waits for the one before
                 v0, v1 = fill(tag, centre[a]), fill(tag, centre[a + 1])
                 v2, v3 = fill(tag, centre[a + 2]), fill(tag, centre[a + 3])
                 for b in range(k):
@@ -261,9 +277,10 @@ def place(
     values: NDArray[np.float64],
     places: NDArray[np.float64],
 ) -> None:
-    r"""Put :math:`\sum_j w_{ij} y_j` of every lane into places, flat (b, p, lanes).
+    r"""Write the weighted sums :math:`\sum_j w_{ij} y_j` of every lane to `places`, flat (b, p, lanes).
 
-    `neighbors` (b, k) are rows of the values y, flat (m, p, lanes), and `weights` is flat (b, k, lanes).
+    `values` are the vectors y, flat (m, p, lanes), `neighbors` (b, k) are row numbers in `values`, and `weights` is
+    flat (b, k, lanes).
     """
     n, k = neighbors.shape
     p = len(places) // (n * len(tag))
@@ -280,7 +297,10 @@ def place(
 def unpack(
     tag: tuple[int, ...], position: NDArray[np.int32], vectors: NDArray[np.float64], result: NDArray[np.float64]
 ) -> None:
-    """Copy vectors (p, n, lanes), flat in the last two axes, to an array (lanes, n, p) in the order of the points."""
+    """Copy `vectors` (p, n, lanes), flat in the last two axes, to `result` (lanes, n, p), in the order of the points.
+
+    `position` (n,) has the row of each point in `vectors`.
+    """
     lanes, n, wanted = result.shape
     for point in range(n):
         start = position[point] * lanes
@@ -298,20 +318,21 @@ class WeightDistribution:
     Attributes
     ----------
     mean : (n, k) float64
-        m_i.
+        The means m_i.
     factor : (n, k, k) float64
-        F_i; the covariance is F F^T. F_i depends continuously on the data, unlike a factor from eigenvectors, so that
-        rounding errors cannot change a draw by much.
+        The factors F_i of the covariances F_i F_i^T. Unlike factors from eigenvectors, they depend continuously on the
+        data, so that rounding errors cannot change a draw by much.
     prior_mean : float
-        Every entry of m_0: 1/k (constrained) or 0 (published); 1/k_i for k_i neighbors among the candidates.
+        Every entry of m_0: 1/k (constrained) or 0 (published). If only k_i candidates are neighbors, the
+        method `gaussian` uses 1/k_i instead.
     prior_factor : (n,) or (n, k, k) float64, or None
         R_i, as a standard deviation or as a matrix; None if the method has no prior.
     constrained : bool
         Whether 1^T w_i = 1 holds for every draw.
     sigma : (n,) float64 or None
-        Published em, spherical: sigma_i of GLLE Eq. 29, signs kept.
+        The sigma_i of GLLE Eq. 29 with their signs, for the published em with spherical covariance; otherwise None.
     kept : (n, k) bool or None
-        The neighbors among the candidates, None if all are; the weights of the others are 0.
+        Which candidates are neighbors; None if all are. The weights of candidates that are not neighbors are 0.
 
     """
 
@@ -324,7 +345,7 @@ class WeightDistribution:
     kept: NDArray[np.bool_] | None = None
 
     def at(self, rows: NDArray[np.integer]) -> WeightDistribution:
-        """Return the distribution for some points, as copies."""
+        """Return the distribution of the weights of the points `rows`, as copies."""
         return WeightDistribution(
             self.mean[rows],
             self.factor[rows],
@@ -336,15 +357,18 @@ class WeightDistribution:
         )
 
     def draw(self, key: tuple[int, int], scale: float, source: Source, counter: int = 0) -> NDArray[np.float64]:
-        """Return the weights (n, k) of a draw by its key (seed, index), with the same bits as if drawn in a lane.
+        """Return the weights (n, k) of the draw with the key (seed, index); draws in lanes have the same bits.
 
-        The normals begin at `counter` of the key's stream.
+        The normals begin at counter `counter` of the key's stream.
         """
         streams = [(*key, math.sqrt(scale))] * LANES
         return sample_lanes(streams, *self.gaussian(source), counter)[:, :, 0].copy()
 
     def gaussian(self, source: Source) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return mean (n, k) and factor (n, k, k) of posterior or prior: weights are mean + sqrt(scale) factor z."""
+        """Return the mean (n, k) and the factor (n, k, k) of the posterior or the prior.
+
+        A draw has the weights mean + sqrt(scale) factor z, with z standard normal.
+        """
         if source == "posterior":
             return self.mean, self.factor
         if self.prior_factor is None:
@@ -364,9 +388,9 @@ class WeightDistribution:
 def sample_lanes(
     streams: list[tuple[int, int, float]], mean: NDArray[np.float64], factor: NDArray[np.float64], counter: int
 ) -> NDArray[np.float64]:
-    """Return the weights (n, k, lanes) of several draws; a stream is (seed, index, square root of the scale).
+    """Return the weights (n, k, lanes) of several draws, one for each of the `streams`.
 
-    The normals begin at `counter` of each stream.
+    A stream is (seed, index, square root of the scale). The normals begin at counter `counter` of each stream.
     """
     n, k = mean.shape
     seeds, indices = (np.array([stream[i] for stream in streams], np.uint64) for i in (0, 1))

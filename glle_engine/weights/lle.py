@@ -1,4 +1,4 @@
-r"""LLE's reconstruction weights of each point from its neighbors, also with tangent noise.
+r"""Reconstruction weights of each point on its neighbors: LLE's weights, and the mean weights for tangent noise.
 
 Let :math:`D_i = X_i - x_i 1^T` be the differences to the k neighbors, :math:`G_i = D_i^T D_i`, and
 :math:`A_i = G_i + \lambda_i I` with :math:`\lambda_i = \mathrm{reg} \cdot \mathrm{tr}(G_i)`. The weights are
@@ -7,8 +7,8 @@ Let :math:`D_i = X_i - x_i 1^T` be the differences to the k neighbors, :math:`G_
 Reconstruction noise may differ along and off the sheet. With ``noise="tangent"`` the noise of a neighborhood is
 :math:`e \sim N(0, s_i^2 (U U^T + r (I - U U^T)))`. U (d x p) spans the tangent space: it has the top p principal
 directions of the 3k nearest neighbors. r = 10 is the ratio of the variances in normal and tangent directions. The
-weights are not to blame for curvature and for measurement noise off the sheet, and pooling 3k points makes the frame
-robust to both. In units of s_i the differences have the Gram matrix
+larger variance off the sheet allows for curvature and for measurement noise, which no weights can reconstruct, and
+pooling 3k points makes the frame robust to both. In units of s_i the differences have the Gram matrix
 
 .. math:: \tilde G_i = T_i T_i^T + (G_i - T_i T_i^T) / r, \qquad T_i = D_i^T U,
 
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
 
 Ridge = Literal["relative", "absolute"]
 _BLOCK_ENTRIES = 1 << 20
-POOLED = 3  # a frame is fitted to this multiple of k neighbors
-NORMAL_NOISE = 10.0  # variance off the sheet, in units of the variance along the sheet
-VANISHING = 1e-6  # the variance along the sheet that stands for 0 in the limit that gives the mean
-SQUARED_TO_ROUNDING = 1e-8  # a Gram matrix keeps at most half the digits of directions with a smaller variance share
+POOLED = 3  # a tangent frame is fitted to this multiple of k neighbors
+NORMAL_NOISE = 10.0  # variance of the noise off the sheet, in units of its variance along the sheet
+VANISHING = 1e-6  # stands for a variance of 0 along the sheet, the limit in which the mean weights are computed
+SQUARED_TO_ROUNDING = 1e-8  # in a Gram matrix, directions with a smaller share of the variance lose half their digits
 
 
 @dataclass(frozen=True)
 class Neighborhoods:
-    """A block of neighborhoods.
+    """Neighborhoods of a block of points.
 
     Attributes
     ----------
     rows : slice
-        The points.
+        Rows of the points in the block.
     differences : (m, k, d) float64
         Row j of an item is x_j - x_i, the transpose of D_i.
     gram : (m, k, k) float64
@@ -63,7 +63,7 @@ class Neighborhoods:
     trace : (m,) float64
         tr(G_i); 0 if all neighbors are duplicates of the point.
     kept : (m, k) bool
-        The neighbors among the candidates; rows of `differences` and of `gram` are 0 for the other candidates.
+        Which candidates are neighbors; rows of `differences` and of `gram` are 0 for other candidates.
 
     """
 
@@ -82,7 +82,7 @@ def neighborhoods(
     kept: NDArray[np.bool_] | None = None,
     points: Data | None = None,
 ) -> Iterator[Neighborhoods]:
-    """Yield the neighborhoods of X in blocks that fit the processor's caches.
+    """Yield the neighborhoods of all points in blocks that fit the processor's caches.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def neighborhoods(
     stage, on_progress
         `on_progress` is called with (points done, n, stage).
     kept : (n, k) bool, optional
-        The neighbors among the candidates; all by default.
+        Which candidates are neighbors; all by default.
     points : (m, d) float64, optional
         New points with neighbors (m, k) in X; the rows of X by default.
 
@@ -134,7 +134,7 @@ class MeanWeights:
     frames : (n, p, d) float64, optional
         Tangent frames of the tangent noise.
     kept : (n, k) bool, optional
-        The neighbors among the candidates, of adaptive neighborhoods.
+        Which candidates are neighbors, if neighborhoods are adaptive.
 
     """
 
@@ -153,7 +153,7 @@ def lle_weights(
     points: Data | None = None,
     ridge: Ridge = "relative",
 ) -> NDArray[np.float64]:
-    """Return LLE's regularised reconstruction weights (GLLE Eq. 9).
+    """Return LLE's regularized reconstruction weights (n, k) (GLLE Eq. 9).
 
     If all neighbors are duplicates of the point, any weights reconstruct the point, and the ridge makes them all 1/k.
 
@@ -184,7 +184,7 @@ def lle_weights(
 
 
 def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return `dense.inverse_factor` of precisions (m, k, k) that include their ridge.
+    """Return the factors L^-T (m, k, k) of precisions P = L L^T (m, k, k) that include their ridge.
 
     Raises
     ------
@@ -205,10 +205,10 @@ def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
 def normalised_precision(
     gram: NDArray[np.float64], trace: NDArray[np.float64], reg: float | NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return A_i / u_i (m, k, k), which does not depend on the unit of the data, and u_i (m,).
+    """Return the precisions A_i / u_i (m, k, k), which do not depend on the unit of the data, and the units u_i (m,).
 
-    u_i is tr(G_i), or 1 if the trace is 0. `gram` is (m, k, k), `trace` is tr(G_i) (m,), and `reg` is a number or
-    (m, 1). The first result is gram / tr(G_i) + reg I, or reg I where G_i = 0.
+    u_i is tr(G_i), or 1 if the trace is 0. `gram` are the matrices G_i (m, k, k), `trace` their traces (m,), and `reg`
+    is a number or (m, 1). The precisions are G_i / tr(G_i) + reg I, or reg I where G_i = 0.
     """
     unit = np.where(trace > 0, trace, 1.0)
     precision = gram / unit[:, None, None]
@@ -224,7 +224,9 @@ def tangent_frames(
     on_progress: OnProgress = silent,
     search: Search = "exact",
 ) -> NDArray[np.float64]:
-    """Return orthonormal bases (n, min(p, d), d) of the points' tangent spaces; only their spans are determined.
+    """Return frames (n, min(p, d), d), orthonormal bases of the tangent spaces at the points.
+
+    The data determine only the span of a frame.
 
     Each frame is fitted to the point and its 3 k nearest neighbors, or to all points of X (n, d) if there are fewer.
     `on_progress` is called with (points done, n, "frames"). Raises `InvalidParameterError` if there are more directions
@@ -242,7 +244,7 @@ def tangent_frames(
 
 
 def pooled_neighbors(n: int, n_neighbors: int) -> int:
-    """Return the number of neighbors to which a frame is fitted, if there are n points."""
+    """Return the number of neighbors to which a tangent frame is fitted: 3 k, or n - 1 if that is less."""
     return min(POOLED * n_neighbors, n - 1)
 
 
@@ -253,7 +255,11 @@ def frames_at(
     n_components: int,
     on_progress: OnProgress = silent,
 ) -> NDArray[np.float64]:
-    """Return the top principal directions (m, min(p, d), d) of each point (m, d) and its neighbors `nearest` in X."""
+    """Return tangent frames (m, min(p, d), d): the top principal directions of each point and its neighbors.
+
+    The points are (m, d), and `nearest` are the row numbers of their neighbors in X. `on_progress` is called with
+    (points done, m, "frames").
+    """
     d, pooled = X.shape[1], nearest.shape[1]
     p = min(n_components, d)
     frames = np.empty((len(points), p, d))
@@ -266,7 +272,7 @@ def frames_at(
 
 
 def _principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.float64]:
-    """Return the top p right singular vectors (m, p, d) of each matrix (m, q, d), by the smaller Gram matrix."""
+    """Return the top p right singular vectors (m, p, d) of each matrix (m, q, d), from the smaller Gram matrix."""
     _, q, d = cloud.shape
     if d <= q:
         directions = dense.eigh(dense.gram(cloud.transpose(0, 2, 1)))[1]
@@ -284,8 +290,8 @@ def _principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.floa
 def whiten(block: Neighborhoods, frames: NDArray[np.float64] | None, tangent_noise: float = 1.0) -> NDArray[np.float64]:
     """Return the Gram matrices (m, k, k) of the differences of points to their neighbors, in units of the noise.
 
-    `frames` (n, p, d) are bases of the tangent spaces: along these the variance of the noise is `tangent_noise`, across
-    them `NORMAL_NOISE`. Without frames the matrices are `block.gram`.
+    `frames` (n, p, d) are bases of the tangent spaces. The variance of the noise is `tangent_noise` in the tangent
+    space, and `NORMAL_NOISE` in directions normal to it. Without frames, the result is `block.gram`.
     """
     if frames is None:
         return block.gram
@@ -303,7 +309,7 @@ def frame_weights(
 ) -> NDArray[np.float64]:
     """Return the mean weights (n, k) for tangent noise, which reconstruct the tangent coordinates exactly.
 
-    The ridge determines what the tangent coordinates leave open. X is (n, d), `neighbors` (n, k) and `frames`
+    The ridge `reg` decides among the weights that do so. X is (n, d), `neighbors` (n, k) and `frames`
     (n, p, d). New points (m, d) replace the rows of X; `neighbors` and `frames` then have m rows, with neighbors in X.
     `on_progress` is called with (points done, n, "weights").
     """

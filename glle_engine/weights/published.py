@@ -4,16 +4,16 @@ r"""Published posteriors: the equations of GLLE as published, with diagnostics o
 the mean mu of the data. E-step (Eq. 21-22): mean :math:`\Omega X^T (X \Omega X^T)^+ (x - \mu)`, covariance
 :math:`\Omega - \Omega X^T (X \Omega X^T)^+ X \Omega`. M-step: the global scatters S1 (Eq. 24) and S2 (Eq. 25), then
 :math:`\sigma_i = (\mathrm{tr}((X_i X_i^T)^+ S_1) + \mathrm{tr} S_2) / (d + k)` (Eq. 29). Eq. 22 has the conditional
-covariance in place of E[w w^T]: the outer product of the mean is missing. S1 is therefore no scatter, and sigma_i can
-become negative. A draw then uses \|sigma_i\|, and the diagnostics count the negative sigma_i.
+covariance in place of E[w w^T]: the outer product of the mean is missing. S1 is therefore not a scatter matrix, and
+sigma_i can become negative. A draw then uses \|sigma_i\|, and the diagnostics count the negative sigma_i.
 
-With a full covariance the M-step maximises Eq. 23 over :math:`\Omega_i` for each point. Up to constants and a factor
+With a full covariance the M-step maximizes Eq. 23 over :math:`\Omega_i` for each point. Up to constants and a factor
 n / 2, Eq. 23 is
 
 .. math:: -\log|\Omega| - \mathrm{tr}(\Omega^{-1} S_2) - \log|X \Omega X^T| - \mathrm{tr}((X \Omega X^T)^{-1} S_1).
 
 *full* takes the zero of Eq. 26, which is not the gradient of Eq. 23 (`published_m_step`). *full-descent* runs the
-paper's gradient descent towards this zero (`descend`). *full-corrected* takes the maximiser of Eq. 23
+paper's gradient descent towards this zero (`descend`). *full-corrected* takes the maximizer of Eq. 23
 (`corrected_m_step`). This maximum exists only if S1 is positive semidefinite. *full-corrected* therefore computes S1
 and S2 from the second moment :math:`E[w w^T] = C + m m^T` in place of the covariance C of Eq. 22.
 
@@ -51,9 +51,9 @@ def published_distribution(
     spec: FitSpec,
     on_progress: OnProgress = silent,
 ) -> tuple[WeightDistribution, dict[str, Any]]:
-    """Return the published posterior and numbers for the diagnostics.
+    """Return the published posterior of the weights, and numbers for the diagnostics.
 
-    It is the posterior of em, with a spherical (Eq. 29) or a full covariance, or of direct. X (n, d) is in the unit of
+    The posterior is em, with a spherical (Eq. 29) or a full covariance, or direct. X (n, d) is in the unit of
     the data, because shifts and scales change the posterior. `embedding` (n, p), the LLE embedding with
     (1/n) Y^T Y = I, is used by direct only. `on_progress` is called with (points or iterations done, all, "posterior").
     """
@@ -67,7 +67,10 @@ def published_distribution(
 def _em_spherical(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
 ) -> tuple[WeightDistribution, dict[str, Any]]:
-    """Compute Eq. 21-29 with Omega_i = sigma_i I; the mean is then X_i^+ (x_i - mu), whatever sigma_i is."""
+    """Return the posterior of the published em with Omega_i = sigma_i I (Eq. 21-29), and numbers for the diagnostics.
+
+    The mean is then X_i^+ (x_i - mu) for any sigma_i.
+    """
     n, k = neighbors.shape
     d = X.shape[1]
     centred = X - X.mean(axis=0)
@@ -114,8 +117,8 @@ def direct_covariance(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
     """Return Gamma_i = (X_i^T X_i + Y_i^T Y_i)^+ (Eq. 35), its symmetric root, and the rank of the precision.
 
-    X is (n, d), `neighbors` (n, k) and `embedding` (n, p), in the scale in which it counts. The first two results are
-    (n, k, k). A rank (n,) below k means that the precision is singular, and that this is its pseudo-inverse.
+    X is (n, d), `neighbors` (n, k) and `embedding` (n, p), whose scale relative to X matters. The first two results are
+    (n, k, k). Where the rank (n,) is below k, the precision is singular, and Gamma_i is its pseudo-inverse.
     """
     n, k = neighbors.shape
     covariance, root, rank = np.empty((n, k, k)), np.empty((n, k, k)), np.empty(n, np.intp)
@@ -218,10 +221,11 @@ def full_distribution(
 def e_step(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], omega: NDArray[np.float64], *, corrected: bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean (n, k) and covariance (n, k, k) of the weights (Eq. 21-22), S1 (d, d; Eq. 24) and S2 (k, k; Eq. 25).
+    """Return mean (n, k) and covariance (n, k, k) of the weights (Eq. 21-22), and the scatters S1 and S2 (Eq. 24-25).
 
     X is (n, d), `neighbors` (n, k), and `omega` (n, k, k) are the covariances of the prior. With `corrected`, the
-    scatters use the second moment E[w w^T] = C + m m^T in place of the covariance C, which Eq. 22 uses.
+    scatters use the second moment E[w w^T] = C + m m^T in place of the covariance C, which Eq. 22 uses. S1 is (d, d),
+    S2 is (k, k).
     """
     (n, k), d = neighbors.shape, X.shape[1]
     condition, scatters = (_condition, _scatters) if corrected else (_published_condition, _published_scatters)
@@ -240,9 +244,9 @@ def e_step(
 def m_step_objective(
     raw: NDArray[np.float64], omega: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    r"""Return the value (m,) of Eq. 23 for each point, without constants and without the factor n / 2.
+    r"""Return the value of Eq. 23 for each point (m,), without constants and without the factor n / 2.
 
-    It is :math:`-\log|\Omega| - \mathrm{tr}(\Omega^{-1} S_2) - \log|X \Omega X^T| - \mathrm{tr}((X \Omega
+    The value is :math:`-\log|\Omega| - \mathrm{tr}(\Omega^{-1} S_2) - \log|X \Omega X^T| - \mathrm{tr}((X \Omega
     X^T)^{-1} S_1)`, for d <= k. The arguments are as for `corrected_m_step`, with positive definite `omega` (m, k, k).
     """
     rebuilt = _congruence(raw, omega)
@@ -257,7 +261,7 @@ def m_step_gradient(
 ) -> NDArray[np.float64]:
     r"""Return the gradient (m, k, k) of `m_step_objective` by the covariance of each point, to compare with Eq. 26.
 
-    It is :math:`\Omega^{-1} S_2 \Omega^{-1} - \Omega^{-1} + X^T (P S_1 P - P) X` with
+    The gradient is :math:`\Omega^{-1} S_2 \Omega^{-1} - \Omega^{-1} + X^T (P S_1 P - P) X` with
     :math:`P = (X \Omega X^T)^{-1}`.
     """
     inverse, precision = (np.asarray(np.linalg.inv(one), np.float64) for one in (omega, _congruence(raw, omega)))
@@ -270,8 +274,9 @@ def published_gradient(
 ) -> NDArray[np.float64]:
     r"""Return Eq. 26 (m, k, k) without the factor n / 2: :math:`X^T (X \Omega X^T - S_1) X + \Omega - S_2`.
 
-    If X is orthogonal, so that :math:`(X \Omega X^T)^{-1} = X \Omega^{-1} X^T`, it is the gradient of minus Eq. 23 by
-    :math:`\Omega^{-1}`. For other X it is not (see `m_step_gradient`). The arguments are as for `m_step_objective`.
+    Eq. 26 is the gradient of minus Eq. 23 by :math:`\Omega^{-1}` if X is orthogonal, so that
+    :math:`(X \Omega X^T)^{-1} = X \Omega^{-1} X^T`. For other X, Eq. 26 is not a gradient of Eq. 23 (see
+    `m_step_gradient`). The arguments are as for `m_step_objective`.
     """
     inner = _congruence(raw, omega) - scatter
     return np.asarray(_congruence(raw.transpose(0, 2, 1), inner) + omega - second)
@@ -326,10 +331,11 @@ def published_m_step(
 def corrected_m_step(
     raw: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    r"""Return the maximiser of Eq. 23 over the covariance of each point.
+    r"""Return the covariance (m, k, k) of each point that maximizes Eq. 23.
 
-    Let :math:`X = U S V^T` of rank r, and let 1 and 2 be the blocks of :math:`V^T \Omega V` on the row space of X
-    (r wide) and on its null space (k - r wide). Then :math:`X \Omega X^T = U S \Omega_{11} S U^T`, and Eq. 23 splits:
+    Let :math:`X = U S V^T` of rank r, and split :math:`V^T \Omega V` into blocks: index 1 stands for the row space of X
+    (r dimensions), index 2 for its null space (k - r dimensions). Then
+    :math:`X \Omega X^T = U S \Omega_{11} S U^T`, and Eq. 23 splits:
 
     - :math:`\Omega_{11}` maximises
       :math:`-2 \log|\Omega_{11}| - \mathrm{tr}(\Omega_{11}^{-1} (T_1 + S_{11}))` with
@@ -339,7 +345,7 @@ def corrected_m_step(
 
     If X has less than full row rank, as for d > k, :math:`X \Omega X^T` is singular. Its inverse and its determinant
     are then taken on the column space of X, and the same formula holds. If X has full column rank, block 2 is empty. If
-    S2 is singular, Eq. 23 is unbounded. The pseudo-inverse of S_11 then gives the limit of the maximisers for S2 + e I
+    S2 is singular, Eq. 23 is unbounded. The pseudo-inverse of S_11 then gives the limit of the maximizers for S2 + e I
     as e -> 0.
 
     Parameters
@@ -367,12 +373,12 @@ def corrected_m_step(
 
 
 def _congruence(left: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return A B A^T for each A; B is one matrix for all of them, or one for each."""
+    """Return A B A^T for each matrix A in `left`; `middle` is one matrix B for all A, or one for each A."""
     return dense.matmul(dense.matmul(left, middle), left.transpose(0, 2, 1))
 
 
 def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Decompose X = U S V^T: return U S^+, V^T, and a mask (m, k) of the rows of V^T in the row space of X."""
+    """Decompose each X = U S V^T: return U S^+, V^T, and a 0-1 mask (m, k) of the rows of V^T in the row space of X."""
     m, d, k = raw.shape
     if d < k:  # rows of zeros complete the basis of right singular vectors
         raw = np.concatenate([raw, np.zeros((m, k - d, k))], axis=1)
@@ -385,7 +391,10 @@ def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
 def _regress(
     rotated: NDArray[np.float64], row_space: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return C_11, C_21 C_11^+ and C_22.1 of covariances C, each as (m, k, k) with zeros outside its block."""
+    """Return C_11, C_21 C_11^+ and C_22.1 of covariances C, each as (m, k, k) with zeros outside its block.
+
+    `rotated` are the covariances C (m, k, k) in the basis of `corrected_m_step`, whose block 1 is the row space.
+    """
     null_space = 1 - row_space
     first = rotated * (row_space[:, :, None] * row_space[:, None, :])
     regression = dense.matmul(rotated * null_space[:, :, None], dense.pinv(first))
@@ -399,7 +408,7 @@ def _scatters(
     covariance: NDArray[np.float64],
     centred: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return n S1 and n S2 of some points, with E[w w^T] = C + m m^T.
+    """Return what some points add to n S1 (d, d) and to n S2 (k, k), with E[w w^T] = C + m m^T.
 
     S1 has no term X C X^T, because a covariance that is conditional on X w = x - mu annihilates X.
     """
@@ -413,7 +422,7 @@ def _published_scatters(
     covariance: NDArray[np.float64],
     centred: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return n S1 without its first term, and n S2, of some points, with C of Eq. 22 in place of E[w w^T]."""
+    """Return what some points add to n S1, except its first term, and to n S2, with C of Eq. 22 for E[w w^T]."""
     m, d, k = raw.shape
     rebuilt = dense.matmul(raw, np.concatenate([mean[:, :, None], covariance], axis=2))
     scatter = -2 * dense.cross(rebuilt[:, :, 0], centred)
@@ -426,8 +435,8 @@ def _condition(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean (m, k) and covariance (m, k, k) of Eq. 21-22 for covariances that are positive semidefinite.
 
-    In the blocks of `corrected_m_step`, it is the covariance of block 2 given block 1. X times this covariance is
-    therefore exactly 0.
+    In the blocks of `corrected_m_step`, the result is the covariance of block 2 given block 1. X times this covariance
+    is therefore exactly 0.
     """
     back, right, row_space = _row_space(raw)
     _, regression, rest = _regress(_congruence(right, omega), row_space)
@@ -440,7 +449,11 @@ def _condition(
 def _published_condition(
     raw: NDArray[np.float64], omega: NDArray[np.float64], centred: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Compute Eq. 21-22 with the pseudo-inverse in the column space of X_i, of min(d, k) dimensions, instead of d."""
+    """Return mean (m, k) and covariance (m, k, k) of Eq. 21-22 as published.
+
+    The pseudo-inverse is computed in the column space of X_i, which has at most min(d, k) dimensions, instead of in d
+    dimensions.
+    """
     basis, singular, right = dense.svd(raw)
     reduced = singular[:, :, None] * right  # X_i = U (S V^T)
     cross = dense.matmul(omega, reduced.transpose(0, 2, 1))
@@ -451,7 +464,10 @@ def _published_condition(
 
 
 def _absolute_root(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    r"""Return the symmetric root of \|M\| and the number of eigenvalues of M that are negative beyond rounding."""
+    r"""Return the symmetric root of \|M\| for each matrix M, and the number of eigenvalues of M that are negative.
+
+    Eigenvalues within rounding errors of 0 count as 0.
+    """
     values, vectors = dense.eigh(matrix)
     floor = matrix.shape[-1] * np.finfo(float).eps * np.abs(values).max(axis=1, keepdims=True)
     kept = np.where(np.abs(values) > floor, np.abs(values), 0.0)
