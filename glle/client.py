@@ -96,7 +96,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     @operation
     @with_keywords(DataOptions)
     async def dataset(self, data: Any, **options: Unpack[DataOptions]) -> DatasetT:
-        """Return the data set of an array, a table, the path of a file, or an id; data are uploaded.
+        """Upload an array, a table or a file and return the new data set, or return the data set with an id.
 
         Parameters
         ----------

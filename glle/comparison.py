@@ -86,7 +86,7 @@ class Comparison:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The answers in words; none without audits."""
+        """Sentences that answer which map to show; empty if the maps were not audited."""
         return self.choices.sentences
 
     def __str__(self) -> str:
@@ -188,7 +188,7 @@ def compare(
     on_progress: OnProgress | None = None,
     **options: Unpack[ColumnOptions],
 ) -> Comparison:
-    """Say which map of the data to show: for who is near whom, for distances across the map, and for groups.
+    """Compare maps of the data by several methods, and say which map to show for neighbors, layout and groups.
 
     Each candidate is audited on the same halves of the data, so that their differences are paired. Candidates that are
     clearly behind in all questions stop after two pairs of halves.

@@ -137,7 +137,7 @@ def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tupl
 
 @dataclass(frozen=True)
 class DatasetUpload:
-    """Data to send, as the body and the query of a request; `index` is the index of a frame, for frames of results."""
+    """Upload of data: body and query of the request, and the `index` of a frame, which frames of results get."""
 
     body: Body
     query: dict[str, Any] = field(default_factory=dict)

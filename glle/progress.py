@@ -69,7 +69,7 @@ def watched(
     verbose: bool | None,  # noqa: FBT001 # the value of glle.fit(verbose=)
     on_progress: Callable[[int, int, str], None] | None,
 ) -> Iterator[Callable[[int, int, str], None]]:
-    """Yield the callback of a computation in this process, which displays a line and calls `on_progress`.
+    """Yield the function to which a computation reports its progress; it displays a line and calls `on_progress`.
 
     The line appears after two seconds. If `verbose` is None, it appears in terminals and notebooks without an
     `on_progress`.

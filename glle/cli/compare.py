@@ -166,7 +166,7 @@ def _audit(args: argparse.Namespace, client: Client) -> int:
 
 
 def _compare(args: argparse.Namespace, client: Client) -> int:
-    """Say which map of a file or a data set to show."""
+    """Compare maps of a file or a data set by several methods, and say which map to show."""
     from glle.inputs import set_blocks_apart  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
 
     if file_or_id(args.data) != args.data:

@@ -56,7 +56,7 @@ class BaseDataset(Resource):
 
     @operation
     async def data(self, *, dtype: Dtype | None = None, out: str | Path | None = None) -> Array:
-        """Return the values (n, d); with `out`, they are written to the npy file `out` and memory-mapped."""
+        """Return the values (n, d); with `out`, the values are written to that npy file and memory-mapped."""
         call = Call.npy(path_of("datasets", self.id, "data"), {"dtype": dtype}, out)
         return (await self._session.send(call)).body
 
@@ -152,7 +152,7 @@ async def upload(session: Session, data: Any, options: DataOptions, path: str = 
 
 
 async def optional_id(session: Session, data: Any) -> str | None:
-    """Return the id of the data set `data`; other data are uploaded, a vector as one column. None for None."""
+    """Return the id of the data set `data`; other data are uploaded, a vector as one column. None stays None."""
     if np.ndim(data) == 1:
         data = np.reshape(data, (-1, 1))
     return None if data is None else await dataset_id(session, data)
@@ -167,7 +167,7 @@ def names_column(labels: Any) -> bool:
 async def labels_id(session: Session, labels: Any) -> str | None:
     """Return the id of a data set with the label of each point; an array or a file of labels is uploaded first.
 
-    None for None. The labels in an array may be words.
+    The labels in an array may be words. None if `labels` is None.
     """
     if np.ndim(labels) == 1:
         return await dataset_id(session, np.zeros((len(labels), 1)), {"labels": labels})

@@ -174,7 +174,7 @@ class MethodOperations(Generic[EmbeddingT]):
         timeout: float | None = None,
         **options: Unpack[CompareDataOptions],
     ) -> Result:
-        """Say which map of a data set to show: for who is near whom, for distances across the map, and for groups.
+        """Compare maps of a data set by several methods, and say which map to show for neighbors, layout and groups.
 
         Parameters
         ----------

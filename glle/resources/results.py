@@ -71,7 +71,7 @@ class Result(PointArray):
                 return values[name]
         if name == "embedding" and "consensus" in self.arrays:
             return self.arrays["consensus"]
-        raise AttributeError(f"The result has no {name!r}, but {', '.join(self.__dir__()) or 'nothing'}.")
+        raise AttributeError(f"The result has no {name!r}. It has {', '.join(self.__dir__()) or 'no values'}.")
 
     def __dir__(self) -> list[str]:
         return [*self.arrays, *self.metadata]

@@ -151,7 +151,7 @@ class Members(dict[str, Any]):
     def __getattr__(self, name: str) -> Any:
         if name in self:
             return self[name]
-        raise AttributeError(f"There is no {name!r}, but {', '.join(self) or 'nothing'}.")
+        raise AttributeError(f"There is no member {name!r}. The members are {', '.join(self) or 'none'}.")
 
 
 def _members(values: dict[str, Any]) -> Members:

@@ -14,7 +14,7 @@ _EXCERPT = 200  # characters that a message shows of a response that is not prob
 
 
 class GlleServiceError(Exception):
-    """Problem of a request, with its remedy.
+    """A request to the service failed; the message has the problem and its remedy.
 
     The attributes are the members of the service's problem+json, whose texts name options and calls as in Python code,
     and `request_id`, the id of the request in the service's log, or None. Status 0 means that there was no response.
@@ -33,12 +33,12 @@ class GlleServiceError(Exception):
         self.request_id = request_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without calling `__init__`, because its arguments are not the `args` of the exception."""
+        """Pickle the exception so that unpickling does not call `__init__`, whose arguments are not `self.args`."""
         return type(self).__new__, (type(self), *self.args), self.__dict__
 
     @property
     def code(self) -> str:
-        """Last part of the type, such as ``dataset-not-found``."""
+        """Last part of the problem's type, such as ``dataset-not-found``."""
         return self.type.removeprefix(_PREFIX)
 
 

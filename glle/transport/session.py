@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 _RETRY_STATUSES = frozenset({429, 502, 503, 504})
 _OPEN = frozenset({"queued", "running", "cancelling"})
-_LONG_POLL, _SMOOTH_POLL = 20.0, 0.4  # seconds; the shorter one keeps a visible progress bar moving
-_IMMEDIATE_SECONDS = 0.05  # seconds; if a poll is answered sooner, the service did not wait
+_LONG_POLL, _SMOOTH_POLL = 20.0, 0.4  # seconds of a poll for a job; the shorter one keeps the progress line moving
+_IMMEDIATE_SECONDS = 0.05  # if a poll is answered sooner, the service did not wait for the end of the job
 _MEGABYTE = 10**6
 _SHOWN_BYTES = 8 * _MEGABYTE  # an upload shows its progress once this many bytes are sent
 _LOOPBACK = ("all://localhost", "all://127.0.0.1", "all://[::1]")
@@ -242,7 +242,7 @@ class BlockingSession(Session):
         """Yield the items of an asynchronous iterator."""
         with suppress(StopAsyncIteration):
             while True:
-                yield self.run(anext(items))  # type: ignore[arg-type] # of a generator it is a coroutine
+                yield self.run(anext(items))  # type: ignore[arg-type] # a generator's `anext` is a coroutine
 
     async def sleep(self, seconds: float) -> None:
         """Block this thread for a number of seconds."""
@@ -328,7 +328,7 @@ class operation(Generic[P, T]):  # noqa: N801 # a decorator
     @overload
     def __get__(self, instance: Async, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
-        return self.method if instance is None else _bind(self, instance, instance._session.run)  # noqa: SLF001 # a mixin of the instance
+        return self.method if instance is None else _bind(self, instance, instance._session.run)  # noqa: SLF001 # every instance has a session
 
 
 class listing(Generic[P, T]):  # noqa: N801 # a decorator
@@ -349,7 +349,7 @@ class listing(Generic[P, T]):  # noqa: N801 # a decorator
     @overload
     def __get__(self, instance: Async, owner: type) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
-        return self.method if instance is None else _bind(self, instance, instance._session.iterate)  # noqa: SLF001 # a mixin of the instance
+        return self.method if instance is None else _bind(self, instance, instance._session.iterate)  # noqa: SLF001 # every instance has a session
 
 
 def _without_self(method: Callable[..., Any]) -> Signature:

@@ -39,7 +39,7 @@ _EQUAL = 1e-12
 _BRUTE_BLOCK_ENTRIES = 1 << 23
 _FEW_POINTS = 4_000  # up to this n, computing all distances is faster than a tree (2.6 ms, not 9.5, for 1,000 points)
 EXACT_POINTS = 2000  # up to this n, the residual variance is over all pairs, which takes about three seconds
-LANDMARKS = 400  # for larger n, it is over the pairs that include one of this many sampled points
+LANDMARKS = 400  # for larger n, the residual variance is over the pairs that include one of this many sampled points
 _SEED = 0
 _BLOCK_ENTRIES = 1 << 21
 

@@ -129,7 +129,7 @@ class Regions:
         return self.radius(level) * self.half_axes
 
     def radius(self, level: float) -> float:
-        """Return the radius of a level.
+        """Return the factor on the half-axes for a level of coverage, one of `levels`.
 
         Raises
         ------

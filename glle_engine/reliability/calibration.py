@@ -116,7 +116,7 @@ class Calibration:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the two arrays as a JSON-able dictionary."""
+        """Return the numbers and the notes as a JSON-able dictionary, without the two arrays of spreads."""
         arrays = {"half_sample_spread", "draw_spread"}
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in arrays}
         notes = [note.to_dict() for note in self.notes]

@@ -70,7 +70,7 @@ class MethodEmbedder(Embedder, Generic[S]):
 
     @cached_property
     def data(self) -> NDArray[np.float64]:
-        """The data as a finite matrix."""
+        """The data X as an array of finite numbers; raises a `GlleError` for other data."""
         return finite_matrix(self.X)
 
     @cached_property

@@ -31,12 +31,13 @@ FILLED = 0.5  # points fill a further dimension if their intrinsic dimension exc
 NEAR_COPY = 0.1  # a row has a near-copy if its nearest row is nearer than this share of the distance to the fifth
 MIN_COPIES = 0.3  # there is a note if at least this share of the rows has a near-copy
 DEPENDENT_COPIES = 0.5  # halves are not independent if at least this share of the rows has a near-copy
-MAX_STEP = 0.8  # order matters if consecutive rows are nearer than this share of the distance of random or later rows
+MAX_STEP = 0.8  # rows are a series if consecutive rows are nearer than this share of the distance of other rows
 # Rows form sets of k + 1 near-copies if a row and its k nearest rows have this share of their nearest rows in common,
 SET_OVERLAP = 0.9
 SET_DROP = 0.12  # or if the share falls by at least this much from k to k + 1
 
-# Isolation of islands and groups.
+# Isolation of islands and groups. The reach of an island is a typical distance to a near point of the island
+# (`glle_engine.audit.islands`); a point touches another island that is within reach.
 ISLAND_CONTACT = 0.02  # share of an island's points that may touch another island
 CUT_CONTACT = 0.1  # and at most this multiple of the share of points that would touch if the island were cut in two
 WIDER_REACH = 1.5  # the wider reach of another island counts up to this multiple of an island's reach

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 TextKind = Literal["number", "bool", "date", "text"]
 
 SAMPLE_ROWS = 100  # the cells of the first rows decide the kind of a column
-MAX_CELL = 1000  # longer texts are not read as numbers, in characters
+MAX_CELL = 1000  # a text with more characters is not read as a number
 MISSING = frozenset({"", "na", "n/a", "nan", "nat", "null", "none", "?", "-", "#n/a", "<na>"})
 """Cells that are missing values in columns of numbers and dates, in lower case."""
 BOOLEANS = {"true": True, "false": False}
@@ -45,7 +45,7 @@ _FLAGGED = re.compile(rf"\s*{_SIGN}\d+\s?{_FLAG}\s*")
 
 
 def number_of(cell: str) -> float | None:
-    """Return the number that a cell of text writes, or None if the cell is not a number.
+    """Return the number in a cell of text, or None if the cell is not a number.
 
     Numbers with underscores, and infinity and NaN in words, do not count as numbers.
     """

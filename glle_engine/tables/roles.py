@@ -441,7 +441,7 @@ def column_option(name: str, value: Any) -> Any:
         return columns
     if len(columns) > 1:
         raise InvalidParameterError(
-            f"{Way(name, list(columns))} has {len(columns)} columns.", remedy=f"Name one {name}."
+            f"{Way(name, list(columns))} has {len(columns)} columns.", remedy="Name one column."
         )
     return (columns[0] or None) if columns else None
 

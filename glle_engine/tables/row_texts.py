@@ -24,7 +24,7 @@ _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 def is_text(text: str) -> bool:
-    """Return whether a string can be stored: it has no half of a surrogate pair, and no U+0000, where arrays cut it."""
+    """Return whether a string has no half of a surrogate pair, which is not UTF-8, and no U+0000, where arrays end."""
     return _NOT_TEXT.search(text) is None
 
 

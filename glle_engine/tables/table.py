@@ -235,7 +235,7 @@ def map_rows(out: IO[bytes], start: int, dtype: np.dtype[Any], features: int, or
     """Return the matrix that fills a file from byte `start` on, memory-mapped from the file."""
     out.flush()
     shape = ((os.fstat(out.fileno()).st_size - start) // (dtype.itemsize * features), features)
-    return np.memmap(out, dtype, "r+", start, shape, order)  # type: ignore[call-overload, no-any-return] # IO[bytes] will do
+    return np.memmap(out, dtype, "r+", start, shape, order)  # type: ignore[call-overload, no-any-return] # it takes IO[bytes]
 
 
 def check_names(names: Sequence[str] | None, features: int) -> None:
@@ -414,7 +414,7 @@ class _Pass:
         fault.by_column[index] += int(mask.sum())
 
     def _problems(self, column: Column, index: int) -> dict[str, Array]:
-        """Return a mapping from problem code to a mask (rows,) of the column's bad values; masks are not empty.
+        """Return a mapping from problem code to a mask (rows,) of the bad values, for problems that the column has.
 
         Labels and ids have only the problem that the file rounded them. Missing values are no problem if `missing` says
         what to do with them.

@@ -77,7 +77,7 @@ def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "m
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """What the noise models of all points have in common: how the variance is computed, and the numbers for this.
+    """Noise model that all points share: the rule for the noise variance, and the numbers that the rule uses.
 
     Attributes
     ----------
@@ -188,7 +188,7 @@ def distribution_at(
         root = ridge_factor(precision)
         centre, minimum = dense.affine_solution(root, None if kept is None else kept_of_rows)
         if noise.variance == "dirichlet":
-            ratio = spec.reg / (count * (count + 1))  # s_i^2 in units of u_i
+            ratio = spec.reg / (count * (count + 1))  # s_i^2 in units of the trace of G_i
         else:
             ratio = np.maximum(minimum - spec.reg / count, 0.0) / noise.dimension
         mean[rows] = centre if spec.mean == "derived" else known.weights[rows]

@@ -235,8 +235,8 @@ def tangent_frames(
     pooled = pooled_neighbors(len(X), n_neighbors)
     if min(n_components, X.shape[1]) > pooled:
         raise InvalidParameterError(
-            f"{Way('n_components', n_components)} tangent directions need as many neighbors; "
-            f"{Way('n_neighbors', n_neighbors)} gives {pooled}.",
+            f"{Way('n_components', n_components)} tangent directions need at least as many neighbors, and with "
+            f"{Way('n_neighbors', n_neighbors)} there are {pooled}.",
             remedy=f"Use {Way('n_components')} <= {pooled}, more neighbors, or {Way('noise', 'isotropic')}.",
         )
     nearest, _ = kneighbors(X, pooled, search=search)

@@ -397,7 +397,7 @@ def test_results_are_arrays_where_an_array_is_expected(posterior: Any, audit: An
     assert PCA(1).fit_transform(embedding).shape == (N, 1)
     scale = Result({}, {"scale": 1.0})
     assert scale
-    with pytest.raises(AttributeError, match="but scale"):
+    with pytest.raises(AttributeError, match="It has scale"):
         np.asarray(scale)
 
 
