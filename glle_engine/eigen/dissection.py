@@ -1,8 +1,8 @@
-"""Nested dissection (George 1973): separators last, minimum degree within and between them.
+"""Nested dissection (George 1973): a separator is eliminated after the two parts of the graph that it separates.
 
-A multilevel scheme finds the vertex separators: graphs are made coarser by heavy-edge matching (Karypis and Kumar
-1998), and separators are refined as by Fiduccia and Mattheyses (1982). All of it is compiled integer arithmetic, so
-that the order is the same on every machine.
+Minimum degree orders the vertices of each part and of each separator. A multilevel scheme finds the vertex separators:
+graphs are made coarser by heavy-edge matching (Karypis and Kumar 1998), and separators are refined as by Fiduccia and
+Mattheyses (1982). The code is compiled integer arithmetic, so that the order is the same on every machine.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEPARATOR = 2  # label of the separator's vertices; the two sides have the labels 0 and 1
-_COARSEST = 100  # vertices
-_TRIALS = 8  # separators of the coarsest graph
+_COARSEST = 100  # vertices of the coarsest graph
+_TRIALS = 8  # separators that are tried on the coarsest graph
 _PASSES = 20
 _PATIENCE, _MAX_PATIENCE = 5, 500  # a pass ends after this many moves without gain: per separator vertex, and at most
 _HEAVIER = 60  # percent of the total weight that one side may have at most
 _LEAF = 120  # parts of this many vertices are not cut, because minimum degree orders them as well
-# Large graphs are cut into parts of a thousandth: smaller parts would take half of the time and save 1 % of operations.
+# Large graphs are cut only down to parts of a thousandth of their vertices. Cutting on would take half of the time of
+# the dissection, and save 1 % of the operations of a factorization.
 _LEAF_SHARE = 1000
-# If a part is large and its separator is a large share of it, separators differ much from run to run: make more runs.
+# If a part has at least `_LARGE` vertices and its separator has at least 1 / `_SHARE` of them, separators differ much
+# from run to run, so that `_FURTHER` more runs are made.
 _LARGE, _SHARE, _FURTHER = 500, 30, 2
 
 
@@ -60,7 +62,7 @@ def random_word(counter: int) -> int:
 
 @compiled
 def matching(graph: Graph, heaviest: int, seed: int) -> tuple[NDArray[np.int32], int]:
-    """Pair vertices along the heaviest edges; return the coarse vertex of each vertex, and the number of coarse ones.
+    """Pair vertices along heavy edges; return the coarse vertex of each vertex (n,), and the number of coarse vertices.
 
     Vertices with few neighbors choose first; vertices with equally many neighbors choose in random order. A pair weighs
     at most `heaviest`.
@@ -104,7 +106,10 @@ def matching(graph: Graph, heaviest: int, seed: int) -> tuple[NDArray[np.int32],
 
 @compiled
 def contract(graph: Graph, coarse: NDArray[np.int32], count: int) -> Graph:
-    """Return the graph of coarse vertices; weights add up, and edges within a vertex vanish."""
+    """Return the graph of the `count` coarse vertices, each of which merges one or two vertices of the graph.
+
+    The weights of merged vertices and of parallel edges add up, and edges between merged vertices vanish.
+    """
     n = len(graph.weights)
     one, other = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
     for i in range(n):
@@ -140,7 +145,10 @@ def contract(graph: Graph, coarse: NDArray[np.int32], count: int) -> Graph:
 
 @compiled
 def separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
-    """Return the label of each vertex, a side or the separator, and the cost; no edge joins the sides."""
+    """Return a vertex separator as labels (n,), and its cost (`_cost`).
+
+    The labels are 0 and 1 for the two sides, which no edge joins, and `SEPARATOR`.
+    """
     levels = [graph]
     maps = [np.empty(0, np.int32)]
     total = 0
@@ -168,7 +176,10 @@ def separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
 
 @compiled
 def _first_separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
-    """Return the lightest of several separators, each around a region grown from a random vertex."""
+    """Return the labels (n,) of the cheapest of several separators, each around a region grown from a random vertex.
+
+    The second result is the cost.
+    """
     n = len(graph.weights)
     best = np.ones(n, np.int8)
     lightest = -1
@@ -214,11 +225,11 @@ def _first_separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
 
 @compiled
 def refine(graph: Graph, label: NDArray[np.int8]) -> int:
-    """Make a separator lighter in place, by passes that move its vertices to one of the sides; return its cost.
+    """Make a separator cheaper by changing `label` (n,) in place, and return its new cost (`_cost`).
 
-    If a vertex moves to one side, its neighbors on the other side become part of the separator. A pass also makes moves
-    that increase the cost; in the end, only the best prefix of its moves is kept. All moves of a pass go to the same
-    side, so that the separator advances.
+    A pass moves vertices of the separator to one of the two sides. If a vertex moves to one side, its neighbors on the
+    other side become part of the separator. A pass also makes moves that increase the cost; in the end, only the best
+    prefix of the moves is kept. All moves of a pass go to one side, so that the separator advances.
     """
     n = len(graph.weights)
     side = np.zeros(3, np.int64)
@@ -300,7 +311,10 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
 
 @compiled
 def _cost(side: NDArray[np.int64], limit: int) -> int:
-    """Return the weight of the separator, plus a penalty if a side is too heavy; the better balance wins ties."""
+    """Return the cost of a separator: 1024 times its weight, plus a penalty if a side is heavier than `limit`.
+
+    Of separators with equal cost so far, a term below 1024 prefers the better balance of the sides.
+    """
     heavier = max(side[0], side[1])
     total = side[0] + side[1] + side[2]
     return int(1024 * side[SEPARATOR] + (1 << 20) * max(0, heavier - limit) + 1023 * heavier // total)
@@ -317,7 +331,7 @@ def _enter(
     used: int,
     i: int,
 ) -> int:
-    """Put a vertex of the separator into the heap, and return the heap's new size."""
+    """Put vertex i of the separator into the heap of moves, and return the new size of the heap."""
     drawn[i] = 0
     for e in range(graph.start[i], graph.start[i + 1]):
         if label[graph.adjacent[e]] == away:
@@ -343,7 +357,7 @@ def _sift(
     weights: NDArray[np.int32],
     drawn: NDArray[np.int64],
 ) -> None:
-    """Put vertex i where it belongs in a heap of the best moves, given the free `position`."""
+    """Put vertex i into a heap whose first vertex is the best move, starting from the free `position`."""
     while position > 0:
         above = (position - 1) // 2
         if not _precedes(weights, drawn, i, heap[above]):
@@ -365,20 +379,26 @@ def _sift(
 
 
 def nested_dissection(start: NDArray[np.int64], adjacent: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
-    """Return the elimination order (n,) of a symmetric graph, which has no repeated edges and no diagonal."""
+    """Return the elimination order (n,) of a symmetric graph by nested dissection.
+
+    The graph has no repeated edges and no diagonal.
+    """
     leaf = max(_LEAF, (len(start) - 1) // _LEAF_SHARE)
     return minimum_degree(start, adjacent, dissect(start, adjacent, leaf, seed))
 
 
 @compiled
 def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, seed: int) -> NDArray[np.int32]:
-    """Return the group of each vertex: parts of at most `leaf` vertices and separators, in the order of elimination."""
+    """Return the group (n,) of each vertex; groups are to be eliminated in ascending order.
+
+    A group is a separator, or a part of at most `leaf` vertices or without a separator.
+    """
     n = len(start) - 1
     group = np.zeros(n, np.int32)
     members, local = np.empty(n, np.int32), np.full(n, -1, np.int32)
     for i in range(n):
         members[i] = i
-    # The parts that are still to be cut, as ranges of members; their groups will have the same range of numbers.
+    # The parts that are still to be cut, each a range of `members`. The numbers of their groups are in this range, too.
     stack = np.empty((n + 1, 2), np.int64)
     stack[0, 0], stack[0, 1] = 0, n
     depth = 1
@@ -423,7 +443,7 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
 def _subgraph(
     start: NDArray[np.int64], adjacent: NDArray[np.int32], part: NDArray[np.int32], local: NDArray[np.int32]
 ) -> Graph:
-    """Return the graph of some vertices; `local` is scratch, -1 everywhere before and after."""
+    """Return the subgraph of the vertices in `part`, with unit weights; `local` (n,) is scratch filled with -1."""
     count = len(part)
     size = 0
     for i in range(count):

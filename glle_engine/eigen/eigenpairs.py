@@ -1,6 +1,6 @@
 """Bottom eigenpairs with their diagnostics, the acceptance test of all solvers, and Lanczos for single problems.
 
-Lanczos finds the few largest eigenpairs of a symmetric operator, fully reorthogonalised.
+Lanczos finds the few largest eigenpairs of a symmetric operator, with full reorthogonalization.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Solver = Literal["lanes", "lanes-repinned", "lanes-refined", "lu", "lu-repinned", "shift-invert", "dense"]
-# Bound on | ||B v||^2 / lambda - 1 |. In our tests it caught every failure; the forward residual caught none.
+# The acceptance test of an eigenpair (lambda, v) of M = B^T B: the bound on | ||B v||^2 / lambda - 1 |. In our tests
+# this test caught every failure, and a test of the forward residual M v - lambda v caught none.
 ACCEPTED_DEVIATION = 1e-6
-# If y nearly vanishes at the pin, a draw can pass the test above with an angle of 1e-5.
+# The smallest accepted |y| at the pin, where y is the left null vector of B. If y nearly vanishes at the pin, the
+# vectors of a draw can pass the test above although they are wrong by an angle of 1e-5.
 ACCEPTED_PIN = 1e-5
-# Above this share of the largest |y| a pin is as accurate as any other.
+# If |y| at the pin is above this share of the largest |y|, the pin is as accurate as any other.
 GOOD_PIN = 0.01
 MAX_STEPS = 60  # Lanczos steps when four draws are solved together
 LU_STEPS = 300  # Lanczos steps for a single problem, because close eigenvalues need more than 60
@@ -33,7 +35,9 @@ _STRIDE = 10  # steps between tests of convergence in a long run
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """Bottom eigenpairs of M without the constant (constrained) or without the first (published).
+    """Bottom eigenpairs of M = (I - W)^T (I - W), in ascending order.
+
+    The first pair is left out: with constrained weights it is the constant; with published weights the paper skips it.
 
     Attributes
     ----------
@@ -41,9 +45,10 @@ class Eigenpairs:
         Exactly 0 for the null vectors of further closed classes.
     vectors : (n, m) float64, orthonormal
     diagnostics : dict
-        "solver" that was accepted, "steps" of Lanczos, "deviation" (the figure of the acceptance test), "pin" (the
-        smallest |y_i| over the pins; 1 without pins) and "next_eigenvalue", an estimate of the first one left out, good
-        to some 1e-6 (None if the solver gives none).
+        "solver" that was accepted, "steps" of Lanczos, "deviation" (the number that the acceptance test bounds), "pin"
+        (the smallest |y_i| of left null vectors y over the pins i; 1 without pins) and "next_eigenvalue", an estimate
+        of the eigenvalue after the last of `values`, with a relative error of about 1e-6 (None if the solver gives no
+        estimate).
 
     """
 
@@ -53,7 +58,7 @@ class Eigenpairs:
 
 
 def relative_gap(values: NDArray[np.float64], p: int) -> float:
-    """Return (lambda_{p+1} - lambda_p) / lambda_{p+1}. It is 0 if the last coordinate is not determined."""
+    """Return (lambda_{p+1} - lambda_p) / lambda_{p+1} of ascending eigenvalues; 0 if coordinate p is not determined."""
     return float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
 
 
@@ -71,7 +76,7 @@ def refusal(
     rounding: float = 0.0,
     max_steps: int = MAX_STEPS,
 ) -> str | None:
-    """Return the reason to reject eigenpairs, or None.
+    """Return the reason to reject eigenpairs, or None to accept them.
 
     Deviations must be below `accepted`. `rounding` is the deviation that rounding of the weights alone can cause, and
     `max_steps` is the number of steps after which Lanczos stops without convergence.
@@ -82,7 +87,7 @@ def refusal(
 
 
 def pin_refusal(strength: float) -> str | None:
-    """Return the reason to reject a pin with this |y|, or None."""
+    """Return the reason to reject a pin, or None to accept it; `strength` is |y| at the pin, y the left null vector."""
     return None if strength >= ACCEPTED_PIN else f"pin {strength:.1e}"
 
 
@@ -101,7 +106,7 @@ def lanczos(
     Parameters
     ----------
     apply : callable
-        (n,) -> (n,), a new array.
+        Takes a vector (n,), and returns the operator times the vector as a new array (n,).
     start : (n,) float64
         Not zero. If it is fixed, the result depends on the operator only.
     wanted : int
@@ -166,7 +171,8 @@ def largest_eigenpairs(
     """Return the `wanted` largest eigenpairs of an operator, including copies of multiple eigenvalues.
 
     A Krylov sequence finds only one copy of a multiple eigenvalue. If `exhaustive`, further sequences, orthogonal to
-    all previous vectors, search for more copies until they find none that is larger. Parameters as for `lanczos`.
+    all previous vectors, search for more copies, until a sequence finds no eigenvalue that belongs to the `wanted`
+    largest. The parameters are explained in `lanczos`.
 
     Returns
     -------

@@ -15,10 +15,11 @@ If there are several closed classes, there are as many null vectors. They come f
 have no constant null vector: B itself is factored, and the first eigenvector is ignored, as in the paper.
 
 All factors, solves and iterations are compiled code of fixed order, with the same bits on every processor.
-The mean is factored without pivoting (`glle_engine.eigen.lu`) if possible, else with pivoting
-(`glle_engine.linalg.sparse_lu`). If the lanes reject a published draw, it is solved with refinement before pivoting is
-tried. The fill-reducing order (`glle_engine.eigen.pattern`) is a function of the pattern.
-The last resort is to invert M, shifted (`glle_engine.eigen.lu`), for which SuperLU only provides the order.
+B of the mean weights is factored without pivoting (`glle_engine.eigen.lu`) if possible, else with pivoting
+(`glle_engine.linalg.sparse_lu`). If the batched solver (`glle_engine.eigen.batched`) rejects a published draw, the draw
+is solved with iterative refinement before pivoting is tried. The fill-reducing order (`glle_engine.eigen.pattern`) is a
+function of the pattern. The last resort is to factor a shifted M (`glle_engine.eigen.lu`), for which SuperLU only
+provides the order.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 DENSE_BELOW = 80
 _MANY = 10**9  # a number of factorizations for which any search for an elimination order is worth its time
-_ROUNDINGS = 8.0  # the rounding of each entry of B moves a singular value by the machine precision
+_ROUNDINGS = 8.0  # rounding errors of B are allowed to move a singular value by this * norm of B * machine epsilon
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +125,7 @@ class Eigenproblem:
     ) -> tuple[Self, Eigenpairs]:
         """Choose a pin in each closed class and solve for the mean weights, in the elimination order of the pattern."""
         tried: list[str] = []
-        with contextlib.suppress(FloatingPointError):  # the draws move their pins themselves
+        with contextlib.suppress(FloatingPointError):  # then `solve` tries the other solvers
             for _ in range(2):
                 solver, factored = factor_mean(pattern, weights, pins)
                 null = factored.null_left()
@@ -155,7 +156,7 @@ class Eigenproblem:
         ----------
         weights : (n, k) float64
         wanted : int
-            Number of eigenpairs, not counting the constant, or, for published weights, the first one.
+            Number of eigenpairs, without the constant, or, for published weights, without the first eigenpair.
         exhaustive : bool
             Look for further copies of multiple eigenvalues, which one Krylov sequence cannot find. They occur for
             symmetric data, but not for random draws.
@@ -202,14 +203,15 @@ class Eigenproblem:
             return pairs
         raise ConvergenceError(
             f"No solver found the embedding: {'; '.join(tried)}.",
-            remedy=f"Raise reg or {Way('n_neighbors')}, or lower the scale; duplicated points make this likelier.",
+            remedy=f"Raise reg or {Way('n_neighbors')}, lower the scale, or remove duplicated points.",
             details={"tried": tried},
         )
 
     def lane_solver(self, embedding: NDArray[np.float64]) -> LaneSolver | None:
-        """Return the solver of several draws at once, which starts from an embedding (n, p); None if there is none.
+        """Return the solver of several draws at once, whose Lanczos starts from `embedding` (n, p), or None.
 
-        There is no such solver for few points, nor for several closed classes, whose null vectors it could not compute.
+        The result is None for few points, and for several closed classes, whose null vectors the solver could not
+        compute.
         """
         if len(self.pattern.neighbors) <= DENSE_BELOW or len(self.pins) > 1:
             return None
@@ -217,7 +219,10 @@ class Eigenproblem:
 
 
 def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: float = 1.0) -> bool:
-    """Test eigenpairs and record a rejection; `norm` is the norm of B, which scales the rounding of singular values."""
+    """Return whether eigenpairs pass the acceptance test; if not, append the reason to `tried`.
+
+    `norm` is the norm of B, to which the rounding errors of singular values are proportional.
+    """
     smallest = np.sqrt(pairs.values[pairs.values > 0].min(initial=1.0))
     share = _ROUNDINGS * norm * float(np.finfo(float).eps / smallest)
     reason = refusal(
@@ -243,13 +248,16 @@ def require_pairs(n: int, n_components: int) -> None:
 
 
 def sign_convention(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Flip columns so that the entry of largest absolute value is positive."""
+    """Return the columns of `vectors` (n, p) with signs such that each column's largest absolute entry is positive."""
     largest = np.take_along_axis(vectors, np.argmax(np.abs(vectors), axis=0)[None, :], axis=0)
     return np.asarray(vectors * np.where(largest < 0, -1.0, 1.0))
 
 
 def scale_embedding(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale orthonormal vectors to an embedding, (1/n) Y^T Y = I (GLLE Eq. 37-43)."""
+    """Return the embedding Y (n, p) of orthonormal vectors (n, p), with (1/n) Y^T Y = I and signs by convention.
+
+    This is the scale of GLLE Eq. 37-43; the signs are from `sign_convention`.
+    """
     return float(np.sqrt(len(vectors))) * sign_convention(vectors)
 
 

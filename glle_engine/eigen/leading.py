@@ -1,4 +1,4 @@
-"""Leading eigenpairs of a dense symmetric matrix, by Lanczos or, for a small one, by LAPACK."""
+"""Leading eigenpairs of a dense symmetric matrix, by Lanczos or, for a small matrix, by LAPACK."""
 
 from __future__ import annotations
 
@@ -58,10 +58,13 @@ def eigenpairs_between(
 
 
 def least_eigenvalue(matrix: NDArray[np.float64], largest: float, on_progress: OnProgress) -> float:
-    """Return the least eigenvalue of a symmetric matrix to some 1e-6 of `largest`, an upper bound of the spectrum."""
+    """Return the least eigenvalue of a symmetric matrix (m, m), with an error of about 1e-6 times `largest`.
+
+    `largest` is an upper bound of the absolute eigenvalues.
+    """
     m = len(matrix)
     if m > DENSE_UP_TO and largest > 0:
-        # A relative tolerance does not suit eigenvalues around 0, so that the shift moves the bottom to -1.
+        # A relative tolerance does not suit eigenvalues around 0. The shift by -1 moves the least eigenvalue near -1.
         values = _extreme(lambda v: matrix @ v / largest - v, m, 1, on_progress, tolerance=1e-6, which="SA")
         if values is not None:
             return float(largest * (values[0][0] + 1))
@@ -71,7 +74,7 @@ def least_eigenvalue(matrix: NDArray[np.float64], largest: float, on_progress: O
 def _lanczos(
     matrix: NDArray[np.float64], count: int, on_progress: OnProgress
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return the eigenpairs that Lanczos finds, or None if it does not converge or misses one."""
+    """Return the `count` largest eigenpairs by Lanczos, or None if Lanczos does not converge or misses an eigenpair."""
     m = len(matrix)
     pairs = _extreme(lambda v: matrix @ v, m, count, on_progress, tolerance=0.0)
     if pairs is None:
@@ -92,7 +95,10 @@ def _extreme(
     tolerance: float,
     which: str = "LA",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return eigenvalues at one end of a spectrum, ascending, and their vectors; None without convergence."""
+    """Return `count` eigenvalues at one end of the spectrum of an operator, ascending, and their vectors (m, count).
+
+    `product` multiplies a vector (m,) by the operator. The result is None if Lanczos does not converge.
+    """
     products = 0
 
     def multiply(v: NDArray[np.float64]) -> NDArray[np.float64]:

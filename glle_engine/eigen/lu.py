@@ -1,8 +1,9 @@
 """Sparse LU factors of B', and eigenpairs by Lanczos on them; the algebra is in `glle_engine.eigen.eigenproblem`.
 
-The mean weights, and published draws that the lanes reject, are factored without pivoting, by the kernels of the draws
-with a single lane. For published draws every solution is refined iteratively (`RefinedLU`). Two solvers do without
-factors of B: a dense one for few points, and one that factors the shifted M as the last resort.
+The mean weights, and published draws that the batched solver rejects, are factored without pivoting, by the kernels of
+the batched solver (`glle_engine.eigen.batched`) with a single lane. For published draws every solution is refined
+iteratively (`RefinedLU`). Two solvers do without factors of B: a dense solver for few points, and the last resort,
+which factors a shifted M.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _RELATIVE_SHIFT = 1e-9  # relative to the norm of M: far above its rounding, far
 
 @dataclass(frozen=True)
 class Factored:
-    """Factors of B'^T in an order, position j of which is point order[j]; `inverse` is the inverse order."""
+    """LU factors of B'^T in an elimination order: position j is point order[j], and `inverse` is the inverse order."""
 
     pattern: Pattern
     weights: NDArray[np.float64]
@@ -58,7 +59,10 @@ class Factored:
     inverse: NDArray[np.int32]
 
     def null_left(self) -> NDArray[np.float64]:
-        """Return y of each pin's class (n, c), orthonormal: B'^-T e_i, normalized."""
+        """Return an orthonormal basis (n, c) of B's left null space: for each pin i, the vector B'^-T e_i, normalized.
+
+        Rows are in the order of the points.
+        """
         units = np.zeros((len(self.inverse), len(self.pins)))
         units[self.inverse[self.pins], np.arange(len(self.pins))] = 1.0
         null = np.asarray(self.lu.solve(units))[self.inverse]
@@ -84,8 +88,8 @@ class Factored:
     def eigenpairs(self, wanted: int, null: NDArray[np.float64] | None, *, exhaustive: bool) -> Eigenpairs:
         """Return the `wanted` smallest eigenpairs of M = B^T B by Lanczos on its (pseudo-)inverse.
 
-        `null` is a basis of the left null space of B; None if B is regular, as for weights without the constraint on
-        their sums. `exhaustive` searches until no further pair can be missing. Rows are in the order of the factors.
+        `null` is the basis of B's left null space from `null_left`, or None if B is regular, as for weights whose sums
+        are not constrained. `exhaustive` searches until no further pair can be missing.
         """
         n = len(self.inverse)
         if null is None:
@@ -128,14 +132,14 @@ class Factored:
         )
 
     def _images(self, ritz: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return |B v|^2 of rows v."""
+        """Return |B v|^2 (m,) for each row v of `ritz` (m, n), which is in the order of the factors."""
         image = self.pattern.apply(self.weights, ritz[:, self.inverse].T)
         return np.asarray((image * image).sum(axis=0))
 
     def _refine(
         self, ritz: NDArray[np.float64], left: NDArray[np.float64], right: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Apply M^+ once more to rows, with iterative refinement of both solves; return them and their |B v|^2.
+        """Apply M^+ once more to the rows v of `ritz`, with both solves refined; return the new rows and their |B v|^2.
 
         Removing the constant from a solution leaves rounding errors in proportion to the constant. They matter if B has
         singular values near the machine precision.
@@ -162,7 +166,10 @@ class Factored:
 
 
 def factor_mean(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32]) -> tuple[Solver, Factored]:
-    """Factor the mean weights, without pivoting if there is at most one closed class."""
+    """Return the name of the solver for the mean weights (n, k), and its factors of B'.
+
+    There is no pivoting if there is at most one closed class.
+    """
     if len(pins) > 1:
         return "lu", factor(pattern, weights, pins)
     structure = pattern.structure
@@ -171,7 +178,7 @@ def factor_mean(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np
 
 
 def factor(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32]) -> Factored:
-    """Factor with threshold pivoting in the order of the pattern."""
+    """Return factors of B' for weights (n, k), by threshold pivoting in the elimination order of the pattern."""
     n, k = pattern.neighbors.shape
     row, source, inverse = pattern.transposed
     values = np.empty((n, k + 1))
@@ -186,7 +193,7 @@ def factor(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int3
 
 
 def factor_refined(pattern: Pattern, weights: NDArray[np.float64]) -> Factored:
-    """Factor B of published weights (n, k) without pivoting, for refined solutions."""
+    """Return factors of B for published weights (n, k) without pivoting, whose solutions are refined iteratively."""
     structure, pins = pattern.structure, np.empty(0, np.int32)
     lu = RefinedLU(pattern, weights, SingleLU.factor(structure, weights, pins))
     return Factored(pattern, weights, pins, lu, structure.order, structure.position)
@@ -215,7 +222,7 @@ class SingleLU:
 
     @classmethod
     def factor(cls, structure: Structure, weights: NDArray[np.float64], pins: NDArray[np.int32]) -> Self:
-        """Factor I - W, plus 1 at the pin.
+        """Factor B' = I - W without pivoting, with 1 added to the diagonal at the pin.
 
         Parameters
         ----------
@@ -296,7 +303,7 @@ def _solve(
     x: NDArray[np.float64],
     transposed: bool,  # noqa: FBT001 -- numba's calls are positional
 ) -> None:
-    """Solve x = U^-1 L^-1 x, or transposed x = L^-T U^-T x."""
+    """Overwrite x (n,) with U^-1 L^-1 x, or with L^-T U^-T x if `transposed`."""
     tree, low, up, vector = addresses(fields), address(lower), address(upper), address(x)
     if transposed:
         solve_upper_transposed(_TAG, tree, up, vector)
@@ -309,10 +316,10 @@ def _solve(
 def shift_invert(
     pattern: Pattern, weights: NDArray[np.float64], wanted: int, tried: list[str], *, constrained: bool
 ) -> Eigenpairs:
-    """Return the bottom eigenpairs by the inverse of M + s I, for a B that is singular to rounding.
+    """Return the bottom eigenpairs of M by Lanczos on the inverse of M + s I, for a B that is singular to rounding.
 
-    M has the squared condition number of B, so that vectors are accurate to about 1e-7 in angle. To separate vectors
-    that are nearly null, the singular vectors of B, restricted to the span of the eigenvectors, replace these. With
+    M has the squared condition number of B, so that vectors are accurate to about 1e-7 in angle. The eigenvectors are
+    replaced by the singular vectors of B in their span, which separates vectors that are nearly null. With
     `constrained`, the constant is a null vector and left out; otherwise the first eigenvector is left out. `tried` says
     why the other solvers were rejected, for the `ConvergenceError`.
     """
@@ -331,7 +338,7 @@ def shift_invert(
     except (RuntimeError, FloatingPointError, np.linalg.LinAlgError) as error:
         raise ConvergenceError(
             f"No solver found the embedding: {'; '.join(tried)}; shift-invert: {error}.",
-            remedy=f"Raise reg or {Way('n_neighbors')}, or lower the scale; duplicated points make this likelier.",
+            remedy=f"Raise reg or {Way('n_neighbors')}, lower the scale, or remove duplicated points.",
             details={"tried": tried},
         ) from error
     vectors = dense.cross(rows, np.ascontiguousarray(rotations[::-1].T))[:, need - wanted :]
@@ -351,7 +358,7 @@ def shift_invert(
 
 
 def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Return the solver of a sparse positive definite matrix."""
+    """Factor a sparse positive definite matrix (n, n); return the function that solves for a right-hand side (n,)."""
     order = _minimum_degree(matrix)
     permuted = matrix[order][:, order].tocsc()
     permuted.sort_indices()
@@ -363,8 +370,8 @@ def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.flo
 def _minimum_degree(matrix: csc_array) -> NDArray[np.intp]:
     """Return SuperLU's order (n,) of a symmetric matrix with a full diagonal; column order[j] becomes j.
 
-    The order depends on the pattern alone. It comes from the incomplete factorisation of an identity with explicit
-    zeros, which does no numerical work.
+    The order depends on the pattern alone. It comes from the incomplete factorization of an identity matrix with
+    explicit zeros, which does no numerical work.
     """
     pattern = matrix.copy()
     pattern.data = (pattern.indices == np.repeat(np.arange(matrix.shape[0]), np.diff(pattern.indptr))).astype(float)
@@ -376,7 +383,7 @@ def _minimum_degree(matrix: csc_array) -> NDArray[np.intp]:
 
 
 def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wanted: int, n_classes: int) -> Eigenpairs:
-    """Solve for the singular vectors of B with dense matrices, given weights (n, k) on neighbors (n, k).
+    """Return the bottom eigenpairs of M by a dense SVD of B, for weights (n, k) on neighbors (n, k).
 
     `n_classes` is the number of closed classes, each of which has a null vector, or 0 for published weights.
 

@@ -1,4 +1,4 @@
-"""Approximate minimum degree on the quotient graph (Amestoy, Davis and Duff 1996), group by group."""
+"""Approximate minimum degree ordering on the quotient graph (Amestoy, Davis and Duff 1996), one group after another."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ if TYPE_CHECKING:
 def minimum_degree(
     start: NDArray[np.int64], adjacent: NDArray[np.int32], group: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return an elimination order, group by group; within a group, a variable of least degree is eliminated next.
+    """Return an elimination order (n,) of a symmetric sparse matrix: group by group, by approximate minimum degree.
 
-    Degrees also count neighbors in later groups. Variables that become indistinguishable are eliminated together.
+    Within a group, a variable of least degree is eliminated next. Degrees also count neighbors in later groups.
+    Variables that become indistinguishable are eliminated together.
 
     Parameters
     ----------
     start : (n + 1,) int64
+        The neighbors of variable i are adjacent[start[i]:start[i + 1]].
     adjacent : int32
         Symmetric, without repetitions and without the diagonal.
     group : (n,) int32
+        The group of each variable; groups are eliminated in ascending order.
 
     """
     step = _elimination_steps(start, adjacent, group, np.argsort(group, kind="stable"))
@@ -35,21 +38,24 @@ def minimum_degree(
 def _elimination_steps(
     start: NDArray[np.int64], adjacent: NDArray[np.int32], group: NDArray[np.int32], members: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the step in which each variable is eliminated, given the variables in the order of their groups."""
+    """Return the step (n,) in which each variable is eliminated; `members` (n,) lists the variables by their group."""
     n = len(start) - 1
     pool = np.empty(start[n] + start[n] // 2 + 2 * n + 16, np.int32)
     free = start[n]
     for e in range(free):
         pool[e] = adjacent[e]
-    # The list of a variable has its elements, and then its variables. The list of an element has its variables.
+    # The list of a variable has its adjacent elements, and then its adjacent variables. The list of an element has its
+    # variables.
     begin, length, degree = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int64)
     for i in range(n):
         begin[i] = start[i]
         length[i] = degree[i] = start[i + 1] - start[i]
     elements = np.zeros(n, np.int32)
-    weight = np.ones(n, np.int32)  # variables in a supervariable; negative while in the new element; 0 if merged
-    alive = np.zeros(n, np.bool_)  # whether a point is an element at present
-    size = np.zeros(n, np.int64)  # entries of each element
+    # The number of variables in a supervariable. It is negative while the supervariable is in the new element, and 0
+    # for variables that were eliminated or merged into another one.
+    weight = np.ones(n, np.int32)
+    alive = np.zeros(n, np.bool_)  # whether a variable is an element at present
+    size = np.zeros(n, np.int64)  # the number of variables of each element
     absorber = np.full(n, -1, np.int32)
     head, following, previous = np.full(n + 1, -1, np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     outside, mark = np.zeros(n, np.int64), 1
@@ -82,7 +88,7 @@ def _elimination_steps(
                 pool, free = _compact(pool, begin, length, weight, alive, max_entries)
             merged = weight[p]
             weight[p] = -merged
-            # The new element has all neighbors of the pivot, direct neighbors and neighbors through its elements.
+            # The new element has all neighbors of the pivot: its adjacent variables and the variables of its elements.
             begins = free
             total = 0
             for entry in range(begin[p], begin[p] + length[p]):
@@ -204,7 +210,7 @@ def _elimination_steps(
 def _link(
     head: NDArray[np.int32], following: NDArray[np.int32], previous: NDArray[np.int32], degree: int, i: int
 ) -> None:
-    """Put a variable into the list of its degree."""
+    """Put variable i at the head of the linked list of the variables with this degree."""
     after = head[degree]
     following[i], previous[i] = after, -1
     if after != -1:
@@ -216,7 +222,7 @@ def _link(
 def _unlink(
     head: NDArray[np.int32], following: NDArray[np.int32], previous: NDArray[np.int32], degree: int, i: int
 ) -> None:
-    """Take a variable out of the list of its degree."""
+    """Take variable i out of the linked list of the variables with this degree."""
     if previous[i] == -1:
         head[degree] = following[i]
     else:
@@ -234,7 +240,10 @@ def _compact(
     alive: NDArray[np.bool_],
     more: int,
 ) -> tuple[NDArray[np.int32], int]:
-    """Return a pool with only the lists in use, with room for `more` entries, and the total length of the lists."""
+    """Return a new pool of the lists in use with room for `more` entries, and the total length of these lists.
+
+    `begin` is updated in place to the new positions.
+    """
     total = 0
     for i in range(len(begin)):
         if weight[i] > 0 or alive[i]:
@@ -252,7 +261,7 @@ def _compact(
 
 @compiled
 def _steps(pivots: NDArray[np.int32], absorber: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the step in which each variable is eliminated, which is the step of its pivot."""
+    """Return the step (n,) in which each variable is eliminated: the position of its pivot in `pivots`."""
     n = len(absorber)
     step = np.empty(n, np.int64)
     for number in range(len(pivots)):

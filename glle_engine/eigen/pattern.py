@@ -52,10 +52,10 @@ class TooCostlyError(Exception):
 def cheapest_order(
     neighbors: NDArray[np.int32], factorizations: int, max_flops: float = math.inf
 ) -> tuple[NDArray[np.int32], Prediction]:
-    """Return the cheaper elimination order (n,) of B + B^T, and its cost: minimum degree or nested dissection.
+    """Return the cheaper of two elimination orders (n,) of B + B^T, minimum degree or nested dissection, and its cost.
 
-    Dissection is tried only if it takes little time compared with the factorizations that will use the order. If it
-    takes very little time, it is tried with further seeds.
+    Nested dissection is tried only if it takes little time compared with the factorizations that will use the order. If
+    it takes very little time, it is tried with further seeds.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def cheapest_order(
         prediction = Prediction("nested-dissection", *predicted_cost(start, adjacent, other))
         if prediction.flops < best.flops:
             order, best = other, prediction
-        elif best.order == "minimum-degree":  # another dissection is no better
+        elif best.order == "minimum-degree":  # dissection is no better: try no further seed
             break
         allowed = max_flops
     if best.flops > max_flops:
@@ -92,7 +92,10 @@ def cheapest_order(
 
 
 def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
-    """Return whether a factorization takes at most `max_flops`, with the order of minimum degree or of dissection."""
+    """Return whether a factorization in the order of minimum degree or of dissection takes at most `max_flops`.
+
+    `neighbors` is the kNN graph (n, k), and `max_flops` a number of floating-point operations.
+    """
     start, adjacent = distinct(*symmetric(neighbors))
     order = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
     flops, _ = predicted_cost(start, adjacent, order)
@@ -102,13 +105,19 @@ def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
 
 
 def dissections(flops: int, n: int, factorizations: int) -> int:
-    """Return how many dissections of n points take little time compared with the factorizations, of `flops` each."""
+    """Return how many times to try nested dissection, so that it takes little time compared with the factorizations.
+
+    There are `factorizations` factorizations of `flops` operations each. The result is from 0 to 3.
+    """
     max_repeats = _DISSECTIONS if n <= _MAX_REPEATED else 1
     return sum(flops * factorizations > DISSECTION * n * 4**seed for seed in range(max_repeats))
 
 
 def predicted_cost(start: NDArray[np.int64], adjacent: NDArray[np.int32], order: NDArray[np.int32]) -> tuple[int, int]:
-    """Return the flops of a factorization in an order, and the bytes of L and U."""
+    """Return the floating-point operations of an LU factorization in this elimination order, and the bytes of L and U.
+
+    The graph is symmetric: the neighbors of vertex i are adjacent[start[i]:start[i + 1]].
+    """
     n = len(order)
     moved = csr_array((np.ones(len(adjacent), np.int8), adjacent, start), shape=(n, n))[order][:, order]
     start, adjacent = moved.indptr.astype(np.int64), moved.indices.astype(np.int32)
@@ -120,7 +129,7 @@ def predicted_cost(start: NDArray[np.int64], adjacent: NDArray[np.int32], order:
 
 @compiled
 def distinct(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return a graph without repeated neighbors."""
+    """Return `start` (n + 1,) and `adjacent` of the same graph, with repeated neighbors removed."""
     n = len(start) - 1
     begin = np.zeros(n + 1, np.int64)
     single = np.empty(len(adjacent), np.int32)
@@ -150,7 +159,7 @@ class Pattern:
     Raises
     ------
     InvalidParameterError
-        If B has more entries than an int32 can count, which compiled code uses to find the weights.
+        If B has too many entries for the int32 indices with which compiled code finds the weights.
 
     """
 
@@ -168,26 +177,29 @@ class Pattern:
 
     @classmethod
     def from_neighbors(cls, neighbors: NDArray[np.int32]) -> Self:
-        """Return the pattern in the order of the points."""
+        """Return the pattern of a kNN graph (n, k) with the elimination order 0, 1, ..., n - 1."""
         return cls(neighbors, np.arange(len(neighbors), dtype=np.int32))
 
     def order_for(self, factorizations: int, max_flops: float = math.inf) -> tuple[Self, dict[str, Any]]:
         """Return the pattern in the cheapest known order, for factorizations without pivoting, and the predicted cost.
 
-        `factorizations` is their expected number. The cost is a `Prediction` as a dictionary. Raises `TooCostlyError`
-        if a factorization would take more operations than `max_flops`.
+        `factorizations` is the expected number of factorizations. The cost is a `Prediction` as a dictionary. Raises
+        `TooCostlyError` if a factorization would take more operations than `max_flops`.
         """
         order, prediction = cheapest_order(self.neighbors, factorizations, max_flops)
         return type(self)(self.neighbors, order), prediction._asdict()
 
     @cached_property
     def structure(self) -> Structure:
-        """Symbolic factorisation that the mean and all draws share."""
+        """The symbolic factorization that the mean weights and all draws share."""
         return analyse(self.neighbors, self.order)
 
     @cached_property
     def transposed(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-        """Row indices of B^T by columns, in the elimination order; the source of each value; the inverse order."""
+        """CSC row indices of B^T in the elimination order, the source of each value, and the inverse order (n,).
+
+        A source is an index into the flattened rows (n, k + 1) of B, which begin with the diagonal entry.
+        """
         n, k = self.neighbors.shape
         inverse = np.empty(n, np.int32)
         inverse[self.order] = np.arange(n, dtype=np.int32)
@@ -198,13 +210,13 @@ class Pattern:
         return np.take_along_axis(row, sort, axis=1).ravel(), source, inverse
 
     def apply(self, weights: NDArray[np.float64], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return (I - W) V for V (n, m)."""
+        """Return (I - W) V for vectors V (n, m) and weights W (n, k) on the neighbors."""
         image = np.array(vectors)
         for j, column in enumerate(vectors.T.copy()):  # gathering from contiguous numbers is twice as fast
             image[:, j] -= (weights * column[self.neighbors]).sum(axis=1)
         return image
 
     def apply_transposed(self, weights: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return (I - W)^T v for v (n,)."""
+        """Return (I - W)^T v for a vector v (n,) and weights W (n, k) on the neighbors."""
         spread = np.bincount(self.neighbors.ravel(), (weights * vector[:, None]).ravel(), len(vector))
         return np.asarray(vector - spread)

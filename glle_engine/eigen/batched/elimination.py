@@ -11,17 +11,21 @@ from glle_engine.linalg.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-WIDEST = 8  # columns of a supernode; the numeric kernels keep this many in registers
-MAX_SUPERNODES = 8  # supernodes in a front
+WIDEST = 8  # the most columns of a supernode; the numeric kernels keep this many in registers
+MAX_SUPERNODES = 8  # the most supernodes in a front
 _WIDEST_FRONT = MAX_SUPERNODES * WIDEST
 _WIDE = 24  # columns; a narrower front is faster if it is split into fronts of one supernode each
-# (width, share): up to this width of the front, merge it with its parent if at most this share of values is zeros.
+# (width, share): a merged front of at most this width is accepted if at most this share of its values is explicit
+# zeros.
 _RELAXED = ((4, 0.3), (8, 0.1), (64, 0.03))
 
 
 @compiled
 def symmetric(neighbors: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the adjacency of B + B^T, row by row; neighbors of each other are listed twice."""
+    """Return the graph of B + B^T: `start` (n + 1,), and the neighbors of vertex i as adjacent[start[i]:start[i + 1]].
+
+    Two points that are neighbors of each other in the kNN graph (n, k) are listed twice.
+    """
     n, k = neighbors.shape
     start = np.zeros(n + 1, np.int64)
     for i in range(n):
@@ -44,7 +48,7 @@ def symmetric(neighbors: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[
 
 @compiled
 def elimination_tree(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return each column's parent in the elimination tree, -1 for roots (Liu 1986, with path compression)."""
+    """Return the parent (n,) of each column in the elimination tree, -1 for roots (Liu 1986, with path compression)."""
     n = len(start) - 1
     parent = np.full(n, -1, np.int32)
     ancestor = np.full(n, -1, np.int32)
@@ -96,7 +100,7 @@ def postorder(parent: NDArray[np.int32]) -> NDArray[np.int32]:
 def column_counts(
     parent: NDArray[np.int32], post: NDArray[np.int32], start: NDArray[np.int64], adjacent: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return the number of rows of each column of L, its diagonal included, in nearly linear time.
+    """Return the number of nonzero rows of each column of L, its diagonal included, in nearly linear time.
 
     `post` is a postorder of the tree `parent`. Each row of L is a subtree of this tree. The method counts the leaves of
     the subtrees, and subtracts the overlap of their paths (Gilbert, Ng and Peyton 1994, as in Davis 2006, section 4.5).
@@ -146,7 +150,10 @@ def column_counts(
 
 @compiled
 def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the first column of each front, followed by n. Fronts are fundamental supernodes, cut and merged."""
+    """Return the first column of each front, followed by n.
+
+    Fronts are fundamental supernodes. Small supernodes are merged with their parents, and wide ones are cut.
+    """
     n = len(parent)
     first = np.empty(n + 1, np.int64)
     nodes = 0
@@ -156,7 +163,8 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
             continue
         first[nodes] = column
         nodes += 1
-    # A stack of supernodes. The last one is merged with the new one as long as the new one is its parent.
+    # A stack of supernodes. The last supernode of the stack is merged with the new supernode as long as the new
+    # supernode is its parent and the merged supernode stores few zeros.
     kept, kept_zeros = np.empty(n + 1, np.int64), np.zeros(n + 1, np.int64)
     depth = 0
     for node in range(nodes):
@@ -167,7 +175,7 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
         while depth > 0 and parent[begin - 1] >= begin and parent[begin - 1] < end:
             left = kept[depth - 1]
             width = end - left
-            # The columns of the left supernode get the rows of the merged one, which include their own.
+            # The columns of the left supernode are stored with all rows of the merged supernode.
             rows_left = count[begin - 1] - 1
             more = (begin - left) * ((end - begin) + below - rows_left) + kept_zeros[depth - 1] + mine
             stored = width * (width + 1) // 2 + width * below
@@ -199,7 +207,10 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
 def rows_below(
     first: NDArray[np.int32], start: NDArray[np.int64], adjacent: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Return the rows below each supernode, unordered, and each supernode's parent."""
+    """Return `row_start`, the rows below the supernodes, and the parent of each supernode, -1 for roots.
+
+    The rows below supernode s, in no particular order, are rows[row_start[s]:row_start[s + 1]].
+    """
     nodes, n = len(first) - 1, len(start) - 1
     owner = np.empty(n, np.int32)
     for node in range(nodes):
@@ -298,7 +309,10 @@ def pieces(
 
 @compiled
 def children(parent: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the first child of each node and the next child of its parent, in ascending order; -1 for none."""
+    """Return the first child and the next sibling of each node of a tree; -1 for none.
+
+    The children of a node are in ascending order.
+    """
     nodes = len(parent)
     child, sibling = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
     for node in range(nodes - 1, -1, -1):
@@ -317,7 +331,7 @@ def places(
     child: NDArray[np.int32],
     sibling: NDArray[np.int32],
 ) -> NDArray[np.int32]:
-    """Return each row's position in the parent's front."""
+    """Return, for each row below a front, its position among the columns and rows of the parent front."""
     nodes, n = len(child), first[-1]
     place = np.full(len(rows), -1, np.int32)
     where = np.empty(n, np.int32)

@@ -52,7 +52,7 @@ def factorise(
     blocks: NDArray[np.float64],
     scratch: NDArray[np.float64],
 ) -> None:
-    """Factor every lane's matrix.
+    """Factor every lane's matrix B' = I - W + e_i e_i^T, and overwrite `lower` and `upper` with the factors.
 
     Parameters
     ----------
@@ -150,7 +150,10 @@ def _scatter(
     lower: Address,
     upper: Address,
 ) -> None:
-    """Put the matrix entries of a supernode where they belong; `size` is the number of indices of its front."""
+    """Write the matrix entries of a supernode into its diagonal block and its panels of L and U^T.
+
+    `size` is the number of indices of its front.
+    """
     lanes = len(tag)
     zero, one = fill(tag, 0.0), fill(tag, 1.0)
     begin = tree.first[node]
@@ -188,7 +191,7 @@ def _extend_panels(
     up: int,
     blocks: Address,
 ) -> None:
-    """Add the children's contribution blocks to the columns and rows of this elimination."""
+    """Add the children's contribution blocks to the diagonal block and the panels of a front with one supernode."""
     child = tree.child[front]
     while child != -1:
         start = tree.place_start[child]
@@ -215,7 +218,10 @@ def _extend_panels(
 
 @compiled
 def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int, blocks: Address) -> None:
-    """Add the children's contribution blocks to this block, except the heir's block, which is already there."""
+    """Add the children's contribution blocks to the front's contribution block.
+
+    The block of the heir is left out, because the front's block already lies in it.
+    """
     mine, apart = tree.block_start[front], tree.block_stride[front]
     child = tree.child[front]
     while child != -1:
@@ -238,7 +244,10 @@ def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int,
 
 @compiled
 def describe(tree: Addresses, front: int, panels: NDArray[np.int64]) -> int:
-    """Put begin, end and the positions of L and U^T of each supernode of a front into `panels`; return how many."""
+    """Describe the supernodes of a front in the columns of `panels`, and return the number of supernodes.
+
+    The rows of `panels` are the first column, the end of the columns, and the positions of the panels of L and U^T.
+    """
     first, last = tree.front[front], tree.front[front + 1]
     origin = tree.first[first]
     for s in range(last - first):
@@ -263,7 +272,7 @@ def extend_panels(
     upper: Address,
     blocks: Address,
 ) -> None:
-    """Add the children's contribution blocks to the columns and rows that the front eliminates."""
+    """Add the children's contribution blocks to the diagonal blocks and panels of a front with several supernodes."""
     columns = panels[1, count - 1]
     child = tree.child[front]
     while child != -1:
@@ -326,7 +335,10 @@ def eliminate(
     upper: Address,
     room: Address,
 ) -> None:
-    """Factor the columns of a front with `size` indices; `room` is the scratch of `subtract`."""
+    """Factor the columns of a front, one supernode after the other.
+
+    `size` is the number of indices of the front, and `room` is the scratch of `subtract`.
+    """
     for s in range(count):
         node = tree.front[front] + s
         begin, end = panels[0, s], panels[1, s]

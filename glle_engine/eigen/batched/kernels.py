@@ -36,15 +36,15 @@ WIDTHS = range(1, WIDEST + 1)
 # Doubles per register, and registers per column of a tile: sums take 24 of AVX-512's 32 registers, 12 of AVX2's 16.
 _DOUBLES, _REGISTERS = (8, 4) if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else (4, 2)
 _TILE_COLUMNS = 6  # columns of a register tile
-_STRIP = 72  # the packed rows for this many columns of the target stay in the second cache
+_STRIP = 72  # the packed rows for this many columns of the target stay in the L2 cache
 _DEPTH = MAX_SUPERNODES * WIDEST  # columns of the panels
 _MAX_ROWS = _DOUBLES * _REGISTERS
 ROOM = (_MAX_ROWS + _STRIP) * _DEPTH + _MAX_ROWS * _TILE_COLUMNS
-"""Size of the scratch of `subtract`, in vectors."""
+"""Size of the scratch array `room` of `subtract`, in vectors."""
 
 
 class Code:
-    """Writer of vector code: a builder with a number of lanes."""
+    """Writer of LLVM instructions on vectors: an instruction builder with a number of lanes."""
 
     def __init__(self, builder: Any, lanes: int) -> None:
         self.builder = builder
@@ -57,15 +57,15 @@ class Code:
         return vector_at(self.builder, data, index, self.lanes)
 
     def load(self, data: Any, index: Any, more: int = 0) -> Any:
-        """Load the vector that lies `index + more` vectors after `data`."""
+        """Emit the load of the vector that lies `index + more` vectors after `data`, and return its value."""
         return read(self.builder, self.at(data, index, more))
 
     def store(self, value: Any, data: Any, index: Any, more: int = 0) -> None:
-        """Write the vector that lies `index + more` vectors after `data`."""
+        """Emit the store of `value` into the vector that lies `index + more` vectors after `data`."""
         write(self.builder, value, self.at(data, index, more))
 
     def prefetch(self, data: Any, index: Any, more: int) -> None:
-        """Prefetch the vector that lies `index + more` vectors after `data`."""
+        """Emit the prefetch of the vector that lies `index + more` vectors after `data`."""
         byte = ir.IntType(8).as_pointer()
         number = ir.IntType(32)
         function = cgutils.get_or_insert_function(
@@ -75,26 +75,29 @@ class Code:
         self.builder.call(function, [place, number(0), number(3), number(1)])
 
     def variable(self, value: Any) -> Any:
-        """Return the address of a variable with this initial value; the compiler keeps it in a register."""
+        """Return the address of a new variable with this initial value, which the compiler keeps in a register."""
         place = cgutils.alloca_once(self.builder, value.type)
         self.builder.store(value, place)
         return place
 
     def less(self, place: Any, a: Any, minus_b: Any) -> None:
-        """Subtract the product a b from a variable, given a and -b."""
+        """Emit the subtraction of the product a b from the variable at `place`, given a and -b."""
         self.builder.store(emit_fma(self.builder, a, minus_b, self.builder.load(place)), place)
 
     def row(self, rows: Any, index: Any) -> Any:
-        """Return a row number as an index."""
+        """Emit the load of entry `index` of the row numbers `rows`, and return the row number as an index."""
         return self.builder.sext(self.builder.load(self.builder.gep(rows, [index])), index.type)
 
     def times(self, index: Any, factor: int) -> Any:
-        """Return an index times a number."""
+        """Emit the multiplication of an index by a number, and return the product."""
         return self.builder.mul(index, ir.Constant(index.type, factor))
 
 
 def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
-    """Make an intrinsic (tag, arguments...) without a result. Addresses stay addresses, and numbers become indices."""
+    """Return a numba intrinsic (tag, arguments...) without a result, whose LLVM code `write_code` emits.
+
+    Arguments that are addresses stay addresses, and numbers become indices.
+    """
 
     def type_kernel(typing: Any, tag: Any, *rest: Any) -> Any:
         rest = rest[0] if len(rest) == 1 and isinstance(rest[0], (tuple, types.BaseTuple)) else rest
@@ -113,7 +116,10 @@ def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
 
 
 def enter(width: int, *, lower: bool) -> Callable[..., None]:
-    """Return the writer of a step down the tree: :math:`z_c = T^{-T}_c (f_c - P^T z_r)` for L, and likewise for U.
+    """Return the function that emits a step down the tree: :math:`z_c = T^{-T}_c (f_c - P^T z_r)` for L.
+
+    For U, the step is :math:`z_c = T^{-1}_c (f_c - P^T z_r)`. The columns of the supernode are c, and the rows below it
+    are r. :math:`T_c` is the triangle of L or U in the diagonal block, and P is the panel of L or of :math:`U^T`.
 
     Arguments: f, z, a second target for z_c, the first column, the row numbers, their count, the panel P and the
     triangle, each as an address.
@@ -171,7 +177,9 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
 
 
 def leave(width: int, *, lower: bool) -> Callable[..., None]:
-    r"""Return the writer of a step up the tree: :math:`x_c = T_c^{-1} x_c`, then :math:`x_r \mathrel{-}= P x_c`.
+    r"""Return the function that emits a step up the tree: :math:`x_c = T_c^{-1} x_c`, :math:`x_r \mathrel{-}= P x_c`.
+
+    This is the step for L; for U the triangle is transposed. The symbols are explained in `enter`.
 
     Arguments: x, the first column, the row numbers, their count, the panel P and the triangle.
     """
@@ -206,7 +214,7 @@ def leave(width: int, *, lower: bool) -> Callable[..., None]:
 
 
 def triangles(width: int) -> Callable[..., None]:
-    """Return the writer of the LU factorization of a diagonal block: :math:`D = L_D U_D`.
+    """Return the function that emits the LU factorization of a diagonal block: :math:`D = L_D U_D`.
 
     Arguments: D by rows, and the targets for the columns of L_D and of U_D, which end with the reciprocal pivots.
     """
@@ -232,7 +240,7 @@ def triangles(width: int) -> Callable[..., None]:
 
 
 def panels(width: int) -> Callable[..., None]:
-    """Return the writer of the panel solves, in place, row by row.
+    """Return the function that emits the triangular solves of the panels, in place, row by row.
 
     :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`.
 
@@ -269,7 +277,7 @@ def panels(width: int) -> Callable[..., None]:
 
 
 def product(width: int, *, added: bool) -> Callable[..., None]:
-    """Return the writer of C = -L U, or C = C - L U, four rows at a time.
+    """Return the function that emits C = -L U, or C = C - L U if `added`, four rows at a time.
 
     Arguments: C, its row stride, L, U^T, and their number of rows.
     """
@@ -310,7 +318,10 @@ def product(width: int, *, added: bool) -> Callable[..., None]:
 
 
 def by_width(name: str, write_width: Callable[[int], Callable[..., None]], arguments: int) -> Any:
-    """Make one intrinsic (tag, width, arguments...) from the writers of all widths, without a function for each."""
+    """Return one numba intrinsic (tag, width, arguments...) that contains the code of all widths.
+
+    `write_width` returns the function that emits the code of one width.
+    """
 
     def write_code(code: Code, width: Any, *args: Any) -> None:
         builder = code.builder
@@ -337,7 +348,7 @@ multiply_add = by_width("multiply_add", partial(product, added=True), 5)
 
 
 def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, right: Any, depth: Any) -> None:
-    """Write the code of a tile: subtract the products of two packed panels with `depth` columns."""
+    """Emit the code of a tile: subtract the product of two packed panels with `depth` columns from the target."""
     builder, lanes, index = code.builder, code.lanes, depth.type
     rows = _REGISTERS * max(1, _DOUBLES // lanes)
     together = rows // _REGISTERS  # rows in a register
@@ -368,13 +379,13 @@ def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, rig
 
 
 def _select(builder: Any, vector: Any, entries: list[int], other: Any = None) -> Any:
-    """Return a vector of the given entries of one vector, or of two vectors joined together."""
+    """Return a vector of the entries with these indices in `vector`, or in `vector` and `other` joined together."""
     mask = ir.Constant(ir.VectorType(ir.IntType(32), len(entries)), entries)
     return builder.shuffle_vector(vector, vector if other is None else other, mask)
 
 
 def _join(builder: Any, parts: list[Any]) -> Any:
-    """Join vectors into one; their number is a power of two."""
+    """Return the vectors `parts`, whose number is a power of two, joined into one vector."""
     while len(parts) > 1:
         both = list(range(2 * parts[0].type.count))
         parts = [_select(builder, parts[i], both, parts[i + 1]) for i in range(0, len(parts), 2)]
@@ -402,10 +413,11 @@ def subtract(
     last: int,
     room: Address,
 ) -> None:
-    """Subtract the products of rows `top` to `bottom` of one factor with rows `first` to `last` of the other.
+    """Subtract the product of rows `top` to `bottom` of one factor with rows `first` to `last` of the other.
 
-    The factors are the panels of the first `count` supernodes; rows `left_at` and `right_at` of `panels` have their
-    positions. If `known` is 0, the target counts as zeros, whatever it holds. `room` is scratch for `ROOM` vectors.
+    The product is subtracted from `target`. The factors are the panels of the first `count` supernodes of a front; rows
+    `left_at` and `right_at` of `panels` have the positions of these panels in `left` and in `right`. If `known` is 0,
+    the target counts as zeros, whatever it holds. `room` is scratch for `ROOM` vectors.
     """
     depth, rows = panels[1, count - 1], _REGISTERS * max(1, _DOUBLES // len(tag))  # columns, and rows of a tile
     strips = advance(tag, room, rows * _DEPTH)
@@ -442,7 +454,7 @@ def _pack(
     rows: int,
     packed: Address,
 ) -> None:
-    """Pack `height` rows from front index `first` on, padded with zeros to the `rows` of a tile."""
+    """Pack `height` rows of the panels, from front index `first` on, and pad them with zeros to `rows` rows."""
     zero = fill(tag, 0.0)
     for s in range(count):
         begin, end = panels[0, s], panels[1, s]
@@ -465,7 +477,7 @@ def _copy(
     rows: int,
     columns: int,
 ) -> None:
-    """Copy a part of a tile."""
+    """Copy a rectangle of `rows` times `columns` vectors between two arrays with different row strides."""
     for i in range(rows):
         for j in range(columns):
             store(target, i * target_stride + j, load(tag, source, i * source_stride + j))

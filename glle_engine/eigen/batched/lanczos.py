@@ -77,13 +77,13 @@ class Workspace(NamedTuple):
     values : (wanted + 1, lanes)
         Eigenvalues of M, ascending; the last one is an estimate.
     strength : (lanes,)
-        :math:`|y_i|` at the pin, 1 without a pin.
+        :math:`|y_i|` of the left null vector y at the pin i, 1 without a pin.
     deviation : (lanes,)
         From `glle_engine.eigen.batched.solver.deviations`.
     basis, images, points : (m, n * lanes)
         Scratch for at most m - 2 steps of Lanczos.
     steps : (lanes,) int64
-        Numbers of steps; -1 if a value was not finite.
+        The number of steps of each lane; -1 if the lane failed (`verdict`).
 
     """
 
@@ -107,7 +107,7 @@ class Workspace(NamedTuple):
 
     @staticmethod
     def for_structure(structure: Structure, wanted: int) -> Workspace:
-        """Return the arrays for a structure and a number of eigenpairs."""
+        """Allocate the arrays of a batch for this structure and `wanted` eigenpairs."""
         n, k = structure.neighbors.shape
         shapes = {
             "normals": (4 * k * LANES,),
@@ -138,7 +138,7 @@ class Workspace(NamedTuple):
 
 
 def empty_aligned(*shape: int, alignment: int = _CACHE_LINE_DOUBLES) -> NDArray[np.float64]:
-    """Return an uninitialized array that begins on a cache line or a page."""
+    """Return an uninitialized array of this shape, whose address is a multiple of `alignment` doubles."""
     size = math.prod(shape)
     room = np.empty(size + alignment)
     first = -(room.ctypes.data // 8) % alignment
@@ -165,7 +165,7 @@ def lanczos(
         With factors.
     pins : (lanes,) int32
     constrained : bool
-        Whether the constant and y are null vectors; if not, B' = B is nonsingular.
+        Whether B has the constant as right null vector and y as left null vector; if not, B' = B is nonsingular.
     start : (n,) float64
         The vector :math:`x_0`, which should have a part along every wanted eigenvector, in the order of elimination.
     tolerance : float
@@ -219,7 +219,7 @@ def lanczos(
         mean = total * fill(tag, 1.0 / n)
         _dots(tag, address(images), first, step + 1, n, x, address(weight), address(overlap))
         last = advance(tag, address(basis), (step + 1) * n)
-        if constrained:  # P: x - h (h^T s) / n in the place of x
+        if constrained:  # the projection P replaces x by x - h (h^T s) / n
             for i in range(step + 1):
                 store(address(overlap), i, fnma(load(tag, address(sums), i), mean, load(tag, address(overlap), i)))
         for i in range(first, step + 1):
@@ -274,7 +274,7 @@ def _dots(
     weight: Address,
     overlap: Address,
 ) -> None:
-    """Put weight_i s_i^T x into overlap_i."""
+    """Write weight_i s_i^T x into overlap_i for i from `first` to `count` - 1, where s_i are the rows of `images`."""
     for i in range(first, count):
         store(overlap, i, fill(tag, 0.0))
     for begin in range(0, n, _DOT_ROWS):
@@ -291,7 +291,7 @@ def _dots(
 def _subtract(
     tag: tuple[int, ...], basis: Address, first: int, count: int, n: int, factor: Address, x: Address, result: Address
 ) -> None:
-    """Put x - sum_i t_i factor_i into result."""
+    """Write x - sum_i t_i factor_i into `result`, where t_i are the rows `first` to `count` - 1 of `basis`."""
     for row in range(n):
         value = load(tag, x, row)
         for i in range(first, count):
@@ -311,7 +311,7 @@ def _subtract_two(
     x: Address,
     result: Address,
 ) -> None:
-    """Put x - h mean - sum_i t_i factor_i into result."""
+    """Write x - h mean - sum_i t_i factor_i into `result`, where t_i are the first `count` rows of `basis`."""
     for row in range(n):
         value = fnma(load(tag, h, row), mean, load(tag, x, row))
         for i in range(count):
@@ -321,7 +321,11 @@ def _subtract_two(
 
 @compiled
 def verdict(diagonal: NDArray[np.float64], off: NDArray[np.float64], wanted: int, tolerance: float) -> int:
-    """Return 1 if the wanted Ritz values have converged, 0 if not, and -1 if a value is not finite."""
+    """Return 1 if the wanted Ritz values have converged, 0 if not yet, and -1 if they cannot converge.
+
+    They cannot converge if a value is not finite, if the Krylov space is exhausted too early, or if the tridiagonal
+    matrix cannot be diagonalized.
+    """
     m = len(diagonal)
     if not (np.isfinite(diagonal[m - 1]) and np.isfinite(off[m - 1])):
         return -1
@@ -350,7 +354,7 @@ def verdict(diagonal: NDArray[np.float64], off: NDArray[np.float64], wanted: int
 
 @compiled
 def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Return the indices of the largest few values, the largest first."""
+    """Return the indices of the `count` largest values, the largest first."""
     indices = np.empty(count, np.int64)
     for i in range(count):
         best = -1
@@ -372,7 +376,10 @@ def ritz(
     diagonal: NDArray[np.float64],
     off: NDArray[np.float64],
 ) -> None:
-    """Combine the eigenvectors from every lane's Ritz vectors."""
+    """Compute every lane's eigenvalues and eigenvectors from its tridiagonal matrix and its Lanczos basis.
+
+    They are written to `room.values` and `room.vectors`.
+    """
     tag, steps, values, vectors, points = room.tag, room.steps, room.values, room.vectors, address(room.points)
     lanes, wanted = len(tag), len(vectors)
     max_step = 1

@@ -1,6 +1,6 @@
-"""Batches of draws: sampling, factors, Lanczos and the acceptance test, lane by lane.
+"""Solver of a batch of draws, one draw per SIMD lane: sampling, factors, Lanczos and the acceptance test.
 
-The test checks the deviation of the eigenpairs, and the size of y at the pin.
+The test checks the deviation of the eigenpairs, and the size of the left null vector y at the pin.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LaneSolver:
     pin : int
         Position of the pin, -1 for the published variant.
     wanted : int
-        Number of eigenpairs of a draw, not counting the first one of the published variant.
+        Number of eigenpairs of a draw, without the first eigenpair, which the published variant skips.
     start : (n,) float64
         The vector from which Lanczos starts, in the order of elimination.
 
@@ -65,13 +65,13 @@ class LaneSolver:
 
     @classmethod
     def prepare(cls, structure: Structure, pins: NDArray[np.int32], embedding: NDArray[np.float64]) -> LaneSolver:
-        """Return the solver of an analysed pattern with at most one closed class.
+        """Return the solver for the structure of a pattern with at most one closed class.
 
         Draws resemble the reference `embedding` (n, p), which has (1/n) Y^T Y = I. Lanczos therefore starts from the
-        sum of its columns. Random numbers of a thirtieth of its size add all other directions; without them, a draw at
-        scale 0 would have no direction left after p steps.
+        sum of the embedding's columns. Small random numbers add all other directions; without them, a draw at scale 0
+        would have no direction left after p steps.
         """
-        # The order of numpy's sums depends on the layout.
+        # The order in which numpy adds numbers depends on the memory layout, so that the layout must be fixed.
         start = np.ascontiguousarray(embedding).sum(axis=1) + _RANDOM * start_vector(len(embedding))
         pin = int(structure.position[pins[0]]) if len(pins) else -1
         return cls(structure, pin, embedding.shape[1], start[structure.order])
@@ -82,9 +82,10 @@ class LaneSolver:
         mean: NDArray[np.float64],
         factor: NDArray[np.float64],
     ) -> list[LaneResult]:
-        """Draw weights and find their eigenpairs, for at most `LANES` draws, with the same bits as for single draws.
+        """Draw the weights of at most `LANES` draws, and return the eigenpairs of each draw, or why it was rejected.
 
-        If a lane fails and its y nearly vanishes at the pin, it is factored again with the pin at the largest |y|.
+        The bits of a draw do not depend on the other draws. If a lane fails and its left null vector y nearly vanishes
+        at the pin, the lane is factored again with the pin at the largest |y|.
         """
         try:
             room = self._idle.pop()
@@ -102,7 +103,7 @@ class LaneSolver:
         mean: NDArray[np.float64],
         factor: NDArray[np.float64],
     ) -> list[LaneResult]:
-        filled = [*streams, *[streams[0]] * (LANES - len(streams))]  # unused lanes repeat the first
+        filled = [*streams, *[streams[0]] * (LANES - len(streams))]  # unused lanes repeat the first draw
         sample(
             room.tag,
             self.structure.position,
@@ -140,7 +141,7 @@ class LaneSolver:
         return results
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the workspaces, which have addresses of this structure's arrays."""
+        """Return the state for pickling, without the workspaces, which contain memory addresses."""
         return {**vars(self), "_idle": []}
 
     def warm(self, mean: NDArray[np.float64], factor: NDArray[np.float64]) -> None:
@@ -155,7 +156,7 @@ class LaneSolver:
         deviations(room, self.structure.neighbors)
 
     def _judge(self, room: Workspace, lane: int, vectors: NDArray[np.float64]) -> tuple[Eigenpairs, str | None]:
-        """Return a lane's pairs, and the reason to reject them, or None."""
+        """Return the eigenpairs of a lane, and the reason to reject them, or None to accept them."""
         steps, pin, deviation = int(room.steps[lane]), float(room.strength[lane]), float(room.deviation[lane])
         first = 0 if self.pin >= 0 else 1
         values = room.values[:, lane].copy()
@@ -173,7 +174,10 @@ class LaneSolver:
         return pairs, "not finite" if steps < 0 else pin_refusal(pin) or refusal(deviation, steps, ACCEPTED_DEVIATION)
 
     def _repin(self, room: Workspace, pins: NDArray[np.int32], lanes: list[int]) -> list[int]:
-        """Move bad pins to the largest |y|, and return their lanes."""
+        """Move the bad pins of these lanes, in place, to the largest |y|; return the lanes whose pin was moved.
+
+        y is the left null vector of a lane.
+        """
         if not lanes:
             return []
         null_left(room, pins)
@@ -189,7 +193,11 @@ class LaneSolver:
 
 @compiled
 def deviations(room: Workspace, neighbors: NDArray[np.int32]) -> None:
-    r"""Put each lane's largest :math:`|\,\|B v\|^2 / \lambda - 1|` over its eigenpairs into `deviation`."""
+    r"""Write the deviation of each lane into `room.deviation`.
+
+    It is the largest :math:`|\,\|B v\|^2 / \lambda - 1|` over the lane's eigenpairs :math:`(\lambda, v)` of
+    :math:`B^T B`.
+    """
     tag, vectors, result = room.tag, room.vectors, room.deviation
     lanes, (n, k) = len(tag), neighbors.shape
     wanted = len(vectors)
@@ -212,7 +220,7 @@ def deviations(room: Workspace, neighbors: NDArray[np.int32]) -> None:
 
 @compiled
 def null_left(room: Workspace, pins: NDArray[np.int32]) -> None:
-    """Put a multiple of every lane's y into work[0], in the order of elimination."""
+    """Write a multiple of every lane's left null vector y into `room.work[0]`, in the order of elimination."""
     tree = addresses(room.words)
     solve_units(room.tag, tree, address(room.upper), pins, room.work[0])
     solve_lower_transposed(room.tag, tree, address(room.lower), address(room.work[0]))

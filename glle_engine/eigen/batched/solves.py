@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def _enter_lower(
     tag: tuple[int, ...], tree: Addresses, node: int, lower: Address, f: Address, z: Address, x: Address
 ) -> None:
-    """Continue z = L^-T f at a supernode, and copy final values to x."""
+    """Take the step of z = L^-T f at one supernode, and copy the values of z that become final to x."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.lower_start[node]
@@ -41,7 +41,7 @@ def _enter_lower(
 def _enter_upper(
     tag: tuple[int, ...], tree: Addresses, node: int, upper: Address, f: Address, w: Address, x: Address
 ) -> None:
-    """Continue w = U^-1 f at a supernode, and copy final values to x."""
+    """Take the step of w = U^-1 f at one supernode, and copy the values of w that become final to x."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.upper_start[node]
@@ -51,7 +51,7 @@ def _enter_upper(
 
 @compiled
 def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Address, x: Address) -> None:
-    """Continue x = L^-1 x at a supernode."""
+    """Take the step at one supernode that, over all supernodes, overwrites x with L^-1 x."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.lower_start[node]
@@ -61,7 +61,7 @@ def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Addres
 
 @compiled
 def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Address, x: Address) -> None:
-    """Continue x = U^-T x at a supernode."""
+    """Take the step at one supernode that, over all supernodes, overwrites x with U^-T x."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.upper_start[node]
@@ -71,7 +71,7 @@ def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Addres
 
 @compiled
 def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address, z: Address, x: Address) -> Lanes:
-    """Put L^-T t into z and L^-1 z into x, and return z^T z, lane by lane."""
+    """Write L^-T t into z and L^-1 z into x, and return z^T z, for every lane."""
     square = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
@@ -89,7 +89,7 @@ def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address
 def upper_gram(
     tag: tuple[int, ...], tree: Addresses, upper: Address, s: Address, factor: Lanes, w: Address, x: Address
 ) -> Lanes:
-    """Put w = U^-1 (factor * s) and x = U^-T w, and return the sum of w, each for every lane."""
+    """Write U^-1 (factor * s) into w and U^-T w into x, and return the sum of the entries of w, for every lane."""
     total = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
@@ -106,14 +106,14 @@ def upper_gram(
 
 @compiled
 def solve_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address) -> None:
-    """Solve x = U^-T x."""
+    """Overwrite x with U^-T x."""
     for node in range(tree.nodes):
         _leave_upper(tag, tree, node, upper, x)
 
 
 @compiled
 def solve_both_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address, y: Address) -> None:
-    """Solve x = U^-T x and y = U^-T y in one pass."""
+    """Overwrite x with U^-T x and y with U^-T y, in one pass over U."""
     for node in range(tree.nodes):
         _leave_upper(tag, tree, node, upper, x)
         _leave_upper(tag, tree, node, upper, y)
@@ -123,7 +123,7 @@ def solve_both_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Ad
 def solve_units(
     tag: tuple[int, ...], tree: Addresses, upper: Address, pins: NDArray[np.int32], x: NDArray[np.float64]
 ) -> None:
-    """Solve x = U^-T e_pin, lane by lane, only in the supernodes from the pins up."""
+    """Write U^-T e_pin into x for every lane's pin, visiting only the supernodes of the pins and their ancestors."""
     lanes = len(tag)
     x[:] = 0.0
     reached = np.zeros(tree.nodes, np.bool_)
@@ -146,7 +146,7 @@ def solve_units(
 
 @compiled
 def solve_lower_transposed(tag: tuple[int, ...], tree: Addresses, lower: Address, z: Address) -> None:
-    """Solve z = L^-T z."""
+    """Overwrite z with L^-T z."""
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
         if node >= 0:
@@ -155,14 +155,14 @@ def solve_lower_transposed(tag: tuple[int, ...], tree: Addresses, lower: Address
 
 @compiled
 def solve_lower(tag: tuple[int, ...], tree: Addresses, lower: Address, x: Address) -> None:
-    """Solve x = L^-1 x."""
+    """Overwrite x with L^-1 x."""
     for node in range(tree.nodes):
         _leave_lower(tag, tree, node, lower, x)
 
 
 @compiled
 def solve_upper(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address) -> None:
-    """Solve x = U^-1 x."""
+    """Overwrite x with U^-1 x."""
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
         if node >= 0:

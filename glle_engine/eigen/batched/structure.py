@@ -1,4 +1,4 @@
-"""Symbolic part of a multifrontal LU, shared by all factorisations on one kNN pattern.
+"""Symbolic part of a multifrontal LU, shared by all factorizations on one kNN pattern.
 
 The pattern of :math:`B + B^T`, B = I - W, in a fill-reducing order has an elimination tree (Liu 1990). Columns with the
 same rows below them form one *supernode*: s columns, a dense s x s diagonal block, and r rows below it. Small
@@ -42,7 +42,7 @@ GAPS = 1.5  # expected size of the area for contribution blocks, relative to the
 
 
 class Addresses(NamedTuple):
-    """Addresses of the arrays of a `Structure`, by the same names."""
+    """Memory addresses of arrays of a `Structure`: each address has the name of its array."""
 
     nodes: int
     first: Any
@@ -100,7 +100,10 @@ def addresses(typing: Any, words: Any) -> Any:
 
 
 def part_starts(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[NDArray[np.int64], int]:
-    """Return the start of each part, with the parts stored in the order of entering, and their total size."""
+    """Return the start of each supernode's part of a factor, and the total size of the parts.
+
+    `sizes` are the sizes of the parts, which are stored one after another in the order `entered` of the supernodes.
+    """
     start = np.empty(len(sizes), np.int64)
     ends = np.cumsum(sizes[entered])
     start[entered] = ends - sizes[entered]
@@ -141,7 +144,10 @@ def walk(parent: NDArray[np.int32], child: NDArray[np.int32], sibling: NDArray[n
 def heirs(
     width: NDArray[np.int64], below: NDArray[np.int64], child: NDArray[np.int32], sibling: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return the child of each front that has as many rows as the front has indices; -1 if there is none."""
+    """Return the heir of each front: a child with as many rows below it as the front has columns and rows; -1 for none.
+
+    `width` and `below` are the numbers of columns and of rows below, for each front.
+    """
     heir = np.full(len(width), -1, np.int32)
     for node in range(len(width)):
         candidate = child[node]
@@ -160,7 +166,11 @@ def plan_blocks(
     sibling: NDArray[np.int32],
     heir: NDArray[np.int32],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Place each contribution block in its heir's, or at the lowest address that is free while its sources live."""
+    """Return the start and the row stride of each front's contribution block, and the size of the area for all blocks.
+
+    A block lies inside the block of the front's heir. Without an heir, it lies at the lowest address that is free as
+    long as the blocks of the front's children are in use.
+    """
     nodes = len(below)
     block_start, stride = np.zeros(nodes, np.int64), below.copy()
     begin, end = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # room in the buffer where each block lies
@@ -204,7 +214,10 @@ def plan_blocks(
 
 @compiled
 def peak_blocks(width: NDArray[np.int64], below: NDArray[np.int64], parent: NDArray[np.int32]) -> int:
-    """Return the peak total size of the blocks that `plan_blocks` places, without gaps between them, in one pass."""
+    """Return the largest total size of the blocks that are in use at a time, computed in one pass.
+
+    Without gaps between the blocks, this would be the size of the area that `plan_blocks` returns.
+    """
     nodes = len(width)
     room = below * below
     heir = np.full(nodes, -1, np.int64)
@@ -229,7 +242,10 @@ def peak_blocks(width: NDArray[np.int64], below: NDArray[np.int64], parent: NDAr
 def entries(
     neighbors: NDArray[np.int32], first: NDArray[np.int32], row_start: NDArray[np.int64], rows: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Return, for each matrix entry, the weight that it comes from and its position in the front."""
+    """Return the arrays `entry_start`, `entry_source` and `entry_target` of `Structure`.
+
+    They say which weight each entry of B comes from, and where it is put.
+    """
     n, k = neighbors.shape
     nodes = len(first) - 1
     owner = np.empty(n, np.int32)
@@ -268,18 +284,19 @@ def entries(
 
 @compiled
 def _part(owner: NDArray[np.int32], i: int, j: int) -> int:
-    """Return the part of the front of entry (i, j): 3 node + (diagonal block, L, U^T)."""
+    """Return the part to which entry (i, j) belongs: 3 node + 0 for the diagonal block, + 1 for L, or + 2 for U^T."""
     if owner[i] == owner[j]:
         return 3 * int(owner[i])
     return 3 * int(owner[j]) + 1 if i > j else 3 * int(owner[i]) + 2
 
 
 class Structure(NamedTuple):
-    """Structure of all factorisations on a pattern of n points with k neighbors, in S supernodes.
+    """Structure of all factorizations on a pattern of n points with k neighbors, in S supernodes.
 
     Everything is in the order of elimination: *position* j of the matrix is point ``order[j]``.
 
-    There are F fronts. The columns of a front are the columns of its supernodes, and its rows lie below the last one.
+    There are F fronts. The columns of a front are the columns of its supernodes, and the rows of a front are the rows
+    below its last supernode.
 
     Attributes
     ----------
@@ -307,7 +324,8 @@ class Structure(NamedTuple):
         The walk through the tree that every pair of solves takes: a supernode when it is entered from above, and ``~``
         of the supernode when it is left, after everything below it is done.
     lower_start, upper_start : (S,) int64
-        The start of a supernode's part of L and U, in values, in the order of entering.
+        The index at which a supernode's part of L and U starts. Parts are stored in the order in which `visits` enters
+        the supernodes.
     lower_size, upper_size : int
         The length of L and U.
     heir : (F,) int32
@@ -315,13 +333,14 @@ class Structure(NamedTuple):
     block_start, block_stride : (F,) int64
         The start and the row stride of each front's contribution block in a scratch area that blocks use in turn.
     block_size : int
-        The length of that area.
+        The length of this scratch area.
     entry_start : (3 S + 1,) int64
-        The start of a supernode's matrix entries in the next two arrays: of its diagonal block, of L and of U^T.
+        The start of a supernode's matrix entries in `entry_source` and `entry_target`: first the entries of its
+        diagonal block, then of L, then of U^T.
     entry_source : (nk,) int32
-        The weight of the entry, as position * k + j.
+        The weight of each entry, as position * k + j.
     entry_target : (nk,) int32
-        The position of the entry in this part, by rows.
+        The place of each entry in the diagonal block, in L or in U^T, row by row.
 
     """
 
@@ -372,7 +391,7 @@ def front_sizes(
 
 
 def analyse(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure:
-    """Return the structure of the factorisations of B on a pattern.
+    """Return the structure of the factorizations of B on a pattern.
 
     Parameters
     ----------
@@ -436,7 +455,7 @@ def analyse(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure
 
 
 def _permute(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the neighbors (n, k) of a graph whose vertex j is order[j] of the given one."""
+    """Renumber a kNN graph: return neighbors (n, k) in which vertex j is vertex order[j] of the argument."""
     position = np.empty(len(order), np.int32)
     position[order] = np.arange(len(order), dtype=np.int32)
     return position[neighbors[order]]
