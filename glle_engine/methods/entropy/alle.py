@@ -64,7 +64,7 @@ class AlleSpec(NeighborSpec):
     seed: int = integer(0, "Of the random order.", least=0)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points, and weights without a unique solution."""
+        """Raise a `GlleError` for too few points, or if reg is 0 and the weights have no unique solution."""
         super().require_possible(n, d)
         # Weights of sum one have k - 1 degrees of freedom, at most n - 2 because the last point has no neighbors.
         if self.reg == 0 and d < min(self.n_neighbors, n - 1):
@@ -85,7 +85,10 @@ def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:
 
 
 def nearest_after(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> list[NDArray[np.intp]]:
-    """Return, for each point of X, the k nearest of the points after it, ascending; the last k points have fewer."""
+    """Return, for each row of X (n, d), the indices of its k nearest among the later rows, in ascending order.
+
+    The last k rows have fewer than k rows after them, and get all of them.
+    """
     n = len(X)
     centered = X - X.mean(axis=0)
     squares = (centered**2).sum(axis=1)
@@ -102,7 +105,7 @@ def nearest_after(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> li
 def conditional(
     X: NDArray[np.float64], i: int, neighbors: NDArray[np.intp], reg: float
 ) -> tuple[NDArray[np.float64], float]:
-    """Return the weights (k,) of a point on its neighbors, and the variance of a feature given the neighbors."""
+    """Return the LLE weights (k,) of point i on its neighbors, and the conditional variance of each of its features."""
     k = len(neighbors)
     differences = X[neighbors] - X[i]
     gram = differences @ differences.T
@@ -119,12 +122,14 @@ def conditional(
 def acyclic(
     X: NDArray[np.float64], spec: AlleSpec, order: NDArray[np.intp], on_progress: OnProgress
 ) -> tuple[csc_array, NDArray[np.float64]]:
-    """Return M (n, n), lower triangular, and the variances (n,), both in the given order of the points.
+    """Return the lower triangular factor M (n, n) of the precision M M^T, and the conditional variances (n,).
+
+    Row i of both results belongs to point `order[i]`.
 
     Raises
     ------
     DegenerateDataError
-        If a point has no variance given its neighbors.
+        If a point is a combination of its neighbors, so that its conditional variance is 0.
 
     """
     Z = X[order]
@@ -138,8 +143,8 @@ def acyclic(
             weights, variances[i] = conditional(Z, i, nearest[i], spec.reg)
             if not variances[i] > _CLOSE * mean_variance:
                 raise DegenerateDataError(
-                    f"Point {order[i]} is a combination of its {len(nearest[i])} neighbors, so that the likelihood has "
-                    "no maximum.",
+                    f"Point {order[i]} is an exact combination of its {len(nearest[i])} neighbors, so that the "
+                    "likelihood has no maximum.",
                     remedy="Raise reg, or take fewer neighbors.",
                     details={"point": int(order[i])},
                 )
@@ -151,7 +156,7 @@ def acyclic(
 
 
 def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the p leading principal coordinates (n, p) of K = (M M^T)^-1 and their eigenvalues, descending."""
+    """Return the p leading principal coordinates (n, p) of K = (M M^T)^-1, and the eigenvalues (p,), descending."""
     n = M.shape[0]
     # Natural order and no pivoting: a triangular matrix is its own factor, without fill.
     lu: SuperLU = splu(M, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})

@@ -1,4 +1,4 @@
-r"""DRILL: dimensionality reduction through regularisation of the inverse covariance in the log likelihood.
+r"""DRILL: dimensionality reduction through regularization of the inverse covariance in the log likelihood.
 
 The Gaussian field over the points whose precision P maximizes
 
@@ -7,8 +7,8 @@ The Gaussian field over the points whose precision P maximizes
 with :math:`p_{ij} = 0` if neither point is a neighbor of the other. If all points are candidates, the penalty learns
 the graph (Lawrence 2012, section 3). Unlike in maximum entropy unfolding, P is no Laplacian: its rows need not sum to
 :math:`\gamma`, and its entries may have any sign. The embedding is the principal coordinates of :math:`K = P^{-1}`.
-Every entry is penalized, including the diagonal, so that a maximum exists for any :math:`l_1 > 0`. As :math:`l_1`
-vanishes, it approaches the maximum of the plain likelihood, if there is one.
+Every entry is penalized, including the diagonal, so that a maximum exists for any :math:`l_1 > 0`. As :math:`l_1` goes
+to 0, this maximum approaches the maximum of the likelihood without a penalty, if there is one.
 
 This is a graphical lasso on a given sparsity pattern. It is solved column by column, and the duality gap is reported.
 With :math:`\rho = l_1` the dual is :math:`\max \log|W| + n` over W with :math:`w_{ii} = s_{ii} + \rho`,
@@ -52,7 +52,7 @@ RELATIVE_L1 = 0.1  # relative to the mean variance; the paper's best, with 20 ne
 
 @dataclass(frozen=True, eq=False)
 class Regularized:
-    """Regularized precision.
+    """The precision matrix of greatest penalized likelihood, its inverse, and the accuracy of both.
 
     Attributes
     ----------
@@ -86,19 +86,20 @@ def regularize(
     max_iter: int,
     on_progress: OnProgress,
 ) -> Regularized:
-    """Return the precision of greatest penalized likelihood.
+    """Return the precision matrix of greatest penalized likelihood.
 
     Parameters
     ----------
     S : (n, n) float64
+        The second moment of the data (`second_moment`).
     neighbors : list of (k_i,) intp
         The off-diagonal pattern by columns, symmetric.
     rho : float
-        Above 0, in the units of S.
+        The L1 penalty, above 0, in the units of S.
     tol : float
-        Largest accepted gap per point.
+        Largest accepted duality gap per point.
     max_iter : int
-        Rounds.
+        Largest number of rounds over the columns.
     on_progress
         Called with (rounds, max_iter, "likelihood").
 
@@ -163,17 +164,20 @@ def lasso(
 def _precision(
     W: NDArray[np.float64], neighbors: list[NDArray[np.intp]], betas: list[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Return P of the columns' coefficients: p_ii = 1 / (w_ii - w_12^T beta), p_12 = -p_ii beta; symmetrised."""
+    """Return the symmetrized precision P (n, n) from W (n, n) and the lasso coefficients beta of each column.
+
+    Before it is symmetrized, p_ii = 1 / (w_ii - w_12^T beta) and p_12 = -p_ii beta.
+    """
     P = np.zeros_like(W)
     for i, (pattern, beta) in enumerate(zip(neighbors, betas, strict=True)):
         P[i, i] = 1 / (W[i, i] - W[i, pattern] @ beta)
         P[pattern, i] = -P[i, i] * beta
-    # If an entry is zero on one side of the diagonal, it is zero on both.
+    # If an entry is zero on one side of the diagonal, it is made zero on both sides.
     return np.asarray(np.where((P != 0) & (P.T != 0), (P + P.T) / 2, 0.0))
 
 
 def _gap(S: NDArray[np.float64], P: NDArray[np.float64], W: NDArray[np.float64], rho: float) -> tuple[float, float]:
-    """Return log |W| and the duality gap."""
+    """Return log |W| and the duality gap, which is infinite unless W and P are positive definite."""
     upper, failed = dpotrf(W)
     if failed:  # rounding errors made the matrix indefinite
         return np.nan, np.inf
@@ -206,7 +210,7 @@ class DrillSpec(GraphSpec):
     max_iter: int = integer(300, "Rounds over the columns at most.", least=1)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points and too many."""
+        """Raise a `GlleError` for too few or too many points."""
         if isinstance(self.n_neighbors, str):
             require_points(n, self.n_components + 2, f"n_components={self.n_components}")
         else:
@@ -223,7 +227,7 @@ class DrillSpec(GraphSpec):
     growth="n for given neighbors, up to 1,000 points; n^3 for all",
 )
 def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the principal coordinates of the regularised covariance."""
+    """Embed by the principal coordinates of the regularized covariance."""
     n, d = X.shape
     S = second_moment(X)
     unit = float(S.trace()) / n
@@ -253,7 +257,7 @@ def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> E
 
 
 def _candidates(nearest: NDArray[np.int32]) -> list[NDArray[np.intp]]:
-    """Return the neighbors of each point in the undirected graph, ascending."""
+    """Return, for each point, the ascending indices of its neighbors in the undirected graph of `nearest` (n, k)."""
     i, j = undirected_edges(nearest)
     rows, columns = np.concatenate([i, j]), np.concatenate([j, i])
     order = np.lexsort((columns, rows))

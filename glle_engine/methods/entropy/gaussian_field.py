@@ -21,26 +21,27 @@ from glle_engine.eigen.leading import eigenpairs_between
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_CLOSE = 1e-10  # squared distance, relative to the mean, below which a precision would overflow
+_CLOSE = 1e-10  # squared distance of neighbors, relative to its mean, below which a precision would overflow
 
 
 def second_moment(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return S = Y Y^T / d of the centered data (n, n), in squared units of the data."""
+    """Return S = Y Y^T / d (n, n) of the centered data Y (n, d), in squared units of the data."""
     Y = X - X.mean(axis=0)
     return np.asarray(Y @ Y.T / X.shape[1])
 
 
 def log_likelihood(log_det: float, trace: float, n: int, d: int) -> float:
-    """Return log p(Y) from log |P| and tr(S P)."""
+    """Return the log likelihood log p(Y) of n points with d features, from log |P| and the trace tr(S P)."""
     return d / 2 * (log_det - trace - n * math.log(2 * math.pi))
 
 
 def undirected_edges(
     nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the edges i < j of a neighbor graph (n, k), each once, where j is a neighbor of i or i is one of j.
+    """Return the ends i < j of the undirected edges of a kNN graph (n, k), as two arrays (m,) with each edge once.
 
-    `kept` (n, k) is True for the neighbors among `nearest`, or None if all are neighbors.
+    Two points have an edge if at least one is a neighbor of the other. `kept` (n, k) is True where an entry of
+    `nearest` is a neighbor; None means that all entries are neighbors.
     """
     n, k = nearest.shape
     rows = np.repeat(np.arange(n), k)
@@ -55,33 +56,38 @@ def undirected_edges(
 
 
 def edge_distances(K: NDArray[np.float64], i: NDArray[np.intp], j: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the squared distances k_ii + k_jj - 2 k_ij of the edges (m,)."""
+    """Return the squared distances k_ii + k_jj - 2 k_ij (m,) of the edges (i, j) in the Gram matrix K (n, n)."""
     diagonal = np.diagonal(K)
     return np.asarray(diagonal[i] + diagonal[j] - 2 * K[i, j])
 
 
 def inverse_of(factor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the inverse of the matrix with this upper Cholesky factor, exactly symmetric."""
+    """Return the inverse, exactly symmetric, of the matrix whose upper Cholesky factor is `factor` (n, n)."""
     inverse, _ = dpotri(factor)
     return np.asarray(np.triu(inverse) + np.triu(inverse, 1).T)
 
 
 def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.float64]) -> None:
-    """Raise `DegenerateDataError` if neighbors are almost equal, which makes the likelihood almost unbounded."""
+    """Raise `DegenerateDataError` if two neighbors are almost equal, which makes the likelihood almost unbounded.
+
+    `squared` (m,) are the squared distances of the edges from i (m,) to j (m,).
+    """
     closest = int(squared.argmin())
     if squared[closest] <= _CLOSE * squared.mean():
         first, second = int(i[closest]), int(j[closest])
         share = math.sqrt(float(squared[closest] / squared.mean()))
         raise DegenerateDataError(
-            f"The closest neighbors are {share:.1g} of the usual distance apart: their multiplier leaves the range of "
-            "floating-point numbers.",
+            f"The two closest neighbors have only {share:.1g} of the usual distance of neighbors, so that the "
+            "likelihood leaves the range of floating-point numbers.",
             remedy="Round the data, so that such points are equal and embedded as one, or add a little noise.",
             details={"points": [first, second]},
         )
 
 
 def principal_coordinates(K: NDArray[np.float64], p: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the p leading eigenvectors of the centered K, times the square roots of their eigenvalues, and these.
+    """Return the p leading principal coordinates of K, and the eigenvalues of the centered K that belong to them.
+
+    The coordinates are eigenvectors of the centered K, times the square roots of their eigenvalues.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ MAX_MEU_POINTS = 2000
 
 @dataclass(frozen=True, eq=False)
 class Unfolding:
-    """The likelihood as a function of the multipliers.
+    """The likelihood of maximum entropy unfolding, as a function of the Lagrange multipliers of the edges.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Unfolding:
     i, j : (m,) intp
         Edges.
     gamma : float
-        In 1 / squared units of the data.
+        The precision that holds the points at their mean, in 1 / squared units of the data.
     positive : bool
         Whether multipliers are at least 0.
 
@@ -88,17 +88,20 @@ class Unfolding:
     positive: bool
 
     def squared_distances(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return k_ii + k_jj - 2 k_ij of the edges (m,)."""
+        """Return the squared distances k_ii + k_jj - 2 k_ij (m,) of the edges in the Gram matrix K (n, n)."""
         return edge_distances(K, self.i, self.j)
 
     def laplacian(self, multipliers: NDArray[np.float64]) -> csr_array:
-        """Return the sum of lambda_e b_e b_e^T (n, n)."""
+        """Return the sparse graph Laplacian (n, n) whose edge weights are the multipliers (m,)."""
         i, j, n = self.i, self.j, len(self.S)
         ends = (np.concatenate([i, j, i, j]), np.concatenate([j, i, i, j]))
         return csr_array((np.concatenate([-multipliers] * 2 + [multipliers] * 2), ends), shape=(n, n))
 
     def objective(self, multipliers: NDArray[np.float64]) -> tuple[float, float, NDArray[np.float64]]:
-        """Return F, log |P| and the upper Cholesky factor of P; F is infinite unless P is positive definite."""
+        """Return F = tr(S P) - log |P|, log |P|, and the upper Cholesky factor of P, for these multipliers (m,).
+
+        P is the Laplacian plus gamma I. F is infinite unless P is positive definite.
+        """
         P = self.laplacian(multipliers).toarray()
         P[np.diag_indices(len(P))] += self.gamma
         factor, failed = dpotrf(P)
@@ -108,13 +111,13 @@ class Unfolding:
         return float(np.vdot(self.S, P)) - log_det, log_det, factor
 
     def gradient(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return observed minus expected squared distances (m,)."""
+        """Return the gradient of F (m,): observed minus expected squared distances of the edges, where K = P^-1."""
         return self.squared_distances(self.S) - self.squared_distances(K)
 
 
 @dataclass(frozen=True, eq=False)
 class Unfolded:
-    """Multipliers of greatest likelihood.
+    """The multipliers of greatest likelihood, and the Gaussian field that belongs to them.
 
     Attributes
     ----------
@@ -145,7 +148,8 @@ class Unfolded:
 def unfold(problem: Unfolding, tol: float, max_iter: int, on_progress: OnProgress) -> Unfolded:
     """Return the multipliers of greatest likelihood.
 
-    The start is the optimum for a spanning tree, where the expected distances equal the observed ones.
+    The start would be the optimum if the graph were a tree: the expected squared distances would then equal the
+    observed squared distances.
 
     Parameters
     ----------
@@ -187,7 +191,10 @@ def _newton(
     slope: NDArray[np.float64],
     tol: float,
 ) -> NDArray[np.float64]:
-    """Return Newton's step for the free multipliers; multipliers that are about to vanish go to 0."""
+    """Return the projected Newton step (m,), by preconditioned conjugate gradients.
+
+    If multipliers must be positive, each multiplier that the diagonal step would take to 0 or below goes to 0.
+    """
     curvature = problem.squared_distances(K) ** 2
     free = (multipliers != 0) | (slope != 0)
     step = np.zeros_like(slope)
@@ -204,7 +211,7 @@ def _newton(
         L = problem.laplacian(search)
         image = problem.squared_distances(K @ ((L.toarray() if dense else L) @ K)) * free
         along = float(search @ image)
-        if along <= 0:  # rounding errors, or there is no free multiplier
+        if along <= 0:  # caused by rounding errors, or by the lack of a free multiplier
             break
         step += weight / along * search
         residual -= weight / along * image
@@ -223,8 +230,11 @@ def _descend(
     slope: NDArray[np.float64],
     step: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], tuple[float, float, NDArray[np.float64]]] | None:
-    """Return the multipliers after the longest halved step that lowers F, and F there; None if no step does."""
-    # Large multipliers shrink by at most a factor: if many became 0 at once, the graph would nearly fall apart.
+    """Halve the step until F falls enough, and return the new multipliers with their `Unfolding.objective`.
+
+    Returns None if no step makes F fall.
+    """
+    # A step leaves at least a tenth of a large multiplier: if many became 0 at once, the graph would nearly fall apart.
     floor = np.where(multipliers > _SMALL * multipliers.max(), _SHRINK * multipliers, 0.0)
     length = 1.0
     for _ in range(_HALVINGS):
@@ -242,7 +252,7 @@ def _descend(
 class MeuSpec(RadiusSpec, NeighborSpec):
     """Parameters of maximum entropy unfolding."""
 
-    n_neighbors: int | str = integer(  # type: ignore[assignment] # only this method accepts "all"
+    n_neighbors: int | str = integer(  # type: ignore[assignment] # the base does not accept "all"
         10,
         "k, the number of neighbors of a point; all: every pair of points is an edge.",
         least=2,
@@ -252,7 +262,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     mean_precision: float = number(
         1e-5,
         "gamma, the precision that holds the points at their mean, times the mean variance of a feature; it moves the "
-        "centred embedding little. The default is 1e-4 in the data's units on the paper's motion capture.",
+        "centered embedding little. The default is 1e-4 in the data's units on the paper's motion capture.",
         above=0,
     )
     multipliers: str = choice(
@@ -264,7 +274,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     max_iter: int = integer(100, "Newton steps at most.", least=1)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few and too many points, and an unbounded likelihood."""
+        """Raise a `GlleError` for too few or too many points, or if the likelihood is unbounded."""
         if self.n_neighbors == "all":
             replace(self, n_neighbors=max(2, n - 1)).require_possible(n, d)
             return

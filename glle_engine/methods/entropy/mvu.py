@@ -4,7 +4,7 @@ Maximize tr(K) over positive semidefinite, centered K with :math:`k_{ii} - 2 k_{
 edges of the kNN graph (Weinberger, Sha and Saul 2004; Weinberger and Saul 2006). This is a semidefinite program, whose
 dual is solved by the barrier method. The embedding is the principal coordinates of K.
 
-Primal: maximise tr(K) over :math:`K \succeq 0`, :math:`K 1 = 0`, with :math:`b_e^T K b_e = d_e^2` on the edges,
+Primal: maximize tr(K) over :math:`K \succeq 0`, :math:`K 1 = 0`, with :math:`b_e^T K b_e = d_e^2` on the edges,
 :math:`b_e = e_i - e_j`. The dual has one multiplier for each edge, that is, m numbers in place of the n^2 / 2 of K:
 
 .. math:: \min_w \; \sum_e d_e^2 w_e \quad \text{subject to} \quad
@@ -52,16 +52,17 @@ if TYPE_CHECKING:
 _ARMIJO = 1e-4
 _NEGLIGIBLE_GAIN = 1e-12  # relative; a step that raises the objective by less does so only by rounding errors
 _HALVINGS = 40
-_CENTERED = 1e-9  # mu falls at this squared Newton decrement, whose root is the relative error of the distances
+# mu is lowered once the squared Newton decrement is below this. Its root is the relative error of the distances.
+_CENTERED = 1e-9
 _FALL = 0.2  # factor by which mu falls
 _JITTER = 1e-13  # added to the Hessian, which is scaled to a unit diagonal
 MAX_MVU_POINTS = 400
-MAX_LINKS = 4000  # n k: about 2,500 constraints, with a dense Hessian
+MAX_LINKS = 4000  # largest n k; the graph then has about 2,500 edges, each a constraint, and the Hessian is dense
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The dual of the semidefinite program.
+    """The dual of the semidefinite program, a function of one multiplier w_e for each edge e.
 
     Attributes
     ----------
@@ -69,7 +70,7 @@ class Program:
     i, j : (m,) intp
         Edges of a connected graph.
     squared : (m,) float64
-        d_e^2, with mean 1.
+        The squared distances d_e^2 of the edges in the data, scaled to mean 1.
 
     """
 
@@ -79,7 +80,7 @@ class Program:
     squared: NDArray[np.float64]
 
     def matrix(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return P(w) (n, n)."""
+        """Return P(w) = sum_e w_e b_e b_e^T - (I - 2 1 1^T / n), (n, n), where b_e is the edge vector e_i - e_j."""
         n, i, j = self.n, self.i, self.j
         P = np.full((n, n), 2.0 / n)
         P[i, j] -= w
@@ -88,11 +89,14 @@ class Program:
         return P
 
     def squared_distances(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return k_ii + k_jj - 2 k_ij of the edges (m,)."""
+        """Return the squared distances k_ii + k_jj - 2 k_ij (m,) of the edges in the Gram matrix K (n, n)."""
         return edge_distances(K, self.i, self.j)
 
     def value(self, w: NDArray[np.float64], mu: float, eps: float) -> tuple[float, NDArray[np.float64]]:
-        """Return the objective, infinite unless P is positive definite, and the upper Cholesky factor of P."""
+        """Return the objective of the barrier method at the multipliers w (m,), and the upper Cholesky factor of P(w).
+
+        The objective is infinite unless P(w) is positive definite.
+        """
         factor, failed = dpotrf(self.matrix(w))
         if failed:
             return np.inf, factor
@@ -103,7 +107,7 @@ class Program:
     def newton(
         self, w: NDArray[np.float64], factor: NDArray[np.float64], mu: float, eps: float
     ) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
-        """Return Newton's step (m,), its squared decrement, and P^-1."""
+        """Return the Newton step (m,) for the multipliers w (m,), the squared Newton decrement, and P(w)^-1 (n, n)."""
         inverse = inverse_of(factor)
         rows = inverse[self.i] - inverse[self.j]
         hessian = rows[:, self.i] - rows[:, self.j]  # b_e^T P^-1 b_f
@@ -119,7 +123,7 @@ class Program:
         return step, -float(gradient @ step), inverse
 
     def start(self) -> NDArray[np.float64]:
-        """Return strictly feasible multipliers."""
+        """Return multipliers (m,) that are strictly feasible: P is positive definite."""
         w = 1 / self.squared
         laplacian = self.matrix(w) + np.eye(self.n) - 2.0 / self.n
         return np.asarray(2 * w / float(eigenpairs_between(laplacian, 1, 1)[0][0]))
@@ -127,7 +131,7 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Unrolled:
-    """The Gram matrix of greatest trace.
+    """The solution of the semidefinite program: the Gram matrix of greatest trace.
 
     Attributes
     ----------
@@ -148,7 +152,7 @@ class Unrolled:
 
 
 def unroll(program: Program, slack: float, tol: float, max_iter: int, on_progress: OnProgress) -> Unrolled:
-    """Return the K of greatest trace.
+    """Return the Gram matrix of greatest trace, by the barrier method on the dual of the semidefinite program.
 
     Parameters
     ----------
@@ -156,7 +160,7 @@ def unroll(program: Program, slack: float, tol: float, max_iter: int, on_progres
     slack : float
         Mean relative error of a squared distance.
     tol : float
-        Largest accepted gap.
+        Largest accepted duality gap, relative to the trace.
     max_iter : int
     on_progress
         Called with (Newton steps, max_iter, "semidefinite program").
@@ -201,7 +205,10 @@ def _descend(
     mu: float,
     eps: float,
 ) -> tuple[NDArray[np.float64], float, NDArray[np.float64]] | None:
-    """Halve the step until the objective descends; return w, the objective and the factor, or None if it never does."""
+    """Halve the step until the objective falls enough; return the new multipliers, the objective, and the factor.
+
+    The last two are from `Program.value`. Returns None if no step makes the objective fall.
+    """
     length = 1.0
     for _ in range(_HALVINGS):
         trial, factor = program.value(w + length * step, mu, eps)
@@ -221,12 +228,12 @@ class MvuSpec(GraphSpec, NeighborSpec):
     max_iter: int = integer(1000, "Newton steps at most.", least=1)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points, and too many points or edges."""
+        """Raise a `GlleError` for too few points, or for more points or edges than the method can solve for."""
         super().require_possible(n, d)
         require_size(n, MAX_MVU_POINTS, "Maximum variance unfolding", "meu, or isomap")
         if n * self.n_neighbors > MAX_LINKS:
             raise InvalidParameterError(
-                f"{n} points of {self.n_neighbors} neighbors give more constraints than the method can solve for.",
+                f"{n} points with {self.n_neighbors} neighbors each give more constraints than the method can solve.",
                 remedy=f"Give {Way('n_neighbors')} of at most {MAX_LINKS // n}.",
                 details={"n_points": n, "n_neighbors": self.n_neighbors},
             )
@@ -235,7 +242,7 @@ class MvuSpec(GraphSpec, NeighborSpec):
 @Method(
     spec=MvuSpec,
     title="Maximum variance unfolding",
-    about="The points move as far apart as the distances between neighbors allow: the centred Gram matrix of greatest "
+    about="The points move as far apart as the distances between neighbors allow: the centered Gram matrix of greatest "
     "trace that keeps them, a semidefinite program; its principal coordinates.",
     source="Weinberger, Sha and Saul 2004; Weinberger and Saul 2006; dual: Sun, Boyd, Xiao and Diaconis 2006",
     growth="n^3 k^3",
