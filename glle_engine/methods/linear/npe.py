@@ -1,10 +1,11 @@
 r"""Neighborhood preserving embedding: LLE whose coordinates are linear functions of the data.
 
 With LLE's weights W and :math:`M = (I - W)^T (I - W)`, the embedding is :math:`Y = X a` for the bottom solutions of
-:math:`X^T M X a = \lambda X^T X a`, with X centered (He, Cai, Yan and Zhang 2005). In the whitened principal axes
-:math:`X = Q S V^T`, these are the bottom singular vectors of :math:`(I - W) Q`, which does not square the condition
-number. As in LLE, :math:`Y^T Y = n I`. With n - 1 axes every embedding is linear, and NPE is LLE. For data with many
-features, only the axes with most of the variance are therefore kept.
+:math:`X^T M X a = \lambda X^T X a`, with X centered (He, Cai, Yan and Zhang 2005). With the singular value
+decomposition :math:`X = Q S V^T`, the embedding is Q times the bottom right singular vectors of :math:`(I - W) Q`, and
+the condition number is not squared. As in LLE, :math:`Y^T Y = n I`. With n - 1 principal axes every embedding is a
+linear function of the data, and NPE is LLE. If there are as many features as points or more, only the axes with most of
+the variance are therefore kept.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class NpeSpec(LleSpec):
     )
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points, and more components than dimensions."""
+        """Raise a `GlleError` for too few points, or for more components than the data have dimensions."""
         require_enough_points(n, self)
         self.require_rank(n, d)
 
@@ -59,9 +60,10 @@ class NpeSpec(LleSpec):
 def whiten(
     X: NDArray[np.float64], share: float, min_rank: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return orthonormal scores on the fewest principal axes, at least `min_rank`, with this share of the variance.
+    """Return orthonormal scores (n, r) of X (n, d) on its leading principal axes, and the map from X to the scores.
 
-    Returns the scores (n, r), the mean of the data (d,), and the whitening (d, r) from centered data to the scores.
+    The number of axes r is the smallest for which the axes hold `share` of the variance, but at least `min_rank`. The
+    map is the mean of the data (d,) and the whitening matrix (d, r): scores = (X - mean) @ whitening.
 
     Raises
     ------

@@ -23,7 +23,7 @@ need go to 0, so that the number of components follows from the data.
 Factor analysis: a linear map of a Gaussian in p dimensions, with a noise variance for each feature.
 
 :math:`x = W z + \mu + e`, :math:`z \sim N(0, I_p)`, :math:`e \sim N(0, \Psi)`, :math:`\Psi` diagonal. By expectation
-maximisation (Rubin and Thayer 1982) on the covariance S: with :math:`M = I + W^T \Psi^{-1} W` and
+maximization (Rubin and Thayer 1982) on the covariance S: with :math:`M = I + W^T \Psi^{-1} W` and
 :math:`B = M^{-1} W^T \Psi^{-1}`, :math:`W \leftarrow S B^T (M^{-1} + B S B^T)^{-1}` and
 :math:`\Psi \leftarrow \mathrm{diag}(S - W B S)`. No step lowers the likelihood. With :math:`\Psi = \sigma^2 I` the
 limit is probabilistic PCA, which has a closed form (`ppca`). The embedding is :math:`E[z | x] = B (x - \mu)`, rotated
@@ -52,17 +52,18 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-ACCURATE = 1e-4  # for s_p^2 / s_1^2 from here on, squaring costs at most four of sixteen digits
+ACCURATE = 1e-4  # if s_p^2 / s_1^2 is at least this, eigenvectors of X^T X lose at most four of sixteen digits
 NO_NOISE = 1e-20  # if the noise is a smaller share of the variance, it is rounding: the data lie in p dimensions
 EQUAL = 1e-9  # a smaller relative excess over the noise variance is rounding
-EM_GAIN, EM_STEPS = 1e-13, 100_000  # PPCA by em stops at a smaller gain in nats per point, or after the steps
+# PPCA by em stops when a step gains less than EM_GAIN nats per point, or after EM_STEPS steps.
+EM_GAIN, EM_STEPS = 1e-13, 100_000
 EM_CHANGE = 1e-12  # Bayesian PCA stops at a smaller change of loadings and noise, where the mean variance is 1
 MIN_NOISE = 1e-6  # smallest noise, as a share of the variance of a feature; without it the likelihood is unbounded
 
 
 @dataclass(frozen=True, eq=False)
 class PcaFit:
-    """The p leading principal axes.
+    """The p leading principal axes of data X (n, d), with the scores of the points and the variances.
 
     Attributes
     ----------
@@ -121,7 +122,7 @@ def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> P
 @Method(
     spec=MethodSpec,
     title="Principal component analysis",
-    about="The p orthogonal directions of greatest variance, of centred data.",
+    about="The p orthogonal directions of greatest variance, of centered data.",
     source="Pearson 1901; Hotelling 1933",
     linear=True,
     growth="n d^2; n^2 d for more features than points",
@@ -175,7 +176,7 @@ class FactorMap(AffineMap):
         return np.asarray(-0.5 * (len(noise) * np.log(2 * np.pi) + log_det + squares))
 
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-        """Return the means E[x | z] = W z + m."""
+        """Return the mean E[x | z] = W z + m of a point x for each row z of `places`."""
         return np.asarray(self.mean + places @ self.loadings.T)
 
 
@@ -184,7 +185,7 @@ class PpcaSpec(MethodSpec):
     """Parameters of probabilistic PCA."""
 
     solver: str = choice(
-        "closed-form", "The maximum in closed form, or by expectation maximisation, which converges to it.",
+        "closed-form", "The maximum in closed form, or by expectation maximization, which converges to it.",
         "closed-form", "em", added=True,
     )  # fmt: skip
     prior: str = choice(
@@ -200,7 +201,7 @@ class PpcaSpec(MethodSpec):
             self.refuse_unused("prior", "solver")
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse components that leave no dimension for the noise."""
+        """Raise `InvalidParameterError` if the components leave no dimension for the noise."""
         self.require_noise_dimension(n, d, "Probabilistic PCA")
 
 
@@ -213,7 +214,7 @@ class Fit:
     loadings : (d, p) float64
         W, in the unit of the data.
     noise_variance : float
-        sigma^2, in the square of that unit.
+        sigma^2, in squared units of the data.
     log_likelihood : float
         Log likelihood of all n points, in nats.
 
@@ -227,7 +228,7 @@ class Fit:
 def fit_ppca_by_em(
     X: NDArray[np.float64], p: int, on_progress: OnProgress, max_iter: int = EM_STEPS
 ) -> tuple[Fit, int]:
-    """Return the maximum of the likelihood by expectation maximisation, and the number of steps.
+    """Fit probabilistic PCA to X (n, d) by expectation maximization; return the parameters and the number of steps.
 
     The start is random and does not use the eigenvectors. The final loadings are rotated so that W^T W is diagonal
     (Tipping and Bishop 1999, Eq. 27-28).
@@ -245,7 +246,9 @@ def fit_ppca_by_em(
 
 
 def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
-    """Return the maximum of the likelihood in closed form.
+    """Return the maximum-likelihood parameters of probabilistic PCA in closed form.
+
+    `axes` are the p leading principal axes of X (n, d).
 
     Raises
     ------
@@ -255,7 +258,8 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
     """
     n, d = X.shape
     p = len(axes.values)
-    # The noise is computed from the residual of each point, because a difference of variances would lose it if small.
+    # The noise is computed from the residual of each point. A difference of variances would lose a small noise in
+    # rounding errors.
     residuals = X - X.mean(axis=0) - axes.scores @ axes.directions.T
     total = float(np.einsum("ij,ij->", residuals, residuals)) / n
     if total <= NO_NOISE * axes.total:
@@ -317,7 +321,7 @@ def fit_bayesian_ppca(X: NDArray[np.float64], axes: PcaFit, on_progress: OnProgr
     restore=FactorMap.restore,
 )
 def ppca(X: NDArray[np.float64], spec: PpcaSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the posterior means."""
+    """Embed each point x at its posterior mean E[z | x] in the model of probabilistic PCA."""
     axes = principal_axes(X, spec.n_components, on_progress)
     fit, explained = fit_ppca(X, axes), axes.explained_variance
     figures: dict[str, Any] = {}
@@ -357,16 +361,18 @@ class FactorAnalysisSpec(MethodSpec):
     """Parameters of factor analysis."""
 
     tol: float = number(1e-6, "Gain of log likelihood a point, in nats, at which to stop.", above=0)
-    max_iter: int = integer(2000, "Steps of expectation maximisation at most.", least=1)
+    max_iter: int = integer(2000, "Steps of expectation maximization at most.", least=1)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse factors that leave no dimension for the noise."""
+        """Raise `InvalidParameterError` if the factors leave no dimension for the noise."""
         self.require_noise_dimension(n, d, "Factor analysis")
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Parameters during the iteration, in the unit in which the variance of the data is 1.
+    """Parameters of the linear Gaussian model during expectation maximization.
+
+    The data are scaled so that their variance is 1.
 
     Attributes
     ----------
@@ -382,14 +388,14 @@ class Model:
 
 
 def step(root: NDArray[np.float64], model: Model, *, isotropic: bool = False) -> tuple[Model, float]:
-    """Return the model after one step, and the mean log likelihood of a point before it.
+    """Take one step of expectation maximization; return the new model, and the old model's mean log likelihood.
 
-    With `isotropic` the noise has one variance, as in probabilistic PCA.
+    The mean is over the points. With `isotropic` the noise has one variance, as in probabilistic PCA.
 
     Parameters
     ----------
     root : (r, d) float64
-        The covariance is root^T root.
+        Square root of the covariance of the data, which is root^T root.
     model
 
     """
@@ -424,7 +430,11 @@ def maximise(
     *,
     isotropic: bool = False,
 ) -> tuple[Model, list[float], bool]:
-    """Return the model, the mean log likelihood before each step and at the end, and whether it converged."""
+    """Repeat `step` until the mean log likelihood of a point gains less than `tol`, or `max_iter` times.
+
+    Returns the last model, the mean log likelihood before each step and at the end, and whether the gain fell below
+    `tol`.
+    """
     model, likelihoods = start, [-np.inf]
     for i in range(max_iter):
         following, likelihood = step(root, model, isotropic=isotropic)
@@ -440,7 +450,10 @@ def maximise(
 def posterior_means(
     centered: NDArray[np.float64], model: Model
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return E[z | x] = C x (n, p), C (p, d), and W (d, p), rotated so that W^T Psi^-1 W is diagonal."""
+    """Return the posterior means E[z | x] = C x of the centered points (n, p), the matrix C (p, d), and W (d, p).
+
+    The factors z are rotated so that W^T Psi^-1 W is diagonal.
+    """
     weighted = model.loadings / model.noise[:, None]
     signal, rotation = np.linalg.eigh(model.loadings.T @ weighted)
     components, loadings = (weighted @ rotation / (1 + signal))[:, ::-1], (model.loadings @ rotation)[:, ::-1]
@@ -462,13 +475,13 @@ def posterior_means(
     restore=FactorMap.restore,
 )
 def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the posterior means."""
+    """Embed each point x at its posterior mean E[z | x] in the model of factor analysis."""
     n = len(X)
     varying = np.ptp(X, axis=0) > 0
     used = X[:, varying]
     centered = used - used.mean(axis=0)
     exponents = np.frexp(np.abs(centered).max(axis=0))[1]
-    centered = np.ldexp(centered, -exponents)  # exact, so that no square underflows
+    centered = np.ldexp(centered, -exponents)  # an exact scaling by powers of 2, after which no square underflows
     unit = np.sqrt(np.mean(centered**2, axis=0))  # the factors do not depend on the units of the features
     centered /= unit
     unit = np.ldexp(unit, exponents)
@@ -498,7 +511,10 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
 
 
 def _notes(figures: dict[str, Any], spec: FactorAnalysisSpec, d: int, model: Model) -> Iterator[Note]:
-    """Yield notes if the iteration did not converge, or if the likelihood does not determine features or factors."""
+    """Yield notes on a lack of convergence, constant features, factors that are not unique, and features without noise.
+
+    `d` is the number of features that vary.
+    """
     p = spec.n_components
     if not figures["converged"]:
         message: str = f"After {spec.max_iter} steps the likelihood still grows. Raise {Way('max_iter')} or tol."

@@ -89,7 +89,7 @@ def mds(X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress) -> Embed
 
 
 def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embedding:
-    """Embed n points from their dissimilarities.
+    """Embed n points from their dissimilarities by classical scaling.
 
     Parameters
     ----------
@@ -101,7 +101,8 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
     Returns
     -------
     Embedding
-        Eigenvalues of B; figures strain, sqrt(||B - Y Y^T||_F^2 / ||B||_F^2), and least_eigenvalue.
+        With the leading eigenvalues of the inner products B = -J D^2 J / 2. Its figures are the strain,
+        sqrt(||B - Y Y^T||_F^2 / ||B||_F^2), and the least eigenvalue of B.
 
     Raises
     ------
@@ -119,7 +120,8 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
     if values[-1] <= ROUNDING**2 * norm:
         rank = int((values > ROUNDING**2 * norm).sum())
         raise DegenerateDataError(
-            f"The dissimilarities have {rank} positive eigenvalues, fewer than {Way('n_components', p)}.",
+            f"The inner products of the dissimilarities have {rank} positive eigenvalues, fewer than "
+            f"{Way('n_components', p)}.",
             remedy=f"Give {Way('n_components')} of at most {rank}." if rank else "Check that they are dissimilarities.",
             details={"most": rank},
         )
@@ -140,7 +142,7 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
 
 
 def _strain(norm: float, values: NDArray[np.float64]) -> float:
-    """Return sqrt(||B - Y Y^T||_F^2 / ||B||_F^2) from ||B||_F and the eigenvalues kept."""
+    """Return the strain sqrt(||B - Y Y^T||_F^2 / ||B||_F^2) from the norm ||B||_F and the eigenvalues of Y Y^T (p,)."""
     return float(np.sqrt(max(1 - float(((values / norm) ** 2).sum()), 0.0)))
 
 
@@ -169,19 +171,19 @@ class KernelPcaSpec(MethodSpec):
     offset: float = number(1.0, "Of polynomial, what is added to the product.", least=0)
 
     def check_together(self) -> None:
-        """Refuse options that belong to another kernel."""
+        """Raise `InvalidParameterError` if an option belongs to another kernel."""
         unused = {"polynomial": (), "rbf": ("degree", "offset")}.get(self.kernel, ("gamma", "degree", "offset"))
         self.refuse_unused("kernel", *unused)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse more components than n points span in the feature space of the kernel."""
+        """Raise `InvalidParameterError` for more components than n points span in the feature space of the kernel."""
         self.require_rank(n, d if self.kernel in {"linear", "cosine"} else n)
 
 
 def kernel_matrix(
     X: NDArray[np.float64], spec: KernelPcaSpec, gamma: float, on_progress: OnProgress
 ) -> NDArray[np.float64]:
-    """Return k(x_i, x_j) of all pairs of prepared points, (n, n) float64.
+    """Return the kernel matrix k(x_i, x_j) (n, n) of points X that `prepare` has made ready for the kernel.
 
     Raises
     ------
@@ -203,7 +205,8 @@ def kernel_matrix(
 def prepare(X: NDArray[np.float64], spec: KernelPcaSpec, mean: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return points as the kernel takes them: centered for the linear kernel, of length one for the cosine kernel.
 
-    The centered linear kernel is the same without this step, except for the rounding errors of a large mean.
+    Other kernels take the points unchanged. The kernel matrix is centered later in any case, but if the mean is large,
+    centering the points first avoids rounding errors.
 
     Raises
     ------
@@ -219,7 +222,10 @@ def prepare(X: NDArray[np.float64], spec: KernelPcaSpec, mean: NDArray[np.float6
 def kernel_to(
     X: NDArray[np.float64], spec: KernelPcaSpec, gamma: float
 ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Return the function that maps prepared rows to k(row, x_j), (rows, n); the rows x_j of X are prepared, too."""
+    """Return the function from points (m, d) to their kernel values (m, n) with the rows of X (n, d).
+
+    `prepare` must have made both the points and X ready for the kernel.
+    """
     kernels: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         "rbf": lambda rows: np.exp(-gamma * cdist(rows, X, "sqeuclidean")),
         "polynomial": lambda rows: np.asarray((gamma * (rows @ X.T) + spec.offset) ** spec.degree),
@@ -232,7 +238,7 @@ def kernel_to(
 
 @dataclass(frozen=True, eq=False)
 class KernelMap(Map):
-    """Projection of the images of new points onto the components.
+    """Map of kernel PCA: projects the images of new points in the feature space onto the principal components.
 
     Attributes
     ----------
@@ -245,7 +251,7 @@ class KernelMap(Map):
     means : (n,) float64
         Means of the columns of K.
     coefficients : (n, p) float64
-        U_p Lambda_p^(-1/2).
+        U_p Lambda_p^(-1/2), from the eigenpairs of the centered K.
 
     """
 
@@ -264,7 +270,7 @@ class KernelMap(Map):
         embedding: Embedding,
         arrays: dict[str, NDArray[np.float64]],
     ) -> Self:
-        """Return the map of an embedding of data (`glle_engine.methods.base.Method.restore`)."""
+        """Return the map of an embedding of the data, for `glle_engine.methods.base.Method.restore`."""
         assert embedding.eigenvalues is not None
         X, gamma = data(), embedding.figures.get("gamma", 0.0)
         mean = X.mean(axis=0)
@@ -278,7 +284,7 @@ class KernelMap(Map):
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """The means of the kernel matrix."""
+        """The means of the columns of the kernel matrix, by name."""
         return {"kernel_means": self.means}
 
     def _row_entries(self) -> int:
@@ -290,9 +296,10 @@ class KernelMap(Map):
         return np.asarray(images @ self.coefficients)
 
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-        """Return the ridge regression of the prepared points on the positions, by the same kernel (Bakir et al. 2004).
+        """Return points (m, d) for positions `places` (m, p), by kernel ridge regression (Bakir et al. 2004).
 
-        `ridge` is relative to the mean of the kernel's diagonal.
+        The regression of the prepared training points on their positions uses the kernel of the method. `ridge` is
+        relative to the mean of the diagonal of the kernel matrix.
         """
         if self.spec.precomputed:
             raise InvalidParameterError(
@@ -311,7 +318,7 @@ class KernelMap(Map):
 @Method(
     spec=KernelPcaSpec,
     title="Kernel PCA",
-    about="Principal components of the points' images under the feature map of a kernel, from the centred kernel "
+    about="Principal components of the points' images under the feature map of a kernel, from the centered kernel "
     "matrix.",
     source="Schoelkopf, Smola and Mueller 1998, Neural Computation 10",
     doubles=of_pairs(2),
