@@ -101,7 +101,7 @@ class DiffusionMapsSpec(RadiusSpec):
         return self.lump
 
     def check_together(self) -> None:
-        """Refuse more than one bandwidth."""
+        """Raise `InvalidParameterError` if both bandwidth and epsilon are given."""
         super().check_together()
         if self.bandwidth is not None:
             self.refuse_unused("bandwidth", "epsilon")
@@ -113,7 +113,7 @@ class DiffusionMapsSpec(RadiusSpec):
         return _TRUNCATED if isinstance(self.n_neighbors, str) else self.n_neighbors
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points, and a kernel too large for the memory."""
+        """Raise a `GlleError` for too few points, or for a kernel of all pairs that is too large for the memory."""
         require_points(n, self.n_components + 3, f"n_components={self.n_components}")
         k = self.neighbors_among(n)
         if k is None and n > 2 * DENSE_MOST:
@@ -128,7 +128,9 @@ class DiffusionMapsSpec(RadiusSpec):
 
 
 def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64]]:
-    """Return the symmetric matrix diag(d)^1/2 P diag(d)^-1/2 (n, n), similar to P, and d (n,).
+    """Return the symmetric matrix diag(d)^1/2 P diag(d)^-1/2 (n, n), where P is the transition matrix, and d (n,).
+
+    The symmetric matrix has the eigenvalues of P; d are the row sums of the kernel after division by the density.
 
     Parameters
     ----------
@@ -208,7 +210,7 @@ def diffusion_maps(
 
 
 def _columns_above(values: NDArray[np.float64], t: int, threshold: float) -> int:
-    """Return the number of eigenvalues (p,), descending, with |lambda^t| >= 1 - threshold."""
+    """Return how many of the eigenvalues lambda (p,), which descend, have |lambda^t| >= 1 - threshold."""
     powers = np.abs(values) ** t
     if not (count := int((powers >= 1 - threshold).sum())):
         raise DegenerateDataError(
@@ -226,7 +228,7 @@ class Lumping:
     Attributes
     ----------
     chain : (g, g) float64
-        Transition probabilities between groups, averaged over the states of the group that is left.
+        Transition probabilities between groups, averaged over the states of the group where a transition begins.
     deviation : float
         A state's probability of moving into a group may differ from the average over the state's own group. This is the
         largest such difference. It is 0 if the chain is lumpable, that is, if the sequence of groups is a Markov chain.
@@ -281,7 +283,8 @@ def _bandwidth(X: Data, on_progress: OnProgress) -> float:
     squares = distances[:, -1] ** 2
     if not np.any(squares > 0):
         raise DegenerateDataError(
-            "Every point has ten duplicates: auto finds no bandwidth.", remedy="Give epsilon, or remove duplicates."
+            "Every point has ten duplicates: auto finds no bandwidth epsilon.",
+            remedy="Give epsilon, or remove duplicates.",
         )
     return float(np.median(squares[squares > 0]))
 
@@ -289,7 +292,10 @@ def _bandwidth(X: Data, on_progress: OnProgress) -> float:
 def _leading(
     S: csr_array, null: NDArray[np.float64], count: int, *, dense: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the greatest eigenvalues below 1, descending, and their vectors; `null` is the eigenvector of 1."""
+    """Return the `count` greatest eigenvalues of S (n, n) below 1, descending, and their eigenvectors (n, count).
+
+    `null` (n,) is the eigenvector of the eigenvalue 1.
+    """
     n = len(null)
     if not dense:
         values, vectors, _ = bottom_pairs(csr_array(identity(n, format="csr") - S), null, count)

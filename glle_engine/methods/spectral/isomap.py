@@ -49,13 +49,14 @@ class IsomapSpec(RadiusSpec, NeighborSpec):
     )
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points, and too few or too many landmarks."""
+        """Raise a `GlleError` for too few points, or for too few or too many landmarks."""
         super().require_possible(n, d)
         m, p = self.landmarks, self.n_components
         if m is not None and not p < m <= n:
             raise InvalidParameterError(
-                f"{Way('landmarks', m)} is not from {p + 1} to {n}.",
-                remedy=f"Give landmarks from {p + 1} to {n}, some hundred for thousands of points; or none for all.",
+                f"{Way('landmarks', m)} is not between {p + 1} and {n}.",
+                remedy=f"Give landmarks from {p + 1} to {n}, such as a few hundred for thousands of points; or leave "
+                "landmarks out, so that all points are landmarks.",
                 details={"landmarks": m, "least": p + 1, "most": n},
             )
 
@@ -90,7 +91,7 @@ def farthest_points(graph: csr_array, m: int, on_progress: OnProgress) -> tuple[
 
 
 def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float64]:
-    """Return the lengths of the shortest paths between all points (n, n)."""
+    """Return the lengths (n, n) of the shortest paths along the graph between all pairs of points."""
     n = graph.shape[0]
     distances = np.empty((n, n))
     for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "shortest paths", on_progress):
@@ -101,7 +102,7 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
 def _paths(
     neighbors: NeighborGraph, landmarks: int | None, on_progress: OnProgress
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return the landmarks (m,), or all points, and the lengths of the shortest paths from them (m, n)."""
+    """Return the landmarks (m,), or all points if there are none, and their shortest paths to all points (m, n)."""
     graph = symmetric_graph(*neighbors)
     if landmarks:
         return farthest_points(graph, landmarks, on_progress)

@@ -65,7 +65,8 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
     Raises
     ------
     InvalidParameterError
-        If the weights between parts of the graph vanish with the given epsilon; with the smallest sufficient one.
+        If the weights between parts of the graph vanish with the user's epsilon. The message names the smallest epsilon
+        that is sufficient.
 
     """
     weights = graph.copy()
@@ -96,15 +97,17 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
 def bottom_pairs(
     A: csr_array, null: NDArray[np.float64], count: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], str]:
-    """Return the smallest eigenvalues (m,), ascending, their orthonormal vectors (n, m), and the solver's name.
+    """Return the m smallest eigenvalues of A other than the 0 of its null vector, their vectors, and the solver's name.
+
+    The eigenvalues (m,) ascend, and the vectors (n, m) are orthonormal.
 
     Parameters
     ----------
     A : (n, n) sparse, symmetric, positive semidefinite
     null : (n,) float64
-        Its only null vector, of any length.
+        The only null vector of A, of any length.
     count : int
-        m, at most n - 2, without the null vector.
+        m, at most n - 2.
 
     Raises
     ------
@@ -113,7 +116,7 @@ def bottom_pairs(
     """
     u = null / np.linalg.norm(null)
     norm = float(abs(A).sum(axis=0).max())
-    if len(u) <= max(DENSE_MOST, 3 * count):  # for a third of all pairs, Lanczos is no faster
+    if len(u) <= max(DENSE_MOST, 3 * count):  # Lanczos is no faster for a third of all eigenpairs
         values, vectors = eigenpairs_between(A.toarray() + norm * np.outer(u, u), 0, count - 1)
         return values, vectors, "dense"
     try:
@@ -178,13 +181,13 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
     normalized: bool = boolean(default=True, doc="Solve L y = lambda D y, rather than L y = lambda y.")
 
     def check_together(self) -> None:
-        """Refuse a bandwidth without a kernel, and parameters of a graph if the weights are given."""
+        """Raise `InvalidParameterError` for a bandwidth without a heat kernel, or graph options with given weights."""
         super().check_together()
         unused = {"heat": (), "simple": ("epsilon",)}.get(self.weights, ("epsilon", *_GRAPH))
         self.refuse_unused("weights", *unused)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points."""
+        """Raise `TooFewPointsError` if there are too few points."""
         if self.weights == "precomputed":
             require_points(n, self.n_components + 3, f"n_components={self.n_components}")
         else:
@@ -192,13 +195,16 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
 
 
 def given_weights(X: Data) -> csr_array:
-    """Return given weights (n, n) without their diagonal, which has no effect on differences between points.
+    """Check the weight matrix (n, n) that the user gave, and return it as CSR without its diagonal.
+
+    The diagonal has no effect, because it weights the difference of a point from itself.
 
     Raises
     ------
     InvalidParameterError
-        With the first weight that is negative, or differs from its mirror image.
+        If a weight is negative, or differs from its mirror image; the message names such a weight.
     DisconnectedGraphError
+        If the weights do not connect all points.
 
     """
     W = csr_array(symmetric(X.rows if isinstance(X, SparsePoints) else coordinates(X), "weight"))

@@ -41,7 +41,7 @@ class LleSpec(NeighborSpec):
     reg: float = number(1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix.", above=0)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points, and too many components."""
+        """Raise a `GlleError` for too few points, or for too many components."""
         super().require_possible(n, d)
         require_pairs(n, self.n_components)
 
@@ -65,7 +65,10 @@ class LleGraphSpec(RadiusSpec, LleSpec):
     )
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points; automatic neighbors are at most half of the points."""
+        """Raise a `GlleError` for too few points.
+
+        An automatic number of neighbors is at most half of the points, so that two neighbors must be possible.
+        """
         if self.has_auto_neighbors:
             replace(self, n_neighbors=2).require_possible(n, d)
         else:
@@ -85,7 +88,7 @@ def lle_of(
     kept: NDArray[np.bool_] | None = None,
     ridge: Ridge = "relative",
 ) -> Embedding:
-    """Embed by given neighbors.
+    """Embed X by LLE with these neighbors of each point.
 
     Parameters
     ----------
@@ -112,7 +115,10 @@ def embedding_of(
     on_progress: OnProgress,
     kept: NDArray[np.bool_] | None = None,
 ) -> Embedding:
-    """Embed by weights (n, k), whose rows sum to one, on neighbors (n, k), which ascend in each row."""
+    """Return LLE's embedding for weights (n, k) on neighbors (n, k), with `kept` (n, k) as in `lle_of`.
+
+    The weights of each row sum to one, and the neighbors of each row ascend.
+    """
     on_progress(0, 1, "embedding")
     classes = closed_classes(edges(neighbors, kept))
     _, pairs = Eigenproblem.prepare(neighbors, weights, classes, spec.n_components + 1)
@@ -125,7 +131,10 @@ def embedding_of(
 def lle_neighbor_count(
     X: Data, spec: LleGraphSpec, candidates: list[int], on_progress: OnProgress, *, instead: str = BRIDGE_INSTEAD
 ) -> NeighborCount:
-    """Find the number of neighbors whose LLE keeps the most neighbors; see `best_neighbor_count`."""
+    """Find the number of neighbors, among `candidates`, whose LLE embedding keeps the most neighbors of the data.
+
+    The search is `glle_engine.metrics.neighbor_count.best_neighbor_count`.
+    """
 
     def embed(points: Data, nearest: NDArray[np.int32]) -> NDArray[np.float64]:
         return lle_of(points, nearest, spec, silent, ridge=spec.ridge).Y
@@ -159,7 +168,7 @@ class WeightMap(NeighborMap):
     reproducible=True,
 )
 def lle(X: Data, spec: LleGraphSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the k nearest neighbors, or by the neighbors within the radius."""
+    """Embed by LLE with the k nearest neighbors, or with all neighbors within the radius."""
     figures: dict[str, Any] = {}
     notes: tuple[Note, ...] = ()
     if spec.has_auto_neighbors:

@@ -52,7 +52,7 @@ class HessianLleSpec(NeighborSpec):
     """Parameters of Hessian LLE."""
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse neighborhoods too small for a quadratic."""
+        """Raise a `GlleError` for too few points, or for too few neighbors to fit a quadratic function."""
         super().require_possible(n, d)
         self.require_rank(n, d)
         min_neighbors = self.n_components * (self.n_components + 3) // 2 + 1
@@ -63,7 +63,7 @@ class LtsaSpec(NeighborSpec):
     """Parameters of local tangent space alignment."""
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse neighborhoods so small that every function is affine on them."""
+        """Raise a `GlleError` for too few points, or for so few neighbors that every function on them is affine."""
         super().require_possible(n, d)
         self.require_rank(n, d)
         min_neighbors = self.n_components + 2
@@ -95,7 +95,9 @@ def align_patches(
     penalty: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     on_progress: OnProgress,
 ) -> Embedding:
-    """Embed X (n, d) by the sum of the penalties of all patches.
+    """Embed X (n, d) by the bottom eigenvectors of the sum of the penalties of all patches.
+
+    A patch is a point and its k nearest neighbors, m = k + 1 points.
 
     Parameters
     ----------
@@ -173,7 +175,10 @@ def embedding_of_patches(
 
 
 def _notes(p: int, lonely: int, flat: int) -> Iterator[Note]:
-    """Yield notes on points that the patches do not determine."""
+    """Yield notes on `lonely` points, which are in no other point's patch, and on `flat` patches.
+
+    Both arguments are counts. A flat patch has fewer than p dimensions.
+    """
     if lonely:
         yield Note(
             "lonely-points",

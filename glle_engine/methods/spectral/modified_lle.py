@@ -46,17 +46,18 @@ class ModifiedLleSpec(NeighborSpec):
     """Parameters of modified LLE."""
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points, and fewer neighbors or features than components."""
+        """Raise a `GlleError` for too few points, or for fewer neighbors or features than components."""
         super().require_possible(n, d)
         self.require_rank(n, d)
         self.require_neighbors("Modified LLE", self.n_components, f"at least {self.n_components}")
 
 
 def leading_counts(X: NDArray[np.float64], nearest: NDArray[np.int32], p: int) -> NDArray[np.intp]:
-    """Return the number k - s_i (n,) of leading singular vectors that are not used as weights, from 1 to min(d, k).
+    """Return the number k - s_i (n,) of each point's leading singular vectors, which are not used as weight vectors.
 
-    It is the smallest number for which the residual variance is at most eta times the leading variance. eta is this
-    ratio for p vectors, as the median over the points (Zhang and Wang 2006, section 4).
+    The number is from 1 to min(d, k). It is the smallest one for which the residual variance is at most eta times the
+    leading variance, where eta is the median over the points of this ratio for p vectors (Zhang and Wang 2006, section
+    4).
     """
     spread = np.empty((len(X), min(X.shape[1], nearest.shape[1])))
     for rows in blocks(len(X), max(1, _BLOCK_ENTRIES // (nearest.shape[1] * X.shape[1])), "neighborhoods"):
@@ -86,7 +87,7 @@ def ridge_weights(vectors: NDArray[np.float64], variance: NDArray[np.float64]) -
     joins_equal=True,
 )
 def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by all weight vectors of all points."""
+    """Embed so that all weight vectors of each point reconstruct the point well."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     X = X / power_of_two(float(np.abs(X).max()))  # squares stay in range
     k, p = spec.n_neighbors, spec.n_components
