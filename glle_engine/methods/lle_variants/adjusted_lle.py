@@ -9,8 +9,8 @@ The weights are :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` with :math:`A_i = G_
 mean of the k - p smallest eigenvalues of the local Gram matrix,
 :math:`r_i = \frac{1}{k - p} \sum_{j > p} \lambda_j(G_i)`. This is the variance off a plane of p dimensions, as in
 probabilistic PCA (de Ridder and Duin 2002, *Locally linear embedding for classification*; survey arXiv 2011.10925).
-Generalised cross-validation (Golub, Heath and Wahba 1979) takes larger ridges. Its trustworthiness was lower on five of
-seven data sets (.89 in place of .94 on digits, .85 in place of .98 on a roll).
+Generalized cross-validation (Golub, Heath and Wahba 1979) takes larger ridges. The trustworthiness of its embeddings
+was lower on five of seven data sets (.89 in place of .94 on digits, .85 in place of .98 on a roll).
 
 :math:`r_i / \mathrm{tr}(G_i)` is kept between two bounds. If they are equal, the result is LLE's with this reg.
 
@@ -81,7 +81,7 @@ class AutoKLleSpec(GraphSpec, DistanceSpec):
     reg: float = number(1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix.", above=0)
 
     def check_together(self) -> None:
-        """Refuse an empty range."""
+        """Raise `InvalidParameterError` if k_least is above k_most."""
         if self.k_least > self.k_most:
             raise InvalidParameterError(
                 f"{Way('k_least', self.k_least)} is above {Way('k_most', self.k_most)}.",
@@ -89,7 +89,7 @@ class AutoKLleSpec(GraphSpec, DistanceSpec):
             )
 
     def candidates(self) -> list[int]:
-        """Return the values of k to try: all of a short range, or seven of a long one."""
+        """Return the ascending values of k to try: every k of a short range, or up to seven of a long one."""
         count = self.k_most - self.k_least + 1
         ks = np.geomspace(self.k_least, self.k_most, min(_TRIED, count)) if count > _TRIED else None
         return sorted({int(k) for k in np.round(ks)}) if ks is not None else list(range(self.k_least, self.k_most + 1))
@@ -99,7 +99,7 @@ class AutoKLleSpec(GraphSpec, DistanceSpec):
         return LleGraphSpec(n_components=self.n_components, n_neighbors=k, reg=self.reg, disconnected=self.disconnected)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points for the largest k."""
+        """Raise a `GlleError` if there are too few points for the largest k."""
         if self.k_most >= n and self.n_components <= n - 2:
             raise InvalidParameterError(
                 f"{Way('k_most', self.k_most)} needs more than {n} points.",
@@ -134,7 +134,7 @@ class AutoRegLleSpec(GraphSpec, NeighborSpec):
     reg_most: float = number(1.0, "The greatest ridge, relative to the trace of the local Gram matrix.", above=0)
 
     def check_together(self) -> None:
-        """Refuse an empty range, and planes that have as many dimensions as a point has neighbors."""
+        """Raise `InvalidParameterError` if reg_least is above reg_most, or n_components is not below n_neighbors."""
         if self.reg_least > self.reg_most:
             raise InvalidParameterError(
                 f"{Way('reg_least', self.reg_least)} is above {Way('reg_most', self.reg_most)}.",
@@ -142,7 +142,8 @@ class AutoRegLleSpec(GraphSpec, NeighborSpec):
             )
         if self.n_components >= self.n_neighbors:
             raise InvalidParameterError(
-                f"{Way('n_components', self.n_components)} of {self.n_neighbors} neighbors leave no residual.",
+                f"{Way('n_components', self.n_components)} and {self.n_neighbors} neighbors leave no residual from "
+                "which the ridge could be estimated.",
                 remedy=f"Give {Way('n_neighbors')} of more than {self.n_components}.",
             )
 
@@ -161,7 +162,7 @@ def residual_ridge(block: Neighborhoods, p: int) -> NDArray[np.float64]:
     growth="as LLE, and k^3 a point",
 )
 def auto_reg_lle(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed with a ridge for each point."""
+    """Embed by LLE with a ridge for each point, estimated from the variance off the point's tangent plane."""
     graph, bridges = spec.graph(X, on_progress)
     neighbors = np.sort(graph.nearest, axis=1)
     weights, ridge = np.empty(neighbors.shape), np.empty(len(X))
@@ -184,7 +185,7 @@ def auto_reg_lle(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnPr
 
 
 def _bound_notes(bounded: int, n: int, spec: AutoRegLleSpec) -> Iterator[Note]:
-    """Yield a note if the bounds determine most ridges, and not the rule."""
+    """Yield a note if most of the n ridges are at one of the bounds reg_least and reg_most; `bounded` counts them."""
     if bounded > n // 2 and spec.reg_least < spec.reg_most:
         yield Note(
             "ridge-at-bound",
@@ -233,7 +234,7 @@ def reliability(
 
 
 def _robust_weights(points: NDArray[np.float64], p: int, max_iter: int) -> tuple[NDArray[np.float64], int]:
-    """Return Huber's weights (m, k) of neighborhoods (m, k, d), and the number that did not converge."""
+    """Return Huber's weights (m, k) of m neighborhoods (m, k, d), and how many neighborhoods did not converge."""
     weights = np.ones(points.shape[:2])
     moving = np.arange(len(points))
     for _ in range(max_iter):
@@ -309,7 +310,7 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
 
 
 def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> Iterator[Note]:
-    """Yield notes on outliers, and on neighborhoods whose plane did not converge."""
+    """Yield notes on outliers, and on neighborhoods whose plane did not converge; both arguments are counts."""
     if outliers:
         yield Note(
             "outliers-placed",
@@ -336,7 +337,7 @@ class IncrementalLleSpec(GraphSpec, LleSpec):
         return initial_points(n, self) - 1
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few initial points."""
+        """Raise a `GlleError` if there are too few initial points for LLE."""
         super().require_possible(n, d)
         min_points = max(self.n_neighbors + 1, self.n_components + 2)
         if initial_points(n, self) < min_points:
@@ -361,7 +362,7 @@ def initial_points(n: int, spec: IncrementalLleSpec) -> int:
     growth="as LLE of the initial points, and n for the others; n^2 d for many features",
 )
 def incremental_lle(X: NDArray[np.float64], spec: IncrementalLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed the initial points, and add the others."""
+    """Embed the initial points by LLE, and place the other points by their weights on the initial points."""
     n, k = len(X), spec.n_neighbors
     count = initial_points(n, spec)
     arrival = np.random.default_rng(spec.seed).permutation(n) if spec.order == "random" else np.arange(n)

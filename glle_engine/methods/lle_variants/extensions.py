@@ -48,9 +48,10 @@ class RelativeLleSpec(GraphSpec, LleSpec):
 
 
 def relative_points(X: NDArray[np.float64], gamma: float | None = None) -> NDArray[np.float64]:
-    """Return the distances (n, n) of the points of X (n, d), or, given `gamma`, in the space of a Gaussian kernel.
+    """Return the distances (n, n) between the points of X (n, d), as the new coordinates of the points.
 
-    `gamma` is in 1 / squared units of the data.
+    With `gamma`, in 1 / squared units of the data, the distances are measured in the feature space of a Gaussian
+    kernel.
     """
     squares = cdist(X, X, "sqeuclidean")
     return np.asarray(np.sqrt(squares if gamma is None else 2 - 2 * np.exp(-gamma * squares)))
@@ -72,7 +73,10 @@ def relative_lle(X: NDArray[np.float64], spec: RelativeLleSpec, on_progress: OnP
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothedLleSpec(GraphSpec, LleSpec):
-    """Parameters of LLE of smoothed points."""
+    """Return X (n, d) with each point projected onto the plane that best fits the point and its k nearest neighbors.
+
+    The plane has `n_components` dimensions, and k is `n_neighbors`.
+    """
 
 
 def smoothed(

@@ -79,7 +79,9 @@ def short_circuits(
     spec: PrunedLleSpec,
     on_progress: OnProgress,
 ) -> tuple[NDArray[np.bool_], int]:
-    """Return the mask of short circuits (n, k), the same from both ends of an edge, and the number of doubtful edges.
+    """Return the mask (n, k) of neighbors whose edge is a short circuit, and the number of doubtful edges.
+
+    If two points are neighbors of each other, both entries of their edge are equal.
 
     Parameters
     ----------
@@ -114,7 +116,10 @@ def _find_detours(
     allowed: NDArray[np.float64],
     on_progress: OnProgress,
 ) -> NDArray[np.bool_]:
-    """Return the mask (m,) of cut edges whose detour by the others is longer than allowed."""
+    """Return the mask (m,) of the edges in `cut` whose detour along edges outside `cut` is longer than `allowed`.
+
+    An edge without any detour is not in the mask.
+    """
     n = int(pairs.max()) + 1
     certain = pairs[~cut]
     graph = csr_array((length[~cut], (certain[:, 0], certain[:, 1])), shape=(n, n))
@@ -146,7 +151,7 @@ def ollivier_ricci(
     n, k = nearest.shape
     step = directed_graph(nearest)
     one_edge = _keys(step + step.T)
-    # The sums of products of paths of two edges would overflow int8.
+    # The entries of the square count paths of two edges, and would overflow int8.
     walk = csr_array(step + step.T, dtype=np.int32)
     two_edges = _keys(walk @ walk)
     curvature = np.empty(len(pairs))
@@ -164,7 +169,7 @@ def ollivier_ricci(
 
 
 def _keys(graph: csr_array) -> NDArray[np.int64]:
-    """Return row * n + column of every entry, ascending."""
+    """Return row * n + column of every stored entry of a sparse graph (n, n), in ascending order."""
     graph = csr_array(graph)
     rows = np.repeat(np.arange(graph.shape[0], dtype=np.int64), np.diff(graph.indptr))
     return np.sort(rows * graph.shape[0] + graph.indices)
@@ -193,7 +198,7 @@ def _others(nearest: NDArray[np.int32], points: NDArray[np.int32], excluded: NDA
     reproducible=True,
 )
 def pruned_lle(X: NDArray[np.float64], spec: PrunedLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the edges that are not short circuits."""
+    """Embed by LLE with the edges of the kNN graph that are not short circuits."""
     (nearest, distances, _), bridges = spec.graph(X, on_progress)
     cut, doubtful = short_circuits(nearest, distances, spec, on_progress)
     kept = ~cut

@@ -102,7 +102,7 @@ def nearest_by(
     stage: str,
     on_progress: OnProgress,
 ) -> NDArray[np.int32]:
-    """Return the k nearest of each point (n, k) by adjusted distances, nearest first.
+    """Return the k nearest other points of each point (n, k) by adjusted distances, nearest first.
 
     Parameters
     ----------
@@ -139,7 +139,10 @@ class WeightedLleSpec(GraphSpec, LleSpec):
 def relative_neighbors(
     X: NDArray[np.float64], k: int, strength: float, on_progress: OnProgress
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k nearest by relative distance (n, k), nearest first, and the scale M(i) (n,) of each point."""
+    """Return the k nearest points of each point by relative distance (n, k), nearest first, and the scale M(i) (n,).
+
+    M(i) is the mean Euclidean distance of point i to its k nearest neighbors.
+    """
     scale = kneighbors(X, k, on_progress)[1].mean(axis=1)
     positive = scale[scale > 0]
     # A point with k copies gets the smallest scale of the other points, so that its distances stay finite.
@@ -159,7 +162,7 @@ def relative_neighbors(
     growth="n^2 d",
 )
 def weighted_lle(X: NDArray[np.float64], spec: WeightedLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the neighbors of least relative distance."""
+    """Embed by LLE with the nearest neighbors by relative distance."""
     nearest, scale = relative_neighbors(X, spec.n_neighbors, spec.strength, on_progress)
     remedy = "Raise n_neighbors, or lower strength; 0 is plain LLE."
     nearest, bridges = joined(X, nearest, spec, f"With n_neighbors={spec.n_neighbors}", remedy)
@@ -192,7 +195,10 @@ class SupervisedLleSpec(GraphSpec, LleSpec):
 def supervised_neighbors(
     X: NDArray[np.float64], labels: NDArray[np.int64], k: int, alpha: float, on_progress: OnProgress
 ) -> tuple[NDArray[np.int32], float]:
-    """Return the k nearest by the supervised distance (n, k), nearest first, and the diameter of the data."""
+    """Return the k nearest points of each point by supervised distance (n, k), nearest first, and the diameter.
+
+    The diameter is the largest Euclidean distance between two points of X.
+    """
     diameter = 0.0
     for rows in blocks(len(X), max(1, BLOCK_ENTRIES // len(X)), "diameter", on_progress):
         diameter = max(diameter, float(cdist(X[rows], X).max()))
@@ -215,7 +221,7 @@ def supervised_neighbors(
 def supervised_lle(
     X: NDArray[np.float64], spec: SupervisedLleSpec, on_progress: OnProgress, labels: NDArray[np.int64]
 ) -> Embedding:
-    """Embed by the neighbors of least supervised distance."""
+    """Embed by LLE with the nearest neighbors by supervised distance."""
     nearest, diameter = supervised_neighbors(X, labels, spec.n_neighbors, spec.class_distance, on_progress)
     remedy = f"Lower class_distance, raise n_neighbors, or collapse each component: {Way('disconnected', 'collapse')}."
     nearest, bridges = joined(X, nearest, spec, f"With class_distance={spec.class_distance:g}", remedy)
@@ -253,7 +259,7 @@ class IsolleSpec(GraphSpec, LleSpec):
     )
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points for the neighbors or for the graph."""
+        """Raise a `GlleError` for too few points for the neighbors, or for the graph of n_graph neighbors."""
         super().require_possible(n, d)
         if isinstance(self.n_graph, int) and self.n_graph >= n:
             raise TooFewPointsError(
@@ -310,7 +316,7 @@ def geodesic_neighbors(
     reproducible=True,
 )
 def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the neighbors along the graph."""
+    """Embed by LLE with the neighbors by shortest paths along the graph."""
     k, p = spec.n_neighbors, spec.n_components
     if isinstance(spec.n_graph, int):
         g = spec.n_graph
@@ -331,7 +337,7 @@ def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) ->
 
 
 def _replaced_share(straight: NDArray[np.int32], along: NDArray[np.int32]) -> float:
-    """Return the share of the neighbors by straight lines that are not neighbors along the graph."""
+    """Return the share of the Euclidean neighbors `straight` (n, k) that are not among the neighbors `along` (n, k)."""
     n = len(straight)
     rows = np.arange(n)[:, None]
     return float(1 - np.isin(straight + n * rows, along + n * rows).mean())
