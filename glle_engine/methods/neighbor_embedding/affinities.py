@@ -46,13 +46,16 @@ _MIN_LOG_PRECISION, _MAX_LOG_PRECISION = -50.0, 100.0
 _MAX_STEPS = 300
 _START = 1e-2  # standard deviation of the start, relative to the width of the Gaussians
 MAX_DESCENT_POINTS = 5000  # the matrices of all pairs then take 1 GB, and a descent takes minutes
-NOISE = 1e-2  # standard deviation, relative to the start
+NOISE = 1e-2  # standard deviation of the noise that is added to a start, relative to the start
 Start: TypeAlias = "NDArray[np.float64] | None"
-"""Given initial coordinates (n, p), centered, and scaled so that the widest column has standard deviation one."""
+"""Initial coordinates (n, p) that the user gave, or None.
+
+They are centered, and scaled so that the widest column has standard deviation one.
+"""
 
 
 def require_perplexity(n: int, perplexity: float) -> None:
-    """Raise `InvalidParameterError` unless 3 * perplexity <= n - 1, or `TooFewPointsError` if none is possible."""
+    """Raise `InvalidParameterError` unless 3 * perplexity <= n - 1, or `TooFewPointsError` if n allows none."""
     max_perplexity = (n - 1) / 3
     if perplexity <= max_perplexity:
         return
@@ -108,14 +111,14 @@ def conditional_affinities(
 
 
 def joint_affinities(P: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the joint affinities (P + P^T) / 2n of conditional ones P (n, n), symmetric and of sum one."""
+    """Return the joint affinities (P + P^T) / 2n, symmetric and with sum one, of conditional affinities P (n, n)."""
     joint = P + P.T
     joint /= 2 * len(P)
     return joint
 
 
 def perplexity_notes(is_met: NDArray[np.bool_], perplexity: float) -> Iterator[Note]:
-    """Yield a note if some points cannot have the perplexity."""
+    """Yield a note if no width gives some points the perplexity; `is_met` (n,) is False for these points."""
     if count := int(np.count_nonzero(~is_met)):
         yield Note(
             "perplexity-not-met",
@@ -125,12 +128,12 @@ def perplexity_notes(is_met: NDArray[np.bool_], perplexity: float) -> Iterator[N
 
 
 def _calibrate(distances: NDArray[np.float64], target: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the affinities (b, n - 1) of squared distances with the target entropy, and a mask of success (b,).
+    """Return the affinities (b, n - 1) whose rows have the target entropy, and a mask (b,) of the rows that reach it.
 
-    log beta is found by Newton steps, as long as they stay inside the bracket and each step halves the excess, and else
-    by bisection. Newton's method alone can oscillate.
+    `distances` (b, n - 1) are squared. The search for log beta takes a Newton step if the step stays inside the bracket
+    and the last step halved the excess entropy; otherwise it bisects. Newton's method alone can oscillate.
     """
-    distances = distances - distances.min(axis=1, keepdims=True)  # affinities do not change, and nothing underflows
+    distances = distances - distances.min(axis=1, keepdims=True)  # this avoids underflow and changes no affinity
     unit = distances.mean(axis=1, keepdims=True)
     distances /= np.where(unit > 0, unit, 1.0)
     low, high = np.full(len(distances), _MIN_LOG_PRECISION), np.full(len(distances), _MAX_LOG_PRECISION)
@@ -161,7 +164,10 @@ def _calibrate(distances: NDArray[np.float64], target: float) -> tuple[NDArray[n
 def _entropies(
     distances: NDArray[np.float64], beta: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the affinities at each row's beta, their entropies, and the derivatives of the entropies by log beta."""
+    """Return each row's affinities, their entropy, and the derivative of the entropy by log beta.
+
+    `distances` (b, m) are squared, and `beta` (b,) has the precision of each row.
+    """
     scaled = beta[:, None] * distances
     shares = np.exp(-scaled)
     total = shares.sum(axis=1)
@@ -173,13 +179,13 @@ def _entropies(
 
 
 def noisy(start: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    """Return given coordinates with a little noise, which separates equal points and points on a line."""
+    """Return initial coordinates with a little noise added, which separates equal points and points on a line."""
     return start + NOISE * np.random.default_rng(seed).standard_normal(start.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PerplexitySpec(DistanceSpec):
-    """Parameters of a method on affinities."""
+    """Parameters of a method that computes affinities with a perplexity."""
 
     perplexity: float = number(
         30.0,
@@ -199,7 +205,7 @@ class PerplexitySpec(DistanceSpec):
     )
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse a perplexity that is too large for n points, and more components than the start can have."""
+        """Raise a `GlleError` for a perplexity too large for n points, or more components than the start can have."""
         self.require_rank(n, d if self.init == "pca" else n - 1)
         require_perplexity(n, self.perplexity)
 
@@ -212,7 +218,7 @@ class DescentSpec(PerplexitySpec):
     tol: float = number(1e-7, "Relative decrease of the objective at which the descent has converged.", above=0)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse requests that are impossible for a dense descent."""
+        """Raise a `GlleError` for an impossible perplexity or start, or for too many points for a dense descent."""
         super().require_possible(n, d)
         require_size(n, MAX_DESCENT_POINTS, "A descent over all pairs", "t-sne, which approximates")
 
@@ -220,8 +226,8 @@ class DescentSpec(PerplexitySpec):
 def initial(X: Data, n_components: int, init: str, seed: int) -> NDArray[np.float64]:
     """Return initial coordinates (n, p), whose first column (pca) or all columns (random) have standard deviation one.
 
-    A little noise is added to the principal components. It separates equal points, and if the data lie on a line, it
-    lets the descent leave this line.
+    A little noise is added to the principal components. The noise separates equal points, and if the data lie on a
+    line, it lets the descent leave this line.
     """
     noise = np.random.default_rng(seed).standard_normal((len(X), n_components))
     if init == "random":
@@ -236,14 +242,14 @@ def initial(X: Data, n_components: int, init: str, seed: int) -> NDArray[np.floa
 
 
 def older_seed(seed: int) -> int:
-    """Return a seed of 32 bits, as numpy's older generators in other libraries need, made from a seed of 64 bits."""
+    """Derive a seed of 32 bits, which libraries with numpy's legacy generator need, from a seed of 64 bits."""
     return int(np.random.SeedSequence(seed).generate_state(1)[0])
 
 
 def spectral(joint: NDArray[np.float64], n_components: int) -> NDArray[np.float64]:
-    r"""Return the smoothest functions (n, p) on affinities P (n, n): the bottom of :math:`L y = \lambda D y`.
+    r"""Return the p bottom eigenvectors (n, p) of :math:`L y = \lambda D y` other than the constant.
 
-    D is diagonal, with the row sums of P, and L = D - P (Belkin and Niyogi 2003). The constant is left out.
+    L = D - P for the joint affinities P (n, n), and D is diagonal, with the row sums of P (Belkin and Niyogi 2003).
     """
     half = np.sqrt(joint.sum(axis=1))
     _, vectors = leading_eigenpairs(joint / (half[:, None] * half), n_components + 1, silent)
@@ -253,7 +259,8 @@ def spectral(joint: NDArray[np.float64], n_components: int) -> NDArray[np.float6
 def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], given: Start) -> NDArray[np.float64]:
     """Return the positions (n, p) from which the descent starts, small relative to the width of the Gaussians.
 
-    `joint` (n, n) are the affinities, for the spectral start; `given` (n, p) replaces it.
+    `joint` (n, n) are the affinities, which only the spectral start needs. Initial coordinates `given` (n, p) by the
+    user replace every other start.
     """
     if given is not None:
         return _START * noisy(given, spec.seed)
@@ -265,9 +272,9 @@ def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], given: Start) 
 
 
 def embedding_of(descent: Descent, figures: dict[str, Any], is_met: NDArray[np.bool_], spec: DescentSpec) -> Embedding:
-    """Return the embedding that gradient descent found, and its number of iterations.
+    """Return the result of a gradient descent as an `Embedding`, with the number of iterations among its figures.
 
-    A note says if the descent did not converge, another if a perplexity was not reached.
+    Notes say if the descent did not converge, and if points did not reach the perplexity (`is_met`, (n,)).
     """
     notes = list(perplexity_notes(is_met, spec.perplexity))
     if not descent.converged:

@@ -3,8 +3,8 @@ r"""Descent along the spectral direction, for objectives with a quadratic attrac
 The attractive term :math:`\sum_{nm} w_{nm} |y_n - y_m|^2` has the constant Hessian 4 L in every dimension of the
 embedding, where L is the graph Laplacian of w. A Newton step that uses only this Hessian is the spectral direction
 (Vladymyrov and Carreira-Perpinan 2012, "Partial-Hessian strategies for fast learning of nonlinear embeddings"). With
-the Cholesky factor :math:`B = 4 L + \mu I = R^T R` and the variables Z = R Y, this step is the gradient step. L-BFGS in
-Z starts from it and learns the curvature of the repulsion.
+the Cholesky factorization :math:`B = 4 L + \mu I = R^T R` and the variables Z = R Y, this step is the gradient step.
+L-BFGS in the variables Z begins with this step, and then learns the curvature of the repulsion.
 
 Sums over all pairs of points are computed in blocks that fit in the cache.
 """
@@ -44,7 +44,7 @@ class Descent:
         Value of the objective.
     iterations, evaluations : int
     converged : bool
-        Whether the decrease became small before the last iteration.
+        Whether the decrease of the objective fell below the tolerance before the iterations were used up.
 
     """
 
@@ -91,15 +91,15 @@ def descend(
         The `attraction_factor` of the attraction.
     max_iter : int
     tol : float
-        The descent has converged if an iteration decreases the value by less, relative to the larger of 1 and the
-        value.
+        The descent has converged if an iteration decreases the value by less than `tol`, relative to the larger of 1
+        and the value.
     on_progress
         Called after each iteration; its exceptions end the descent.
 
     Returns
     -------
     Descent
-        Centered.
+        The columns of its Y have mean zero.
 
     """
     shape = start.shape
@@ -131,7 +131,7 @@ def descend(
 
 
 class GaussianSums(NamedTuple):
-    r"""Sums of :math:`k_{ij} = w_{ij} \exp(s - |y_i - y_j|^2)` over pairs of distinct points.
+    r"""Sums of :math:`k_{ij} = w_{ij} \exp(s - |y_i - y_j|^2)` over pairs of distinct points, with a constant shift s.
 
     Attributes
     ----------
@@ -159,7 +159,10 @@ class GaussianSums(NamedTuple):
 def attraction(
     weights: NDArray[np.float64], degrees: NDArray[np.float64], Y: NDArray[np.float64]
 ) -> tuple[float, NDArray[np.float64]]:
-    """Return sum_ij w_ij |y_i - y_j|^2 of symmetric weights (n, n) and its gradient 4 L Y (n, p); degrees = W 1."""
+    """Return the attraction sum_ij w_ij |y_i - y_j|^2 and its gradient 4 L Y (n, p), for symmetric weights (n, n).
+
+    `degrees` (n,) are the row sums of the weights, and L is the graph Laplacian.
+    """
     laplacian = degrees[:, None] * Y - weights @ Y
     return 2 * float(np.vdot(Y, laplacian)), 4 * laplacian
 
@@ -167,18 +170,18 @@ def attraction(
 def squared_distances(
     Y: NDArray[np.float64], squares: NDArray[np.float64], rows: slice, columns: slice
 ) -> NDArray[np.float64]:
-    """Return |y_i - y_j|^2 for i in rows and j in columns, infinite for i = j; squares = |y_i|^2 (n,)."""
+    """Return |y_i - y_j|^2 for i in `rows` and j in `columns`, infinite for i = j; `squares` (n,) are all |y_i|^2."""
     distances = (-2 * Y[rows]) @ Y[columns].T
     distances += squares[rows, None]
     distances += squares[None, columns]
-    np.maximum(distances, 0.0, out=distances)  # rounding may leave less
+    np.maximum(distances, 0.0, out=distances)  # rounding errors may make a square negative
     index = np.arange(rows.start, rows.stop)
     distances[index - rows.start, index - columns.start] = np.inf
     return distances
 
 
 def row_blocks(n: int) -> Iterator[slice]:
-    """Yield slices of n rows of n entries."""
+    """Yield slices that divide the rows of a matrix (n, n) into blocks that fit in the cache."""
     size = max(1, _BLOCK_ENTRIES // n)
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
@@ -187,7 +190,10 @@ def row_blocks(n: int) -> Iterator[slice]:
 def gaussian_sums(
     Y: NDArray[np.float64], weights: NDArray[np.float64] | None = None, shift: float = 0.0
 ) -> GaussianSums:
-    """Sum Gaussians over all pairs, visiting each pair once; the symmetric weights (n, n) are one by default."""
+    """Return the sums of w_ij exp(shift - |y_i - y_j|^2) over all pairs of rows of Y (n, p), visiting each pair once.
+
+    The weights w (n, n) are symmetric, and 1 by default.
+    """
     n, p = Y.shape
     squares = np.einsum("ij,ij->i", Y, Y)
     degrees, products = np.zeros(n), np.zeros((n, p))

@@ -1,4 +1,4 @@
-"""What methods by other libraries share: their further metrics, and options that are passed on as they are."""
+"""Helpers of the methods that other libraries compute: further metrics, and options passed on to the library."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.graph.relations import Data
 
-_BINARY = {"jaccard", "dice", "russellrao", "rogerstanimoto", "sokalsneath", "yule"}  # they ask whether a value is 0
+# For these metrics, only whether a value is 0 matters.
+_BINARY = {"jaccard", "dice", "russellrao", "rogerstanimoto", "sokalsneath", "yule"}
 _ANGLES = 2  # latitude and longitude, the columns of haversine
 
 
 @dataclass(frozen=True, kw_only=True)
 class FurtherDistanceSpec(DistanceSpec):
-    """Parameters of a method that needs the nearest points by any metric."""
+    """Parameters of a method whose neighbors can also be found by scikit-learn's metrics."""
 
     metric: FurtherMetric = metric_parameter(  # type: ignore[assignment] # more metrics than the base has
         FurtherMetric,
@@ -40,11 +41,11 @@ class FurtherDistanceSpec(DistanceSpec):
 
     @property
     def is_further(self) -> bool:
-        """Whether only scikit-learn's search has the metric, and not the search of this library."""
+        """Whether the metric is one of scikit-learn's, which the neighbor search of this library does not have."""
         return self.metric not in get_args(Metric)
 
     def require_columns(self, d: int) -> None:
-        """Raise `InvalidParameterError` for haversine, unless there are two columns."""
+        """Raise `InvalidParameterError` if the metric is haversine and the number of columns d is not two."""
         if self.metric == "haversine" and d != _ANGLES:
             raise InvalidParameterError(
                 Text(Way("metric", "haversine"), f" takes latitude and longitude, not {d} features."),
@@ -55,7 +56,7 @@ class FurtherDistanceSpec(DistanceSpec):
 def nearest_points(
     X: Data, k: int, spec: FurtherDistanceSpec, on_progress: OnProgress
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k nearest points of each point and their distances (n, k), by the metric, without the point itself."""
+    """Return the k nearest other points of each point (n, k), by the metric of `spec`, and their distances (n, k)."""
     if not spec.is_further:
         return kneighbors(X, k, on_progress)
     on_progress(0, 1, "neighbors")
@@ -66,7 +67,7 @@ def nearest_points(
 def nearest_to(
     X: Data, points: NDArray[np.float64], k: int, spec: FurtherDistanceSpec
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k points of X (n, d) nearest to each of other points (m, d), and their distances (m, k)."""
+    """Return the k rows of X (n, d) that are nearest to each new point (m, d), and their distances, both (m, k)."""
     if not spec.is_further:
         return kneighbors_to(X, points, k)
     distances, indices = _search(X, spec).kneighbors(_comparable(points, spec), k)
@@ -74,8 +75,8 @@ def nearest_to(
 
 
 def _search(X: Any, spec: FurtherDistanceSpec) -> Any:
-    """Return scikit-learn's exact search among X (n, d)."""
-    from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415 -- each of the libraries needs it; slow to import
+    """Return scikit-learn's exact neighbor search, fitted to X (n, d)."""
+    from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415 -- installed with the libraries; slow to import
 
     return NearestNeighbors(metric=spec.metric, algorithm="brute").fit(_comparable(X, spec))
 
@@ -87,15 +88,15 @@ def _comparable(points: Any, spec: FurtherDistanceSpec) -> Any:
 def library_options(
     library: str, maker: Callable[..., Any], spec: Any, taken: Iterable[str], parameters: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the options of a specification for the class `maker` of a library.
+    """Check the `options` of a specification, and return them as keyword arguments of a library's class `maker`.
 
-    The method itself gives the arguments that are `taken`; `parameters` has the names of their parameters where these
-    differ.
+    `taken` are the arguments that cannot be options, because the method sets or ignores them. `parameters` maps such an
+    argument to the parameter of the method that sets it, if the two have different names.
 
     Raises
     ------
     InvalidParameterError
-        For a name that is none of the arguments of `maker`, with the closest one, and for an argument that is taken.
+        If an option is not an argument of `maker` (the message suggests the closest one), or if it is `taken`.
 
     """
     options = dict(spec.options or {})
@@ -103,8 +104,8 @@ def library_options(
         parameter = parameters.get(name, name)
         is_parameter = parameter in spec.parameters()
         raise InvalidParameterError(
-            Text(f"{name} of {library} is none of the ", Way("options"), "."),
-            remedy=Text("Give ", Way(parameter), " beside them.") if is_parameter else "Leave it out.",
+            Text(f"{name} of {library} cannot be given in ", Way("options"), "."),
+            remedy=Text("Give the parameter ", Way(parameter), " instead.") if is_parameter else "Leave it out.",
         )
     known = [name for name in signature(maker).parameters if name not in taken]
     require_known_names(options, known, f"options of {library}")
@@ -113,9 +114,10 @@ def library_options(
 
 @contextmanager
 def passed_on(library: str, options: Mapping[str, Any] | None, stopped: Sequence[Exception] = ()) -> Iterator[None]:
-    """Turn an error of a library that was given options into an `InvalidParameterError` that names them.
+    """Turn an error that a library raises into an `InvalidParameterError` about the `options`, if there are any.
 
-    Errors of the caller's own callbacks, which are in `stopped`, and a lack of memory stay as they are.
+    Three kinds of error are raised unchanged: a `GlleError`, a `MemoryError`, and an error that a callback of the
+    caller raised, which `stopped` contains.
     """
     try:
         yield

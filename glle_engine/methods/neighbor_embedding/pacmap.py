@@ -7,8 +7,8 @@ With :math:`d_{ij} = |y_i - y_j|^2 + 1`,
     + w_F \sum_{far} \frac{1}{1 + d_{ij}}
 
 (Wang, Huang, Rudin and Shaposhnik 2021, section 4). The mid-near pairs, which have weight in the first phases, arrange
-the large structure. The embedding is computed by the library pacmap, in one thread. It finds neighbors approximately;
-data of more than 100 features are first projected to 100.
+the large structure. The embedding is computed by the library pacmap, in one thread. The library finds neighbors
+approximately, and first projects data of more than 100 features to 100 dimensions.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _PHASES = (100, 100)  # iterations of the two phases before the last one, as in 
 _MIN_NEAR_PAIRS = 2
 _CANDIDATES = 6  # for each mid-near pair, pacmap samples this many distinct points that are not mid-near points yet
 _LIBRARY = "pacmap"
-_PAIRS = {"pair_neighbors", "pair_MN", "pair_FP"}  # arrays
+_PAIRS = {"pair_neighbors", "pair_MN", "pair_FP"}  # arguments that are arrays, which options cannot be
 _SNAPSHOTS = {"intermediate_snapshots"}
-# Arguments with another name than the parameter.
+# Arguments of pacmap, and the parameters of this method that set them, where the names differ.
 _PARAMETERS = {
     "MN_ratio": "mid_near_ratio",
     "FP_ratio": "further_ratio",
@@ -53,7 +53,7 @@ _PARAMETERS = {
     "num_iters": "max_iter",
     "random_state": "seed",
 }
-_SEEDS = 2**30  # pacmap adds to the seed, which is a signed integer of 32 bits
+_SEEDS = 2**30  # seeds are below this, because pacmap adds to the seed in a signed integer of 32 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,12 +75,12 @@ class PacmapSpec(DistanceSpec):
     options: dict[str, Any] | None = mapping("Further arguments of `pacmap.PaCMAP` by name, passed on as they are.")
 
     def check_together(self) -> None:
-        """Refuse a ratio so small that a point has no further pair."""
+        """Raise `InvalidParameterError` if further_ratio is so small that a point has no further pair."""
         if round(self.n_neighbors * self.further_ratio) < 1:
             raise InvalidParameterError(
                 Text(
                     Way("further_ratio", self.further_ratio),
-                    " of ",
+                    " times ",
                     Way("n_neighbors", self.n_neighbors),
                     " gives no further pair.",
                 ),
@@ -89,7 +89,7 @@ class PacmapSpec(DistanceSpec):
 
     @property
     def pairs(self) -> int:
-        """The number of pairs of each point."""
+        """The number of near, mid-near and further pairs of each point, all together."""
         return self.n_neighbors + self._mid_near + round(self.n_neighbors * self.further_ratio)
 
     @property
@@ -102,12 +102,15 @@ class PacmapSpec(DistanceSpec):
         return max(self.pairs + 1, self._mid_near + _CANDIDATES if self._mid_near else 0)
 
     def most_neighbors(self, n: int) -> int:
-        """Return the largest n_neighbors, up to the given one, with which n points have enough pairs."""
+        """Return the largest number of neighbors, up to `self.n_neighbors`, for which n points are enough.
+
+        If no number is possible, the result is 2, the smallest number of neighbors.
+        """
         fewer = range(min(self.n_neighbors, n - 1), _MIN_NEAR_PAIRS, -1)
         return next((k for k in fewer if replace(self, n_neighbors=k).least_points <= n), _MIN_NEAR_PAIRS)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points for the pairs of a point, and more components than the start can have."""
+        """Raise a `GlleError` for too few points for the pairs of a point, or for too many components for the start."""
         if n < self.least_points:
             smaller_spec = replace(self, n_neighbors=self.most_neighbors(n))
             fewer = (
@@ -126,8 +129,8 @@ class PacmapSpec(DistanceSpec):
 
 @contextmanager
 def _one_quiet_thread() -> Iterator[None]:
-    """Run pacmap's loops in one thread, so that sums have one order, and let it log only errors."""
-    import numba  # noqa: PLC0415 -- of pacmap
+    """Run pacmap's loops in one thread, so that numbers are added in a fixed order, and let pacmap log only errors."""
+    import numba  # noqa: PLC0415 -- installed with pacmap
 
     threads, log = numba.get_num_threads(), logging.getLogger("pacmap")
     level = log.level
@@ -141,12 +144,18 @@ def _one_quiet_thread() -> Iterator[None]:
 
 
 def _centered(points: NDArray[np.float64], data: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return points about the mean of the data and over their extent: pacmap computes in single precision."""
+    """Return points minus the mean of the data, divided by the extent of the data.
+
+    Otherwise pacmap, which computes in single precision, would lose digits.
+    """
     return np.asarray((points - data.mean(axis=0)) / np.abs(data - data.mean(axis=0)).max())
 
 
 def _model(spec: PacmapSpec, num_iters: tuple[int, int, int]) -> Any:
-    """Return an estimator of pacmap, not fitted, that keeps its index of neighbors."""
+    """Return an unfitted estimator `pacmap.PaCMAP`, which will keep its neighbor index when it is fitted.
+
+    `num_iters` are the iterations of its three phases.
+    """
     from pacmap import PaCMAP  # noqa: PLC0415 -- an extra, slow to import
 
     named = {
@@ -167,11 +176,11 @@ def _model(spec: PacmapSpec, num_iters: tuple[int, int, int]) -> Any:
 
 
 class PacmapMap(NeighborMap):
-    """Places new points by pacmap's transform: a descent to their near points in the data, which stay."""
+    """Places new points by pacmap's transform, a descent toward their near points in the data, which do not move."""
 
     @cached_property
     def _placing(self) -> Any:
-        """An estimator of pacmap with the embedding, and with the index of the data."""
+        """An estimator `pacmap.PaCMAP` that has this embedding and the neighbor index of the data."""
         model = _model(self.spec, (0, 0, 0)).fit(_centered(self.points, self.points))
         model.embedding_ = self.embedding.Y.astype(np.float32)
         return model.set_params(num_iters=(*_PHASES, self.spec.max_iter))
@@ -205,7 +214,7 @@ class PacmapMap(NeighborMap):
     neighbor_map=PacmapMap,
 )
 def pacmap(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
-    """Embed by pacmap, which scales each column of a given start itself."""
+    """Embed by the library pacmap, which itself rescales each column of initial coordinates that the user gives."""
     init = spec.init if start is None else noisy(start, spec.seed).astype(np.float32)
     on_progress(0, 1, "descent")
     with numba_loops("PaCMAP"), _one_quiet_thread():

@@ -68,14 +68,14 @@ _HOMOTOPY_SPAN = 100.0  # ratio of the last lambda to the first
 
 
 def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:
-    """Return the objective of SNE, in nats.
+    """Return the objective of SNE, a function of Y (n, p) that returns its value, in nats, and its gradient (n, p).
 
     Parameters
     ----------
     entropy : float
         Mean entropy of the conditional affinities of the data.
     joint : (n, n) float64
-        Joint affinities of the data. They are enough, because the attraction is symmetric.
+        Joint affinities of the data. The conditional affinities are not needed, because the attraction is symmetric.
 
     """
     degrees = joint.sum(axis=1)
@@ -101,7 +101,7 @@ def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:
 
 
 def joint_divergence(P: NDArray[np.float64]) -> Objective:
-    """Return the objective of symmetric SNE, in nats, for joint affinities P (n, n)."""
+    """Return the objective of symmetric SNE for joint affinities P (n, n): value, in nats, and gradient at Y (n, p)."""
     degrees = P.sum(axis=1)
     constant = float(xlogy(P, P).sum())
 
@@ -138,9 +138,9 @@ def _run(X: Data, spec: DescentSpec, on_progress: OnProgress, start: Start, *, s
 @Method(
     spec=DescentSpec,
     title="Stochastic neighbor embedding",
-    about="Minimises the divergence between the affinities that each point has to the others, Gaussian in the data "
+    about="Minimizes the divergence between the affinities that each point has to the others, Gaussian in the data "
     "and Gaussian in the embedding.",
-    source="Hinton and Roweis 2002, Eq. 1-5; optimiser of Vladymyrov and Carreira-Perpinan 2012",
+    source="Hinton and Roweis 2002, Eq. 1-5; optimizer of Vladymyrov and Carreira-Perpinan 2012",
     by_distances=True,
     doubles=of_pairs(4),
     growth="n^2 an iteration, and n^3 once",
@@ -153,7 +153,7 @@ def sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: Start = N
 @Method(
     spec=DescentSpec,
     title="Symmetric stochastic neighbor embedding",
-    about="Minimises the divergence between joint affinities, Gaussian in the data and Gaussian in the embedding.",
+    about="Minimizes the divergence between joint affinities, Gaussian in the data and Gaussian in the embedding.",
     source="Cook, Sutskever, Mnih and Hinton 2007; van der Maaten and Hinton 2008, section 3.1",
     by_distances=True,
     doubles=of_pairs(4),
@@ -181,7 +181,10 @@ class ElasticSpec(DescentSpec):
 
 
 def repulsive_weights(X: Data, kind: str) -> NDArray[np.float64]:
-    """Return w- (n, n), symmetric, zero on the diagonal, of sum one."""
+    """Return the repulsive weights w- (n, n) of elastic embedding, symmetric and with sum one.
+
+    The weights are squared distances in the data, or equal for all pairs if `kind` is "one".
+    """
     n = len(X)
     if kind == "one":
         weights = np.full((n, n), 1.0 / (n * (n - 1)))
@@ -194,7 +197,10 @@ def repulsive_weights(X: Data, kind: str) -> NDArray[np.float64]:
 
 
 def elastic_energy(attractive: NDArray[np.float64], repulsive: NDArray[np.float64], strength: float) -> Objective:
-    """Return E(Y; lambda) as an objective; weights (n, n), symmetric."""
+    """Return the objective E(Y; lambda) of elastic embedding: value and gradient (n, p) at Y (n, p).
+
+    The weights (n, n) are symmetric, and `strength` is lambda.
+    """
     degrees = attractive.sum(axis=1)
 
     def objective(Y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -206,7 +212,7 @@ def elastic_energy(attractive: NDArray[np.float64], repulsive: NDArray[np.float6
 
 
 def strengths(last: float, count: int) -> NDArray[np.float64]:
-    """Return the values of lambda of a homotopy (count,), which grow geometrically to `last`."""
+    """Return `count` values of lambda for the homotopy, which grow geometrically and end with `last`."""
     values = np.geomspace(last / _HOMOTOPY_SPAN, last, count) if count > 1 else np.array([last])
     values[-1] = last
     return values
@@ -217,7 +223,7 @@ def strengths(last: float, count: int) -> NDArray[np.float64]:
     title="Elastic embedding",
     about="Springs pull neighbors together, and a Gaussian repulsion, stronger for points far apart in the data, "
     "keeps all apart; lambda weighs the two.",
-    source="Carreira-Perpinan 2010, Eq. 2 and 6; optimiser of Vladymyrov and Carreira-Perpinan 2012",
+    source="Carreira-Perpinan 2010, Eq. 2 and 6; optimizer of Vladymyrov and Carreira-Perpinan 2012",
     by_distances=True,
     doubles=of_pairs(4),
     growth="n^2 an iteration, and n^3 once",

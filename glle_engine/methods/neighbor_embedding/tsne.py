@@ -49,13 +49,15 @@ if TYPE_CHECKING:
     from glle_engine.methods.neighbor_embedding.affinities import Start
 
 _START = 1e-4  # standard deviation of the start, as in van der Maaten and Hinton
-_START_GRID = 2.0**20  # steps of the start within its deviation; the digits beyond depend on the unit of the data
+# The start is rounded to its standard deviation / 2^20, because further digits depend on the unit of the data.
+_START_GRID = 2.0**20
 _PERPLEXITY = 5.0  # for new points, as in openTSNE
 _EVERY = 25  # iterations between callbacks; each callback costs a computation of the divergence
 _SETTLED = 0.01
 _INTERPOLATED_FROM = 10_000  # from this many points on, the repulsion is interpolated, as in openTSNE
 _MAX_BY_TREE, _MAX_BY_INTERPOLATION = 3, 2
-# Arguments of openTSNE with another name than the parameter, and arguments that its affinities do not use.
+# Arguments of openTSNE, and the parameters of this method that set them, where the names differ. The arguments
+# `_OF_AFFINITIES` would have no effect, because the affinities are computed before openTSNE's class is called.
 _PARAMETERS = {
     "initialization": "init",
     "early_exaggeration_iter": "early_iter",
@@ -88,7 +90,7 @@ class TsneSpec(FurtherDistanceSpec, PerplexitySpec):
     options: dict[str, Any] | None = mapping("Further arguments of `openTSNE.TSNE` by name, passed on as they are.")
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse a perplexity that is too large, and more components than the repulsion supports."""
+        """Raise a `GlleError` for a perplexity that is too large, or more components than the repulsion supports."""
         super().require_possible(n, d)
         self.require_columns(d)
         algorithm = repulsion_method(n, self)
@@ -97,7 +99,7 @@ class TsneSpec(FurtherDistanceSpec, PerplexitySpec):
             raise InvalidParameterError(
                 Text(
                     Way("n_components", self.n_components),
-                    f" is more than the {limit} of ",
+                    f" is more than the {limit} components of ",
                     Way("negative_gradient_method", algorithm),
                     ".",
                 ),
@@ -109,7 +111,7 @@ class TsneSpec(FurtherDistanceSpec, PerplexitySpec):
 
 
 def repulsion_method(n: int, spec: TsneSpec) -> str:
-    """Return the algorithm that computes the repulsion of n points, "bh" or "fft"."""
+    """Return the algorithm that computes the repulsion of n points: "bh" (a tree) or "fft" (interpolation)."""
     if spec.negative_gradient_method != "auto":
         return spec.negative_gradient_method
     return "fft" if n >= _INTERPOLATED_FROM and spec.n_components <= _MAX_BY_INTERPOLATION else "bh"
@@ -128,7 +130,7 @@ class PartialMap(NeighborMap):
             return nearest, _rounded(distances / unit)
 
         affinities.knn_index.query = query
-        # openTSNE centers the embedding before it places new points, and does not undo this for them.
+        # openTSNE centers the embedding before it places new points, and does not move the new points back.
         center = (self.embedding.Y.max(axis=0) + self.embedding.Y.min(axis=0)) / 2
         embedding = TSNEEmbedding(
             self.embedding.Y - center, affinities, negative_gradient_method="bh", dof=self.spec.dof, n_jobs=1
@@ -140,7 +142,7 @@ class PartialMap(NeighborMap):
 @Method(
     spec=TsneSpec,
     title="t-distributed stochastic neighbor embedding",
-    about="Minimises the divergence between joint affinities, Gaussian in the data and Student's in the embedding, "
+    about="Minimizes the divergence between joint affinities, Gaussian in the data and Student's in the embedding, "
     "whose heavy tails leave room for points that are not near.",
     source="van der Maaten and Hinton 2008, Eq. 4 and 5; openTSNE: Policar, Strazar and Zupan 2024",
     by_distances=True,
@@ -207,7 +209,7 @@ def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = No
 
 
 def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, float, tuple[Note, ...]]:
-    """Return openTSNE's affinities, the unit of their distances, and notes on points without the perplexity."""
+    """Return openTSNE's affinities, the unit that divides the distances, and notes on points without the perplexity."""
     from openTSNE.affinity import PerplexityBasedNN  # noqa: PLC0415 -- an extra, slow to import
     from openTSNE.nearest_neighbors import PrecomputedNeighbors  # noqa: PLC0415 -- an extra
 
@@ -224,12 +226,19 @@ def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, 
 
 
 def _rounded(distances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return distances in 24 bits: the digits beyond depend on the unit of the data, and the descent amplifies them."""
+    """Return distances rounded to 24 bits.
+
+    Further digits depend on the unit of the data, and the descent would amplify the differences.
+    """
     return distances.astype(np.float32).astype(np.float64)
 
 
 def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:
-    """Return the relative decrease of the divergence over the last iterations, or None after too few iterations."""
+    """Return the relative decrease of the divergence in the last iterations, or None after too few iterations.
+
+    `divergences` maps iterations to values; the last value that is at least 2 * `_EVERY` iterations old is compared
+    with the final `divergence`.
+    """
     until = spec.early_iter + spec.max_iter - 2 * _EVERY
     earlier = [iteration for iteration in divergences if spec.early_iter < iteration <= until]
     return (divergences[max(earlier)] - divergence) / max(abs(divergence), _SETTLED) if earlier else None
@@ -248,7 +257,7 @@ def _not_settled(decrease: float | None) -> Note:
 
 
 def _start(X: Data, spec: TsneSpec, P: Any) -> NDArray[np.float64]:
-    """Return the small start of the descent (n, p); P are the sparse affinities."""
+    """Return the initial coordinates (n, p) of the descent, scaled small; P (n, n) are the sparse affinities."""
     if spec.init != "spectral":
         Y = initial(X, spec.n_components, spec.init, spec.seed)
         return _START * np.round(Y * _START_GRID) / _START_GRID

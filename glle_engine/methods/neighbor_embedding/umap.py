@@ -4,8 +4,8 @@ r"""UMAP and densMAP: a fuzzy graph of nearest neighbors, laid out so that its c
     \sum_{ij} v_{ij} \log(v_{ij} / w_{ij}) + (1 - v_{ij}) \log((1 - v_{ij}) / (1 - w_{ij})), \quad
     w_{ij} = (1 + a |y_i - y_j|^{2b})^{-1}
 
-where :math:`v` are the symmetrised memberships :math:`\exp(-\max(0, |x_i - x_j| - \rho_i) / \sigma_i)` (McInnes, Healy
-and Melville 2018, sections 3 and 4). densMAP also maximises the correlation between the logarithms of the local radii
+where :math:`v` are the symmetrized memberships :math:`\exp(-\max(0, |x_i - x_j| - \rho_i) / \sigma_i)` (McInnes, Healy
+and Melville 2018, sections 3 and 4). densMAP also maximizes the correlation between the logarithms of the local radii
 in the data and in the embedding (Narayan, Berger and Cho 2021). The embedding is computed by umap-learn, in one thread,
 with exact neighbors.
 """
@@ -56,15 +56,18 @@ if TYPE_CHECKING:
 
 _SMALL = 10_000  # up to this many points, umap-learn makes the larger number of epochs
 _EPOCHS, _EPOCHS_OF_MANY, _DENSITY_EPOCHS = 500, 200, 200
-_SAME = 1e-3  # a new point that is closer to a training point, in units of its mean distance, has its position
-# In warnings about umap-learn's own search and about other ways to fit, which are not used here.
+# A new point gets the position of its nearest training point if the distance between them is below this share of the
+# mean distance of the new point to its neighbors.
+_SAME = 1e-3
+# Patterns of warnings that are not shown: they concern umap-learn's own neighbor search, and other ways to fit.
 _EXPECTED = (r"precomputed_knn\[2\]", "n_jobs value", "inverse_transform will be unavailable")
 _MAX_INVERTED = 7  # dimensions of an embedding with an inverse; umap-learn warns of more
 _LARGE = 2.0**100  # larger values leave single precision
 _LIBRARY = "umap-learn"
-_DENSITY = {"densmap", "dens_lambda", "dens_frac"}  # arguments that UMAP alone does not give
-_OF_SEARCH = {"metric_kwds", "low_memory", "angular_rp_forest", "transform_queue_size"}  # they would change nothing
-# Arguments with another name than the parameter.
+_DENSITY = {"densmap", "dens_lambda", "dens_frac"}  # arguments that only densMAP sets
+# Arguments of umap-learn's neighbor search, which would change nothing.
+_OF_SEARCH = {"metric_kwds", "low_memory", "angular_rp_forest", "transform_queue_size"}
+# Arguments of umap-learn, and the parameters of this method that set them, where the names differ.
 _PARAMETERS = {
     "n_epochs": "max_iter",
     "random_state": "seed",
@@ -116,7 +119,7 @@ class UmapSpec(FurtherDistanceSpec):
         return self.target_weight is not None
 
     def check_together(self) -> None:
-        """Refuse a least distance above the scale, for which umap-learn cannot fit the curve of the similarities."""
+        """Raise `InvalidParameterError` if min_dist is above spread: umap-learn could not fit its similarity curve."""
         if self.min_dist > self.spread:
             raise InvalidParameterError(
                 Text(Way("min_dist", self.min_dist), " is more than ", Way("spread", self.spread), "."),
@@ -134,7 +137,7 @@ class UmapSpec(FurtherDistanceSpec):
         return {}
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points, and more principal components than the data span."""
+        """Raise a `GlleError` for too few points, or for more principal components than the data span."""
         require_enough_points(n, self)
         self.require_columns(d)
         if self.init == "pca":
@@ -161,7 +164,7 @@ class DensmapSpec(UmapSpec):
 def _lay_out(
     X: Data, spec: UmapSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None, start: Start
 ) -> Embedding:
-    """Embed by umap-learn."""
+    """Embed by umap-learn, with its warnings as notes; UMAP and densMAP share this function."""
     neighbors = _Neighbors.among(X, spec, on_progress)
     on_progress(0, 1, "descent")
     epochs = spec.epochs(len(X))
@@ -186,7 +189,7 @@ def _lay_out(
 
 @dataclass(frozen=True, eq=False)
 class _Neighbors:
-    """The points nearest to each point (n, k), the point itself first, and their distances over `unit`.
+    """The k nearest points of each point (n, k), the point itself first, and their distances divided by `unit`.
 
     The embedding does not depend on the unit, but umap-learn computes in single precision, whose range is limited.
     """
@@ -198,7 +201,7 @@ class _Neighbors:
 
     @classmethod
     def among(cls, X: Data, spec: UmapSpec, on_progress: OnProgress = silent) -> Self:
-        """Find the neighbors."""
+        """Find the nearest points of each point of X, by the metric of `spec`."""
         nearest, distances = nearest_points(X, spec.n_neighbors - 1, spec, on_progress)
         unit = float(distances.mean()) or 1.0
         itself = np.arange(len(X), dtype=np.int32)[:, None]
@@ -206,18 +209,21 @@ class _Neighbors:
         return cls(np.hstack([itself, nearest]), scaled, unit, spec.is_further)
 
     def scaled(self, X: Data) -> Any:
-        """Return the data for umap-learn: points with the mean at 0, sparse rows or distances, over the unit."""
+        """Return the data as umap-learn takes them: centered points, sparse rows or distances, divided by the unit.
+
+        For a metric of scikit-learn, points are not centered, and only values beyond single precision are scaled.
+        """
         if isinstance(X, Distances):
             return X.known / self.unit
         if isinstance(X, SparsePoints):
             return csr_matrix(X.rows / self.unit)
-        if self.is_further:  # most of these distances do not depend on the unit, but all on the origin
+        if self.is_further:  # all of these metrics depend on the origin, but most do not depend on the unit
             return X / max(1.0, power_of_two(float(np.abs(X).max())) / _LARGE)
         return (X - X.mean(axis=0)) / self.unit
 
 
 def _model(neighbors: _Neighbors, spec: UmapSpec, **arguments: Any) -> Any:
-    """Return an estimator of umap-learn, not fitted, that takes the neighbors as they are."""
+    """Return an unfitted estimator `umap.UMAP` with these neighbors, the parameters of `spec`, and `arguments`."""
     from umap import UMAP as Model  # noqa: N811, PLC0415 -- an extra, slow to import
 
     named = {
@@ -247,7 +253,7 @@ def _model(neighbors: _Neighbors, spec: UmapSpec, **arguments: Any) -> Any:
 
 @contextmanager
 def _caught() -> Iterator[list[warnings.WarningMessage]]:
-    """Catch the warnings of umap-learn."""
+    """Collect all warnings of the block in the list that is yielded, and do not show them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield caught
@@ -261,7 +267,7 @@ def _start(X: Data, spec: UmapSpec) -> str | NDArray[np.float32]:
 
 
 def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
-    """Return the warnings of umap-learn about the data as notes."""
+    """Return umap-learn's warnings about the data as notes, without repetitions and without expected warnings."""
     texts = dict.fromkeys(
         " ".join(str(warning.message).split()) for warning in caught if issubclass(warning.category, UserWarning)
     )
@@ -272,12 +278,15 @@ def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
 class UmapMap(NeighborMap):
     """Places new points by umap-learn's transform, and maps positions back to the data by its inverse.
 
-    The transform starts from the mean of the nearest points, weighted by their memberships, and descends, while the
-    data stay. A point that is closer to a training point than a thousandth of the mean distance to its nearest points
-    has the position of this point. The random numbers of a point follow from its start, and this class keeps apart what
-    else umap-learn would take from the points that are placed together: their largest membership, which becomes 1 by a
-    copy of a training point among them; their mean distance, which becomes 1 for each; and their number, which must
-    differ from the number of training points.
+    The transform starts a new point at the mean of its nearest points, weighted by their memberships, and then
+    descends; the training points do not move. A new point gets the position of its nearest training point if the
+    distance between them is below a thousandth of the mean distance of the new point to its neighbors.
+
+    The position of a new point must not depend on the other points of a call. Its random numbers follow from its start,
+    but umap-learn also uses three properties of all points of a call together. This class therefore keeps them fixed:
+    a copy of a training point is added, so that the largest membership is 1; the distances of each point are divided by
+    their mean, so that the mean distance is 1; and a second copy is added if the number of points would otherwise equal
+    the number of training points.
     """
 
     @cached_property
@@ -285,7 +294,7 @@ class UmapMap(NeighborMap):
         return _Neighbors.among(self.points, self.spec)
 
     def _fitted(self, data: Any, metric: str) -> Any:
-        """Return a fitted estimator of umap-learn that has the embedding."""
+        """Return an estimator `umap.UMAP`, fitted to `data` without a descent, that has this embedding."""
         Y = self.embedding.Y.astype(np.float32)
         with _caught():
             model = _model(self._neighbors, self.spec, metric=metric, n_epochs=0, init=Y).fit(data)
@@ -294,7 +303,7 @@ class UmapMap(NeighborMap):
 
     @cached_property
     def _placing(self) -> Any:
-        """An estimator fitted to distances: its transform takes the distances to the nearest points."""
+        """An estimator `umap.UMAP` whose transform takes the distances of new points to their nearest points."""
         n = len(self.data)
         return self._fitted(csr_matrix((n, n), dtype=np.float32), "precomputed")
 
@@ -322,7 +331,7 @@ class UmapMap(NeighborMap):
 
     @cached_property
     def _hull(self) -> Delaunay:
-        """The triangulated embedding in single precision, as umap-learn has it."""
+        """The Delaunay triangulation of the embedding, in single precision as in umap-learn."""
         return Delaunay(self.embedding.Y.astype(np.float32), qhull_options="QJ")
 
     @numba_loops("UMAP")
@@ -334,7 +343,8 @@ class UmapMap(NeighborMap):
         Raises
         ------
         InvalidParameterError
-            For another metric than the Euclidean distance, and for one dimension, or more than umap-learn inverts well.
+            If the metric is not Euclidean, or if the embedding does not have from 2 to 7 dimensions, which umap-learn
+            inverts well.
         OutOfRangeError
             For a position outside the convex hull of the embedding.
 
@@ -379,7 +389,7 @@ def umap(
     *,
     start: Start = None,
 ) -> Embedding:
-    """Embed by umap-learn."""
+    """Embed by umap-learn in one thread, with exact neighbors."""
     return _lay_out(X, spec, on_progress, labels, start)
 
 
@@ -404,5 +414,5 @@ def densmap(
     *,
     start: Start = None,
 ) -> Embedding:
-    """Embed by umap-learn with densities."""
+    """Embed by umap-learn's densMAP in one thread, with exact neighbors."""
     return _lay_out(X, spec, on_progress, labels, start)

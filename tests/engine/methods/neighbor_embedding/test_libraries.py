@@ -80,8 +80,8 @@ def test_options_reach_the_library_and_the_record() -> None:
     ("options", "words", "remedy"),
     [
         ({"momentum": 1}, "Unknown options of openTSNE: momentum", "Did you mean final_momentum?"),
-        ({"n_iter": 9}, "n_iter of openTSNE is none of the options", "Give max_iter beside them."),
-        ({"n_jobs": 2}, "n_jobs of openTSNE is none of the options", "Leave it out."),
+        ({"n_iter": 9}, "n_iter of openTSNE cannot be given in options", "Give the parameter max_iter instead."),
+        ({"n_jobs": 2}, "n_jobs of openTSNE cannot be given in options", "Leave it out."),
         ({"metric_params": {}}, "metric_params of openTSNE is none", "Leave it out."),
         ({"final_momentum": "fast"}, "openTSNE fails with these options: ", "Change them, or leave them out."),
         ([1], "is not a mapping of names to values that JSON has", "Give another value."),
@@ -118,7 +118,7 @@ def test_options_of_libraries_that_compile(name: str, named: str) -> None:
     with pytest.raises(InvalidParameterError, match="Unknown options of") as caught:
         embed(name, COUNTS, options={next(iter(options))[:-2]: 1})
     assert f"Did you mean {next(iter(options))}?" in caught.value.remedy
-    with pytest.raises(InvalidParameterError, match=f"{named} of .* is none of the options"):
+    with pytest.raises(InvalidParameterError, match=f"{named} of .* cannot be given in options"):
         embed(name, COUNTS, options={named: 1})
 
 
