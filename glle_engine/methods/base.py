@@ -1,4 +1,4 @@
-"""A method of embedding: its name, its parameters, its function from data to an embedding, and what it refuses."""
+"""`Method` and `Embedding`: what an embedding method declares, what it checks before it runs, and what it returns."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ S = TypeVar("S", bound=MethodSpec)
 
 
 class _OfMethod:
-    """Default of a keyword whose default depends on the method."""
+    """Type of `OF_METHOD`, the default of a keyword argument whose real default depends on the chosen method."""
 
     def __repr__(self) -> str:
         return "<of the method>"
@@ -72,19 +72,19 @@ _NOTHING = of_pairs(0)
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options without the options of value `OF_METHOD`, which the method chooses."""
+    """Return the keyword options that the caller set: options whose value is still `OF_METHOD` are left out."""
     return {name: value for name, value in options.items() if value is not OF_METHOD}
 
 
-# An embedding has collapsed if its participation ratio is below this share of the points. Ten methods with 8 to 20
-# neighbors have .2 to .9 on rolls, sheets and digits; Hessian LLE has .01 to .1 where too many neighbors make it
-# collapse.
+# An embedding counts as collapsed if its participation ratio, divided by the number of points, is below this bound. Ten
+# methods with 8 to 20 neighbors reach .2 to .9 on rolls, sheets and digits. Hessian LLE, which collapses if it has too
+# many neighbors, then reaches .01 to .1.
 CONCENTRATED = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Embedding(PointResult):
-    """Coordinates of the points, and how they were found.
+    """Coordinates of the points, with the eigenvalues, figures and notes of the method that computed them.
 
     Attributes
     ----------
@@ -115,7 +115,9 @@ class Embedding(PointResult):
         return replace(self, figures={**self.figures, **figures}, notes=(*self.notes, *notes))
 
     def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
-        """Return the positions (m, p) of new points (m, d) in this embedding; points of the data get their own.
+        """Return the positions (m, p) of new points (m, d) in this embedding.
+
+        A training point is placed at its row of the embedding, up to rounding.
 
         Raises
         ------
@@ -136,9 +138,10 @@ class Embedding(PointResult):
     def inverse_transform(self, places: ArrayLike, *, ridge: float = 1e-3) -> NDArray[np.float64]:
         """Return points (m, d) in the space of the data, for positions (m, p) in this embedding.
 
-        For PCA, PPCA, factor analysis and NPE this is an affine function of the positions. For kernel PCA it is a ridge
-        regression of the data on the embedding, which gives rows of length about 1 for the cosine kernel. For UMAP it
-        is umap-learn's inverse transform (`glle_engine.methods.neighbor_embedding.umap.UmapMap.inverse`).
+        For PCA, PPCA, factor analysis and NPE the points are an affine function of the positions. For kernel PCA they
+        come from a ridge regression of the data on the embedding; with the cosine kernel their length is about 1. For
+        UMAP they come from umap-learn's inverse transform
+        (`glle_engine.methods.neighbor_embedding.umap.UmapMap.inverse`).
 
         Parameters
         ----------
@@ -185,17 +188,17 @@ class Method(Generic[S]):
     growth : str
         Growth of the time with n, such as "n log n" or "n^3".
     reproducible : bool
-        Whether equal requests give equal bits on every processor, and on any number of threads. They do not if the
-        method calls BLAS, LAPACK or the mathematical library, which round differently on different processors, and with
-        another number of threads.
+        Whether equal requests give bit-identical embeddings on every processor and with any number of threads. They do
+        not if the method calls BLAS, LAPACK or the mathematical library, whose rounding errors depend on the processor
+        and on the number of threads.
     labels : bool
-        Whether the method always needs labels; others may need them for some parameters (`needs_labels`).
+        Whether the method always needs labels; other methods may need labels for some parameters (`needs_labels`).
     libraries : tuple of str
         Required modules, besides numpy and scipy.
     extra : str
-        The extra that installs these modules.
+        The optional extra of the package, as in pip install "glle[umap]", that installs the libraries.
     any_scale : bool
-        Whether the scales of the features do not matter.
+        Whether the embedding does not depend on the scales of the features.
     any_space : bool
         Whether `run` takes the data as they are: it applies `standardize` and `metric` itself, and handles or refuses
         data whose squared distances leave the range of floating-point numbers.
@@ -206,15 +209,16 @@ class Method(Generic[S]):
     joins_equal : bool
         Whether points that are equal to rounding are embedded as one point, because `run` refuses equal neighbors.
     doubles : callable
-        Takes (spec, n), and returns how many float64 numbers `run` holds at once, at least: n^2 for matrices of all
-        pairs (`of_pairs`), n k^2 for matrices of all neighborhoods (`of_neighborhoods`). 0 if nothing grows faster than
-        the data and their graph.
+        Takes (spec, n), and returns a lower bound of how many float64 numbers `run` holds at once: n^2 for each matrix
+        of all pairs (`of_pairs`), n k^2 for matrices of all neighborhoods (`of_neighborhoods`). 0 if nothing grows
+        faster than the data and their graph.
     compiles : bool
         Whether the method's library compiles code in each new process, which takes about 15 s.
     linear : bool
-        Whether the embedding is an affine function of the points in their space.
+        Whether the embedding is an affine function of the points after `standardize` and `metric`.
     neighbor_map : type of NeighborMap, optional
-        Map that places a point by its neighbors in the data; not for distances and for sparse data.
+        Class of the map that places a new point by its neighbors in the data. Embeddings of distances and of sparse
+        data have no such map.
     restore : callable, optional
         Takes (function that returns X, spec, embedding without its map, arrays of the map by name), and returns the
         `Map`, if the method has one. For a `neighbor_map` it is set automatically.
@@ -252,7 +256,7 @@ class Method(Generic[S]):
     run: Callable[..., Embedding] = field(init=False)
 
     def __call__(self, run: Callable[..., Embedding]) -> Self:
-        """Complete the method with its function, and return it."""
+        """Set `run`, `name` and `family` from the decorated function, and return the method."""
         if self.neighbor_map is not None:
             self.restore = self.neighbor_map.restore
         self.run, self.name = run, run.__name__.replace("_", "-")
@@ -268,9 +272,15 @@ class Method(Generic[S]):
         return "seed" in self.spec.parameters()
 
     def named_parameters(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return options with a `random_state` as the `seed`; raise `InvalidParameterError` without randomness.
+        """Return keyword options as parameters of the specification: `random_state` is renamed to `seed`.
 
         Options with the value `OF_METHOD` are left out.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a `seed` or `random_state` is given to a method without randomness, or if `with_seed` refuses them.
+
         """
         options = given_options(options)
         if not self.random and (seeds := [name for name in ("seed", "random_state") if options.get(name) is not None]):
@@ -281,7 +291,7 @@ class Method(Generic[S]):
 
     @property
     def has_inverse(self) -> bool:
-        """Whether places in the embedding can be taken back to the data."""
+        """Whether positions in the embedding can be mapped back to points in the space of the data."""
         return self.restore is not None and (self.neighbor_map is None or self.neighbor_map.inverse is not Map.inverse)
 
     def needs_labels(self, spec: S) -> bool:
@@ -289,11 +299,14 @@ class Method(Generic[S]):
         return self.labels or spec.uses_labels
 
     def require_available(self) -> None:
-        """Raise `MissingLibraryError` unless the libraries are installed."""
+        """Raise `MissingLibraryError` unless the libraries of the method are installed."""
         require_libraries(self.title, self.libraries, self.extra)
 
     def require_possible(self, n: int, d: int, spec: S, *, labels: bool = False) -> None:
-        """Raise a `GlleError` if the request is impossible; this needs only the sizes."""
+        """Raise a `GlleError` if the method cannot embed n points of d features with these parameters.
+
+        The data are not needed; `labels` says whether labels are given.
+        """
         self.require_available()
         if self.needs_labels(spec) and not labels:
             raise InvalidParameterError(
@@ -314,7 +327,7 @@ class Method(Generic[S]):
         spec.require_possible(n, d)
 
     def least_bytes(self, n: int, spec: S) -> int:
-        """Return how many bytes of memory it takes at least to embed n points."""
+        """Return a lower bound of the memory, in bytes, that it takes to embed n points."""
         return 8 * self.doubles(spec, n)
 
     def embed(
@@ -326,14 +339,14 @@ class Method(Generic[S]):
         labels: ArrayLike | None = None,
         init: ArrayLike | None = None,
     ) -> Embedding:
-        """Embed data.
+        """Return the embedding of the data X by this method.
 
         Parameters
         ----------
         X : (n, d) array-like
             Finite numbers, which are converted to float64; sparse data only for methods with `sparse`.
         spec
-            The parameters of the method; by default their defaults.
+            The parameters of the method; None for their default values.
         on_progress : callable, optional
             Called with (done, total, stage) between blocks of work; its exceptions end the computation.
         labels : (n,) array-like of integers, optional
@@ -353,8 +366,9 @@ class Method(Generic[S]):
         n, d = data.shape
         classes = [] if labels is None else [_checked_labels(labels, n)]
         start = {} if init is None else {"start": self._start(init, n, spec)}
-        # Only principal components as a start need enough dimensions in the data; given coordinates replace them.
-        possible = replace(spec, init="random") if start else spec  # type: ignore[call-arg] # all starts have it
+        # A start from principal components requires that the data have enough dimensions. Coordinates that are given as
+        # `init` replace this start, and the requirement does not apply.
+        possible = replace(spec, init="random") if start else spec  # type: ignore[call-arg] # `_start` found an init
         self.require_possible(n, d, possible, labels=bool(classes))
         require_differing(data if isinstance(data, np.ndarray) else SparsePoints.from_rows(data, "euclidean"))
         clock = StageClock(on_progress or silent)
@@ -375,16 +389,17 @@ class Method(Generic[S]):
         if not (self.any_scale or self.any_space or isinstance(points, Distances)):
             embedding = replace(embedding, notes=(*embedding.notes, *scale_notes(scale_figures(points), d, spec)))
         further = dimension_notes(d, spec.n_components, spec.space[1])
-        # The notes of a fit include this one already.
+        # The method glle returns the notes of its posterior, which already include the notes on dimensions.
         notes = (*embedding.notes, *(note for note in further if note not in embedding.notes))
-        # Far points explain the other notes, and the extent of the map.
+        # The note on far points comes first, because far points can be the cause of the other notes. They can also make
+        # the embedding collapse, so that `concentration_notes` would only repeat the finding.
         first = [note for note in notes if note.code == "far-points"]
         notes = (*first, *(note for note in notes if note not in first))
         notes = notes if first else (*notes, *concentration_notes(embedding.Y))
         return replace(embedding, notes=notes, seconds=clock.stop())
 
     def _embed_distinct(self, points: NDArray[np.float64], spec: S, on_progress: OnProgress) -> Embedding:
-        """Embed each of several equal points (n, q) once; all of them get the same position."""
+        """Embed the distinct rows of `points` (n, q), and give equal points one position; a note says how many."""
         first, twin = distinct_points(points)
         n, m = len(points), len(first)
         if m == n:
@@ -399,16 +414,19 @@ class Method(Generic[S]):
             embedding = embedding.extended({"bridges": first[np.array(bridges)].tolist()})
         message = (
             f"{n - m} of {n} points equal another one. {self.title} embeds the {m} different points, and equal points "
-            "have the same place."
+            "have the same position."
         )
         return replace(embedding, embedding=embedding.Y[twin], notes=(*embedding.notes, Note("equal-points", message)))
 
     def _start(self, init: ArrayLike, n: int, spec: S) -> NDArray[np.float64]:
-        """Return given initial coordinates (n, p), centered, and scaled so that the widest column has deviation one."""
+        """Check the initial coordinates that the user gave, and return them (n, p) centered and scaled.
+
+        The widest column of the result has standard deviation one.
+        """
         parameter = "init"
         if parameter not in spec.parameters():
             raise InvalidParameterError(
-                f"{self.title} has no start: init would change nothing.",
+                f"{self.title} does not start from initial coordinates: init would change nothing.",
                 remedy="Leave init out, or take a neighbor embedding such as t-sne or umap.",
             )
         if (word := getattr(spec, parameter)) != getattr(self.spec(), parameter):
@@ -433,7 +451,10 @@ class Method(Generic[S]):
         return np.asarray(Y / width)
 
     def _check_data(self, X: ArrayLike, spec: S) -> NDArray[np.float64] | csr_array:
-        """Return data as a matrix or as sparse rows; raise `InvalidParameterError` if sparse data are not possible."""
+        """Return the data as a float64 matrix (n, d), or as a CSR matrix (n, d) if they are sparse.
+
+        Raises `InvalidParameterError` if the method, or its parameters, do not allow sparse data.
+        """
         if not is_sparse(X):
             return finite_matrix(X) if self.any_space else checked_matrix(X)
         if not self.sparse:
@@ -448,9 +469,10 @@ class Method(Generic[S]):
 def note_bridges(
     embedding: Embedding, bridges: list[tuple[int, int]], rows: NDArray[np.intp] | None = None
 ) -> Embedding:
-    """Return an embedding by a graph, with its bridges, if any, in the figures and in a note.
+    """Add the bridges of the neighbor graph, if there are any, to the figures and the notes of the embedding.
 
-    If the graph has only some of the points, `rows` (m,) are their rows in the data.
+    Bridges are pairs of points, whose edges were added to connect the graph. If the graph has only some of the points,
+    `rows` (m,) are their rows in the data.
     """
     if not bridges:
         return embedding
@@ -460,14 +482,14 @@ def note_bridges(
 
 
 def _locate(data: NDArray[np.float64] | csr_array, spec: MethodSpec) -> Data:
-    """Return data in the space of a specification, or given distances as such."""
+    """Return the data as a method takes them: points after `standardize` and `metric`, or precomputed distances."""
     if not isinstance(data, np.ndarray):
         return SparsePoints.from_rows(data, spec.space[1])
     return Distances.among(data) if spec.space[1] == "precomputed" else Space.from_data(data, spec).points(data)
 
 
 def _of_data(affine: AffineMap, data: NDArray[np.float64], spec: MethodSpec) -> AffineMap | None:
-    """Return an affine map of standardized data as a map of the data, or None for metrics where it is not affine."""
+    """Turn an affine map of the standardized data into a map of the raw data; None if the metric is not Euclidean."""
     if spec.space[1] != "euclidean":
         return None
     space = Space.from_data(data, spec)
@@ -501,7 +523,11 @@ def require_libraries(title: str, libraries: tuple[str, ...], extra: str) -> Non
 
 
 def participation_ratio(Y: NDArray[np.float64]) -> float:
-    """Return how many points effectively share the extent of an embedding Y (n, p), from 1 to n; 0 without extent."""
+    """Return the participation ratio of the squared distances of the points Y (n, p) from their mean.
+
+    This is the effective number of points that hold the extent of the embedding: from 1 to n, or 0 if all points are
+    equal.
+    """
     off = Y - Y.mean(axis=0)
     off = off / power_of_two(float(np.abs(off).max()))
     energy = (off * off).sum(axis=1)
@@ -510,7 +536,7 @@ def participation_ratio(Y: NDArray[np.float64]) -> float:
 
 
 def concentration_notes(Y: NDArray[np.float64]) -> Iterator[Note]:
-    """Yield a note if an embedding has collapsed."""
+    """Yield a note if the embedding Y (n, p) has collapsed, so that few points hold most of its extent."""
     n, shared = len(Y), participation_ratio(Y)
     if shared < CONCENTRATED * n:
         yield Note(

@@ -2,7 +2,7 @@ r"""Generative locally linear embedding: one draw of the posterior over LLE's we
 
 The weights are :math:`w_i = m_i + \sqrt{a} F_i z_i`, with z_i standard normal. The embedding is the bottom eigenvectors
 of :math:`(I - W)^T (I - W)` for these weights, aligned to the reference embedding (GLLE Eq. 31, 36 and 37-43). At scale
-a = 0 it is the reference embedding, by LLE.
+a = 0 the result is the reference embedding, which is the embedding by LLE.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_SEED = 2**64 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class GlleSpec(FitSpec, NeighborSpec):
-    """Parameters of a posterior, the fields of `FitSpec`, and of one draw."""
+    """Parameters of the posterior, which are the fields of `FitSpec`, and of the draw that is embedded."""
 
     seed: int = integer(0, "Of the draws.", least=0, most=_MAX_SEED)
     index: int = integer(0, "Which draw of the seed.", least=0, most=_MAX_SEED)
@@ -37,7 +37,7 @@ class GlleSpec(FitSpec, NeighborSpec):
     source: str = choice("posterior", "Draw from the posterior, or from the prior.", *get_args(Source))
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` for a meaningless combination; reset options without effect."""
+        """Raise `InvalidParameterError` for a meaningless combination; reset parameters that have no effect."""
         super().check_together()
         if self.source == "prior" and (self.method, self.variant) == ("direct", "published"):
             raise no_prior()
@@ -47,7 +47,7 @@ class GlleSpec(FitSpec, NeighborSpec):
         return FitSpec(**{item.name: getattr(self, item.name) for item in fields(FitSpec)})
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points, and an approximate search without its library."""
+        """Raise a `GlleError` for too few points, or for an approximate search if faiss is not installed."""
         fit = self.fit_spec().of_points(n)
         require_enough_points(n, fit)
         if fit.search == "approximate":
@@ -62,7 +62,7 @@ def _covariance_entries(spec: GlleSpec, n: int) -> int:
 @Method(
     spec=GlleSpec,
     title="Generative locally linear embedding",
-    about="LLE at weights drawn from their posterior given the data: one of as many embeddings as seeds and indices.",
+    about="LLE with weights drawn from their posterior given the data; each seed and index gives another embedding.",
     source="GLLE Eq. 7-9, 21-36, Algorithms 1 and 2",
     any_space=True,
     sparse=True,
@@ -71,7 +71,7 @@ def _covariance_entries(spec: GlleSpec, n: int) -> int:
     reproducible=True,
 )
 def glle(X: NDArray[np.float64], spec: GlleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by one draw of a posterior."""
+    """Fit the posterior of LLE's weights, and return the embedding of one draw."""
     posterior = fit(X, spec.fit_spec(), on_progress=on_progress)
     on_progress(0, 1, "draw")
     draw = posterior.draw(spec.index, seed=spec.seed, scale=spec.scale, source=cast("Source", spec.source))

@@ -46,18 +46,21 @@ class Map(ABC):
     @property
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """The arrays by name that, with the data and the embedding, determine the map (`Method.restore`)."""
+        """The arrays by name from which `Method.restore`, given the data and the embedding, rebuilds the map."""
 
     @abstractmethod
     def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the positions (m, p) of a block of points (m, d)."""
 
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
-        """Return points (m, d) that the map would place at `places` (m, p); raise an error if it has no inverse."""
+        """Return points (m, d) that the map would place at `places` (m, p).
+
+        Raises `InvalidParameterError` unless a subclass has an inverse.
+        """
         raise no_inverse("The map by nearest neighbors")
 
     def _row_entries(self) -> int:
-        """Return the number of entries of working memory per point."""
+        """Return how many numbers `_place` holds in memory for each point."""
         return self.n_features
 
     def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
@@ -99,7 +102,7 @@ class Map(ABC):
 
 @dataclass(frozen=True, eq=False)
 class AffineMap(Map):
-    """y = C (x - m).
+    """Affine map y = C (x - m).
 
     Attributes
     ----------
@@ -124,7 +127,7 @@ class AffineMap(Map):
 
     @classmethod
     def restore(cls, _data: object, _spec: object, _embedding: object, arrays: dict[str, NDArray[np.float64]]) -> Self:
-        """Return the map with these arrays (`glle_engine.methods.base.Method.restore`)."""
+        """Return the map with these `arrays`, for `glle_engine.methods.base.Method.restore`."""
         return cls(**arrays)
 
     def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -155,12 +158,12 @@ class NeighborMap(Map):
 
     @classmethod
     def restore(cls, data: Callable[[], NDArray[np.float64]], spec: Any, embedding: Any, _arrays: object) -> Self:
-        """Return the map of an embedding of data (`glle_engine.methods.base.Method.restore`)."""
+        """Return the map of an embedding of the data, for `glle_engine.methods.base.Method.restore`."""
         return cls(data(), spec, embedding)
 
     @abstractmethod
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the positions (m, p) of new points (m, q), given in the space of the method."""
+        """Return the positions (m, p) of new points (m, q), whose coordinates are in the space of the method."""
 
     @property
     def n_features(self) -> int:
@@ -174,7 +177,7 @@ class NeighborMap(Map):
 
     @cached_property
     def space(self) -> Space:
-        """The space of the method."""
+        """The space in which the method measures distances, after `standardize` and `metric`."""
         return Space.from_data(self.data, self.spec)
 
     @cached_property

@@ -54,12 +54,12 @@ class MethodSpec(SpaceSpec):
     n_components: int = integer(2, "p, the dimension of the embedding.", least=1)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` with a remedy if the request is impossible; this needs only the sizes."""
+        """Raise a `GlleError` with a remedy if n points of d features cannot be embedded with these parameters."""
         self.require_rank(n, d)
 
     @property
     def uses_labels(self) -> bool:
-        """Whether these parameters make a method use labels that it does not always need."""
+        """Whether these parameters require labels, for a method that does not always need labels."""
         return False
 
     def most_neighbors(self, n: int) -> int:
@@ -81,8 +81,8 @@ class MethodSpec(SpaceSpec):
         p, max_components = self.n_components, min(n - 1, d) - 1
         if p > max_components:
             raise InvalidParameterError(
-                f"{title} needs a dimension beside {Way('n_components', p)} for its noise, but {n} points of "
-                f"{d} feature(s) span {max_components + 1}.",
+                f"{title} needs at least one dimension more than {Way('n_components', p)} for its noise, but {n} "
+                f"points of {d} feature(s) span only {max_components + 1}.",
                 remedy=f"Give {Way('n_components')} of at most {max_components}."
                 if max_components > 0
                 else "Give more points or features, or take PCA.",
@@ -92,7 +92,7 @@ class MethodSpec(SpaceSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class DistanceSpec(MethodSpec):
-    """Parameters of a method on distances between points."""
+    """Parameters of a method that uses distances between points."""
 
     standardize: Standardize = standardize_parameter()
     metric: Metric = metric_parameter()
@@ -100,7 +100,7 @@ class DistanceSpec(MethodSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborSpec(DistanceSpec):
-    """Parameters of a method on nearest neighbors."""
+    """Parameters of a method that uses the nearest neighbors of each point."""
 
     n_neighbors: int = integer(10, "k, the number of neighbors of a point.", least=2, counts=True)
 
@@ -137,9 +137,9 @@ class GraphSpec(MethodSpec):
     def graph(
         self, X: Data, on_progress: OnProgress, n_neighbors: int | None = None
     ) -> tuple[NeighborGraph, list[tuple[int, int]]]:
-        """Return the connected graph of the neighbors of X (n, d), and its bridges.
+        """Return the connected neighbor graph of X (n, d), and its bridges: the edges (i, j) added to connect it.
 
-        `n_neighbors` replaces the specification's number of neighbors.
+        `n_neighbors` replaces the number of neighbors of the specification.
         """
         k = self._n_neighbors if n_neighbors is None else n_neighbors
         k = len(X) - 1 if k == "all" else k
@@ -166,13 +166,13 @@ class RadiusSpec(GraphSpec, DistanceSpec):
     )
 
     def check_together(self) -> None:
-        """Refuse a number of neighbors in addition to a radius."""
+        """Raise `InvalidParameterError` if a number of neighbors is given in addition to a radius."""
         super().check_together()
         if self.radius is not None:
             self.refuse_unused("radius", "n_neighbors")
 
     def require_possible(self, n: int, d: int) -> None:
-        """Refuse too few points; with a radius, the number of neighbors does not matter."""
+        """Raise a `GlleError` for too few points; with a radius, the number of neighbors does not matter."""
         if self.radius is None:
             super().require_possible(n, d)
         else:
@@ -180,26 +180,26 @@ class RadiusSpec(GraphSpec, DistanceSpec):
             replace(self, **counts).require_possible(n, d)
 
     def graph_to(self, X: NDArray[np.float64], points: NDArray[np.float64]) -> NeighborGraph:
-        """Return the neighbors among X (n, d) of each other point (m, d)."""
+        """Return the neighbors of each new point (m, d) among the points X (n, d)."""
         return neighbors_of_others(X, points, self._n_neighbors, self.radius)
 
 
 def of_pairs(count: int) -> Callable[[MethodSpec, int], int]:
-    """Return the function from (specification, n) to count n^2, the entries of `count` matrices of all pairs."""
+    """Return the function (spec, n) -> count n^2, the number of entries of `count` matrices of all pairs of points."""
     return lambda _, n: count * n * n
 
 
 def of_neighborhoods(count: int) -> Callable[[NeighborSpec, int], int]:
-    """Return the function from (specification, n) to count n k^2, the entries of `count` matrices for each point."""
+    """Return the function (spec, n) -> count n k^2, the number of entries of `count` matrices (k, k) for each point."""
     return lambda spec, n: count * n * spec.n_neighbors**2
 
 
 def require_points(n: int, min_points: int, reason: str) -> None:
-    """Raise `TooFewPointsError` if there are fewer points than the `min_points` points that `reason` needs."""
+    """Raise `TooFewPointsError` for fewer than `min_points` points; `reason` names the option that needs them."""
     if n < min_points:
         raise TooFewPointsError(
             f"{reason} needs at least {min_points} points, not {n}.",
-            remedy=f"Give at least {min_points} points, or ask for less.",
+            remedy=f"Give at least {min_points} points, or a smaller value.",
             details={"n_points": n, "least": min_points},
         )
 

@@ -74,10 +74,10 @@ METHODS: dict[str, Method[Any]] = {
         glle.glle,
     )
 }
-"""By name, in display order."""
+"""The methods by name, in display order."""
 
 MAPPED = tuple(name for name, method in METHODS.items() if method.restore is not None)
-"""The methods that place new points."""
+"""The names of the methods that can place new points."""
 
 ABBREVIATIONS = {
     "kpca": "kernel-pca",
@@ -91,7 +91,7 @@ ABBREVIATIONS = {
     "ssne": "symmetric-sne",
     "slle": "supervised-lle",
 }
-"""Further usual names of methods; names and titles in the registry work anyway, with any hyphens and capitals."""
+"""Further common names of methods. Names and titles in the registry are accepted anyway, in any case or hyphenation."""
 
 _MAX_NAME_LETTERS = 100  # longer names are not compared with the known ones
 
@@ -131,7 +131,10 @@ def method(name: str) -> Method[Any]:
 
 
 def method_keywords() -> list[Parameter]:
-    """Return the parameters of all methods as keywords, without their defaults, which depend on the method."""
+    """Return the parameters of all methods as keyword-only parameters of a signature.
+
+    Their default is `OF_METHOD`, because the real defaults depend on the method.
+    """
     types: dict[str, dict[str, None]] = {}
     for each in METHODS.values():
         for field in fields(each.spec):
@@ -143,7 +146,7 @@ def method_keywords() -> list[Parameter]:
 
 
 def describe_keywords() -> str:
-    """Return the section of a docstring on the parameters of all methods: type, defaults by method, and meaning."""
+    """Return a docstring section on the parameters of all methods: type, meaning, and the default of each method."""
     lines = ["Other Parameters", "----------------"]
     for keyword in method_keywords():
         lines.append(f"{keyword.name} : {keyword.annotation}")
@@ -161,7 +164,7 @@ def describe_keywords() -> str:
 
 
 def no_map(subject: str) -> InvalidParameterError:
-    """Return the error for new points if an embedding has no map."""
+    """Return the error to raise if new points are given to an embedding that has no map; `subject` names it."""
     return InvalidParameterError(
         f"{subject} has no map to new points.",
         remedy=f"Embed by {', '.join(MAPPED[:-1])} or {MAPPED[-1]}; or fit a posterior, which places new points.",

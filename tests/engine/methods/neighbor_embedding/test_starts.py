@@ -77,7 +77,7 @@ def test_coordinates_that_are_no_start_are_refused(init: Any, error: type[Except
 def test_misplaced_starts_are_refused() -> None:
     """A method without a start, and a word beside the coordinates."""
     start = np.random.default_rng(1).standard_normal((90, 2))
-    with pytest.raises(InvalidParameterError, match="Principal component analysis has no start"):
+    with pytest.raises(InvalidParameterError, match="Principal component analysis does not start from"):
         method("pca").embed(SHEET, init=start)
     one = method("sne")
     with pytest.raises(InvalidParameterError, match="init='random' and initial coordinates"):
