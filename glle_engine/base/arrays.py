@@ -1,4 +1,4 @@
-"""Convert a caller's values to arrays without changing one: masks are not dropped, and integers not rounded."""
+"""Convert a caller's values to arrays, and refuse masked values and integers beyond 2^53, which this would change."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ EXACT = 2**53
 
 
 class PointArray:
-    """Base of results that are their coordinates where an array is expected, such as `np.asarray(result)`.
+    """Base of results that numpy treats as the array of their coordinates: `np.asarray(result)` copies `embedding`.
 
-    `result[rows]` are the coordinates of these rows, and `len(result)` is the number of points.
+    `result[rows]` are the coordinates of the points `rows`, and `len(result)` is the number of points.
     """
 
     if TYPE_CHECKING:
@@ -49,14 +49,15 @@ class PointArray:
 
 
 def array_of(X: Any, name: str = "the data", *, are_labels: bool = False) -> NDArray[Any]:
-    """Return X as an array of any type; `name` says in messages what the values are.
+    """Convert X to a numpy array of any dtype, or raise an error if the conversion would change a value.
 
-    Labels may be integers of any size, because they are compared and not computed with.
+    `name` is what error messages call the values, such as "the data". Labels (`are_labels`) may be integers of any
+    size, because they are only compared.
 
     Raises
     ------
     NotFiniteError, InexactIntegerError
-        As `require_lossless`.
+        As for `require_lossless`.
     InvalidShapeError
         For rows of different lengths, and for objects that have items but are neither sequence nor array, such as an
         AnnData: numpy would take them for sequences and read them item by item, which may take forever.
@@ -71,7 +72,7 @@ def array_of(X: Any, name: str = "the data", *, are_labels: bool = False) -> NDA
     except ValueError as error:
         raise InvalidShapeError(
             "The rows of the data have different lengths.",
-            remedy="Give a matrix, one point a row, one feature a column.",
+            remedy="Give a matrix with one row per point and one column per feature.",
         ) from error
     except TypeError:
         kind = f"{type(X).__module__}.{type(X).__qualname__}"
@@ -84,26 +85,26 @@ def array_of(X: Any, name: str = "the data", *, are_labels: bool = False) -> NDA
 
 
 def require_open(values: Any, name: str) -> None:
-    """Raise `InvalidShapeError` for a data set of h5py whose file is closed."""
+    """Raise `InvalidShapeError` if the values are an h5py data set whose file is closed."""
     if type(values).__module__.startswith("h5py") and not values:
         raise InvalidShapeError(
             f"{name[0].upper()}{name[1:]} are in an HDF5 file that is closed.",
-            remedy='Read them while it is open, as by X = file["X"][:].',
+            remedy='Read them while the file is open, for example by X = file["X"][:].',
         )
 
 
 def require_unmasked(values: Any, name: str) -> None:
-    """Raise `NotFiniteError` if an array of numpy.ma, or a list of such rows, has masked values.
+    """Raise `NotFiniteError` if the values are a masked array of numpy, or a list of masked rows, with masked entries.
 
-    Conversion to an array would drop the mask and use the masked numbers as data.
+    Conversion to a plain array would drop the mask and use the masked numbers as data.
     """
     parts = values if isinstance(values, (list, tuple)) else [values]
     masked = sum(np.count_nonzero(part.mask) for part in parts if isinstance(part, np.ma.MaskedArray))
     if masked:
-        remedy = "Remove or impute rows with masked values, as by X.data[~numpy.ma.getmaskarray(X).any(axis=1)] or "
-        remedy += "X.filled(value); nothing is dropped silently."
+        remedy = "Remove or impute rows with masked values, for example by "
+        remedy += "X.data[~numpy.ma.getmaskarray(X).any(axis=1)] or X.filled(value); nothing is dropped silently."
         if np.ndim(values) != 2:
-            remedy = "Leave points out where numpy.ma.getmaskarray is true, or fill values in, as by .filled(value)."
+            remedy = "Leave out the points where numpy.ma.getmaskarray is true, or fill in values by .filled(value)."
         raise NotFiniteError(
             f"{masked:,} values of {name} are masked.",
             remedy=remedy,
@@ -112,23 +113,23 @@ def require_unmasked(values: Any, name: str) -> None:
 
 
 def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) -> None:
-    """Raise an error for values that the conversion to an array of float64 would change.
+    """Raise an error if the conversion to a float64 array would change a value.
 
     Parameters
     ----------
     values
         Numbers: an array, a sparse matrix, a frame or a series, or nested lists.
     name
-        What the values are, in messages, such as "the data".
+        What error messages call the values, such as "the data".
     raw
-        `values` as an array, if the caller has it.
+        `values` as an array, if the caller has converted them already.
 
     Raises
     ------
     NotFiniteError
         For masked values.
     InexactIntegerError
-        For integers beyond 2^53; the details have the first row and column.
+        For integers beyond 2^53; `details` has the row and column of the first one.
 
     """
     require_unmasked(values, name)
@@ -139,24 +140,24 @@ def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) ->
             continue
         index = [int(position) for position in np.argwhere(bad)[0]]
         place = dict(zip(("row", "column"), [*index, *([] if column is None else [column])], strict=False))
-        place = {} if hasattr(values, "tocsr") else place  # the entries of a sparse matrix have other positions
+        place = {} if hasattr(values, "tocsr") else place  # the index of a stored entry is neither row nor column
         where = f" in {', '.join(f'{part} {number}' for part, number in place.items())} (from 0)" if place else ""
         raise InexactIntegerError(
-            f"Integers of {name} are beyond 2^53, where float64 is not exact, the first one {whole[*index]}{where}.",
-            remedy="Subtract an offset or rescale them; leave the column out if they are ids.",
+            f"Integers of {name} are beyond 2^53, where float64 is not exact; the first is {whole[*index]}{where}.",
+            remedy="Subtract an offset from the integers, or rescale them; if they are ids, leave the column out.",
             details={**place, "value": str(whole[*index])},
         )
 
 
 def _integers(values: Any, raw: NDArray[Any] | None) -> Iterator[tuple[int | None, NDArray[Any]]]:
-    """Yield arrays of the integers that may be beyond 2^53, each with the number of its column or None.
+    """Yield pairs (column, integers) for the columns that have integers beyond 2^53; column is None for a whole array.
 
-    In an array of objects, numbers that are not integers are replaced by 0.
+    In an object array, entries that are not integers are replaced by 0.
     """
     parts: list[tuple[int | None, NDArray[Any]]] = []
     if hasattr(values, "tocsr"):
         parts += [(None, np.asarray(values.data))] if values.dtype.kind in "iu" and hasattr(values, "data") else []
-    elif hasattr(values, "columns") and hasattr(values, "dtypes"):  # columns of several types become float64 together
+    elif hasattr(values, "columns") and hasattr(values, "dtypes"):  # a frame, whose integers a float column would round
         columns = values.get_columns() if hasattr(values, "get_columns") else values.items()
         each = (column[1] if isinstance(column, tuple) else column for column in columns)
         parts += [(index, np.asarray(column)) for index, column in enumerate(each)]

@@ -101,25 +101,25 @@ class DegenerateDataError(GlleError):
 
 
 class DisconnectedGraphError(GlleError):
-    """A kNN graph of several components, which an embedding cannot relate to each other."""
+    """A kNN graph that falls into several components, whose relative positions an embedding cannot determine."""
 
     code = "disconnected-graph"
 
 
 class ConvergenceError(GlleError):
-    """Eigenpairs that fail the acceptance test with every solver."""
+    """An eigenproblem for which no solver found eigenpairs that pass the acceptance test."""
 
     code = "no-convergence"
 
 
 class MissingLibraryError(GlleError):
-    """An option that needs a library that is not installed; `details` has the library and its extra."""
+    """An option that needs a library that is not installed; `details` names the library and the extra with it."""
 
     code = "missing-library"
 
 
 class ForkedProcessError(GlleError):
-    """A method that needs threads, which do not survive the fork of its process."""
+    """A method that needs threads, called in a forked process, which does not have the threads of its parent."""
 
     code = "forked-process"
 

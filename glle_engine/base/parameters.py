@@ -43,9 +43,9 @@ _OTHER_NAMES = {
     "n_jobs": "threads",
     "n_iter": "max_iter",
     "n_epochs": "max_iter",
-}  # names of parameters in other libraries
+}  # names in other libraries, and the names of the same parameters here
 _RANDOM_STATE = Argument("random_state", Argument.KEYWORD_ONLY, default=None, annotation="Any")
-LARGEST_COUNTER = 2**64 - 1  # seeds and indices key a counter-based generator
+LARGEST_COUNTER = 2**64 - 1  # seeds and indices of draws are 64-bit keys of the random generator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,16 +61,16 @@ class Parameter:
     words : tuple of str
         Words allowed in place of a value.
     least, above, most, below : float, optional
-        Bounds of a number, inclusive and exclusive.
+        Bounds of a number: `least` and `most` are allowed values, `above` and `below` are not.
     optional : bool
-        Whether None is a value.
+        Whether None is allowed.
     counts : bool
         Whether the value is a number of points. Fits to a sample of the points use a proportionally smaller value.
     added : bool
         Whether `Specification.to_dict` omits the parameter while it has its default. True for parameters that are newer
         than the ids of existing results, so that these ids stay valid.
     fixed : int, optional
-        The number that "auto" and None stand for, where this number does not depend on the data.
+        The number that "auto" and None stand for, if this number does not depend on the data.
 
     """
 
@@ -87,7 +87,11 @@ class Parameter:
     fixed: int | None = None
 
     def check(self, name: str, value: object) -> Any:
-        """Return the value as a Python type, or raise an error; None becomes "auto" if the parameter allows "auto"."""
+        """Return the value as a Python type, or raise `InvalidParameterError` if it is outside the domain.
+
+        None and "auto" become `fixed` if the parameter has it. Otherwise, None becomes "auto" if "auto" is one of the
+        words and None is not allowed.
+        """
         if self.fixed is not None and (value is None or (isinstance(value, str) and value == "auto")):
             return self.fixed
         if value is None and "auto" in self.words and not self.optional:
@@ -102,7 +106,7 @@ class Parameter:
         return converted
 
     def domain(self) -> str:
-        """Return the domain in words: "an integer of at least 2", "one of a, b"."""
+        """Return the allowed values in words, such as "an integer of at least 2" or "one of a, b"."""
         named = self._named
         words = f"one of {', '.join(named)}" if len(named) > 1 else "".join(named)
         if self.kind == "word":
@@ -128,7 +132,7 @@ class Parameter:
         return f"{domain}, or {words}" if words else domain
 
     def schema(self, default: object) -> dict[str, Any]:
-        """Return the JSON Schema."""
+        """Return the JSON Schema of the parameter's values, with its description and this default."""
         doc = self.doc if self.fixed is None else f"{self.doc} auto: {self.fixed}."
         common = {"description": doc, "default": default}
         if self.kind == "word":
@@ -151,7 +155,7 @@ class Parameter:
         return self.words if self.fixed is None else ("auto", *self.words)
 
     def _convert(self, value: object) -> Any:
-        """Return the value in the type of the kind, or None."""
+        """Return the value in the Python type of this parameter's kind, or None if the value has another type."""
         if self.kind == "boolean":
             return bool(value) if isinstance(value, (bool, np.bool_)) else None
         if self.kind == "integer":
@@ -180,10 +184,10 @@ def integer(
     words: tuple[str, ...] = (),
     counts: bool = False,
 ) -> Any:
-    """Declare an integer, which is optional if its default is None.
+    """Declare a field of a specification that is an integer, or None if its default is None.
 
-    If it is a number of points (`counts`) with a fixed default, "auto" stands for this default, unless it is one of
-    the words.
+    For a number of points (`counts`) whose default is an integer, "auto" stands for the default, unless "auto" is one
+    of the `words`.
     """
     bounds: dict[str, Any] = {"least": least, "most": most}
     fixed = default if counts and isinstance(default, int) and "auto" not in words else None
@@ -203,7 +207,7 @@ def number(
     words: tuple[str, ...] = (),
     counts: bool = False,
 ) -> Any:
-    """Declare a finite number, which is optional if its default is None."""
+    """Declare a field of a specification that is a finite number, or None if its default is None."""
     optional = default is None
     bounds: dict[str, Any] = {"least": least, "above": above, "most": most, "below": below}
     parameter = Parameter(kind="number", doc=doc, words=words, optional=optional, counts=counts, **bounds)
@@ -211,17 +215,17 @@ def number(
 
 
 def choice(default: str, doc: str, *words: str, added: bool = False) -> Any:
-    """Declare a choice among several words."""
+    """Declare a field of a specification that is one of several words."""
     return _declare(default, Parameter(kind="word", doc=doc, words=words, added=added))
 
 
 def boolean(default: bool, doc: str, *, added: bool = False) -> Any:  # noqa: FBT001 # a default, not a switch
-    """Declare a truth value."""
+    """Declare a field of a specification that is true or false."""
     return _declare(default, Parameter(kind="boolean", doc=doc, added=added))
 
 
 def mapping(doc: str) -> Any:
-    """Declare an optional mapping of names to values that JSON has."""
+    """Declare a field of a specification that is None or a mapping from names to JSON values."""
     return _declare(None, Parameter(kind="object", doc=doc, optional=True))
 
 
@@ -231,7 +235,7 @@ def _declare(default: object, parameter: Parameter) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Specification:
-    """Base of the specifications.
+    """Base of specifications, which are sets of parameters; each instance is validated when it is created.
 
     Raises
     ------
@@ -249,7 +253,7 @@ class Specification:
         """Raise `InvalidParameterError` for a meaningless combination of options."""
 
     def refuse_unused(self, option: str, *names: str) -> None:
-        """Raise `InvalidParameterError` if a parameter that `option` makes meaningless is not at its default."""
+        """Raise `InvalidParameterError` unless the parameters `names` have their defaults: `option` makes them idle."""
         for name in names:
             if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
                 raise InvalidParameterError(
@@ -259,12 +263,12 @@ class Specification:
 
     @classmethod
     def parameters(cls) -> dict[str, Parameter]:
-        """Return the parameters by name."""
+        """Return a mapping from the name of each field to its `Parameter`."""
         return {item.name: item.metadata[_KEY] for item in fields(cls)}
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters, an object with a default for every member."""
+        """Return the JSON Schema of the specification: an object whose members all have defaults."""
         members = {item.name: item.metadata[_KEY].schema(item.default) for item in fields(cls)}
         return {"type": "object", "properties": members, "additionalProperties": False}
 
@@ -286,9 +290,9 @@ class Specification:
 
 
 def require_known_names(names: Iterable[str], known: Iterable[str], kind: str = "parameters") -> None:
-    """Raise `InvalidParameterError` if a name is not among the known ones, and suggest the closest known name.
+    """Raise `InvalidParameterError` if a name is not among the known names, and suggest the closest known name.
 
-    `kind` says in the plural what is named.
+    `kind` is what the error calls the names, in the plural.
     """
     valid = list(dict.fromkeys(known))
     if unknown := sorted(set(map(str, names)) - set(valid)):
@@ -306,7 +310,7 @@ def require_known_names(names: Iterable[str], known: Iterable[str], kind: str = 
 
 
 def accepts_random_state(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function take `random_state`, the name of scikit-learn, in place of its `seed`."""
+    """Decorate a function that has a `seed`, so that it also takes `random_state`, scikit-learn's name for a seed."""
 
     @wraps(function)
     def call(*arguments: Any, random_state: Any = None, **keywords: Any) -> R:
@@ -321,12 +325,12 @@ def accepts_random_state(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def with_keywords(*sources: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Show the keywords that a function takes by `**name` in its signature, for `help` and completion.
+    """Decorate a function so that its signature lists the keywords that it takes by `**name`, for `help` and editors.
 
-    The sources have the keywords: a specification by its fields, a TypedDict by its names, a function by its
-    keyword-only parameters, or a list of parameters. Members of a TypedDict that cannot be None have the default `...`,
-    because the service has their defaults. With `Any` the function takes further names, too. Beside `seed`
-    there is `random_state`.
+    Each source supplies keywords: a specification its fields, a TypedDict its names, a function its keyword-only
+    parameters, and a list its `inspect.Parameter` items. Members of a TypedDict that cannot be None have the default
+    `...`, because the service has their defaults. If `Any` is one of the sources, the function also takes other names.
+    A function that takes `seed` also takes `random_state`.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -345,7 +349,7 @@ def with_keywords(*sources: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def _keywords_of(source: Any) -> Iterator[Argument]:
-    """Yield the keywords of a source of `with_keywords`."""
+    """Yield the keyword-only parameters that one source of `with_keywords` supplies."""
     if source is Any:
         return
     if isinstance(source, list):
@@ -362,12 +366,12 @@ def _keywords_of(source: Any) -> Iterator[Argument]:
 
 
 def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with a `random_state` as the `seed`; None leaves the seed as it is.
+    """Return a copy of the options in which `seed` replaces `random_state`; a `random_state` of None is dropped.
 
     Raises
     ------
     InvalidParameterError
-        If both are given, or the `random_state` is neither an integer nor a generator of numpy.
+        If the options have both names, or the `random_state` is neither an integer nor a generator of numpy.
 
     """
     renamed = dict(options)
@@ -391,7 +395,7 @@ def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seed_of(seed: int, random_state: Any) -> int:
-    """Return the seed of a function with the default seed 0 that also takes a `random_state`; raises as `with_seed`."""
+    """Return the seed of a call that may set `seed`, by default 0, or `random_state`; errors as for `with_seed`."""
     given = {"seed": seed} if seed or random_state is None else {}
     return int(with_seed({**given, "random_state": random_state})["seed"])
 
@@ -425,7 +429,7 @@ def _integer(value: object) -> int | None:
 
 
 def _json_object(value: object) -> dict[str, Any] | None:
-    """Return a copy of a mapping as JSON would give it back; None for any other value."""
+    """Return a mapping after a round trip through JSON; None if the value is no mapping or JSON cannot hold it."""
     try:
         return json.loads(json.dumps(dict(value), allow_nan=False)) if isinstance(value, Mapping) else None
     except (TypeError, ValueError):
@@ -433,9 +437,9 @@ def _json_object(value: object) -> dict[str, Any] | None:
 
 
 def as_option(name: str, value: object) -> str | Way:
-    """Return an option with its value for a text.
+    """Return an option and its value for use in a text: a `Way`, or a string "name=value".
 
-    A long value, or one that JSON lacks, is shown as Python writes it.
+    It is a string if the value is longer than 60 characters, or neither a string nor a number.
     """
     text = _shorten(value)
     is_plain = isinstance(value, str | int | float) and text == repr(value)

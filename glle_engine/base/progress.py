@@ -14,7 +14,7 @@ def silent(done: int, total: int, stage: str) -> None:
 
 
 def blocks(n: int, size: int, stage: str, on_progress: OnProgress = silent) -> Iterator[slice]:
-    """Yield slices of at most `size` of n points, and report each when it is done."""
+    """Yield slices of n points, each of at most `size`, and report progress after the caller has processed a slice."""
     for start in range(0, n, size):
         stop = min(start + size, n)
         yield slice(start, stop)

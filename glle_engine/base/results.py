@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
-MAX_CHARACTERS = 40  # length of a value in a one-line representation
+MAX_CHARACTERS = 40  # longest text of a field's value in a one-line representation
 
 
 def brief(self: Any) -> str:
-    """Return the class of a dataclass and its fields in one line; None and empty fields are left out.
+    """Return the class and the fields of a dataclass in one line, without fields that are None or empty.
 
     Arrays are shown by dtype and shape, long collections by length, nested dataclasses by class. For use as `__repr__`.
     """
@@ -35,7 +35,7 @@ def brief(self: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a value in few characters; an empty text if there is nothing to show."""
+    """Return a short text of a field's value, which is empty for None and for empty strings and collections."""
     if value is None or (isinstance(value, (str, Mapping, Sequence)) and not value):
         return ""
     if isinstance(value, np.ndarray):
@@ -80,14 +80,20 @@ class PointResult(PointArray):
         """
         points = PointTable.from_result(self)
         if adata.n_obs != len(points.places):
-            raise ValueError(f"adata has {adata.n_obs} observations; the result has {len(points.places)} points.")
+            raise ValueError(
+                f"adata has {adata.n_obs} observations, but the result has {len(points.places)} points. Give the "
+                "AnnData object whose observations were embedded."
+            )
         adata.obsm[f"X_{key}"] = points.places
         for name, values in points.columns.items():
             adata.obs[f"{key}_{name}"] = values
         adata.uns[key] = {"result": repr(self), "verdict": points.verdict}
 
     def _repr_html_(self) -> str:
-        """Return the verdict, the notes, quantiles of the columns, and the picture if matplotlib is installed."""
+        """Return HTML for notebooks: verdict, notes, a table of the columns' ranges, and a picture if possible.
+
+        The table has the minimum, median and maximum of each column. The picture needs matplotlib.
+        """
         points = PointTable.from_result(self)
         notes: Any = getattr(self, "notes", ())
         rows = {f"y{axis}": column for axis, column in enumerate(points.places.T, start=1)} | points.columns
@@ -112,7 +118,8 @@ class PointResult(PointArray):
 def dimension_notes(d: int, p: int, metric: str) -> Iterator[Note]:
     """Yield a note if an embedding has more components (p) than the data have features (d).
 
-    There is no such note for categories and distances, whose dimension may exceed the number of columns.
+    The metrics "hamming" and "precomputed" get no such note, because their points may span more dimensions than the
+    data have columns.
     """
     if p > d and metric not in {"hamming", "precomputed"}:
         yield Note(

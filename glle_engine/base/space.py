@@ -1,4 +1,4 @@
-r"""Space of a fit: standardized data as points whose Euclidean distances order pairs as the metric does.
+r"""Space of a fit: standardized data, mapped to points whose Euclidean distances rank pairs as the metric does.
 
 LLE's weights depend on distances only: with distances :math:`d_{ij}`, a neighborhood has the Gram matrix
 :math:`G_{jk} = (d_{ij}^2 + d_{ik}^2 - d_{jk}^2) / 2`. If a metric is the Euclidean distance of some points, it
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Metric, SpaceSpec, Standardize
 
 MAX_LEVELS = 20_000  # distinct values of all features together; a matrix of 1,000 points then has 160 MB
-_SHOWN = 10  # columns in a message
+_SHOWN = 10  # a message names at most this many columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Space:
         return cls(metric, *_center_and_scale(data, standardize))
 
     def points(self, data: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the positions (m, q) of data (m, d), from the fit or new, each row independently.
+        """Map data (m, d), from the fit or new, to positions (m, q) in the space, each row independently of the others.
 
         Raises
         ------
@@ -80,14 +80,15 @@ class Space:
 
         """
         if self.center is not None and self.scale is not None:
-            with np.errstate(over="ignore"):  # far new points may overflow; half of the fit's data cannot
+            # Halving first keeps this finite for the data of the fit; new points that are far away may overflow.
+            with np.errstate(over="ignore"):
                 data = (data / 2 - self.center / 2) / (self.scale / 2)
         if self.metric in {"cosine", "correlation"}:
             return _directions(data, self.metric)
         return data if self.levels is None else _indicators(data, self.levels)
 
     def restore(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Undo the standardization: return positions (m, d) in the units of the data (Euclidean metric only)."""
+        """Undo the standardization: return `places` (m, d) in the units of the data, for the Euclidean metric only."""
         require_restorable(self.metric)
         if self.center is None or self.scale is None:
             return places
@@ -95,7 +96,7 @@ class Space:
 
 
 def require_restorable(metric: Metric) -> None:
-    """Raise `InvalidParameterError` unless positions in the metric's space determine the data."""
+    """Raise `InvalidParameterError` unless the metric is Euclidean: positions for other metrics do not fix the data."""
     if metric == "euclidean":
         return
     how = {
@@ -103,7 +104,7 @@ def require_restorable(metric: Metric) -> None:
         "correlation": "Subtract its mean from each row, divide the row by its length",
         "hamming": "Encode each level as a column of 0 and 1",
     }.get(metric)
-    remedy: str = "Fit the coordinates of the points, if there are some."
+    remedy: str = "Fit the coordinates of the points, if you have them."
     if how is not None:
         rest = ": the posterior is the same, and it generates rows of that kind."
         remedy = f"{how}, and fit the result with {Way('metric', 'euclidean')}{rest}"
@@ -116,7 +117,10 @@ def require_restorable(metric: Metric) -> None:
 def _center_and_scale(
     data: NDArray[np.float64], standardize: Standardize
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return center and scale of each feature, computed in units of a power of two, so that squares stay in range."""
+    """Return the center (d,) and the scale (d,) of the features, for the standardization "zscore" or "robust".
+
+    Features are divided by a power of two in the computation, so that squares neither overflow nor underflow.
+    """
     largest, smallest = data.max(axis=0), data.min(axis=0)
     exponents = np.frexp(np.maximum(np.abs(largest), np.abs(smallest)))[1]
     scaled = np.ldexp(data, -exponents)
@@ -142,7 +146,7 @@ def _center_and_scale(
 
 
 def _directions(data: NDArray[np.float64], metric: Metric) -> NDArray[np.float64]:
-    """Return rows of length 1, after subtraction of their mean for a correlation."""
+    """Scale each row to length 1; for the metric "correlation", first subtract the mean of the row."""
     is_flat = np.asarray(data.max(axis=1) == data.min(axis=1) if metric == "correlation" else ~data.any(axis=1))
     if is_flat.any():
         raise flat_row(metric, is_flat, data.shape[1])
@@ -157,14 +161,14 @@ def flat_row(metric: Metric, is_flat: NDArray[np.bool_], d: int) -> DegenerateDa
     row = int(np.argmax(is_flat))
     flaw = "is constant and has no correlation" if metric == "correlation" else "is 0 and has no direction"
     return DegenerateDataError(
-        f"Row {row} {flaw}. The same holds for {int(is_flat.sum())} of {len(is_flat)} rows of {d} feature(s).",
+        f"Row {row} {flaw} ({int(is_flat.sum())} such row(s) of {len(is_flat)}, with {d} feature(s)).",
         remedy=f"Leave such rows out, or use {Way('metric', 'euclidean')}.",
         details={"row": row, "rows": int(is_flat.sum())},
     )
 
 
 def _levels(data: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """Return the distinct values of each feature, ascending."""
+    """Return the distinct values of each feature, ascending; raise an error for values that are not integers."""
     fractions = np.argwhere(data != np.floor(data))
     if len(fractions):
         row, column = (int(i) for i in fractions[0])

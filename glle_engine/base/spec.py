@@ -35,16 +35,16 @@ FurtherMetric = Literal[
     "sokalsneath",
     "yule",
 ]
-"""The metrics of methods that need neighbors only, and not points at these distances."""
+"""The metrics of methods that need only neighbors, and no points whose Euclidean distances are these distances."""
 Source = Literal["posterior", "prior"]
 Align = Literal["procrustes", "none"]
 NeighborCount = int | Literal["auto"]
 LandmarkCount = int | Literal["auto", "all"]
 
 MIN_NEIGHBORS, MAX_NEIGHBORS = 10, 30  # bounds of the default k: fewer tear a sheet; the time of a fit grows with k^2
-NEIGHBORS_OF_ROOT = 0.35  # default k over the square root of the number of points (docs/explanation/neighbors.md)
+NEIGHBORS_OF_ROOT = 0.35  # ratio of the default k to the root of the number of points (docs/explanation/neighbors.md)
 
-# For landmarks="auto" (docs/explanation/spread.md). They are constants, so that every machine decides alike.
+# Limits for landmarks="auto" (docs/explanation/spread.md). They are constants, so that every machine decides alike.
 MAX_EXACT_POINTS = 50_000  # beyond about 60,000, even a draw of a sheet with 30 neighbors takes a second
 MAX_EXACT_FLOPS = 5 * 10**9  # operations of a factorization, at which a single draw takes about a second
 AUTO_LANDMARKS = (4000, 2000)  # a draw of 2,000 points takes less than a second, whatever their graph
@@ -89,7 +89,10 @@ class SpaceSpec(Specification):
 
     @property
     def precomputed(self) -> str:
-        """The parameter that makes the data a matrix of all pairs, such as "metric" or "kernel"; empty for points."""
+        """Name of the parameter that is "precomputed", such as "metric" or "kernel"; an empty text if none is.
+
+        It makes the data a matrix with a value for each pair of points.
+        """
         return next((name for name, value in vars(self).items() if value == "precomputed"), "")
 
 
@@ -158,8 +161,8 @@ class FitSpec(SpaceSpec):
     noise: Noise = choice(
         "isotropic",
         "Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), "
-        "for noisy data, few neighbors and many features. Auto fits both and keeps that whose draws keep neighbors "
-        "better (the figure noise).",
+        "for noisy data, few neighbors and many features. Auto fits both noise models and takes the one whose draws "
+        "keep neighbors better (the figure noise).",
         *get_args(Noise),
     )
     neighborhoods: Adaptation = choice(
@@ -229,7 +232,7 @@ class FitSpec(SpaceSpec):
             )
         idle = [] if is_published_em else ["max_iter", "tol"]
         if self.noise == "tangent" and self.variance == "dirichlet":
-            idle.append("variance")  # auto resolves to dirichlet
+            idle.append("variance")  # with tangent noise, "auto" means "dirichlet", too
         for field in fields(FitSpec):
             if field.name in idle:
                 object.__setattr__(self, field.name, field.default)
@@ -237,7 +240,7 @@ class FitSpec(SpaceSpec):
     def of_points(self, n: int) -> Self:
         """Return the specification for n points, with "auto" neighbors replaced by a number.
 
-        Landmarks of n or more become "all". Landmarks "auto" stay "auto" where the fit decides (`choices`).
+        `landmarks` of n or more becomes "all". ``landmarks="auto"`` stays if only the fit can decide (`choices`).
         """
         landmarks = self.landmarks
         if isinstance(landmarks, int) and landmarks >= n:
@@ -275,7 +278,7 @@ class FitSpec(SpaceSpec):
 
     @property
     def has_landmarks(self) -> bool:
-        """Whether the number of landmarks is given."""
+        """Whether `landmarks` is a number, neither "auto" nor "all"."""
         return not isinstance(self.landmarks, str)
 
     @property

@@ -1,4 +1,4 @@
-"""Texts that name options and calls as values, so that each interface writes these as its own users do; and notes."""
+"""Texts in which options, API calls and features are values, which each interface writes for its users; and notes."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ CALLS = {
     "cancel-job": "`client.job({}).cancel()`",
     "delete-results": "over HTTP",
 }
-"""Calls that texts name, as Python has them; the value of such a `Way` is the id of the resource, or None."""
+"""API calls that texts can name, as Python code; the value of such a `Way` is the id of the resource, or None."""
 UPLOAD_OPTIONS = (
     *("labels", "colors", "features", "id", "ignore", "one_hot", "missing"),
     *("header", "delimiter", "decimal", "charset", "sheet"),
 )
-"""Options of data that texts name; other options are settings of methods, or `force`."""
+"""Options of an upload that texts can name; all other options are parameters of methods, or `force`."""
 FEATURE = "feature"
-"""Name of a `Way` that is a feature, by its number from 0."""
-_BEGIN, _END = "\ue000", "\ue001"  # characters for private use, which `repr` escapes in the names that users give
+"""Name of a `Way` that stands for a feature; its value is the column of the feature, counted from 0."""
+_BEGIN, _END = "\ue000", "\ue001"  # private-use characters: `repr` escapes them in names from users, so marks are safe
 _MARK = re.compile(f"{_BEGIN}(.*?){_END}")
 
 
 class Way(NamedTuple):
-    """Option with its value, a call, or a feature, that a text names.
+    """An option with its value, an API call, or a feature, as a part of a `Text`.
 
     Parameters
     ----------
     name
         Name of the option, one of `CALLS`, or `FEATURE`.
     value
-        Value of the option: a text, a number, true, or a list of columns; number of a feature; id of the resource of a
-        call. None if there is none.
+        Value of the option (a text, a number, true, or a list of columns), id of the resource of the call, or number of
+        the feature; None for an option without a value, or a call without an id.
 
     """
 
@@ -49,17 +49,17 @@ class Way(NamedTuple):
     value: Any = None
 
     def __format__(self, spec: str) -> str:
-        """Return the mark by which an f-string carries this value to a `Text`."""
+        """Return a marked string that `Text` turns back into this value, so that f-strings can contain it."""
         del spec
         return f"{_BEGIN}{json.dumps([self.name, _plain(self.value)])}{_END}"
 
 
 class Text(str):
-    """Text of parts, some of which are a `Way`. As a str it names options as keyword arguments of Python.
+    """String made of plain parts and `Way` parts; as a str, it shows each `Way` as Python code (`in_python`).
 
-    The parts may be f-strings with ways in them, such as ``f"Raise {Way('n_neighbors')}."``. Errors, problems and notes
-    make such an f-string a text. An f-string or ``str.join`` of a text is a plain str without the parts; use ``+`` or
-    `Text` to put texts together.
+    The parts may be f-strings with a `Way` in them, such as ``f"Raise {Way('n_neighbors')}."``. Errors, problems and
+    notes convert such an f-string to a `Text`. If you put a `Text` into an f-string or ``str.join``, the result is a
+    plain str without the parts; join texts by ``+``, `joined` or `Text` instead.
     """
 
     __slots__ = ("parts",)
@@ -93,7 +93,7 @@ class Text(str):
 
     @classmethod
     def from_json(cls, parts: Iterable[Any]) -> Self:
-        """Return the text of parts in JSON, the inverse of `to_json`."""
+        """Return the text whose parts are in the form that `to_json` returns."""
         return cls(*(part if isinstance(part, str) else Way(part["name"], part["value"]) for part in parts))
 
 
@@ -117,7 +117,7 @@ class Note:
         object.__setattr__(self, "message", Text(self.message))
 
     def with_names(self, names: Sequence[str] | None) -> Note:
-        """Return the note with names in place of features such as ``X[:, 3]``."""
+        """Return the note with the feature names `names` in place of column numbers, such as ``X[:, 3]``."""
         if names is None:
             return self
         parts = parts_of(self.message)
@@ -130,7 +130,7 @@ class Note:
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Return the inverse of `to_dict`."""
+        """Return the note of a dictionary that `to_dict` returned."""
         return cls(value["code"], Text.from_json(value["message_parts"]))
 
 
@@ -140,7 +140,7 @@ def to_json(text: str) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a number of numpy as Python's, a whole float as an integer, and NaN or infinity as its text."""
+    """Convert a value for JSON: numpy numbers to Python's, whole floats to int, and NaN and infinity to strings."""
     value = value.item() if hasattr(value, "item") else value
     if not isinstance(value, float):
         return value
@@ -150,14 +150,14 @@ def _plain(value: Any) -> Any:
 
 
 def parts_of(text: str | Way) -> tuple[str | Way, ...]:
-    """Return the parts of a text; an f-string has a mark for each of its ways."""
+    """Split a text into strings and `Way` parts; in an f-string, the marks of `Way.__format__` become `Way` parts."""
     if isinstance(text, Text):
         return text.parts
     if isinstance(text, Way) or _BEGIN not in text:
         return (text,)
     try:
         return tuple(Way(*json.loads(part)) if place % 2 else part for place, part in enumerate(_MARK.split(text)))
-    except (ValueError, TypeError):  # a caller's text has these characters
+    except (ValueError, TypeError):  # the text has the private-use characters, but they are not marks of a `Way`
         return (text,)
 
 
@@ -168,12 +168,12 @@ def joined(texts: Iterable[str], sign: str = " ") -> Text:
 
 
 def written(text: str, write: Callable[[Way], str]) -> str:
-    """Return a text as a string, in which `write` writes each `Way`."""
+    """Return a text as a plain string, in which `write(way)` replaces each `Way`."""
     return "".join(write(part) if isinstance(part, Way) else part for part in parts_of(text))
 
 
 def in_python(way: Way) -> str:
-    """Return an option as a keyword argument, a call, or a feature as a column of X."""
+    """Return a `Way` as Python code: a keyword argument such as `reg=0.1`, an API call, or a column like `X[:, 3]`."""
     if way.name == FEATURE:
         return f"X[:, {way.value}]"
     if way.name in CALLS:

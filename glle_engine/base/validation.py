@@ -1,4 +1,4 @@
-"""Validation of data, and the unit in which they are computed."""
+"""Validation of data, and the power of two by which data are divided before a computation."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 # Between these bounds, sums of squares over some ten thousand features neither overflow nor become subnormal.
 LARGEST, SMALLEST = 1e150, 1e-140
-FARTHEST = 2.0**26  # in extents of the data; farther away, fewer than half of a distance's digits order the neighbors
-# Relative to the largest coordinate: squares of smaller distances lose digits.
+# New points may be this many extents of the data away. Farther away, the distances from a new point to its neighbors
+# agree in more than half of their digits, and the remaining digits do not rank the neighbors reliably.
+FARTHEST = 2.0**26
+# Smallest distance whose square keeps all its digits, relative to the largest coordinate.
 RESOLVED = 2.0**-490
 _HASHED = 1 << 20  # entries that are hashed at a time
 _LISTED = 10  # columns in a message
@@ -43,7 +45,7 @@ DENSE = "Give a dense array, or 50 components by a truncated SVD if that is too 
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """Unit of computation: a power of two; features that are constant are left out.
+    """Unit of computation: a power of two by which data are divided, after constant features are left out.
 
     Attributes
     ----------
@@ -71,7 +73,10 @@ class Unit:
         return cls(int(np.frexp(reach)[1]), varying, np.where(varying, 0.0, smallest))
 
     def scale(self, data: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the varying features divided by 2^exponent, which is exact: the unit of the data changes no bit."""
+        """Return the varying features divided by 2^exponent.
+
+        The division is exact: data that are multiplied by a power of two give the same result, bit for bit.
+        """
         columns = data if self.varying.all() else data[:, self.varying]
         return np.ascontiguousarray(np.ldexp(columns, -self.exponent))
 
@@ -93,7 +98,7 @@ def restore_distances(distances: NDArray[np.float64], exponent: int) -> NDArray[
 
 
 def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
-    """Return data (n, c) of a `Space` in the unit in which a posterior is computed.
+    """Return points (n, c) of a `Space` in the unit of computation (`Unit`) of a posterior.
 
     The constrained variant does not depend on the unit: its data are divided by a power of two, and constant features
     are left out. The published variant takes the data unchanged.
@@ -115,7 +120,8 @@ def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
 def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], distances: NDArray[np.float64]) -> None:
     """Raise `OutOfRangeError` if the squared distances of a whole neighborhood underflow.
 
-    `data` (n, d) are in the unit of computation (`Unit`); `distances` to `nearest` (n, k) are 0 where they underflow.
+    `data` (n, d) are in the unit of computation (`Unit`). `distances` (n, k) are the distances to the neighbors
+    `nearest` (n, k), and 0 where their squares underflow.
     """
     close = np.flatnonzero(distances[:, -1] < RESOLVED)
     for column in nearest[close].T:
@@ -127,8 +133,8 @@ def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], dist
 def unresolved_neighbors(point: int, apart: float) -> OutOfRangeError:
     """Return the error for neighbors that are too close in the unit of computation."""
     return OutOfRangeError(
-        f"The neighbors of point {point} are at most {apart:.3g} of the largest coordinate away: the squares of such "
-        "distances leave the range of floating-point numbers.",
+        f"The distances from point {point} to its neighbors are at most {apart:.3g} times the largest coordinate of "
+        "the data: their squares leave the range of floating-point numbers.",
         remedy="Fit these points alone, or remove the points that are far from all others.",
         details={"point": point},
     )
@@ -137,7 +143,7 @@ def unresolved_neighbors(point: int, apart: float) -> OutOfRangeError:
 def digest(data: NDArray[np.float64] | csr_array) -> str:
     """Return the hexadecimal SHA-256 of the shape and the entries of a matrix; -0 counts as 0.
 
-    For sparse data it covers the stored entries, so that equal dense data have another digest.
+    The digest of sparse data covers the stored entries only, so that equal data in a dense array have another digest.
     """
     if not isinstance(data, np.ndarray):
         state = sha256(f"sparse,{data.shape[0]},{data.shape[1]};".encode())
@@ -152,7 +158,7 @@ def digest(data: NDArray[np.float64] | csr_array) -> str:
 
 
 def require_training_data(X: ArrayLike, data_sha256: str | None) -> None:
-    """Raise `DataMismatchError` unless X has this digest; without a digest accept any data."""
+    """Raise `DataMismatchError` unless the digest of the data X is `data_sha256`; None accepts any data."""
     if data_sha256 is None:
         return
     actual = digest(finite_data(X))
@@ -178,7 +184,7 @@ def is_sparse(X: object) -> bool:
 
 
 def rows_of_sparse(X: Any) -> Any:
-    """Return a sparse matrix as CSR; raise `InvalidShapeError` for wrong indices, which compiled code would trust."""
+    """Return a sparse matrix as CSR; raise `InvalidShapeError` for indices out of range, which compiled code trusts."""
     try:
         if X.format in {"csr", "csc", "bsr"}:
             X.check_format(full_check=True)
@@ -193,10 +199,13 @@ def rows_of_sparse(X: Any) -> Any:
 
 
 def finite_data(X: ArrayLike, name: str = "X") -> NDArray[np.float64] | csr_array:
-    """Return `finite_matrix` of dense data; sparse data become a canonical CSR copy without stored zeros."""
+    """Return X in float64 after checking that all entries are finite: a matrix, or a CSR copy of sparse data.
+
+    The CSR copy is canonical: columns ascend in each row, without duplicates or stored zeros.
+    """
     if not is_sparse(X):
         return finite_matrix(X, name)
-    from scipy.sparse import csr_array  # noqa: PLC0415 -- dense data need it later or not at all
+    from scipy.sparse import csr_array  # noqa: PLC0415 -- a slow import that dense data may not need
 
     matrix: Any = X
     _require_matrix(matrix)
@@ -225,9 +234,10 @@ def finite_matrix(X: ArrayLike, name: str = "X") -> NDArray[np.float64]:
 
 
 def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None = None) -> tuple[Any, list[Note]]:
-    """Drop the rows of a matrix (n, d) that have NaN, or replace NaN by the median of its column, in place.
+    """Handle NaN in a matrix (n, d): find the rows to keep ("drop"), or fill in medians of columns in place ("median").
 
-    Returns the mask of the rows to keep, (n,), or None for all rows, and a note on the change, if any.
+    Returns the mask (n,) of the rows to keep, or None if all rows are kept, and a list of notes: one note if there were
+    missing values, else none.
 
     Raises
     ------
@@ -256,7 +266,7 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
         return ~incomplete, [Note("rows-dropped", f"{said}{listed}.")]
     if len(empty := np.flatnonzero(counts == n)):
         shown = ", ".join(f"{_feature(column, names)}" for column in empty[:_LISTED])
-        raise NotFiniteError(f"Columns without any value have no median: {shown}.", remedy="Leave them out.")
+        raise NotFiniteError(f"Columns without any value have no median: {shown}.", remedy="Leave these columns out.")
     for column in columns:
         values[gaps[:, column], column] = np.median(values[~gaps[:, column], column])
     said = f"{counts.sum():,} missing values in {incomplete.sum():,} of {n:,} rows were replaced by the medians of "
@@ -264,12 +274,12 @@ def resolve_missing(values: Any, missing: Missing, names: Sequence[str] | None =
 
 
 def _feature(number: int, names: Sequence[str] | None) -> str | Way:
-    """Return the name of a feature, or its number as a part of a text."""
+    """Return the name of feature `number`; without names, a `Way` that refers to the feature by its number."""
     return names[number] if names else Way(FEATURE, int(number))
 
 
 def numbers_of(values: Any, name: str) -> NDArray[np.float64]:
-    """Return real numbers of any shape as a C-contiguous array, or raise `InvalidShapeError`."""
+    """Return real numbers of any shape as a C-contiguous float64 array; raise `InvalidShapeError` for other types."""
     raw = array_of(values, name)
     _require_real(raw, name)
     return float64_of(raw)
@@ -290,7 +300,7 @@ def _require_real(raw: Any, name: str) -> None:
 
 
 def _remedy_of_objects(raw: NDArray[Any]) -> str:
-    """Return how to make a matrix of a list of records or vectors, or an empty text."""
+    """Return the remedy for a list of records or of vectors in place of a matrix; an empty text for other arrays."""
     first = raw.ravel()[0] if raw.dtype.kind == "O" and raw.ndim == 1 and raw.size else None
     if isinstance(first, Mapping):
         return "Give pandas.DataFrame(X)."
@@ -303,7 +313,7 @@ def _require_matrix(raw: Any) -> None:
     if raw.ndim != 2 or 0 in raw.shape:
         raise InvalidShapeError(
             f"The data have shape {raw.shape}.",
-            remedy="Give a matrix, one point a row, one feature a column.",
+            remedy="Give a matrix with one row per point and one column per feature.",
         )
 
 
@@ -329,8 +339,8 @@ def require_range(data: NDArray[np.float64]) -> None:
         extent = float(np.ptp(data, axis=0).max())
     if largest > LARGEST or 0 < extent < SMALLEST:
         raise OutOfRangeError(
-            f"The data reach {largest:.3g} and extend over {extent:.3g}: their squared distances leave the range of "
-            "floating-point numbers.",
+            f"The largest absolute value of the data is {largest:.3g}, and their largest extent along a feature is "
+            f"{extent:.3g}: squared distances leave the range of floating-point numbers.",
             remedy="Change the unit: divide the data by their largest absolute value.",
             details={"largest": largest, "extent": extent},
         )
@@ -346,10 +356,10 @@ def require_same_length(X: Sized, Y: Sized) -> None:
 
 
 def require_near(data: NDArray[np.float64], points: NDArray[np.float64]) -> None:
-    """Raise `OutOfRangeError` if one of the new points (m, d) is too far from data (n, d) to rank their distances.
+    """Raise `OutOfRangeError` if a new point (m, d) is too far from the data (n, d) for a ranking of its neighbors.
 
-    Along each feature, the distance is measured to the bounding box of the data. The largest of them counts, in units
-    of the longest side of the box.
+    The limit is `FARTHEST` times the longest side of the bounding box of the data. A point's distance from the box is
+    measured along each feature, and the largest one counts.
     """
     upper, lower = data.max(axis=0), data.min(axis=0)
     with np.errstate(over="ignore"):  # a distance that overflows is infinite
@@ -363,8 +373,8 @@ def require_near(data: NDArray[np.float64], points: NDArray[np.float64]) -> None
 def too_far(row: int, extents: float) -> OutOfRangeError:
     """Return the error for a new point so far away that rounding decides its nearest neighbors."""
     return OutOfRangeError(
-        f"Row {row} of the new points lies {extents:.3g} times the extent of the training data away from them, so far "
-        "that rounding decides which of them are its nearest neighbors.",
+        f"Row {row} of the new points lies {extents:.3g} times the extent of the training data away from the training "
+        "data: rounding errors would decide which points are its nearest neighbors.",
         remedy=f"Leave out new points that are more than {FARTHEST:.1g} extents away, or give them in the unit of the "
         "training data.",
         details={"row": row, "extents": extents},
@@ -384,7 +394,7 @@ class OfNeighbors(Protocol):
 
 
 def require_neighbors(score_neighbors: int, n: int) -> None:
-    """Raise `InvalidParameterError` unless there is another point besides each of n points and its neighbors."""
+    """Raise `InvalidParameterError` unless each of n points has a point that is not among its `score_neighbors`."""
     if score_neighbors > n - 2:
         raise InvalidParameterError(
             f"{Way('score_neighbors', score_neighbors)} is too many for {n:,} points.",
@@ -394,7 +404,7 @@ def require_neighbors(score_neighbors: int, n: int) -> None:
 
 
 def require_enough_points(n: int, spec: OfNeighbors) -> None:
-    """Raise `TooFewPointsError` unless n > k and n >= p + 2."""
+    """Raise `TooFewPointsError` unless n > k and n >= p + 2, for k neighbors and p components."""
     if spec.n_neighbors >= n:
         raise TooFewPointsError(
             f"{Way('n_neighbors', spec.n_neighbors)} needs more than {n} points.",

@@ -136,7 +136,7 @@ def with_entries(rows: Any, columns: Any, value: float) -> NDArray[np.float64]:
         (
             with_entries([4, 9], slice(4), 0.0),
             {"metric": "cosine"},
-            "Row 4 is 0 and has no direction. The same holds for 2 of 50 rows",
+            r"Row 4 is 0 and has no direction \(2 such row\(s\) of 50",
         ),
         (with_entries([4, 9], slice(4), 0.0), {"metric": "correlation"}, "Row 4 is constant and has no correlation"),
         (with_entries(7, 2, 0.5), {"metric": "hamming"}, r"X\[7, 2\] is 0.5"),

@@ -180,8 +180,8 @@ def test_wrong_rows_are_named(matrix: NDArray[np.float64]) -> None:
     infinite[7, column], zero[7], tiny[0, 0] = np.inf, 0, 1
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (infinite, {}, rf"X\[7, {column}\] is inf"),
-        (zero, {"metric": "cosine"}, r"Row 7 .*\. The same holds for 1 of 250 rows of 150 feature\(s\)\."),
-        (zero, {"metric": "correlation"}, r"Row 7 .*\. The same holds for 1 of 250 rows of 150 feature\(s\)\."),
+        (zero, {"metric": "cosine"}, r"Row 7 .* \(1 such row\(s\) of 250, with 150 feature\(s\)\)\."),
+        (zero, {"metric": "correlation"}, r"Row 7 .* \(1 such row\(s\) of 250, with 150 feature\(s\)\)\."),
         (np.ones((30, 4)), {}, "All 30 points are equal"),
         (np.eye(30) * 1j, {}, "type complex128"),
         ((5, 0), {}, r"have shape \(5, 0\)"),
