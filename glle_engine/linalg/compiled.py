@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _ENGINE = Path(__file__).parents[1]
-_AVX2 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # together with what they imply, x86-64-v3
+_AVX2 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")  # a processor with these has all of x86-64-v3
 _IMPORT = re.compile(r"^from (glle_engine[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 _DIGEST_DIGITS = 16  # hexadecimal digits of a digest
 _DAYS = 30  # compiled code that was not used for this time is deleted
@@ -75,7 +75,10 @@ def _source(path: Path) -> tuple[str, frozenset[Path]]:
 
 
 def _state(path: Path) -> str:
-    """Return a digest of a file and of all files that it needs, because numba only looks at the file itself."""
+    """Return a digest of a source file and of all engine files that it imports, directly or through others.
+
+    numba would compile a function again only if the function's own file has changed.
+    """
     needed, waiting = {path}, [path]
     while waiting:
         further = _source(waiting.pop())[1] - needed
@@ -139,7 +142,8 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         super().__init__(function)
         folder, name = self._impl.locator.folder, self._impl.filename_base
         self._delivered = IndexDataCacheFile(str(_DELIVERED / folder), name, folder)
-        self._place = int(hashlib.sha256(f"{folder} {name}".encode()).hexdigest()[:7], 16)  # byte of the lock file
+        # The byte of the lock file that serves as the lock of this function.
+        self._place = int(hashlib.sha256(f"{folder} {name}".encode()).hexdigest()[:7], 16)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled code of a signature, or None, in which case the calling process has to compile it."""
@@ -171,8 +175,9 @@ class _Cache(FunctionCache):  # type: ignore[misc]
     def _lock(self, *, wait: bool) -> None:
         """Wait for the lock of this function, so that only one process compiles it, or release the lock.
 
-        Functions do not call each other in a circle, so that no process waits forever. The lock also ensures that the
-        index of a function's signatures, which numba rewrites without a lock, has one writer at a time.
+        Compiling a function also compiles the functions that it calls. Calls are never circular, so no two processes
+        wait for each other forever. The lock also ensures that the index of a function's signatures, which numba
+        rewrites without a lock, has one writer at a time.
         """
         with contextlib.suppress(OSError):  # there is no folder to write to, or the file system has no locks
             if fcntl is not None:
@@ -198,7 +203,7 @@ def _announce() -> None:
 
 
 def instruction(code: Callable[..., Any]) -> Any:
-    """Make a compiled function from a function that writes its instructions (numba's `intrinsic`)."""
+    """Define a function for compiled code by Python code that emits its LLVM instructions (numba's `intrinsic`)."""
     return intrinsic(code)
 
 
@@ -211,12 +216,12 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function on its first call. It releases the GIL, and computes in the order of its source."""
     dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
     dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
-    dispatcher._cache = _Cache(function)  # noqa: SLF001 -- numba offers one cache only
+    dispatcher._cache = _Cache(function)  # noqa: SLF001 -- numba has no public way to set another cache
     return cast("Callable[P, R]", dispatcher)
 
 
 def _call_template(call_template: Callable[..., Any], args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-    """Type a call from compiled code, so that literals and short integers do not cause further compilations."""
+    """Resolve a call in compiled code with literals and short integers as int64, which saves further compilations."""
     return call_template(tuple(_wide_type(arg) for arg in args), kws)
 
 

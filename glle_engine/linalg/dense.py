@@ -19,7 +19,7 @@ _DECIMAL_DIGITS = 40  # digits of intermediate decimal results; a double has 17
 
 
 def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return A A^T (m, k, k) of each matrix A of (m, k, d)."""
+    """Return the Gram matrices A A^T (m, k, k) of a batch of matrices A (m, k, d)."""
     out = np.empty((len(rows), rows.shape[1], rows.shape[1]))
     kernels.grams(kernels.TAG, readable(rows), out)
     return out
@@ -79,15 +79,15 @@ def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
 def affine_solution(
     factor: NDArray[np.float64], kept: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Solve min w^T P w over 1^T w = 1, given L^-T of P.
+    """Minimize w^T P w subject to 1^T w = 1, for a batch of positive definite matrices P = L L^T.
 
     Parameters
     ----------
     factor : (m, k, k) float64
-        L^-T, from `inverse_factor`.
+        L^-T of each P, from `inverse_factor`.
     kept : (m, k) bool, optional
-        The entries of the vector 1 that are 1; the others are 0. Their weights are exactly 0 if P does not couple them
-        to the rest.
+        Entries of the vector 1 in the constraint that are 1; the other entries are 0. By default all are 1. An entry of
+        w that is not kept is exactly 0 if P does not couple it to the kept entries.
 
     Returns
     -------
@@ -190,7 +190,10 @@ def logs(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def readable(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a contiguous read-only view, so that all callers share one type and one compilation."""
+    """Return the array as a contiguous read-only float64 view.
+
+    Compiled functions then see the same array type from all callers, and are compiled once.
+    """
     view = np.ascontiguousarray(array, np.float64).view()
     view.flags.writeable = False
     return view

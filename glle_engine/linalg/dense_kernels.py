@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from glle_engine.linalg.vectors import Address
 
-TAG = (0, 0, 0, 0)  # vectors of four doubles on every processor
-_CACHED_ROWS = 256  # this many rows of both factors stay in the first cache
+TAG = (0, 0, 0, 0)  # its length is the number of doubles in a vector, the same on every processor
+_CACHED_ROWS = 256  # this many rows of both factors stay in the L1 cache
 _JACOBI_SWEEPS = 60
 _EPSILON = float(np.finfo(np.float64).eps)
 _TINY = 1e-280  # smaller squares lose digits, but are negligible beside entries of 1
@@ -26,9 +26,10 @@ _QL_SWEEPS = 50
 def _accumulate(
     tag: tuple[int, ...], left: Address, step: int, a: int, right: Address, b: int, length: int, out: Address
 ) -> None:
-    """Add left^T right to out (a, b vectors).
+    """Add left^T right to `out`, which has a rows of b vectors; a vector has `len(tag)` doubles.
 
-    `left` is (length, a) doubles, in rows `step` apart, and `right` is (length, b vectors).
+    `left` has `length` rows of a doubles, and its rows begin `step` doubles apart. `right` has `length` rows of b
+    vectors.
     """
     for start in range(0, length, _CACHED_ROWS):
         stop = min(start + _CACHED_ROWS, length)
@@ -59,7 +60,10 @@ def _accumulate(
 def products(
     tag: tuple[int, ...], left: NDArray[np.float64], right: NDArray[np.float64], out: NDArray[np.float64]
 ) -> None:
-    """Put left_i^T right_i of (m, l, a) and (m, l, b) into out (m, a, b), summed over l in order with `fma`."""
+    """Write the products left_i^T right_i to out (m, a, b), for batches left (m, l, a) and right (m, l, b).
+
+    Each entry is summed over l in order, by `fma`.
+    """
     lanes = len(tag)
     m, length, a = left.shape
     b = right.shape[2]
@@ -82,7 +86,10 @@ def products(
 
 @compiled
 def grams(tag: tuple[int, ...], rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Put A A^T of each A (m, k, d) into out (m, k, k), with the same bits as `products` of the transpose of A."""
+    """Write the Gram matrix A A^T of each matrix A in `rows` (m, k, d) to `out` (m, k, k).
+
+    The bits are the same as for `products` of the transpose of A with itself.
+    """
     lanes = len(tag)
     m, k, d = rows.shape
     vectors = (k + lanes - 1) // lanes
@@ -101,7 +108,7 @@ def grams(tag: tuple[int, ...], rows: NDArray[np.float64], out: NDArray[np.float
 
 @compiled
 def inverse_factors(tag: tuple[int, ...], precision: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Put L^-T of each P = L L^T (m, k, k) into out; four matrices at a time, one in each lane."""
+    """Write L^-T of each matrix P = L L^T in `precision` (m, k, k) to `out`; each lane of a vector has one matrix."""
     lanes = len(tag)
     m, k, _ = precision.shape
     lower, inverse = np.empty(k * k * lanes), np.empty(k * k * lanes)
@@ -141,7 +148,10 @@ def inverse_factors(tag: tuple[int, ...], precision: NDArray[np.float64], out: N
 def affine_solutions(
     factor: NDArray[np.float64], kept: NDArray[np.float64], out: NDArray[np.float64], minimum: NDArray[np.float64]
 ) -> None:
-    """Put P^-1 1 / (1^T P^-1 1) into out (m, k) and 1 / (1^T P^-1 1) into minimum, given L^-T and `kept` as 1."""
+    """Write P^-1 e / (e^T P^-1 e) to `out` (m, k), and 1 / (e^T P^-1 e) to `minimum` (m,).
+
+    Here P = L L^T, `factor` (m, k, k) is L^-T, and `kept` (m, k) is e, a vector of 0 and 1.
+    """
     m, k, _ = factor.shape
     column = np.empty(k)
     for item in range(m):
@@ -165,9 +175,10 @@ def affine_solutions(
 
 @compiled
 def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vectors: NDArray[np.float64]) -> int:
-    """Diagonalise symmetric matrices (m, k, k), ascending; return the first item that did not converge, or -1.
+    """Write eigenvalues (m, k), ascending, and eigenvectors, in columns, of symmetric matrices (m, k, k) to arrays.
 
-    No vectors are computed if the array for them is (m, 0, 0).
+    Returns the index of the first matrix that is not finite or did not converge, or -1. If `vectors` is (m, 0, 0),
+    only eigenvalues are computed.
     """
     m, k, _ = matrices.shape
     work, basis = np.empty((k, k)), np.empty((vectors.shape[1], k))
@@ -198,7 +209,10 @@ def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vec
 
 @compiled
 def _order_ascending(values: NDArray[np.float64], order: NDArray[np.int64]) -> None:
-    """Put the stable order of few numbers into `order` by insertion, because numpy's sort takes seconds to compile."""
+    """Write the indices that sort a few values, ascending and stable, to `order`.
+
+    This is insertion sort, because numpy's sort takes seconds to compile.
+    """
     for i in range(len(values)):
         position = i
         while position > 0 and values[order[position - 1]] > values[i]:
@@ -216,7 +230,11 @@ def _tridiagonalise(
     mirror: NDArray[np.float64],
     product: NDArray[np.float64],
 ) -> None:
-    """Reduce a symmetric matrix by Householder reflections, A = Q T Q^T; the reflections overwrite `work`."""
+    """Reduce the symmetric matrix A in `work` to tridiagonal form, A = Q T Q^T, by Householder reflections.
+
+    The entries of T go to `diagonal` and `off`, and Q to `basis` unless it has no rows. The reflections overwrite
+    `work`; `mirror` and `product` are scratch.
+    """
     k = len(work)
     for j in range(k - 2):
         square = 0.0
@@ -281,11 +299,11 @@ def _tridiagonalise(
 def singular_systems(
     tall: NDArray[np.float64], left: NDArray[np.float64], values: NDArray[np.float64], right: NDArray[np.float64]
 ) -> int:
-    """Decompose (m, a, b), a >= b, by one-sided Jacobi rotations (Hestenes 1958), singular values descending.
+    """Write the singular value decompositions U diag(s) V^T of matrices `tall` (m, a, b), a >= b, to arrays.
 
-    Puts U into left (m, a, b), s into values (m, b) and V into right (m, b, b). If singular values are rounding errors,
-    their columns of U are chosen to complete an orthonormal basis. Returns the index of the first matrix that is not
-    finite or did not converge, or -1.
+    U goes to `left` (m, a, b), s, descending, to `values` (m, b), and V to `right` (m, b, b). The method is one-sided
+    Jacobi rotations (Hestenes 1958). If a singular value is a rounding error, its column of U is chosen to complete an
+    orthonormal basis. Returns the index of the first matrix that is not finite or did not converge, or -1.
     """
     m, a, b = tall.shape
     column, basis = np.empty((b, a)), np.empty((b, b))
@@ -328,7 +346,11 @@ def singular_systems(
 
 @compiled
 def _orthogonalise(column: NDArray[np.float64], basis: NDArray[np.float64]) -> bool:
-    """Rotate pairs of columns (rows of these arrays) until all are orthogonal to rounding."""
+    """Rotate pairs of columns of a matrix until all columns are orthogonal; return whether this converged.
+
+    Both arrays are transposed: the rows of `column` (b, a) are the columns of the matrix, and the rows of `basis`
+    (b, b) are the columns of V, to which the rotations are applied, too.
+    """
     b, a = column.shape
     largest = 0.0
     for j in range(b):
@@ -369,7 +391,7 @@ def _orthogonalise(column: NDArray[np.float64], basis: NDArray[np.float64]) -> b
 
 @compiled
 def _complete(left: NDArray[np.float64], j: int) -> None:
-    """Make column j a unit vector orthogonal to the columns before it."""
+    """Write to column j of `left` a unit vector that is orthogonal to columns 0 to j - 1."""
     a = len(left)
     for axis in range(a):
         for i in range(a):
@@ -384,7 +406,7 @@ def _complete(left: NDArray[np.float64], j: int) -> None:
         square = 0.0
         for i in range(a):
             square += left[i, j] * left[i, j]
-        if square * (a + 1) > 1.0:  # at least one axis keeps 1 / a of its square or more
+        if square * (a + 1) > 1.0:  # true for at least one axis: some unit vector keeps a squared length of 1 / a
             norm = np.sqrt(square)
             for i in range(a):
                 left[i, j] /= norm
@@ -393,7 +415,10 @@ def _complete(left: NDArray[np.float64], j: int) -> None:
 
 @compiled
 def logarithms(x: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Put log x of positive normal numbers into out: x = m 2^e, and log m = 2 artanh((m - 1) / (m + 1)) by series."""
+    """Write the natural logarithms of positive normal numbers to `out`.
+
+    With x = m 2^e, log x = e log 2 + log m, and log m = 2 artanh((m - 1) / (m + 1)) is computed by its series.
+    """
     bits = x.view(np.int64)
     mantissa = np.empty(1)
     words = mantissa.view(np.int64)
@@ -424,21 +449,24 @@ def hypotenuse(a: float, b: float) -> float:
 
 @compiled
 def diagonalise(diagonal: NDArray[np.float64], off: NDArray[np.float64], rows: NDArray[np.float64]) -> bool:
-    """Diagonalise in place by the implicit QL method (Bowdler, Martin, Reinsch, Wilkinson 1968).
+    """Compute eigenvalues and rows of the eigenvectors of a symmetric tridiagonal matrix, in place.
+
+    The method is the implicit QL method (Bowdler, Martin, Reinsch, Wilkinson 1968).
 
     Parameters
     ----------
     diagonal : (m,) float64
-        Overwritten with the eigenvalues, unordered.
+        The diagonal of the matrix; overwritten with the eigenvalues, unordered.
     off : (m,) float64
-        off[i] couples i and i + 1; the last entry is scratch. The array is overwritten.
+        off[i] is the entry (i, i + 1) of the matrix; the last entry is scratch. The array is overwritten.
     rows : (r, m) float64
-        Rows of the identity, overwritten with the same rows of the matrix of eigenvectors (columns).
+        r rows of the identity matrix; overwritten with the corresponding rows of the matrix whose columns are the
+        eigenvectors.
 
     Returns
     -------
     bool
-        False if it did not converge, or if values are not finite.
+        False if the iteration did not converge, or if values are not finite.
 
     """
     m = len(diagonal)

@@ -1,4 +1,4 @@
-"""Euclidean distances in one order of operations, nearest rows, and ranks.
+"""Euclidean distances with the same bits on every processor, searches for the nearest rows, and ranks of distances.
 
 Feature f of a difference is squared and added to partial sum f mod 4, and the distance is the root of
 :math:`(s_0 + s_1) + (s_2 + s_3)`. No fused operation and no BLAS: the bits are the same on every processor. Matrix
@@ -44,30 +44,30 @@ def unit_of(X: NDArray[np.float64]) -> float:
 def distances(
     points: NDArray[np.float64], data: NDArray[np.float64], candidates: NDArray[np.integer[Any]]
 ) -> NDArray[np.float64]:
-    """Return the distances of points (m, d) to rows `candidates` (m, c) of data (n, d)."""
+    """Return the distances (m, c) from points (m, d) to their `candidates` (m, c), which are rows of data (n, d)."""
     out = np.empty(candidates.shape)
     kernels.distances(readable(points), readable(data), _integers(candidates), out)
     return out
 
 
 def ranks_of(distances: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return integers that grow with distances, and that are equal where distances agree to 34 bits.
+    """Return an integer rank for each distance, which grows with the distance; distances equal to 34 bits rank equally.
 
-    The compiled search compares neighbors by the same ranks (`rank_of`).
+    The compiled search compares neighbors by these ranks, too (`rank_of`).
     """
     bits = np.ascontiguousarray(distances).view(np.int64)
     return np.asarray((bits + (1 << (kernels.DROPPED_BITS - 1))) >> kernels.DROPPED_BITS)
 
 
 def smallest_of_rows(distances: NDArray[np.float64], k: int) -> NDArray[np.int32]:
-    """Return the columns of the k smallest distances of each row (m, k), by (rank, column): see `ranks_of`."""
+    """Return the columns (m, k) of the k smallest distances in each row, sorted by (rank, column): see `ranks_of`."""
     ranks = ranks_of(distances)
     if k == ranks.shape[1]:
         return np.argsort(ranks, axis=1, kind="stable").astype(np.int32)
     near = np.sort(np.argpartition(ranks, k - 1, axis=1)[:, :k], axis=1)
     order = np.argsort(np.take_along_axis(ranks, near, axis=1), axis=1, kind="stable")
     smallest = np.take_along_axis(near, order, axis=1).astype(np.int32)
-    # Among entries that tie at the k-th, which ones a partition keeps depends on the processor.
+    # If several entries tie for the k-th place, which of them numpy's partition keeps depends on the processor.
     kth = np.take_along_axis(ranks, smallest[:, -1:], axis=1)
     for row in np.flatnonzero((ranks <= kth).sum(axis=1) > k):
         candidates = np.flatnonzero(ranks[row] <= kth[row])
@@ -81,11 +81,11 @@ def counts_nearer(
     excluded: NDArray[np.integer[Any]],
     thresholds: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Count (m, k) the rows of data (n, d) that are nearer to each point than its thresholds.
+    """Count the rows of data (n, d) that are nearer to each point than each of its k thresholds; return counts (m, k).
 
-    For point i, row excluded[i] is not counted. `thresholds` (m, k) are distances, ascending in each row. Matrix
-    products, about the mean of the data, bound the squared distances :math:`|x|^2 + |y|^2 - 2 x^T y`. Where the bounds
-    do not decide, the distance is computed.
+    For point i of `points` (m, d), row excluded[i] is not counted. `thresholds` (m, k) are distances, ascending in each
+    row. Matrix products, about the mean of the data, bound the squared distances :math:`|x|^2 + |y|^2 - 2 x^T y`. Where
+    the bounds do not decide, the distance is computed.
     """
     mean = data.mean(axis=0)
     centred, others = points - mean, data - mean
@@ -107,7 +107,7 @@ def nearest_rows(
     on_progress: OnProgress = silent,
     groups: NDArray[np.intp] | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the indices and the distances of the k rows of data (n, d) nearest to points (m, d): two arrays (m, k).
+    """Return the indices and distances, two arrays (m, k), of the k rows of data (n, d) nearest to each point (m, d).
 
     If distances agree to 34 bits, the smaller index comes first, so that rounding, which depends on the order and the
     unit of the features, does not decide.
@@ -125,7 +125,7 @@ def nearest_rows(
     """
     max_neighbors = len(data) - int((excluded >= 0).any())
     of_rows = np.arange(len(data)) if groups is None else groups
-    if not 1 <= k <= max_neighbors:  # compiled code would write beyond its arrays, or leave indices undefined
+    if not 1 <= k <= max_neighbors:  # else compiled code would write beyond its arrays, or leave indices undefined
         raise InvalidParameterError(
             f"{Way('n_neighbors', k)} is not from 1 to {max_neighbors}, the number of other points.",
             remedy=f"Give another {Way('n_neighbors')}, or more points.",

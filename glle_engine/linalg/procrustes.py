@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS = 100
 CONSENSUS_TOLERANCE = 1e-10
-CANDIDATES = 32  # the medoid is one of at most this many embeddings, which are 496 pairs
+CANDIDATES = 32  # the medoid is chosen among at most this many embeddings, which form 496 pairs
 
 
 def _rotation(
     Y: NDArray[np.float64], reference: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float, tuple[float, float]]:
-    """Return U V^T and tr S of Y^T Y_0 = U S V^T, and the squared norms of Y and Y_0.
+    """Return U V^T and tr S of Y^T Y_0 = U S V^T, with Y_0 = `reference`, and the squared norms of Y and Y_0.
 
     Raises
     ------
@@ -33,10 +33,10 @@ def _rotation(
         For embeddings of different shapes, or without columns.
 
     """
-    if Y.shape != reference.shape or Y.ndim != 2 or not Y.shape[1]:  # compiled code would read beyond its arrays
+    if Y.shape != reference.shape or Y.ndim != 2 or not Y.shape[1]:  # else compiled code reads beyond its arrays
         raise InvalidShapeError(
             f"The embeddings have shapes {Y.shape} and {reference.shape}.",
-            remedy="Give two embeddings of the same points, with as many coordinates.",
+            remedy="Give two embeddings of the same points, with equal numbers of coordinates.",
         )
     turn = np.empty((Y.shape[1], Y.shape[1]))
     overlap, *squares = _decompose(dense.readable(Y), dense.readable(reference), turn)
@@ -85,7 +85,7 @@ def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
 def aligned_to(
     Y: NDArray[np.float64], reference: NDArray[np.float64], *, centred: bool
 ) -> tuple[NDArray[np.float64], float]:
-    """Return Y rotated to the reference by `procrustes_rotation`, and their `disparity`.
+    """Return the embedding Y rotated to the reference (`procrustes_rotation`), and the `disparity` of Y and reference.
 
     If the columns of both embeddings sum to zero (`centred`), one decomposition serves for both results.
     """
@@ -110,7 +110,7 @@ def generalized_procrustes(
 
     Minimises :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the
     rotations. Every round lowers the sum. Which minimum is found depends on the first mean, which is the medoid of the
-    embeddings. The reference is (n, p). `on_progress` is called with (round, most rounds, "consensus").
+    embeddings. The reference is (n, p). `on_progress` is called with (round, largest number of rounds, "consensus").
 
     Raises
     ------
@@ -156,7 +156,7 @@ def medoid(embeddings: NDArray[np.float64]) -> int:
 def moments(
     places: Sequence[NDArray[np.float64]] | NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the mean (n, p) and the covariance (n, p, p) of each point over two or more arrays (n, p).
+    """Return the mean (n, p) and covariance (n, p, p) of each point's positions in two or more embeddings (n, p).
 
     The result for a point does not depend on the other points.
     """
@@ -181,7 +181,7 @@ def root_trace(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
 def _decompose(
     Y: NDArray[np.float64], reference: NDArray[np.float64], turn: NDArray[np.float64]
 ) -> tuple[float, float, float]:
-    """Put U V^T of Y^T Y_0 = U S V^T into `turn` (p, p).
+    """Write U V^T of Y^T Y_0 = U S V^T, with Y_0 = `reference`, to `turn` (p, p).
 
     Returns
     -------
@@ -219,7 +219,7 @@ def _decompose(
 def _planar_products(
     Y: NDArray[np.float64], reference: NDArray[np.float64], cross: NDArray[np.float64]
 ) -> tuple[float, float]:
-    """Put Y^T Y_0 of two columns into `cross`; return both squared norms."""
+    """Write Y^T Y_0 of two embeddings (n, 2) to `cross` (2, 2), and return the squared norms of Y and Y_0."""
     xx, xy, yx, yy = 0.0, 0.0, 0.0, 0.0
     own_x, own_y, other_x, other_y = 0.0, 0.0, 0.0, 0.0
     for i in range(len(Y)):
@@ -238,7 +238,7 @@ def _planar_products(
 
 @compiled
 def _multiply(Y: NDArray[np.float64], turn: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Put Y R (n, q) into `out`."""
+    """Write the product Y R (n, q) of Y (n, p) and R = `turn` (p, q) to `out`."""
     n, p = Y.shape
     if p == 2 and turn.shape[1] == 2:
         a, b, c, d = turn[0, 0], turn[0, 1], turn[1, 0], turn[1, 1]

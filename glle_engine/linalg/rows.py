@@ -44,7 +44,7 @@ def overlaps(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[
 
 @compiled
 def subtract(factors: NDArray[np.float64], rows: NDArray[np.float64], vector: NDArray[np.float64]) -> None:
-    """Subtract sum_i factors_i rows_i from a vector, in place, i ascending."""
+    """Subtract the terms factors[i] * rows[i] from a vector in place, one after the other, i ascending."""
     lanes = len(_TAG)
     m, n = rows.shape
     full = n // lanes
@@ -67,7 +67,7 @@ def project_out(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArr
 
 
 def combination(factors: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the combinations (q, n) of rows (m, n) with factors (q, m)."""
+    """Return the linear combinations factors @ rows (q, n) of rows (m, n), with factors (q, m)."""
     products = np.zeros((len(factors), rows.shape[1]))
     for negated, target in zip(np.ascontiguousarray(-factors), products, strict=True):
         subtract(negated, rows, target)

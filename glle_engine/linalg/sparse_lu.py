@@ -17,7 +17,7 @@ from glle_engine.linalg.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_SPACE = 24  # initial entries per column
+_SPACE = 24  # entries per column for which space is reserved at the start
 
 
 class SparseLU(NamedTuple):
@@ -26,7 +26,7 @@ class SparseLU(NamedTuple):
     Attributes
     ----------
     pivots : (n,) int32
-        The row of A that is row j of L U.
+        pivots[j] is the row of A that is row j of L U.
     lower_start, upper_start : (n + 1,) int64
         Beginning of each column of L, without its diagonal, and of each column of U, whose diagonal comes last.
     lower_rows, upper_rows : int32
@@ -83,7 +83,7 @@ class SparseLU(NamedTuple):
 
 @compiled
 def _longer(values: NDArray[Any], extra: int) -> NDArray[Any]:
-    """Return a longer copy."""
+    """Return a copy with more space at its end: 2 len(values) + extra entries."""
     longer = np.empty(2 * len(values) + extra, values.dtype)
     for e in range(len(values)):
         longer[e] = values[e]
@@ -94,7 +94,7 @@ def _longer(values: NDArray[Any], extra: int) -> NDArray[Any]:
 def _factorise(
     start: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64], threshold: float
 ) -> SparseLU:
-    """Return the factors; the last of the pivots is -1 if a column has none."""
+    """Factor a sparse matrix (see `SparseLU.factor`); the last of `pivots` is -1 if a column has no possible pivot."""
     n = len(start) - 1
     pivots, place = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     lower_start, upper_start = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
@@ -102,7 +102,7 @@ def _factorise(
     lower, upper = np.empty(_SPACE * n), np.empty(_SPACE * n)
     x, mark = np.zeros(n), np.full(n, -1, np.int32)
     reach, stack, resume = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
-    pruned = np.empty(n, np.int64)  # where the search stops reading each column of L
+    pruned = np.empty(n, np.int64)  # the depth-first search reads each column of L up to this entry
     for j in range(n):
         if lower_start[j] + n > len(lower_rows):
             lower_rows, lower = _longer(lower_rows, n), _longer(lower, n)
@@ -222,7 +222,7 @@ def _factorise(
 
 @compiled
 def _solve(factors: SparseLU, b: NDArray[np.float64], x: NDArray[np.float64]) -> None:
-    """Put U^-1 L^-1 P b into x."""
+    """Solve A x = b: write U^-1 L^-1 P b to `x`."""
     pivots, lower_start, lower_rows, lower, upper_start, upper_rows, upper = factors
     n = len(b)
     for j in range(n):
@@ -241,7 +241,7 @@ def _solve(factors: SparseLU, b: NDArray[np.float64], x: NDArray[np.float64]) ->
 
 @compiled
 def _solve_transposed(factors: SparseLU, b: NDArray[np.float64], x: NDArray[np.float64]) -> None:
-    """Put P^T L^-T U^-T b into x."""
+    """Solve A^T x = b: write P^T L^-T U^-T b to `x`."""
     pivots, lower_start, lower_rows, lower, upper_start, upper_rows, upper = factors
     n = len(b)
     y = np.empty(n)

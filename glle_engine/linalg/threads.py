@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Threads:
-    """What this process knows of the threads of its libraries."""
+    """Whether numba and faiss have lost their threads in this process by a fork, and a lock for numba's loops."""
 
     def __init__(self) -> None:
         self.numba_is_lost = False
@@ -31,8 +31,8 @@ class _Threads:
         self.one_caller = threading.Lock()
 
     def note_fork(self) -> None:
-        """Note in a child which threads the parent may have had."""
-        with suppress(ValueError):  # numba refuses before its threads have started
+        """Record, in a forked child, which libraries may have had threads in the parent process."""
+        with suppress(ValueError):  # numba raises it if its threads were not started
             is_gnu = numba.threading_layer() == "omp" and sys.platform == "linux"
             self.numba_is_lost |= is_gnu or self.one_caller.locked()
         self.faiss_is_lost = "faiss" in sys.modules
@@ -46,7 +46,9 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def numba_loops(title: str) -> Iterator[None]:
-    """Let a library of a method run parallel loops of numba; usable as a decorator.
+    """Allow a method's library to run parallel loops of numba within this context or decorated function.
+
+    `title` is the name of the method in the error.
 
     Raises
     ------

@@ -5,7 +5,8 @@ stores and arithmetic that are single instructions. Its width is the length of a
 that one source serves every width: ``load(tag, array, i)`` reads the i-th group of ``len(tag)`` doubles of a flat
 array.
 
-Only `fma` and `fnma` fuse multiplications and additions. Lanes never interact: the bits of a lane depend on it alone.
+Only `fma` and `fnma` fuse multiplications and additions. Lanes never interact: the bits in a lane depend on the values
+in that lane alone.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def write(builder: Any, value: Any, address: Any) -> None:
 
 
 def emit(builder: Any, name: str, *vectors: Any) -> Any:
-    """Return an operation of LLVM on vectors of doubles or of floats, such as "sqrt"."""
+    """Emit the call of an LLVM operation, such as "sqrt", on vectors of doubles or floats, and return its result."""
     kind = vectors[0].type
     bits = 64 if kind.element == DOUBLE else 32
     function = cgutils.get_or_insert_function(
@@ -68,7 +69,7 @@ def emit(builder: Any, name: str, *vectors: Any) -> Any:
 
 
 def spread(builder: Any, value: Any, lanes: int) -> Any:
-    """Return a vector with the same number in every lane."""
+    """Emit the instructions that make a vector with `value` in every lane, and return it."""
     vector = ir.VectorType(value.type, lanes)
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
@@ -76,18 +77,18 @@ def spread(builder: Any, value: Any, lanes: int) -> Any:
 
 
 def emit_fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    """Return a b + c, rounded once."""
+    """Emit the instruction for a b + c of three vectors, rounded once, and return its result."""
     return emit(builder, "fma", a, b, c)
 
 
 def constant(lanes: int, value: float) -> Any:
-    """Return a vector with the same number in every lane."""
+    """Return a constant vector with `value` in every lane."""
     return ir.Constant(ir.VectorType(DOUBLE, lanes), [value] * lanes)
 
 
 @instruction
 def address(typing: Any, array: Any) -> Any:
-    """Return the address of a contiguous array's numbers, to avoid reference counts and checks for negative indices."""
+    """Return the address of a contiguous array's numbers: access by it needs no reference counts or index checks."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -97,7 +98,7 @@ def address(typing: Any, array: Any) -> Any:
 
 @instruction
 def offset(typing: Any, data: Any, index: Any) -> Any:
-    """Return the address `index` numbers further."""
+    """Return the address that lies `index` numbers after the address `data`."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.gep(args[0], [args[1]])
@@ -107,7 +108,7 @@ def offset(typing: Any, data: Any, index: Any) -> Any:
 
 @instruction
 def advance(typing: Any, tag: Any, data: Any, index: Any) -> Any:
-    """Return the address `index` vectors further."""
+    """Return the address that lies `index` vectors of `len(tag)` numbers after the address `data`."""
     lanes = len(tag)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -118,7 +119,7 @@ def advance(typing: Any, tag: Any, data: Any, index: Any) -> Any:
 
 @instruction
 def load(typing: Any, tag: Any, array: Any, index: Any) -> Any:
-    """Return vector `index` of a flat array."""
+    """Return vector number `index` of a flat array, which is a sequence of vectors of `len(tag)` doubles."""
     lanes = len(tag)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -129,7 +130,7 @@ def load(typing: Any, tag: Any, array: Any, index: Any) -> Any:
 
 @instruction
 def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
-    """Write vector `index` of a flat array."""
+    """Write the vector `value` to position `index` of a flat array, which is a sequence of such vectors."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         write(builder, args[2], vector_at(builder, args[0], args[1], value.lanes))
@@ -140,7 +141,7 @@ def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
 
 @instruction
 def fill(typing: Any, tag: Any, value: Any) -> Any:
-    """Return a vector with the same number in every lane."""
+    """Return a vector of `len(tag)` doubles with `value` in every lane."""
     lanes = len(tag)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -151,7 +152,7 @@ def fill(typing: Any, tag: Any, value: Any) -> Any:
 
 @instruction
 def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """Return a b + c, rounded once."""
+    """Return a b + c in each lane, rounded once."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return emit_fma(builder, *args)
@@ -161,7 +162,7 @@ def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
 
 @instruction
 def fnma(typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """Return c - a b, rounded once."""
+    """Return c - a b in each lane, rounded once."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return emit_fma(builder, builder.fneg(args[0]), args[1], args[2])
@@ -171,7 +172,7 @@ def fnma(typing: Any, a: Any, b: Any, c: Any) -> Any:
 
 @instruction
 def root(typing: Any, a: Any) -> Any:
-    """Return the square root."""
+    """Return the square root of each lane."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return emit(builder, "sqrt", args[0])
@@ -194,7 +195,7 @@ add, subtract, multiply, divide = (_binary(name) for name in ("fadd", "fsub", "f
 
 
 def _overload(symbol: Any, instruction_of_vectors: Any) -> None:
-    """Define an operator for two vectors."""
+    """Define a Python operator on two vectors by one of the instructions above."""
 
     @operation(symbol)
     def operate(a: Any, b: Any) -> Any:
