@@ -1,17 +1,17 @@
-r"""Adaptive neighborhoods: of its k candidates, a point has as neighbors the ones that lie near its tangent plane.
+r"""Adaptive neighborhoods: of its k nearest points, the candidates, a point keeps the ones near its tangent plane.
 
-For a point with its m nearest candidates, :math:`\sigma_1 \ge \sigma_2 \ge \dots` the singular values of their
-positions about their mean,
+For a point and its m nearest candidates, let :math:`\sigma_1 \ge \sigma_2 \ge \dots` be the singular values of their
+positions about their mean. Then
 
 .. math:: r_i^{(m)} = \Big(\sum_{j > p} \sigma_j^2 \Big/ \sum_{j \le p} \sigma_j^2\Big)^{1/2}
 
-measures how far they lie off a plane of p dimensions (Zhang, Wang and Zha 2012, *Adaptive Manifold Learning*). As in
-that paper, a neighborhood that is not flat is first *contracted*: its farthest candidates are dropped until it is flat.
-Then it is *expanded* by candidates along the plane of the remaining ones, that is, by candidates whose distance from
-the plane is at most :math:`\eta` times their distance along the plane. A neighborhood of m candidates is flat if
-:math:`r_i^{(m)} \le \eta_m`, where :math:`\eta_m` is twice the median of :math:`r^{(m)}` over all points, and at least
-.05. If no neighborhood differs much from the others, few candidates are dropped. A short circuit between two turns of a
-roll is far from the plane, and is dropped.
+measures how far these points lie off a plane of p dimensions (Zhang, Wang and Zha 2012, *Adaptive Manifold
+Learning*). As in that paper, a neighborhood that is not flat is first *contracted*: its farthest candidates are dropped
+until it is flat. Then it is *expanded* by candidates along the plane of the remaining ones, that is, by candidates
+whose distance from the plane is at most :math:`\eta_k` times their distance along the plane. A neighborhood of m
+candidates is flat if :math:`r_i^{(m)} \le \eta_m`, where :math:`\eta_m` is twice the median of :math:`r^{(m)}` over all
+points, and at least .05. If no neighborhood differs much from the others, few candidates are dropped. A short circuit
+between two turns of a roll is far from the plane, and is dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from glle_engine.linalg import dense
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-FLATNESS_RATIO = 2.0  # times the median of r: neighborhoods up to here are flat
+FLATNESS_RATIO = 2.0  # a neighborhood is flat if r is at most this many times the median of r over all points
 MIN_FLATNESS = 0.05  # within three degrees of a plane every neighborhood is flat, so that rounding errors do not count
 _BLOCK_ENTRIES = 1 << 20
 
@@ -46,7 +46,7 @@ def kept_candidates(
     n_components : int
         p, the dimension of the tangent plane.
     on_progress
-        Called with (sizes done, all, "neighborhoods").
+        Called with (neighborhood sizes done, number of sizes, "neighborhoods").
 
     Returns
     -------
@@ -98,14 +98,14 @@ def kept_of_new(
 
 
 def _least(k: int, p: int) -> int:
-    """Return the minimum size of a neighborhood."""
+    """Return the smallest number of neighbors that a point keeps, of k candidates, for p components."""
     return min(k, p + 2)
 
 
 def _flatness(
     points: NDArray[np.float64], X: NDArray[np.float64], nearest: NDArray[np.int32], p: int
 ) -> NDArray[np.float64]:
-    """Return r_i (n,) of points (n, d) whose candidates are the rows `nearest` (n, m) of X."""
+    """Return r (n,), as defined above, of points (n, d) whose candidates are the rows `nearest` (n, m) of X."""
     n, m = nearest.shape
     result = np.empty(n)
     for rows in blocks(n, max(1, _BLOCK_ENTRIES // ((m + 1) * max(m + 1, X.shape[1]))), "neighborhoods"):
@@ -126,7 +126,7 @@ def _expand(
     thresholds: NDArray[np.float64],
     p: int,
 ) -> NDArray[np.bool_]:
-    """Return the mask (n, k) of the first `size` candidates of each point, and the candidates along their plane."""
+    """Return the mask (n, k) of kept candidates: the first `size` ones of each point, and all along their plane."""
     k = nearest.shape[1]
     kept = np.arange(k) < size[:, None]
     for row in np.flatnonzero(size < k):

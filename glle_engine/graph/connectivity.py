@@ -82,7 +82,9 @@ def smallest_connecting_k(X: Data, n_neighbors: int, search: Search = "exact") -
 
 
 def first_connecting(nearest: NDArray[np.int32], min_k: int) -> int:
-    """Return the smallest k, at least `min_k`, at which the graph is one component, as it must be with all columns.
+    """Return the smallest k >= `min_k` at which the graph of the k nearest neighbors is one weak component.
+
+    The graph of all columns of `nearest` must be one component.
 
     Parameters
     ----------
@@ -189,8 +191,9 @@ def bridge(
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None, list[tuple[int, int]]]:
     """Redirect the fewest possible edges so that the graph has one closed class, and so one component.
 
-    For all but one of the c closed classes, the shortest edge to a point that leads to another class is added. It
-    replaces the edge from its start to the start's farthest neighbor. This takes c - 1 edges; fewer are not enough.
+    For all but one of the c closed classes, the shortest edge to a point that leads to another class is added. The new
+    edge replaces the edge from its start to the farthest neighbor of that point. This takes c - 1 edges; fewer are not
+    enough.
 
     Parameters
     ----------
@@ -198,12 +201,13 @@ def bridge(
     nearest : (n, k) int32
         Nearest first.
     kept : (n, k) bool or None
-        The neighbors among the candidates; None if all are.
+        The neighbors among the candidates; None if all candidates are neighbors.
 
     Returns
     -------
     nearest, kept
-        Copies with each bridge at the end of its row, or, if its end was a dropped candidate, in the place of this one.
+        Copies in which the end of each bridge replaces the last candidate of the start's row. If the end was a dropped
+        candidate already, it stays in its column and becomes kept.
     bridges : list of (from, to)
         Empty if the graph was connected.
 
@@ -225,7 +229,7 @@ def bridge(
 
 
 def _reachable_classes(graph: NDArray[np.int32], classes: list[NDArray[np.intp]]) -> NDArray[np.intp]:
-    """Return the numbers of two closed classes that each point reaches (n, 2), or twice the only one it reaches."""
+    """Return (n, 2): for each point, the numbers of two closed classes that it reaches, or its only class twice."""
     n = len(graph)
     label = np.full(n, -1)
     for number, members in enumerate(classes):
@@ -243,7 +247,7 @@ def _reachable_classes(graph: NDArray[np.int32], classes: list[NDArray[np.intp]]
 
 
 def _sources(into: csr_array, sources: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return a source that each point reaches (n,), or -1 if it reaches none; `into` has the edges reversed."""
+    """Return, for each point (n,), one of the `sources` that it reaches, or -1; `into` is the graph, edges reversed."""
     n = into.shape[0]
     indptr = np.append(into.indptr, into.nnz + len(sources))  # an additional point n leads to all sources
     indices = np.append(into.indices, sources)
@@ -278,7 +282,8 @@ def _chosen_edges(possible: list[_Edge], reached: NDArray[np.intp]) -> list[_Edg
 def _shortest_edges(X: Data, classes: list[NDArray[np.intp]], reached: NDArray[np.intp]) -> list[_Edge]:
     """Return the shortest edge from each class to a point that leads to another class.
 
-    One search is for all classes, except for a class of most points, whose points are compared with the other ones.
+    A single search finds the edges of all classes but a class with more than half of the points, which is searched
+    separately. With `Distances`, each class is searched separately.
     """
     only = np.where(reached[:, 0] == reached[:, 1], reached[:, 0], -1)  # the class that a point leads to, if only one
     sizes = np.array([len(members) for members in classes])
@@ -299,7 +304,7 @@ def _shortest_edges(X: Data, classes: list[NDArray[np.intp]], reached: NDArray[n
 
 
 def _closest_pair(X: Data, a: NDArray[np.intp], b: NDArray[np.intp]) -> _Edge:
-    """Return the edge between the closest points of two sets; of several, the one with the smallest indices."""
+    """Return the edge between the closest points of two sets; among ties, the edge with the smallest indices."""
     if isinstance(X, Distances):
         start, end = X.closest(a, b)
         return _Edge(int(ranks_of(X.known[[start], [end]])[0]), start, end)

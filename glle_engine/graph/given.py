@@ -24,7 +24,7 @@ GivenNeighbors: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike] | Any"  # o
 
 
 def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
-    """Return the indices (n, k) of given neighbors of n points; rows of fewer than k neighbors end with -1.
+    """Check a caller's neighbors of n points, and return their indices (n, k); rows of fewer neighbors end with -1.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
         if not (times == 1).all():
             row = int(np.argmax(times))
             raise InvalidParameterError(
-                f"Point {row} is {times[row]} time(s) among its own neighbors, and not every point is so once.",
-                remedy="Leave each point out of its neighbors, or give it once in every row.",
+                f"Point {row} is {times[row]} time(s) among its own neighbors, and other points are not exactly once.",
+                remedy="Leave every point out of its own neighbors, or give every point exactly once among them.",
                 details={"row": row},
             )
         indices = np.where(is_self, ABSENT, indices)
@@ -77,20 +77,21 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
         )
     if indices.shape[1] < 2:
         raise InvalidShapeError(
-            f"Each point has {indices.shape[1]} neighbors beside itself.", remedy="Give at least two for each point."
+            f"Each point has at most {indices.shape[1]} neighbors beside itself.",
+            remedy="Give at least two neighbors for each point.",
         )
     if not counts.all():
         row = int(counts.argmin())
         raise InvalidParameterError(
             f"Point {row} has no neighbors.",
-            remedy="Give at least one for each point, for example by a larger radius.",
+            remedy="Give at least one neighbor for each point, for example by a larger radius.",
             details={"row": row, "points_without_neighbors": int((counts == 0).sum())},
         )
     return indices.astype(np.int32)
 
 
 def stored_indices(values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    """Return indices (n, m) that were stored as floating-point numbers.
+    """Convert indices (n, m) that were stored as floating-point numbers to integers.
 
     Raises
     ------
@@ -111,9 +112,10 @@ def stored_indices(values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
 
 
 def nearest_first(data: Data, indices: NDArray[np.int32]) -> NeighborGraph:
-    """Return given neighbors (n, k) sorted by (distance, index), with their distances in the space of the fit.
+    """Sort a caller's neighbors (n, k) by (distance, index), and return them with distances in the space of the fit.
 
-    A row with fewer than k neighbors is filled with the nearest other points, as candidates that are not kept.
+    A row with fewer than k neighbors is filled up with the nearest other points, which the mask `kept` of the result
+    excludes.
     """
     kept = None
     if (indices == ABSENT).any():
@@ -155,11 +157,11 @@ def _of_arrays(neighbors: GivenNeighbors, n: int) -> NDArray[np.int64]:
     if indices.ndim != 2 or len(indices) != n or indices.dtype.kind not in "iu" or len(parts) > 2:
         raise InvalidShapeError(
             f"The neighbors have shape {indices.shape} and type {indices.dtype}; the data have {n} points.",
-            remedy=f"Give integers ({n}, k), a pair of them and their distances, or a sparse graph ({n}, {n}).",
+            remedy=f"Give integers ({n}, k), a pair (indices, distances), or a sparse graph ({n}, {n}).",
         )
     if len(parts) == 2 and parts[1].shape != indices.shape:
         raise InvalidShapeError(
-            f"The neighbors have shape {indices.shape}, their distances {parts[1].shape}.",
+            f"The neighbors have shape {indices.shape}, and their distances have shape {parts[1].shape}.",
             remedy="Give one distance for each neighbor, or the neighbors alone.",
         )
     return indices.astype(np.int64)

@@ -47,8 +47,8 @@ _FLOAT32_ROUNDING = 2.0**-21  # eight times the rounding error of float32 in a d
 _BLOCK_POINTS = 2048
 # Seconds on one core of an AMD EPYC of 2024 with AVX-512, by least squares over 38 searches of 2 to 784 features. The
 # numbers named FEATURE are added for each feature.
-PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # for a pair of points in a tile
-_WALK, _WALK_FEATURE = 8e-5, 4e-7  # for a point of the approximate search by faiss
+PAIR, PAIR_FEATURE = 3e-10, 1.5e-11  # for each pair of points of the exact search
+_WALK, _WALK_FEATURE = 8e-5, 4e-7  # for each point of the approximate search by faiss
 LOW_RECALL = 0.99
 MINUTE = 60.0  # a note suggests the approximate search if an exact search of all pairs takes more seconds
 FEW_FEATURES = 15  # with at most this many features, a tree compares few pairs
@@ -89,7 +89,7 @@ def kneighbors(
         Unless 1 <= k < n.
 
     """
-    if not 1 <= n_neighbors < len(X):  # compiled code would write beyond its arrays
+    if not 1 <= n_neighbors < len(X):  # else compiled code would write beyond its arrays
         raise TooFewPointsError(
             f"{len(X)} points do not have {n_neighbors} neighbors each.",
             remedy=f"Use {Way('n_neighbors')} from 1 to {len(X) - 1}." if len(X) > 1 else "Give more points.",
@@ -107,7 +107,10 @@ def kneighbors(
 def kneighbors_of(
     X: NDArray[np.float64], points: NDArray[np.intp], n_neighbors: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k < n points nearest to some of the points (m,), as `kneighbors` does: two arrays (m, k)."""
+    """Return indices and distances, both (m, k), of the k < n nearest neighbors of `points` (m,), some rows of X (n, d).
+
+    Neighbors are sorted as by `kneighbors`.
+    """
     return nearest_rows(X, X[points], np.asarray(points), n_neighbors)
 
 
@@ -130,9 +133,10 @@ def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[n
 def nearest_outside(
     X: NDArray[np.float64] | SparsePoints, points: NDArray[np.intp], groups: NDArray[np.intp]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the nearest point outside the group of each of some points (m,), as `kneighbors` does: two arrays (m,).
+    """Return the index and the distance, two arrays (m,), of the nearest point in another group for some points (m,).
 
-    `groups` (n,) has at least two different values.
+    `points` are rows of X (n, d), and `groups` (n,), the group of each row, has at least two different values. Ties are
+    decided as by `kneighbors`.
     """
     if isinstance(X, SparsePoints):
         nearest, distances = X.nearest(X[points], groups[points], 1, groups=groups)
@@ -157,7 +161,7 @@ def intrinsic_dimension(distances: NDArray[np.float64]) -> float:
 def search_figures(
     search: Search, X: Data, distances: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> dict[str, Any]:
-    """Return the recall and the library of an approximate search, for the diagnostics; nothing for an exact search."""
+    """Return the recall and the library of an approximate search, as figures of a fit; {} for an exact search."""
     if search == "exact" or isinstance(X, Distances | SparsePoints):
         return {}
     recall, points = measured_recall(X, distances, on_progress)
@@ -202,7 +206,7 @@ def _share(recall: float) -> str:
 def required_faiss() -> Any:
     """Return faiss, or raise `MissingLibraryError`."""
     try:
-        import faiss  # noqa: PLC0415 # an extra, and a third of a second
+        import faiss  # noqa: PLC0415 # optional, and its import takes a third of a second
     except ImportError as error:
         raise MissingLibraryError(
             f"{Way('search', 'approximate')} needs faiss, which is not installed.",

@@ -50,7 +50,7 @@ class NeighborGraph(NamedTuple):
         Candidates, nearest first.
     distances : (n, k) float64
     kept : (n, k) bool, optional
-        The neighbors among the candidates; None if all are.
+        The neighbors among the candidates; None if all candidates are neighbors.
 
     """
 
@@ -62,9 +62,9 @@ class NeighborGraph(NamedTuple):
 def symmetric_graph(
     nearest: NDArray[np.int32], distances: NDArray[np.float64], kept: NDArray[np.bool_] | None = None
 ) -> csr_array:
-    """Return the distances (n, n) on the edges of a `NeighborGraph`, each edge in both directions.
+    """Return a `NeighborGraph` as a sparse symmetric matrix (n, n), which has the distance on each edge.
 
-    The distance of duplicates is the smallest normal number in place of 0, because a sparse matrix drops zeros.
+    Duplicates have the smallest normal number in place of the distance 0, because a sparse matrix drops zeros.
     """
     n = len(nearest)
     apart = np.maximum(distances, np.finfo(np.float64).tiny)
@@ -77,7 +77,7 @@ def symmetric_graph(
 
 
 def neighbor_graph(X: Data, n_neighbors: int, radius: float | None, on_progress: OnProgress) -> NeighborGraph:
-    """Return the connected graph of the k nearest of each point, or, given a radius, of the points within the radius.
+    """Return the connected graph of each point's k nearest neighbors, or, with a `radius`, of all points within it.
 
     Raises
     ------
@@ -101,7 +101,8 @@ def bridged_graph(
 ) -> tuple[NeighborGraph, list[tuple[int, int]]]:
     """Return the graph of `neighbor_graph`, connected by the shortest edges between its parts, and these edges.
 
-    See `glle_engine.graph.connectivity.bridge`. A point with no other within the radius is joined to its nearest one.
+    See `glle_engine.graph.connectivity.bridge`. A point without neighbors within the radius is joined to its nearest
+    point.
     """
     if radius is None:
         graph = NeighborGraph(*kneighbors(X, n_neighbors, on_progress))
@@ -180,7 +181,10 @@ def neighbors_of_others(
 
 
 def smallest_connecting_radius(X: Data, on_progress: OnProgress) -> float:
-    """Return the longest edge of the minimum spanning tree of the points, or an upper bound if too many are close."""
+    """Return the smallest radius that connects the points: the longest edge of their minimum spanning tree.
+
+    The result is an upper bound if the graph of the smallest radius might have too many edges to be searched.
+    """
     k = smallest_connecting_k(X, 1) or len(X) - 1
     longest = _longest_edge(symmetric_graph(*kneighbors(X, k, on_progress)))
     try:  # `longest` suffices; but pairs outside this kNN graph may connect the points by shorter edges

@@ -6,7 +6,7 @@ LLE needs no coordinates, because the Gram matrix of a neighborhood follows from
 .. math:: G_{jk} = (x_j - x_i)^T (x_k - x_i) = (d_{ij}^2 + d_{ik}^2 - d_{jk}^2) / 2
 
 If no points of a Euclidean space have these distances, some of these matrices have negative eigenvalues. Setting them
-to 0 gives the nearest Gram matrix; `Distances.shortfall` measures how much that changes.
+to 0 gives the nearest Gram matrix; `Distances.shortfall` measures how much this changes the matrices.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Distances:
         return cls(known, known)
 
     def at(self, rows: NDArray[np.intp]) -> Self:
-        """Return the distances among some of the known points."""
+        """Return the distances among the known points `rows`."""
         return type(self).among(self.known[np.ix_(rows, rows)])
 
     def of_others(self, rows: NDArray[np.intp], known: NDArray[np.intp]) -> Self:
@@ -94,7 +94,7 @@ class Distances:
         return int(a[best // len(b)]), int(b[best % len(b)])
 
     def gram(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the nearest Gram matrices (r, k, k) of some points with neighbors (r, k)."""
+        """Return the Gram matrices (r, k, k) of the neighborhoods of points `rows`, negative eigenvalues set to 0."""
         gram = self._gram_matrices(rows, neighbors)
         values, vectors = dense.eigh(gram)
         bent = values[:, 0] < -NEGATIVE * np.abs(values).max(axis=1)
@@ -120,9 +120,10 @@ class Distances:
         return count, largest
 
     def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-        r"""Compute `glle_engine.weights.constrained.residual_dimension` from distances.
+        r"""Return the participation ratio of the residuals of weights (n, k), computed from distances.
 
-        With V = W - I, whose rows sum to zero, the inner products of the residuals are :math:`-V D^2 V^T / 2`.
+        This is `glle_engine.weights.constrained.residual_dimension` without coordinates. With V = W - I, whose rows sum
+        to zero, the inner products of the residuals are :math:`-V D^2 V^T / 2`, D^2 the matrix of squared distances.
         """
         n = len(neighbors)
         V = residual_matrix(neighbors, weights)
@@ -138,7 +139,7 @@ class Distances:
     def ranks_beyond(
         self, rows: NDArray[np.intp], neighbors: NDArray[np.int32], k: int, equal: float
     ) -> NDArray[np.float64]:
-        """Return the sums (m,) of max(0, r - k) over neighbors (m, c) of points (m,), with r their ranks by distance.
+        """Return the sums (m,) of max(0, r - k) over the `neighbors` (m, c) of points `rows` (m,), r the distance rank.
 
         Distances with a relative difference below `equal` count as equal.
         """
@@ -150,7 +151,7 @@ class Distances:
         return excess
 
     def _gram_matrices(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return (d_ij^2 + d_ik^2 - d_jk^2) / 2 (r, k, k)."""
+        """Return the Gram matrices (d_ij^2 + d_ik^2 - d_jk^2) / 2, (r, k, k), of points i with neighbors j and k."""
         squares = np.take_along_axis(self.to_known[rows], neighbors, axis=1) ** 2
         between = self.known[neighbors[:, :, None], neighbors[:, None, :]] ** 2
         return np.asarray((squares[:, :, None] + squares[:, None, :] - between) / 2)
@@ -161,7 +162,7 @@ Data: TypeAlias = "Dense | SparsePoints"
 
 
 def coordinates(points: Data) -> NDArray[np.float64]:
-    """Return points as coordinates (n, d); call it only where the specification allows nothing else."""
+    """Return `points`, which must be an array of coordinates (n, d), for functions that need coordinates."""
     assert isinstance(points, np.ndarray)
     return points
 
@@ -198,7 +199,7 @@ def locate(data: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | 
 
 
 def require_square(n: int, d: int) -> None:
-    """Raise `InvalidShapeError` unless a matrix of n x d values of all pairs is square."""
+    """Raise `InvalidShapeError` unless n == d: a matrix with a value for each pair of points must be square."""
     if n != d:
         raise InvalidShapeError(
             f"A matrix of all pairs is square, not {n} x {d}.",
@@ -208,7 +209,7 @@ def require_square(n: int, d: int) -> None:
 
 
 def symmetric(matrix: Any, name: str) -> Any:
-    """Return (A + A^T) / 2 of a matrix of all pairs (n, n), dense or sparse.
+    """Return (A + A^T) / 2 of a dense or sparse matrix A (n, n) that is symmetric up to rounding.
 
     Raises
     ------
@@ -229,12 +230,12 @@ def symmetric(matrix: Any, name: str) -> Any:
 
 
 def checked_distances(D: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a matrix of dissimilarities (n, n), exactly symmetric, with a diagonal of 0.
+    """Check a matrix of dissimilarities (n, n), and return it exactly symmetric, with a diagonal of 0.
 
     Raises
     ------
     InvalidShapeError
-        If it is not square.
+        If the matrix is not square.
     InvalidParameterError
         With the first entry that is negative, not symmetric, or on the diagonal and not 0, by more than rounding.
 

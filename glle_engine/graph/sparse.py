@@ -94,7 +94,7 @@ class SparsePoints:
 
     @cached_property
     def exponent(self) -> int:
-        """The largest absolute value lies in [2^(exponent - 1), 2^exponent)."""
+        """Exponent e with the largest absolute value of the rows' entries in [2^(e - 1), 2^e)."""
         return int(np.frexp(np.abs(self.rows.data).max(initial=0.0))[1])
 
     def over(self, exponent: int) -> SparsePoints:
@@ -116,15 +116,15 @@ class SparsePoints:
         on_progress: OnProgress = silent,
         groups: NDArray[np.intp] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Return which k of these n points are nearest to other points (m,), and their distances: two arrays (m, k).
+        """Return the indices and distances, both (m, k), of the k of these n points nearest to each of `points` (m,).
 
-        They have the smallest (rank of the distance, index): see `glle_engine.linalg.distances.ranks_of`. For point i
-        of the others, row excluded[i] is left out, or with `groups` (n,) all rows of group excluded[i]; -1 leaves out
-        none. `on_progress` is called with (points done, m, "neighbors").
+        Neighbors are sorted by (rank of the distance, index): see `glle_engine.linalg.distances.ranks_of`. For point i
+        of `points`, row excluded[i] is left out, or, with `groups` (n,), all rows of group excluded[i]; -1 leaves out
+        no row. `on_progress` is called with (points done, m, "neighbors").
         """
         indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
         width = max(int(np.diff(part.indptr).max(initial=0)) for part in (self.rows, points.rows))
-        # Bound of the rounding error of a squared distance, for any order of the sums, relative to both `_sizes`.
+        # Bound of a squared distance's rounding error, for any order of sums, relative to the sum of the two `_sizes`.
         error = 8 * (width + 16) * _EPSILON
         of_rows = np.arange(len(self)) if groups is None else groups
         for part in blocks(len(points), _rows_of_products(self.rows, points.rows), "neighbors", on_progress):
@@ -194,10 +194,11 @@ class SparsePoints:
         return np.asarray(np.sqrt(np.maximum(sums, 0.0) / n))
 
     def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-        """Compute `glle_engine.weights.constrained.residual_dimension` for sparse points.
+        """Return the participation ratio of the residuals of weights (n, k) of these sparse points.
 
-        Residuals R = V U are combinations of the points U. Their inner products V (U R^T) are computed in blocks of
-        columns, and computing U R^T costs no more than the search.
+        This is `glle_engine.weights.constrained.residual_dimension` for sparse points. The residuals R = V U, with
+        V = W - I, are combinations of the points U. Their inner products V (U R^T) are computed in blocks of columns,
+        and computing U R^T costs no more than the search.
         """
         n, d = self.shape
         V = residual_matrix(neighbors, weights)
@@ -226,7 +227,7 @@ class SparsePoints:
         n, d = self.shape
         if count >= min(n, d):
             raise InvalidParameterError(
-                f"{n} sparse points of {d} features have fewer than {count} principal components by a Lanczos method.",
+                f"The Lanczos method cannot compute {count} principal components of {n} sparse points of {d} features.",
                 remedy="Give fewer components, another init, or a dense array.",
             )
         mean = self.rows.mean(axis=0)
@@ -252,9 +253,9 @@ class SparsePoints:
         return np.asarray(squares + self.shape[1] * self.shifts**2)
 
     def _products(self, points: SparsePoints) -> NDArray[np.float64]:
-        """Return half of the difference (m, n) between sums of `_sizes` and squared distances, to other points (m,).
+        """Return (s_i + s_j - d_ij^2) / 2, as (m, n), for other points i and these points j.
 
-        Without shifts, these are the inner products of the points.
+        Here s are their `_sizes`, and d their distances. Without shifts, these are the inner products of the points.
         """
         products = _inner_products(self.rows, points.rows)
         if self.shifts.any() or points.shifts.any():
@@ -267,9 +268,9 @@ class SparsePoints:
     def _subtract(
         self, points: SparsePoints, item: NDArray[np.intp], near: NDArray[np.integer[Any]]
     ) -> tuple[csr_array, NDArray[np.float64]]:
-        """Return the differences of the rows `near` (q,) of these points to the rows `item` (q,) of other points.
+        """Subtract the points `item` (q,) of `points` from the points `near` (q,) of this object.
 
-        They are sparse rows and shifts.
+        Returns the differences as sparse rows (q, d) and shifts (q,), like `rows` and `shifts`.
         """
         return self.rows[near] - points.rows[item], self.shifts[near] - points.shifts[item]
 
@@ -291,11 +292,11 @@ class SparsePoints:
 def require_possible(spec: Any) -> None:
     """Raise `InvalidParameterError` unless sparse data can be fitted or embedded by a specification.
 
-    `spec` is a `glle_engine.base.spec.SpaceSpec`; an option that it does not have counts as its default.
+    `spec` is a `glle_engine.base.spec.SpaceSpec`; an option that `spec` lacks counts as having its default.
     """
     standardize, metric = spec.space
     scaled = (
-        "Scale the columns before, for example by sklearn.preprocessing.StandardScaler(with_mean=False): distances are "
+        "Scale the columns yourself, for example by sklearn.preprocessing.StandardScaler(with_mean=False), which gives "
         "the distances of standardize='zscore'."
     )
     for is_wrong, option, remedy in (
