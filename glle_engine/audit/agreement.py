@@ -1,4 +1,4 @@
-"""How true an embedding is to the data: neighbors that both have, points that it folds together, and distances.
+"""Agreement of an embedding with the data: shared neighbors, points that the embedding folds together, and distances.
 
 An embedding that another sample reproduces can still be wrong: two sheets that lie on top of each other do so in every
 sample. So an audit also compares the embedding with the data. If the data have many features, noise hides neighbors and
@@ -54,7 +54,7 @@ class Agreement:
 
 
 def measure_agreement(points: NDArray[np.float64], Y: NDArray[np.float64], k: int, seed: int = 0) -> Agreement:
-    """Return the agreement of an embedding (n, p) with points (n, d), by k neighbors."""
+    """Measure the agreement of an embedding Y (n, p) with points (n, d), with k neighbors of each point."""
     rows = np.random.Generator(np.random.Philox(key=np.array([seed, len(Y)], np.uint64))).permutation(len(Y))
     rows = np.sort(rows[:COMPARED_POINTS])
     points, Y = points[rows], np.ascontiguousarray(Y[rows])
@@ -71,11 +71,11 @@ def measure_agreement(points: NDArray[np.float64], Y: NDArray[np.float64], k: in
 def far_neighbors(
     spaces: list[NDArray[np.float64]], near: NDArray[np.int32], rows: NDArray[np.intp], k: int
 ) -> NDArray[np.bool_]:
-    """Return which neighbors (n, m) of points in an embedding are far in the data, in each of its `spaces` (n, d).
+    """Return which neighbors `near` (n, m) of the points in an embedding are far in all `spaces` (n, d) of the data.
 
-    Point j is far from i if it is not among the 3 k nearest of i, nor i among the 3 k nearest of j, of the `rows` that
-    count as neighbors, and farther than 1.5 times the distance to the k-th neighbor of both. Ranks alone would call
-    most pairs far in groups that fill many dimensions, where all points are about equally far from each other.
+    Points i and j are far if neither is among the 3 k nearest neighbors of the other, and their distance exceeds 1.5
+    times the distance of either point to its k-th neighbor. Only the points `rows` count as neighbors. Ranks alone
+    would call most pairs far in groups that fill many dimensions, where all distances are about equal.
     """
     is_far = np.ones(near.shape, bool)
     everything = np.arange(len(near))[:, None]
@@ -90,7 +90,7 @@ def far_neighbors(
 
 
 def spaces_of(points: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Return points (n, d), and their first ten principal components if there are more features."""
+    """Return a list of the points (n, d) and, if they have more than ten features, ten principal components (n, 10)."""
     points = np.ascontiguousarray(points)
     if points.shape[1] <= COMPONENTS or len(points) <= COMPONENTS + 1:
         return [points]
@@ -111,5 +111,5 @@ def nearest_among(
 
 
 def shared(first: NDArray[np.int32], second: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Return the share (n,) of each point's `first` neighbors (n, k) that are also among its `second` ones (n, k)."""
+    """Return the share (n,) of each point's neighbors `first` (n, k) that are also in its neighbors `second` (n, k)."""
     return np.asarray((first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1))

@@ -15,8 +15,8 @@ points of an island of m points would reach, and the share of neighbors takes th
 
 Two scores say where the embedding itself is wrong. *Stretch* is the distance in the embedding from a point to the
 points that are its neighbors in halves, weighted by their probability. *Squeeze* is the distance in halves from a point
-to its neighbors in the embedding. Both are divided by the typical distance to neighbors there, so that 1 is usual. If
-only coordinates are given, the data take the role of the halves.
+to its neighbors in the embedding. Each is divided by the typical distance between neighbors in the embedding or in the
+halves, so that 1 is usual. If only coordinates are given, the data take the role of the halves.
 
 A point is *torn off* if a tenth of its neighbors in halves, by weight, are far from it in the embedding: more than four
 times the distance from each of the two points to its k-th neighbor. It is *glued* if more than 35 % of its neighbors in
@@ -56,14 +56,14 @@ from glle_engine.reliability.thresholds import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-COMPONENTS = (10, 3)  # principal components in which islands may be isolated, too
+COMPONENTS = (10, 3)  # islands that are isolated among this many principal components are isolated in the data, too
 PLACING_ISLANDS = 5  # the points outside a half are placed by this many neighbors in the half
 MIN_CENTERS = 3  # islands that an arrangement needs
 MIN_SHAPE = 5  # points that an island needs for a shape
 PERMUTATIONS = 8
 SHOWN_TEARS = 100  # pairs of torn neighbors that an audit keeps for drawing
 MAX_SEAMS = 9
-MIN_SIDE = 3  # points on each side of a seam, or half of `FEW_DISTURBED` of all points if that is more
+MIN_SIDE = 3  # each side of a seam has at least this many points, and half the share `FEW_DISTURBED` of all points
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ class Islands:
         return [letters[index % 26] + (str(index // 26) if index >= 26 else "") for index in range(len(self.in_data))]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is known of each island, without the points, as a JSON-able dictionary."""
+        """Return the numbers of each island as a JSON-able dictionary, without arrays of points or of single halves."""
         return {
             "share": self.share,
             "error": self.error,
@@ -239,15 +239,15 @@ class Disturbed:
 
 
 def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64], *, is_linear: bool = False) -> Islands:
-    """Return the islands of one embedding (n, p) of points (n, d), if no maps of halves can confirm them.
+    """Return the islands of an embedding (n, p) of points (n, d), before maps of halves confirm them.
 
-    A small island that is not isolated in the data does not count: a method may tear off a few points anywhere.
+    Small islands that are not isolated in the data are left out, because a method may tear off a few points anywhere.
     """
     of_points = find_islands(Y)
     in_data = np.ones(int(of_points.max()) + 1, bool) if is_linear else _isolated_in_data(points, of_points)
     is_small = np.bincount(of_points[of_points >= 0]) < SMALL_ISLAND * len(Y)
     if (is_torn_off := is_small & ~in_data).any():
-        of_points[(of_points >= 0) & is_torn_off[of_points]] = -1  # the islands before them keep their numbers
+        of_points[(of_points >= 0) & is_torn_off[of_points]] = -1
         of_points = numbered(of_points)
         in_data = _isolated_in_data(points, of_points)
     if len(in_data) == 2:  # either both are isolated from each other, or none
@@ -277,10 +277,10 @@ def island_places(
     chosen: NDArray[np.intp],
     Y: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return the embedding (n, p) of a sample's `chosen` points, with other `rows` placed by only a few neighbors.
+    """Return a copy of a sample's map Y (n, p) in which only five neighbors in the sample place each of the `rows`.
 
-    If a point of a small group were placed by ten neighbors, some would belong to other groups, and their weights would
-    put the point between the groups.
+    The sample is of the points `chosen`. If a point of a small group were placed by ten neighbors, some would belong to
+    other groups, and their weights would put the point between the groups.
     """
     placed = Y.copy()
     placed[rows] = placing_weights(points[chosen], points[rows], PLACING_ISLANDS).embed(Y[chosen])
@@ -312,9 +312,9 @@ def islands_of_samples(
 
 
 def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return whether each island (m,) is isolated among some `rows`; an island without any of them is not.
+    """Return which islands (m,) are isolated when only the points `rows` are looked at; islands without them are not.
 
-    Rows of no island (-1) count as none.
+    Points of no island (-1) are ignored.
 
     To judge the embedding of a half, pass the points that are not in the half: an embedding of few points in many
     dimensions shows the points that it was made from farther apart than it would show points of a new sample.
@@ -340,14 +340,15 @@ def arrangement(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> An
 def neighborhoods(
     near: NDArray[Any], islands: NDArray[np.int64], rows: NDArray[np.intp] | None = None
 ) -> tuple[Answer, NDArray[np.float64]]:
-    """Return how well neighbors (m, n, k) agree between halves, over all points and for each point (n,).
+    """Return how well neighbors agree between maps of halves: the answer for the map, and the share of each point (n,).
 
-    Only some `rows` of the points count as neighbors, and the answer is the mean over these rows.
+    `near` (m, n, k) are the neighbors in m maps. With `rows`, only these points count as neighbors, and the answer is
+    the mean over them.
     """
     k, rows = near.shape[2], np.arange(len(islands)) if rows is None else rows
     pairs = np.array([shared(a, b) for a, b in zip(near[::2], near[1::2], strict=True)])
     count, is_inside = int(islands.max()) + 1, islands >= 0
-    # The last size is the size for points of no island, -1.
+    # The last size is for points of no island, whose number is -1: all rows are their possible neighbors.
     sizes = np.append(np.bincount(islands[rows][is_inside[rows]], minlength=count), len(rows))
     by_chance = np.minimum(k / np.maximum(sizes - 1, 1), 1.0)[islands]
     beyond = np.divide(pairs - by_chance, 1 - by_chance, out=np.zeros_like(pairs), where=by_chance < 1)
@@ -359,7 +360,10 @@ def neighborhoods(
 
 
 def shape(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
-    """Return how well the shape of islands agrees between halves, the mean over points; 0 for islands of few points."""
+    """Return how well the shapes of islands agree between maps of halves, as a mean over points.
+
+    `pictures` (m, n, p) are the maps. Islands of fewer than 5 points count as 0.
+    """
     members = [np.flatnonzero(islands == island) for island in range(int(islands.max()) + 1)]
     shares = np.array(
         [
@@ -410,7 +414,10 @@ def disturbed_by_samples(
 def squeeze_of(
     places: NDArray[np.float64], near: NDArray[np.int32], neighbors: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """Return each point's mean distance (n,) to `neighbors`; the usual distance to `near` is 1."""
+    """Return each point's mean distance (n,) to `neighbors`, in units of the typical distance of a point to `near`.
+
+    `places` (n, p) are positions in the map of a half, and `near` (n, k) the nearest neighbors there.
+    """
     distance, inside = (
         np.linalg.norm(places[:, None] - places[each], axis=2).mean(axis=1) for each in (neighbors, near)
     )
@@ -437,9 +444,9 @@ def disturbed_by_data(
 def _distances_to(
     places: NDArray[np.float64], neighbors: NDArray[np.int32], other: NDArray[np.int32]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return each point's mean distance (n,) to `other` points (n, k), and which (n, k) are far.
+    """Return each point's mean distance (n,) to its `other` points (n, k), and which of these points (n, k) are far.
 
-    The usual distance to the point's `neighbors` (n, k) is 1.
+    Distances are in units of the typical distance of a point to its `neighbors` (n, k).
     """
     inside = np.linalg.norm(places[:, None] - places[neighbors], axis=2)
     distance = np.linalg.norm(places[:, None] - places[other], axis=2)
@@ -460,7 +467,10 @@ def _seams(
     islands: NDArray[np.int64],
     score: NDArray[np.float64],
 ) -> tuple[Seam, ...]:
-    """Return the seams of disturbed pairs (t, 2): the points of a side are connected by `near` pairs (s, 2)."""
+    """Group disturbed pairs of points (t, 2) into seams; `near` pairs (s, 2) connect the points on a side of a seam.
+
+    Returns at most 9 seams, the largest first; none if too many points are disturbed.
+    """
     n, min_side = len(islands), max(MIN_SIDE, int(np.ceil(FEW_DISTURBED * len(islands) / 2)))
     is_node = np.zeros(n, bool)
     is_node[pairs.ravel()] = True

@@ -18,8 +18,7 @@ careful side. `remains` is the smaller of two means: the mean :math:`R^2` of the
 :math:`R^2` of the audited map with the halves, because halves can agree on something that the audited map does not
 have. The spread of a point is its spread over halves, without a factor (docs/explanation/believe.md).
 
-The audit is of 4 halves at first, then of 8, 16 or 24, until more would hardly change the statement
-(`is_certain`):
+The audit uses 4 halves at first, then 8, 16 or 24, until more halves would hardly change the statement (`is_certain`):
 
 - `remains` is 2.5 standard errors away from the thresholds of the statement, or there are 16 halves. If an island can
   be trusted already, the statement is about islands, and `remains` does not matter.
@@ -71,7 +70,8 @@ def audit(X: ArrayLike, Y: Any = None, **options: Any) -> Audit:
     Raises
     ------
     GlleError
-        For data without columns, too few points, or coordinates of another number of points. The message has a remedy.
+        For a matrix of distances between all pairs, too few points, or coordinates of another number of points. The
+        message has a remedy.
 
     """
     *_, final = audits(X, Y, **options)
@@ -106,7 +106,7 @@ def audits(X: ArrayLike, Y: Any = None, **options: Any) -> Iterator[Audit]:
 
 
 def is_certain(audit: Audit, pairs: int) -> bool:
-    """Return whether halves beyond these `pairs` would hardly change the statement.
+    """Return whether the audit's statement would hardly change if there were more than these `pairs` of halves.
 
     Islands of the data that are isolated in some halves and not in others need the most halves.
     """
@@ -122,7 +122,7 @@ def is_certain(audit: Audit, pairs: int) -> bool:
 
 
 def _preliminary(audit: Audit, facts: Facts) -> Audit:
-    """Return an audit marked as preliminary, whose statement has no numbers that may change.
+    """Return a copy of an audit, marked as preliminary, whose statement has no numbers that may change.
 
     Its level is "unknown" unless it is "no" for a map without `remains`.
     """

@@ -29,10 +29,10 @@ DEFAULTS: tuple[tuple[str, dict[str, Any]], ...] = (
 """Candidates by default, of the installed methods."""
 
 TITLES = {"pca": "PCA", "t-sne": "t-SNE", "umap": "UMAP", "pacmap": "PaCMAP", "glle": "GLLE", "lle": "LLE"}
-"""Names in sentences that are shorter than the titles of the registry."""
+"""Names of methods in sentences, for methods whose title in the registry is longer."""
 
 _IN_WORDS = {"perplexity": "with perplexity {}", "n_neighbors": "with {} neighbors"}
-_POINTS_PER_NEIGHBOR = 6  # a half has three times as many points as a candidate's neighbors or perplexity
+_POINTS_PER_NEIGHBOR = 6  # a half of the data then has three points for each neighbor, or unit of perplexity
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class Candidate:
 
 
 def default_candidates(n: int, d: int) -> list[Candidate]:
-    """Return the default candidates for n points of d features: those whose method is installed and possible."""
+    """Return the default candidates whose method is installed and can embed n points of d features."""
     methods = []
     for name, parameters in DEFAULTS:
         size = max([0, *parameters.values()])
@@ -88,12 +88,12 @@ def candidates_of(methods: Any) -> list[Candidate]:
     """Return candidates, given one or several methods.
 
     Each method is a name, a pair (name, parameters), a dictionary with `method`, `parameters` and `label`, a function,
-    an estimator, or coordinates. A dictionary by label has these as its values.
+    an estimator, or coordinates. Instead of a list, `methods` may be a dictionary from labels to methods.
 
     Raises
     ------
     InvalidParameterError
-        For something else.
+        For a value that is no method.
     ValueError
         If two candidates have the same label.
 
@@ -161,6 +161,6 @@ def _label(candidate: Candidate, *, is_several: bool) -> str:
 def _no_method(item: Any) -> InvalidParameterError:
     return InvalidParameterError(
         f"{item!r:.60} is not a method.",
-        remedy='Give a name such as "umap", ("umap", {"n_neighbors": 50}) or a function; coordinates as a value of a '
-        "dictionary by label.",
+        remedy='Give a name such as "umap", a pair such as ("umap", {"n_neighbors": 50}), or a function; give '
+        "coordinates with a label, as in {label: coordinates}.",
     )

@@ -67,16 +67,16 @@ if TYPE_CHECKING:
     from glle_engine.audit.sources import Source
 
 # The test of relations.
-PERMUTATIONS = round(1 / STRUCTURE_LEVEL) - 1  # at this p-value the data have to rank before all permuted data sets
+PERMUTATIONS = round(1 / STRUCTURE_LEVEL) - 1  # p <= STRUCTURE_LEVEL then means: the data have the largest statistic
 NEIGHBOR = 5  # the test uses the distance to this neighbor
 # Random rows and features that suffice to detect a relation that a map can show.
 MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = 1000, 500, 1000
 MANY_FEATURES = 200
 MIN_BLOCKS_SHARE = 0.5  # blocks are cut to a length that at least this share of them has
 MAX_ANSWERS = 8  # answers of the test that are kept for further maps of the same data
-MIN_EXCHANGED = 8  # at least this many blocks are permuted; if they have more rows than the limit, they are cut
-ROUNDING = 1e-9  # smaller differences are no differences
-SMALL = 50  # all eigenvalues of a matrix with fewer rows are computed
+MIN_EXCHANGED = 8  # at least this many blocks are permuted; blocks are cut if this many have more rows than allowed
+ROUNDING = 1e-9  # smaller differences count as rounding errors
+SMALL = 50  # if a matrix has fewer rows, all its eigenvalues are computed
 # The comparison of neighborhoods.
 NULLS = 4
 BLOCK = 1000  # points that are embedded at a time: permuted data have costly graphs
@@ -110,8 +110,8 @@ def find_relations(
 ) -> float | None:
     """Return the p-value of the test whether features of data (n, d) are related; None if fewer than two features vary.
 
-    `of_blocks` (n,) are the blocks of rows that are not independent of each other. The last answers are kept, because
-    several maps of one data set are compared.
+    `of_blocks` (n,) numbers the block of each row; rows of one block are not independent. The last p-values are cached,
+    because several maps of one data set are compared.
     """
     blocks = b"" if of_blocks is None else of_blocks.tobytes()
     key = (seed, data.shape, sha256(data.tobytes()).digest(), sha256(blocks).digest())
@@ -156,9 +156,9 @@ def _permute_columns(data: NDArray[np.float64], length: int, rng: np.random.Gene
 
 
 def _equal_blocks(blocks: NDArray[np.int64], limit: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return rows (b, m) of at most `limit` rows: consecutive rows of each of b random blocks that have m rows.
+    """Choose at most `limit` rows for the test, as an array (b, m): m consecutive rows of each of b random blocks.
 
-    The length m is the one that leaves most rows, of the lengths that at least half of the blocks have.
+    The length m is the one that keeps the most rows, among the lengths that at least half of the blocks have.
     """
     names, counts = np.unique(blocks, return_counts=True)
     lengths = np.unique(counts)
@@ -183,7 +183,7 @@ def _top_eigenvalue(points: NDArray[np.float64]) -> float:
 
 
 def _closeness(points: NDArray[np.float64], k: int) -> float:
-    """Return the mean logarithm of the distance to the k-th neighbor; 0 is replaced by the smallest other distance."""
+    """Return the mean logarithm of the distance to the k-th neighbor; the smallest positive distance replaces 0."""
     distance = kneighbors(np.ascontiguousarray(points), k)[1][:, -1]
     positive = distance[distance > 0]
     return float(np.log(np.maximum(distance, positive.min() if len(positive) else 1.0)).mean())
@@ -244,17 +244,17 @@ def compare_with_chance(
     Parameters
     ----------
     source : Source
-        How the embedding is made again.
+        Embeds other data in the way in which the embedding was made.
     Y : (n, p) float64
     n_neighbors : int
     of_blocks : (n,) int64, optional
-        Blocks of rows that are not independent of each other, and are permuted together.
+        Block of each row; rows of one block are not independent, and are permuted together.
     seed : int
         Seed of the permutations and of the blocks of points.
     executor : concurrent.futures.Executor, optional
         Embeds the permuted data in parallel.
     on_progress
-        Called with (done, all, "chance").
+        Called with (permuted data sets done, number of them, "chance").
 
     """
     data, n = source.data, len(Y)
@@ -321,7 +321,7 @@ def unknown_reason(points: NDArray[np.float64], p: int) -> str | None:
 
 
 def dominant_feature(points: NDArray[np.float64]) -> tuple[int, float] | None:
-    """Return the feature with at least nine tenths of the variance of points (n, d), and its share, or None."""
+    """Return the column that has at least 90 % of the variance of points (n, d), and its share; None without one."""
     variance = (points / power_of_two(float(np.abs(points).max()))).var(axis=0)
     share = float(variance.max() / (variance.sum() or 1.0))
     is_one_of_several = np.count_nonzero(variance) > 1

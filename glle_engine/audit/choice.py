@@ -38,10 +38,12 @@ LARGE_DIFFERENCE = 0.03  # maps whose scores differ by more are not as good, how
 MIN_KEPT = 0.05  # share of neighbors beyond chance, below which no map is named for neighbors
 MIN_LAYOUT = 0.3  # mean rank correlation, below which no map is named for its layout
 MIN_TRUSTED = 3  # trusted islands that some map needs, so that a map is named for groups
-BEHIND = 0.05  # maps that are behind by more than this after two pairs of halves, in layout also by 2.5 errors, stop
+# The audit of a map stops after two pairs of halves if its scores are below the best ones by more than this, and its
+# layout also by more than 2.5 standard errors.
+BEHIND = 0.05
 FIRST_PAIRS = 2  # pairs of halves after which maps that are clearly behind stop
 SIMPLEST = ("pca", "t-sne")  # if several maps are as good, the first of these is named, or else the first candidate
-# The first sentence, if the audits of all maps that are left ask for the same.
+# What to do before reading any map, if the audits of all maps that can be relied on ask for it.
 FIRST = {
     "standardize": "Standardize the features first: one of them decides what these maps show.",
     "blocks": "Name the subject or series of each row (blocks) first: halves of these rows are no independent samples.",
@@ -51,7 +53,7 @@ MAX_NAMED_MAPS = 3  # a sentence names at most this many maps that are as good
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MapFacts:
-    """What is known of one map, as input for the choice.
+    """Facts about one map, as input for the choice.
 
     Attributes
     ----------
@@ -110,12 +112,12 @@ class MapFacts:
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Return the inverse of `to_dict`."""
+        """Return the facts of a dictionary that `to_dict` returned."""
         arrays = {name: np.array(value[name]) for name in ("kept_in_halves", "grouped_in_halves")}
         return cls(**{**value, **arrays, "layout": np.array(value["layout"]).reshape(-1, 2)})
 
     def numbers(self) -> dict[str, float | None]:
-        """Return the numbers on which the answers rest; `straight` and `along` are means over halves, or None."""
+        """Return the numbers that decide the choice, by name; `straight` and `along` are means over halves, or None."""
         straight, along = self.layout.mean(axis=0).tolist() if len(self.layout) else (None, None)
         groups = {name: getattr(self, name) for name in ("islands", "trusted", "grouped")}
         return {"kept": self.kept, "straight": straight, "along": along, **groups}
@@ -151,7 +153,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Scores:
-    """Scores of a question: of each map on all points, and of each of its halves."""
+    """How a question scores a map: on all points (`value`), and in the map of each half (`halves`).
+
+    No map is named if the best score is below `least`.
+    """
 
     value: Callable[[MapFacts], float]
     halves: Callable[[MapFacts], NDArray[np.float64]]
@@ -167,9 +172,10 @@ _OF_QUESTION: dict[Question, _Scores] = {
 
 @dataclass(frozen=True)
 class Choices:
-    """The answers to all questions, at most one sentence each, after what to do first, if the audits ask for it.
+    """The answers to all questions, with one sentence each.
 
-    If no map shows anything, this is the only sentence.
+    `first` says what to do before reading any map, if the audits ask for it. If no map shows anything, there are no
+    answers, and `nothing` says so.
     """
 
     answers: tuple[Choice, ...] = ()
@@ -186,7 +192,7 @@ class Choices:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The sentences."""
+        """The sentences to show: `nothing` alone, or `first`, if any, and the sentence of each answer."""
         if self.nothing:
             return (self.nothing,)
         return (*([self.first] if self.first else []), *(answer.sentence for answer in self.answers))
@@ -199,7 +205,7 @@ class Choices:
 
 
 def choose(maps: Sequence[MapFacts], n: int) -> Choices:
-    """Return which of the maps of n points to show."""
+    """Return which of several maps of n points to show, for each question."""
     if not maps:
         return Choices()
     if all(facts.beyond_chance is False for facts in maps):
@@ -281,7 +287,7 @@ def _winner(maps: Sequence[MapFacts], question: Question) -> tuple[MapFacts | No
 
 
 def _is_as_good(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
-    """Return whether a map is as good as the leader: a small difference, or a paired one within 2.5 errors."""
+    """Return whether a map is as good as the leader: at most .01 below, or .03 and within 2.5 standard errors."""
     scores = _OF_QUESTION[question]
     difference = scores.value(leader) - scores.value(facts)
     if difference <= SMALL_DIFFERENCE:
@@ -290,7 +296,10 @@ def _is_as_good(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
 
 
 def _is_within_error(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
-    """Return whether the paired difference of two maps over halves is at most 2.5 errors; False without halves."""
+    """Return whether the mean difference of two maps over pairs of halves is within 2.5 standard errors.
+
+    Maps without halves give False.
+    """
     if not (len(facts.layout) and len(leader.layout)):
         return False
     scores = _OF_QUESTION[question]

@@ -67,7 +67,7 @@ class StartAudit(Protocol):
     """Function that starts the audit of a candidate."""
 
     def __call__(self, candidate: Candidate, embed_halves: Callable[..., Resamples]) -> Iterator[Audit]:
-        """Return the audits of a candidate after each stage; maps of halves are made by `embed_halves`."""
+        """Return the audits of a candidate, one after each stage, for which `embed_halves` makes the maps of halves."""
 
 
 def compare_maps(
@@ -86,9 +86,9 @@ def compare_maps(
     threads: int | None = None,
     on_progress: OnProgress = silent,
 ) -> Iterator[tuple[list[Compared], Choices]]:
-    """Yield the maps compared so far, and which of them to show, after each further map.
+    """Yield the maps compared so far, and which of them to show, after each audit of a map.
 
-    Parameters are the same as for `audit`, but for the candidates. A candidate that fails is a row with its problem.
+    A candidate that fails is in the list, too, with its `problem`.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def compare_maps(
     standardize, metric, labels, blocks, score_neighbors, names, ids, id_names, seed, threads
         As for `audit`. All maps are judged by the same distances of the data, whatever parameters they have.
     on_progress
-        Called with (maps done, all, title of a map); its exceptions end the comparison.
+        Called with (maps done, number of maps, title of a map); its exceptions end the comparison.
 
     """
     options = {"standardize": standardize, "metric": metric}
@@ -146,7 +146,7 @@ def compare_maps(
 
 
 def _winners_to_finish(compared: Sequence[Compared], choices: Choices) -> list[int]:
-    """Return the numbers of the maps that are named although their audits are preliminary."""
+    """Return the indices in `compared` of the maps that the choices name although their audits are preliminary."""
     named = {label for label in choices.best.values() if label is not None}
     return [
         number
@@ -157,7 +157,7 @@ def _winners_to_finish(compared: Sequence[Compared], choices: Choices) -> list[i
 
 @dataclass(eq=False)
 class _Open:
-    """The audit of a candidate in progress, with the maps of its halves."""
+    """An audit of a candidate that is not complete, with the maps of halves made so far."""
 
     candidate: Candidate
     judge: Judge
@@ -197,7 +197,7 @@ class _Open:
 
 
 def complete_pairs(places: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return the maps (m, r, p) of pairs of halves of which neither failed; none if there are no halves."""
+    """Return the maps (m, r, p) of the pairs of halves of which neither failed; an empty array without halves."""
     if not places:
         return np.empty((0, 0, 0))
     halves = np.concatenate([*places])
@@ -224,7 +224,7 @@ class Judge:
     _cached: dict[bytes, Fidelity] = field(default_factory=dict)
 
     def facts_of(self, candidate: Candidate, audit: Audit, halves: NDArray[np.float64]) -> MapFacts:
-        """Return what is known of a map: by its audit, and by maps (m, r, p) of halves of the audit's rows."""
+        """Return the facts about a candidate's map, from its audit and from the maps `halves` (m, r, p) of its rows."""
         n, islands = len(self.points), audit.islands
         whole = self._fidelity(np.arange(n))
         k = max(1, min(self.score_neighbors, n // 5))

@@ -37,7 +37,7 @@ KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
 
 
 def conclude_from_data(subject: Subject) -> Audit:
-    """Return the audit of coordinates that no method could make again."""
+    """Return the audit of coordinates by the data alone, without maps of halves."""
     k, facts = subject.options.score_neighbors, subject.facts
     disturbed = disturbed_by_data(
         subject.embedding, subject.points, min(k, len(subject.points) // 5), facts.islands.of_points
@@ -57,10 +57,10 @@ def conclude_from_data(subject: Subject) -> Audit:
 
 
 def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts]:
-    """Return the audit that compares the maps of separate halves, and what its statement is made of.
+    """Return the audit that compares the maps of separate halves, and the facts from which its statement was made.
 
-    Coordinates that are no map of the method are audited without its maps. Raises `InvalidParameterError` if too few
-    halves could be embedded.
+    If the coordinates are no map of the method, they are audited by the data alone. Raises `InvalidParameterError` if
+    too few halves could be embedded.
     """
     reading = halves.read()
     embedding, rows = subject.embedding, subject.rows
@@ -120,7 +120,7 @@ def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts
 
 
 def common_share(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return R^2 (m,) of each two consecutive embeddings (2 m, n, p), which are maps of two separate halves."""
+    """Return R^2 (m,) of each pair of consecutive embeddings (2 m, n, p), which are maps of two separate halves."""
     return np.array([1 - disparity(a, b) for a, b in zip(places[::2], places[1::2], strict=True)])
 
 
@@ -148,7 +148,7 @@ def _foreign(neighbors: NDArray[Any], near: NDArray[Any]) -> tuple[float, float]
 def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) -> dict[str, Regions]:
     """Return the regions around the points of an embedding; none if too few pairs of halves were embedded."""
     pairs, p = len(aligned.embeddings) // 2, embedding.shape[1]
-    if pairs < max(REGION_PAIRS, p + 1):  # without a fold of one pair, p pairs are left to span the region
+    if pairs < max(REGION_PAIRS, p + 1):  # calibration holds out one pair, and p others must be left to span the region
         return {}
     around = calibrated_regions(aligned, together=2)
     regions = Regions(embedding, size * around.half_axes, around.levels, around.radii)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROWS = 2000  # only the first rows, at most this many, are examined
-FIFTH = 5  # a near-copy is near relative to the distance to this neighbor
-LAGS = (2, 3, 5, 8)  # rows; at one of these lags rows of a series have moved apart, and rows of a sorted group have not
-MAX_SET = 9  # rows of one set of near-copies
+FIFTH = 5  # a row has a near-copy if its nearest neighbor is much nearer than this neighbor
+LAGS = (2, 3, 5, 8)  # rows that are this many rows apart have moved apart in a series, but not in a sorted group
+MAX_SET = 9  # largest number of rows in a set of near-copies that is recognized
 MIN_ROWS = 50  # below this number of rows no sets of near-copies are searched
 
 MIN_BLOCKS = 4  # blocks that can be halved
@@ -30,8 +30,8 @@ _NUMBERED = re.compile(r"(.*\w)[ _.:/-]+\w{1,4}|(.*\d)[A-Za-z]")  # an id with a
 def block_candidates(ids: NDArray[Any] | None, names: Sequence[str] = ()) -> Iterator[Note]:
     """Yield a note on each column of ids (n,) or (n, columns) that may say which rows belong together.
 
-    Its values repeat, or begin with stems that repeat, such as S07 of S07_1 and S07_2. It has at least four different
-    values, and at least twice as many rows.
+    The values of such a column repeat, or they begin with stems that repeat, such as S07 in S07_1 and S07_2. There are
+    at least four different values or stems, and at least twice as many rows.
     """
     columns = [] if ids is None else [ids] if ids.ndim == 1 else list(ids.T)
     for name, values in zip(names or ["id"] * len(columns), columns, strict=False):
@@ -42,8 +42,8 @@ def block_candidates(ids: NDArray[Any] | None, names: Sequence[str] = ()) -> Ite
             how = f"has {count} values in {len(texts)} rows. If these group the rows, give {Way('blocks', name)}."
         elif None not in stems and MIN_BLOCKS <= (count := len(set(stems))) <= len(texts) // 2:
             how = (
-                f"has {count} values before a number or a letter, such as {stems[0]} of {texts[0]}. If rows with "
-                f"one such value belong together, give {Way('blocks')}, this part of each row's id."
+                f"has {count} stems before a number or a letter, such as {stems[0]} in {texts[0]}. If rows with "
+                f"the same stem belong together, give the stem of each row as {Way('blocks')}."
             )
         else:
             continue
@@ -97,7 +97,7 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
 
 
 def _size_of_sets(points: NDArray[np.float64]) -> int:
-    """Return the size of the sets that most rows form with their nearest rows, or 0.
+    """Return the size of the sets that most rows form with their nearest rows, or 0 if rows form no such sets.
 
     A row and its k nearest rows share a part of these k + 1 rows with the k nearest rows of each of them. For distinct
     points of a smooth density, the share falls slowly with k. For sets of m near-copies it is nearly 1 for k = m - 1,

@@ -34,11 +34,12 @@ DIMENSION_NEIGHBORS = 10
 def find_dimension(
     wider: Embedder, rows: NDArray[np.intp], seed: int, executor: Executor | None, on_progress: OnProgress
 ) -> tuple[int | None, int | None]:
-    """Return how many coordinates two samples share if the map has one more, and the hidden dimension.
+    """Return how many coordinates two samples share in maps with one more coordinate, and the hidden dimension.
 
-    The hidden dimension is the first number if the map has fewer coordinates and the points fill the further one, and
-    otherwise None. On a sheet, the further coordinate is a function of the others, so the points do not fill it. Halves
-    are made of at most 2,000 of the `rows`. Both results are None if the data allow no further coordinate.
+    `wider` makes these maps, of halves of at most 2,000 of the `rows`. The hidden dimension is the number of shared
+    coordinates if the audited map has fewer coordinates and the points fill the additional one; otherwise it is None.
+    On a sheet, the additional coordinate is a function of the others, so the points do not fill it. Both results are
+    None if the data allow no additional coordinate.
     """
     if (n := wider.shape[0]) > MAX_HALVED_POINTS:
         rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))

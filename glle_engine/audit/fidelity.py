@@ -36,7 +36,7 @@ MAX_STARTS, MAX_ENDS = 100, 1000  # rank correlations are over the pairs of thes
 
 @dataclass(frozen=True, eq=False)
 class Fidelity:
-    """Distances of points, with which maps of the same points are compared.
+    """Neighbors and distances of points, with which maps of these points are compared.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Fidelity:
 
     @classmethod
     def from_points(cls, points: NDArray[np.float64], seed: int = 0) -> Self:
-        """Return the fidelity to points (n, d); the seed chooses the compared pairs."""
+        """Return an object that compares maps with points (n, d); `seed` decides which pairs of points are compared."""
         n = len(points)
         order = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64))).permutation(n)
         return cls(points / unit_of(points), order[:MAX_STARTS], order[: MAX_STARTS + MAX_ENDS])
@@ -68,12 +68,12 @@ class Fidelity:
 
     @cached_property
     def straight(self) -> NDArray[np.float64]:
-        """The data's own distances of all pairs (s * e,)."""
+        """The Euclidean distances in the data of all pairs of `starts` and `ends` (s * e,)."""
         return _distances(self.points, self.starts, self.ends)
 
     @cached_property
     def along(self) -> NDArray[np.float64]:
-        """The lengths of shortest paths over the graph of neighbors, of all pairs (s * e,)."""
+        """The lengths of shortest paths over the neighbor graph, for all pairs of `starts` and `ends` (s * e,)."""
         n, k = len(self.points), min(PATH_NEIGHBORS, len(self.points) - 2)
         nearest, _, _ = bridge(self.points, kneighbors(self.points, k)[0])
         rows = np.repeat(np.arange(n), k)

@@ -86,7 +86,11 @@ def labels_and_classes(labels: ArrayLike, n: int, name: str = "labels") -> tuple
 def groups_of_labels(
     labels: ArrayLike | None, n: int
 ) -> tuple[tuple[NDArray[Any], NDArray[np.int64]] | None, tuple[Note, ...]]:
-    """Return the groups as `labels_and_classes` does; None without labels, and with a note if they are too many."""
+    """Return the groups of labels, as `labels_and_classes` does, and notes.
+
+    Without labels the groups are None. If the labels are too many to be groups, the groups are None, too, and a note
+    says why.
+    """
     if labels is None:
         return None, ()
     groups = labels_and_classes(labels, n)
@@ -98,7 +102,7 @@ def groups_of_labels(
 
 
 def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
-    """Raise `InvalidParameterError` if labels are measured numbers, or most points have a label of their own."""
+    """Raise `InvalidParameterError` if labels are measured numbers, or most points share their label with no other."""
     sizes, n = np.bincount(classes), len(classes)
     is_measured = names.dtype.kind == "f" and len(names) > MAX_NUMBERS and bool((names != np.round(names)).any())
     if is_measured or 2 * int(sizes[sizes > 1].sum()) < n:
@@ -112,10 +116,10 @@ def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
 def groups_apart(
     Y: NDArray[np.float64], classes: NDArray[np.int64], rows: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
-    """Return which pairs (g, g) of labeled groups lie apart: at most a tenth of the points of each touch the other.
+    """Return which pairs (g, g) of labeled groups lie apart: at most 10 % of each group's points touch the other one.
 
-    Only some `rows` are compared, by default all, and a group without any of them is apart from none. To judge the
-    embedding of a half, pass the points that are not in the half, as for `isolated_among`.
+    Only the points `rows` are compared, by default all points, and a group without such points is apart from no group.
+    To judge the embedding of a half, pass the points that are not in the half, as for `isolated_among`.
     """
     count = int(classes.max()) + 1
     rows = np.ones(len(Y), bool) if rows is None else rows

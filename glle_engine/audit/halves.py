@@ -1,4 +1,4 @@
-"""Maps of separate halves of the data, and what is read from each: positions, neighbors, isolated islands and groups.
+"""Maps of separate halves of the data, and what each map shows: positions, neighbors, isolated islands and groups.
 
 Above 5,000 points the halves are halves of a random sample of 4,000 points. All neighbors are among this sample. The
 other points are placed in the maps by weights on the sample, and get their scores from these positions.
@@ -40,7 +40,7 @@ MIN_PAIRS = 2  # pairs of halves that an audit needs
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Reading:
-    """What the map of a half shows; `Reading.stacked` has one more axis, with m halves.
+    """What the map of a half shows; in the result of `Reading.stacked`, each array has a first axis for the halves.
 
     Attributes
     ----------
@@ -113,13 +113,13 @@ class Halves:
         self.readings += (map if readers is None else readers.map)(self._read, self.maps.places[numbers], halves)
 
     def read(self) -> Reading:
-        """Return what the maps show, stacked; raise `InvalidParameterError` if too few halves could be embedded."""
+        """Return the stacked readings of all maps, or raise `InvalidParameterError` if too few halves have a map."""
         assert self.maps is not None
         if len(self.readings) < 2 * MIN_PAIRS:
             count, problems = len(self.maps.places), self.maps.problems
             raise InvalidParameterError(
                 f"{count - len(self.readings)} of {count} halves of the data could not be embedded.",
-                remedy=problems[0]  # the message of a failure has its own remedy
+                remedy=problems[0]  # the message of a failed embedding, which includes a remedy
                 if problems
                 else f"Audit an embedding with other parameters, such as a larger {Way('n_neighbors')}.",
             )
@@ -127,25 +127,25 @@ class Halves:
 
     @cached_property
     def neighbors(self) -> NDArray[np.int32]:
-        """Neighbors (n, k) in the audited map, among the rows."""
+        """The k nearest neighbors (n, k) of each point in the audited map, among the rows that are halved."""
         return nearest_among(self.subject.embedding, self.subject.rows, self.subject.options.score_neighbors)[0]
 
     @cached_property
     def is_far(self) -> NDArray[np.bool_]:
-        """Which of the `neighbors` (n, k) are far in the data."""
+        """Whether each of the `neighbors` (n, k) is far in the data."""
         rows, k = self.subject.rows, self.subject.options.score_neighbors
         return far_neighbors(spaces_of(self.subject.points), self.neighbors, rows, min(k, len(rows) // 5))
 
     @cached_property
     def answered(self) -> NDArray[np.intp]:
-        """Points that the answers are about: the rows, or all points if an island has fewer than two of the rows."""
+        """Points that the answers are about: the halved rows, or all points if an island has fewer than two of them."""
         islands, rows = self.subject.facts.islands.of_points, self.subject.rows
         of_rows = islands[rows]
         has_all = (np.bincount(of_rows[of_rows >= 0], minlength=int(islands.max()) + 1) > 1).all()
         return rows if has_all else np.arange(len(islands))
 
     def _read(self, positions: NDArray[np.float64], half: NDArray[np.intp]) -> Reading:
-        """Read the map (r, p) of the rows that was made from a `half` of them."""
+        """Return what the map of one `half` shows; `positions` (r, p) are the positions of all r rows in this map."""
         subject = self.subject
         islands, classes = subject.facts.islands.of_points, None if subject.groups is None else subject.groups[1]
         places = placed_outside = self._place(positions)
@@ -180,7 +180,7 @@ def embedder_of_halves(X: ArrayLike, Y: Any = None, **options: Any) -> Embedder:
 
 
 def _embedder_of_rows(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArray[np.int64] | None) -> Embedder:
-    """Return an embedder of halves of some rows, or of halves of their blocks."""
+    """Return the embedder of halves of some rows; if rows have blocks, of halves of these blocks."""
     if len(rows) < embedder.shape[0]:
         embedder = embedder.of_rows(rows)
     if blocks is None:
@@ -188,7 +188,7 @@ def _embedder_of_rows(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArra
     of_blocks = blocks[rows]
     if (count := len(np.unique(of_blocks[embedder.rows]))) < MIN_BLOCKS:
         raise InvalidParameterError(
-            f"The points are of {count} blocks, which have no halves to compare.",
+            f"The points belong to {count} blocks, too few for a comparison of halves of the blocks.",
             remedy=f"Give at least {MIN_BLOCKS} different blocks, such as the subject of each row, or none.",
         )
     return replace(embedder, blocks=of_blocks)

@@ -87,7 +87,7 @@ def _large_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _join_touching(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the islands (n,) after all that touch were joined, until each is isolated; -1 stays -1."""
+    """Join islands that touch until each is isolated; return the new island (n,) of each point, where -1 stays -1."""
     is_known = islands >= 0
     if not is_known.all():
         joined_islands = islands.copy()
@@ -100,14 +100,15 @@ def _join_touching(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArra
             break
         joined = touching > limit[:, None]
         rows = np.flatnonzero(any_other > limit)
-        joined[rows, touching[rows].argmax(axis=1)] = True  # an island may touch several, each of them only a little
+        # Also join the most touched one: an island may touch several islands, and each of them less than the limit.
+        joined[rows, touching[rows].argmax(axis=1)] = True
         islands = connected_components(joined, directed=False)[1][islands].astype(np.int64)
         assert int(islands.max()) + 1 < count
     return islands
 
 
 def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the islands (n,) after isolated clumps were separated from the islands that contain them.
+    """Separate isolated clumps from the islands that contain them; return the new island (n,) of each point.
 
     A clump of at least 8 points becomes an island of its own. Points of smaller clumps belong to no island (-1).
     """
@@ -124,10 +125,11 @@ def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> N
 
 
 def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the clusters (n,) after the points without a cluster joined one, the nearest point first.
+    """Let points without a cluster (-1) join one, the nearest point first; return the new cluster (n,) of each point.
 
-    So a chain of points belongs to the cluster from which it starts. A point farther than `FAR_CLUMP` times the reach
-    of all points starts a clump: a further cluster if it has 8 points in the end, and else none (-1).
+    A chain of points thus joins the cluster at which it begins. A point that is farther from all clusters than
+    `FAR_CLUMP` times the reach of all points starts a new clump, which becomes a cluster if it grows to 8 points.
+    Points of smaller clumps stay without a cluster.
     """
     clusters = clusters.copy()
     if (clusters < 0).all():  # one piece, which grows from the denser half of its points
@@ -164,7 +166,7 @@ def numbered(islands: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each island (m,) is isolated among points (n, d); points of no island (-1) count as none."""
+    """Return whether each island (m,) is isolated among points (n, d); points of no island (-1) are ignored."""
     points, islands = points[islands >= 0], islands[islands >= 0]
     touching = contact(points, islands)[1]
     holds = touching <= ISLAND_CONTACT
@@ -197,9 +199,10 @@ def _cut_contact(points: NDArray[np.float64], n: int) -> float:
 
 
 def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the share (g, g) of each group's points that touch each other group, and (g,) that touch any other.
+    """Return the share (g, g) of group i's points that touch group j, and the share (g,) that touch any group but i.
 
-    Groups of one point touch none. Of more than 5,000 points a random sample is compared, with a point of each group.
+    Groups of one point touch no group. Of more than 5,000 points a random sample is compared, with at least one point
+    of each group.
     """
     if len(points) > MANY:
         rng = np.random.Generator(np.random.Philox(key=np.array([len(points), 1], np.uint64)))
@@ -260,7 +263,7 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
 
 
 def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the merges (n - 1, 4) of single linkage, as scipy does: two nodes, their distance, and their points.
+    """Return the merges (n - 1, 4) of single linkage, as scipy does: two nodes, their distance, and their joint size.
 
     Distances are at least the core distances (n,) of both points: mutual reachability.
     """
@@ -272,7 +275,7 @@ def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> N
 
 
 def _condense(linked: NDArray[np.float64], min_size: int) -> tuple[list[int], list[float], NDArray[np.int64]]:
-    """Return parent and stability of each cluster of at least `min_size` points, and where each point falls out.
+    """Return parent and stability of each cluster of `min_size` points or more, and each point's smallest cluster (n,).
 
     Cluster 0 is the root. The stability is the excess of mass: the sum, over the cluster's points, of the range of
     densities at which the point belongs to the cluster.

@@ -77,7 +77,7 @@ class AuditOptions:
     Raises
     ------
     InvalidParameterError
-        If `score_neighbors` or `seed` is no such integer.
+        Unless `score_neighbors` is an integer of at least 2, and `seed` an integer in [0, 2^64).
 
     """
 
@@ -103,7 +103,7 @@ class AuditOptions:
         object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
 
     def open_pool(self) -> AbstractContextManager[Executor | None]:
-        """Return a context with the given executor or a new pool of threads, or with None for a single thread."""
+        """Return a context manager for the caller's executor, a new pool of threads, or None for a single thread."""
         if self.executor is not None or self.threads == 1:
             return nullcontext(self.executor)
         return ThreadPoolExecutor(self.threads or os.cpu_count())

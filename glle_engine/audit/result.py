@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np  # noqa: TC002 # `service.schemas.derived` reads the type hints
-from scipy.sparse import csr_array  # noqa: TC002 # the same
+from scipy.sparse import csr_array  # noqa: TC002 # for type hints that are read
 
-from glle_engine.audit.answers import Answer, Disturbed, Islands  # noqa: TC001 # the same
-from glle_engine.audit.chance import Chance  # noqa: TC001 # the same
-from glle_engine.audit.groups import Groups  # noqa: TC001 # the same
-from glle_engine.audit.statement import Level, Statement  # noqa: TC001 # the same
+from glle_engine.audit.answers import Answer, Disturbed, Islands  # noqa: TC001 # for type hints that are read
+from glle_engine.audit.chance import Chance  # noqa: TC001 # for type hints that are read
+from glle_engine.audit.groups import Groups  # noqa: TC001 # for type hints that are read
+from glle_engine.audit.statement import Level, Statement  # noqa: TC001 # for type hints that are read
 from glle_engine.base.results import PointResult, brief
-from glle_engine.base.texts import Note  # noqa: TC001 # the same
-from glle_engine.reliability.alignment import Regions  # noqa: TC001 # the same
+from glle_engine.base.texts import Note  # noqa: TC001 # for type hints that are read
+from glle_engine.reliability.alignment import Regions  # noqa: TC001 # for type hints that are read
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -161,9 +161,9 @@ class Audit(PointResult):
         return self.islands.of_points
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return those arrays of the audit that exist and have a row for each point.
+        """Return a mapping from names to the arrays of the audit that have a row for each point, if they are not None.
 
-        `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`,
+        The names are `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`,
         `p_value`, `is_point_beyond`, `spread`, `stability`, `member_probability`, and `half_axes` of the regions.
         """
         arrays = {

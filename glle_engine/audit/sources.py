@@ -43,9 +43,11 @@ S = TypeVar("S", bound="MethodSpec")
 QUICK: dict[str, dict[str, int]] = {"t-sne": {"early_iter": 80, "max_iter": 170}, "umap": {"max_iter": 100}}
 """Iterations that are enough for maps of halves: their errors are as large as with the default iterations."""
 
-QUICK_NULLS = ("t-sne",)  # with fewer iterations, maps of permuted data keep as many neighbors; maps by UMAP do not
+# Methods that also embed permuted data with the iterations of `QUICK`, because their maps of such data then keep as
+# many neighbors as with the default iterations. Maps by UMAP do not.
+QUICK_NULLS = ("t-sne",)
 THREADED = ("t-sne",)  # openTSNE computes in one thread, and lets other threads run
-MAX_DENSE_BYTES = 2**31  # sparse data may need as many bytes as dense rows
+MAX_DENSE_BYTES = 2**31  # sparse data are refused if they need more bytes as dense rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +93,7 @@ class Source:
 
 
 def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDArray[np.float64]]:
-    """Return how an embedding can be computed again, and the embedding (n, p).
+    """Return the source of an embedding, by which it can be computed again, and the embedding (n, p).
 
     `Y` are coordinates, a posterior or a fitted estimator; None for the map of the options' method. Raises
     `InvalidParameterError` for options that contradict each other, or if there is no embedding.
@@ -240,7 +242,7 @@ def dense_rows(X: ArrayLike) -> ArrayLike:
 
 
 def quick_spec(method: Method[Any], spec: S) -> S:
-    """Return the parameters for maps of halves: fewer iterations of t-SNE and UMAP, where they are the defaults."""
+    """Return the parameters for maps of halves: fewer iterations of t-SNE and UMAP, unless the caller has set them."""
     default, few = method.spec(), QUICK.get(method.name, {})
     changes: Any = {name: value for name, value in few.items() if getattr(spec, name) == getattr(default, name)}
     return replace(spec, **changes)
@@ -277,7 +279,7 @@ def _posterior_again(points: NDArray[np.float64], number: int, *, spec: FitSpec)
 def _method_again(
     points: NDArray[np.float64], number: int, *, method: Method[Any], spec: MethodSpec, n: int
 ) -> NDArray[np.float64]:
-    """Embed other points; counts among the parameters are smaller if there are fewer than `n` points."""
+    """Embed other points by a method; parameters that count points shrink if there are fewer than `n` points."""
     return embed_again(method, spec, points, number, len(points) / n).Y
 
 

@@ -55,8 +55,8 @@ class Statement:
     trusted, distrusted : tuple of str
         Some of "islands", "arrangement", "shape", "layout" and "neighbors".
     asks : {"method", "standardize", "blocks"} or None
-        What the audit needs to know, or the data need, before it can say more: the method of the map, features on one
-        scale, or the rows that belong together.
+        What the user has to do before an audit can say more: name the method of the map, standardize the features, or
+        name the blocks of rows that belong together.
 
     """
 
@@ -271,12 +271,12 @@ def _neighbors(facts: Facts) -> tuple[bool, str]:
 
 
 def _scale(facts: Facts, share: float, needed: float) -> str:
-    """Return the text of a share and of the share that trust needs; an empty text while the share may still change."""
+    """Return a text such as " (43%, 50% needed)"; an empty text in a preliminary audit, whose shares may change."""
     return "" if facts.is_preliminary else f" ({share:.0%}, {needed:.0%} needed)"
 
 
 def _exceptions(facts: Facts) -> list[str]:
-    """Return what not to read from the map beside the things that are distrusted as a whole."""
+    """Return phrases for what not to read from the map, beside the things that are distrusted as a whole."""
     islands, parts = facts.islands, list[str]()
     if (stays := islands.stays).any() and (count := int((~stays).sum())):
         one = "island" if count == 1 else "islands"
@@ -343,7 +343,7 @@ def _reasons(facts: Facts) -> list[str]:
 
 
 def _expected(facts: Facts, expect: str = "we expect") -> str:
-    """Return what share of the map a new sample would reproduce."""
+    """Return a clause that says what share of the map a new sample would reproduce."""
     size = "half this size" if facts.half is None else f"of {facts.half:,} points"
     return f"{expect} a new sample {size} to reproduce {facts.remains:.0%} of this map (R²)"
 
@@ -353,7 +353,7 @@ def _kept(fidelity: Agreement, subject: str = "it") -> str:
 
 
 def _true_distances(fidelity: Agreement) -> str:
-    """Return a clause that says which distances in the data the distances in the map rank like."""
+    """Return a clause that says whether the map's distances rank like distances in the data, straight or along it."""
     straight, along = f"({fidelity.straight:.2f})", f"({fidelity.along:.2f})"
     is_straight, is_along = (value >= TRUE_DISTANCES for value in (fidelity.straight, fidelity.along))
     if is_straight and is_along:
@@ -382,7 +382,7 @@ def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
 
 
 def _fidelity(facts: Facts) -> list[str]:
-    """Return what the audit can say without a method: kept neighbors, islands in the data, tears and folds."""
+    """Return clauses about what needs no method: kept neighbors, islands that the data have, tears and folds."""
     islands = facts.islands
     parts = [_kept(facts.fidelity, "the map")]
     if islands.count:

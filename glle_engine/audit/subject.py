@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from glle_engine.reliability.resamples import Embedder
 
 MIN_AUDIT_POINTS = 6  # distinct points: a fifth of them are compared as neighbors, and t-SNE needs a perplexity above 1
-MEASURED_POINTS = 60  # audits of fewer points were not measured
+MEASURED_POINTS = 60  # how often the tests find relations in fewer points was not measured
 MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of 4,000
 
 
@@ -99,7 +99,7 @@ class Subject:
     ) -> Subject:
         """Return what is known of an embedding (n, p): structure and fidelity, islands, dependent rows, and notes.
 
-        The executor finds the islands meanwhile.
+        If there is an executor, it finds the islands while this thread does the rest.
 
         Raises `TooFewPointsError` or `InvalidParameterError` for a map with nothing to compare.
         """
@@ -155,7 +155,10 @@ class Subject:
         )
 
     def compared_with_chance(self, executor: Executor | None) -> Subject:
-        """Return the subject with a comparison with maps of permuted data, unless `unknown_reason` has a reason."""
+        """Return a copy with `chance`, the comparison with maps of permuted data, unless this says nothing.
+
+        The reasons why it may say nothing about these data are in `unknown_reason`.
+        """
         if unknown_reason(self.points, self.embedding.shape[1]) is not None:
             return self
         options = self.options
@@ -167,7 +170,10 @@ class Subject:
         return replace(self, chance=chance, facts=replace(self.facts, has_gain=chance.has_gain), notes=notes)
 
     def with_dimension(self, executor: Executor | None) -> Subject:
-        """Return the subject with the number of coordinates that two samples share, if the method can make more."""
+        """Return a copy with `dimension`, the number of coordinates that two samples share.
+
+        Without `source.wider`, maps with one more coordinate, the subject is returned as it is.
+        """
         if self.source.wider is None:
             return self
         options = self.options
@@ -198,8 +204,8 @@ def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> N
     require_neighbors(k, len(embedding))
     if not np.ptp(embedding, axis=0).any():
         raise InvalidParameterError(
-            "All points have the same coordinates: there is no picture to audit.",
-            remedy="Give the coordinates of a picture in which points differ.",
+            "All points have the same coordinates, so that there is no map to audit.",
+            remedy="Give the coordinates of a map in which points differ.",
         )
 
 
@@ -220,7 +226,7 @@ def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
 
 
 def _notes_on_tests(n: int, reason: str | None, *, has_structure: bool | None) -> Iterator[Note]:
-    """Yield notes on what the tests cannot tell: p-values, for a `reason`, and structure in single columns."""
+    """Yield notes on what the tests cannot tell: p-values, if there is a `reason`, and structure in single columns."""
     if reason is not None:
         yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
     if has_structure is False:

@@ -107,7 +107,7 @@ def kneighbors(
 def kneighbors_of(
     X: NDArray[np.float64], points: NDArray[np.intp], n_neighbors: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return indices and distances, both (m, k), of the k < n nearest neighbors of `points` (m,), some rows of X (n, d).
+    """Return indices and distances, both (m, k), of the k < n nearest neighbors of `points` (m,), rows of X (n, d).
 
     Neighbors are sorted as by `kneighbors`.
     """

@@ -790,7 +790,7 @@ def test_few_points_are_refused() -> None:
         (None, {"method": "no-such"}, GlleError, "no-such"),
         (None, {"method": "pca", "labels": [1, 2]}, InvalidParameterError, "200 labels"),
         (NOISE[:, :2], {"score_neighbors": 199}, InvalidParameterError, "score_neighbors <= 198"),
-        (np.zeros((200, 2)), {}, InvalidParameterError, "no picture to audit"),
+        (np.zeros((200, 2)), {}, InvalidParameterError, "no map to audit"),
         (np.full((200, 2), np.nan), {}, NotFiniteError, "200 of 200 points"),
         (None, {"method": lambda part: part[:, :2] * np.nan}, NotFiniteError, "every part of the data"),
         (None, {"method": "mds", "parameters": {"dissimilarity": "precomputed"}}, GlleError, "permutes the columns"),
