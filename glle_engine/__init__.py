@@ -38,7 +38,8 @@ __all__ = [
     "ranks",
 ]
 
-# Each other name and its module, loaded at the first use: the head of a process tree needs no scipy.
+# The module of each public name. It is loaded when the name is first used, so that a process that only starts others
+# does not import scipy.
 _MODULES = {
     "Diagnostics": "base.results",
     "Draw": "posterior.sampler",
@@ -55,7 +56,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name, and load its module."""
+    """Return the object with a public name, after loading its module."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_MODULES[name]}")

@@ -46,7 +46,7 @@ _WARNINGS = {"bridged": UserWarning, "not-converged": ConvergenceWarning}
 
 
 class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
-    """Base of the estimators: checked data, and the embedding of `fit` as the result."""
+    """Base of the estimators, which checks data and returns the embedding of a fit."""
 
     embedding_: NDArray[Any]
 
@@ -60,7 +60,10 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return np.array(self.fit(X, y).embedding_)
 
     def _check_data(self, X: ArrayLike, *, reset: bool = False, is_sparse: bool = True, **options: Any) -> Any:
-        """Return finite data (n, d) of float64 or float32, of as many features as the fit had."""
+        """Return data (n, d) in float64 or float32, after checking that they are finite and have the fitted features.
+
+        With `reset`, the data are the data of a fit, whose features are recorded.
+        """
         require_lossless(X, "the data")
         require_unmasked(options.get("y"), "the labels")
         options = {"dtype": [np.float64, np.float32], **options}
@@ -71,7 +74,7 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def _precomputed(self) -> set[str]:
-        """The parameter by which the data are a matrix of all pairs of points; empty for coordinates."""
+        """Names of the parameters with the value "precomputed", which makes the data a matrix of all pairs."""
         names = ("metric", "dissimilarity", "weights", "kernel")
         return {name for name in names if self.get_params().get(name) == "precomputed"}
 
@@ -409,7 +412,7 @@ class Embedding(_Embedder):
 
     @property
     def _given_spec(self) -> Any:
-        """The parameters, with the method's defaults."""
+        """Specification of the method: the caller's parameters, and the method's defaults for all others."""
         chosen = method_of(self.name)
         if "method" in self._parameters and "method" not in chosen.spec.parameters():
             method_option = self._parameters["method"]
@@ -420,7 +423,7 @@ class Embedding(_Embedder):
         return chosen.spec.from_dict(chosen.named_parameters(self._parameters))
 
     def _spec(self, n: int, d: int) -> Any:
-        """Return the parameters, with defaults that n points of d features allow."""
+        """Return the specification, with defaults reduced to values that n points of d features allow."""
         chosen, spec = method_of(self.name), self._given_spec
         limits = {
             "n_components": d,
@@ -449,7 +452,7 @@ class Embedding(_Embedder):
 
 
 def _has_map(model: Embedding) -> bool:
-    """Raise the error of a method without a map to new points."""
+    """Return True if the model's method can embed new points, and raise the error of `no_map` otherwise."""
     chosen = method_of(model.name)
     if chosen.name not in MAPPED:
         raise no_map(chosen.title)
@@ -457,20 +460,20 @@ def _has_map(model: Embedding) -> bool:
 
 
 def _has_inverse(model: Embedding) -> bool:
-    """Raise the error of a method without a way back to the data."""
+    """Return True if the model's method can map positions to data, and raise the error of `no_inverse` otherwise."""
     chosen = method_of(model.name)
     if not chosen.has_inverse:
         raise no_inverse(chosen.title)
     return True
 
 
-# After the class, because scikit-learn wraps the method for `set_output`.
+# This comes after the class, because scikit-learn first wraps `transform` for `set_output`.
 Embedding.transform = available_if(_has_map)(Embedding.__dict__["transform"])  # type: ignore[method-assign]
 Embedding.inverse_transform = available_if(_has_inverse)(Embedding.inverse_transform)  # type: ignore[method-assign]
 
 
 def _shown_name(name: str = "isomap", **parameters: Any) -> None:
-    """Serve as the signature that `Embedding` shows, because its constructor takes the parameters of all methods."""
+    """Provide the signature that `help` shows for `Embedding`, whose constructor takes any method's parameters."""
 
 
 Embedding.__signature__ = signature(with_keywords(method_keywords())(_shown_name))

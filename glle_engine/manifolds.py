@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Manifold:
-    """Points on a sheet.
+    """Points sampled from a sheet in three dimensions.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Manifold:
 
 @accepts_random_state
 def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
-    """Sample a sheet.
+    """Sample n points from one of four sheets in three dimensions.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def _severed_bowl(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64]
 def _sample_inside(
     n: int, rng: np.random.Generator, inside: Callable[[NDArray[np.float64]], NDArray[np.bool_]]
 ) -> NDArray[np.float64]:
-    """Draw uniform points of the unit square until n are inside."""
+    """Draw uniform points of the unit square until n satisfy `inside`, and return these (n, 2)."""
     kept = np.empty((0, 2))
     while len(kept) < n:
         block = rng.random((n, 2))

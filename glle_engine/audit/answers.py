@@ -250,7 +250,7 @@ def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64], *, i
         of_points[(of_points >= 0) & is_torn_off[of_points]] = -1
         of_points = numbered(of_points)
         in_data = _isolated_in_data(points, of_points)
-    if len(in_data) == 2:  # either both are isolated from each other, or none
+    if len(in_data) == 2:  # two islands are isolated from each other, or neither is isolated
         in_data[:] = in_data.all()
     return Islands(None, None, of_points, in_data & (len(in_data) > 1))
 
@@ -298,7 +298,7 @@ def islands_of_samples(
     """
     if not islands.count:
         return replace(islands, in_samples=np.zeros(1))
-    if islands.count == 2:  # either both are isolated from each other, or none
+    if islands.count == 2:  # two islands are isolated from each other, or neither is isolated
         isolated_outside = np.repeat(isolated_outside.all(axis=1, keepdims=True), 2, axis=1)
     of_pairs = isolated_outside.mean(axis=1).reshape(-1, 2).mean(axis=1)
     return replace(

@@ -153,7 +153,7 @@ def _of_method(name: str, parameters: dict[str, Any]) -> Candidate:
 
 
 def _label(candidate: Candidate, *, is_several: bool) -> str:
-    """Return the label of a candidate: its name, with its number of neighbors if several have the method."""
+    """Return the label of a candidate: its name, with its number of neighbors if several candidates have its method."""
     size = next((value for key, value in candidate.parameters.items() if key in _IN_WORDS), None)
     return f"{candidate.label}-{size}" if is_several and size is not None else candidate.label
 

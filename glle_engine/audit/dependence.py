@@ -23,7 +23,7 @@ LAGS = (2, 3, 5, 8)  # rows that are this many rows apart have moved apart in a 
 MAX_SET = 9  # largest number of rows in a set of near-copies that is recognized
 MIN_ROWS = 50  # below this number of rows no sets of near-copies are searched
 
-MIN_BLOCKS = 4  # blocks that can be halved
+MIN_BLOCKS = 4  # smallest number of blocks that can be halved
 _NUMBERED = re.compile(r"(.*\w)[ _.:/-]+\w{1,4}|(.*\d)[A-Za-z]")  # an id with a stem: S07_2, mouse-3/a, 12b
 
 
@@ -114,6 +114,6 @@ def _size_of_sets(points: NDArray[np.float64]) -> int:
         shares = [(sets[:, :, None] == sets[near[:, column], None, :]).any(axis=2).mean() for column in range(k)]
         overlaps[k - 1] = np.mean(shares)
     falls = overlaps[:-1] - overlaps[1:]
-    falls[0] = 0  # pairs of mutual neighbors are frequent among all points
+    falls[0] = 0  # pairs of mutual neighbors are frequent in any data
     is_set = (overlaps[:-1] >= SET_OVERLAP) | (falls >= SET_DROP)
     return int(np.flatnonzero(is_set)[overlaps[:-1][is_set].argmax()]) + 2 if is_set.any() else 0

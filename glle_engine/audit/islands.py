@@ -132,7 +132,7 @@ def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.in
     Points of smaller clumps stay without a cluster.
     """
     clusters = clusters.copy()
-    if (clusters < 0).all():  # one piece, which grows from the denser half of its points
+    if (clusters < 0).all():  # all points are one cluster, which grows from the denser half of its points
         core = kneighbors(np.ascontiguousarray(Y), MIN_ISLAND_POINTS - 1)[1][:, -1]
         clusters[core <= np.median(core)] = 0
     is_open = clusters < 0
@@ -156,7 +156,7 @@ def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.in
 
 def _clusters(Y: NDArray[np.float64], min_size: int) -> NDArray[np.int64]:
     """Return the cluster (n,) of each point by HDBSCAN, or -1, for clusters of at least `min_size` points."""
-    core = kneighbors(np.ascontiguousarray(Y), min_size - 1)[1][:, -1]  # the point itself counts, too
+    core = kneighbors(np.ascontiguousarray(Y), min_size - 1)[1][:, -1]  # `min_size` counts the point itself
     return numbered(_select_clusters(*_condense(_single_linkage(Y, core), min_size)))
 
 

@@ -41,7 +41,8 @@ Align = Literal["procrustes", "none"]
 NeighborCount = int | Literal["auto"]
 LandmarkCount = int | Literal["auto", "all"]
 
-MIN_NEIGHBORS, MAX_NEIGHBORS = 10, 30  # bounds of the default k: fewer tear a sheet; the time of a fit grows with k^2
+# Bounds of the default k: fewer neighbors tear a sheet, and the time of a fit grows with k^2.
+MIN_NEIGHBORS, MAX_NEIGHBORS = 10, 30
 NEIGHBORS_OF_ROOT = 0.35  # ratio of the default k to the root of the number of points (docs/explanation/neighbors.md)
 
 # Limits for landmarks="auto" (docs/explanation/spread.md). They are constants, so that every machine decides alike.

@@ -325,7 +325,7 @@ def _nearest_first(
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """Sort the candidates (b, taken) of each point by (rank of the distance, index), with the point itself first."""
     apart = distances_between(X[rows], X, candidates)
-    apart[candidates == rows[:, None]] = -1.0  # before other points whose squared distance underflows to 0
+    apart[candidates == rows[:, None]] = -1.0  # sorts a point before others whose squared distance is 0
     order = np.lexsort((candidates, ranks_of(apart)), axis=1)
     return np.take_along_axis(candidates, order, axis=1), np.maximum(np.take_along_axis(apart, order, axis=1), 0.0)
 

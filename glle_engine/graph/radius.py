@@ -77,7 +77,7 @@ def symmetric_graph(
 
 
 def neighbor_graph(X: Data, n_neighbors: int, radius: float | None, on_progress: OnProgress) -> NeighborGraph:
-    """Return the connected graph of each point's k nearest neighbors, or, with a `radius`, of all points within it.
+    """Return the connected graph of each point's k nearest neighbors, or of all points within a `radius`.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def distances_to(X: Data, indices: NDArray[np.int32]) -> NDArray[np.float64]:
 
 
 def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> NeighborGraph:
-    """Return the points at a distance of at most `radius` from each point; a point may have none.
+    """Return the neighbors of each point at a distance of at most `radius`; a point may have no neighbor.
 
     Raises
     ------

@@ -32,7 +32,7 @@ class _Threads:
 
     def note_fork(self) -> None:
         """Record, in a forked child, which libraries may have had threads in the parent process."""
-        with suppress(ValueError):  # numba raises it if its threads were not started
+        with suppress(ValueError):  # numba raises ValueError if its threads were not started
             is_gnu = numba.threading_layer() == "omp" and sys.platform == "linux"
             self.numba_is_lost |= is_gnu or self.one_caller.locked()
         self.faiss_is_lost = "faiss" in sys.modules

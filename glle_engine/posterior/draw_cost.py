@@ -1,8 +1,8 @@
 r"""Expected seconds and bytes of draws of a fitted posterior, from the fill of its factors and measured constants.
 
-The seconds were measured on one core of an AMD EPYC processor with AVX-512, which factorizes four lanes at some
-30 GFLOP/s. They are constants, so that a cost is a function of the posterior. They cut draws into shards, and decide
-which draws are jobs.
+The constants were measured on one core of an AMD EPYC processor with AVX-512, which factorizes four lanes at some
+30 GFLOP/s. They are the same on every machine, so that a cost is a function of the posterior. By these costs, the
+service splits draws into shards and decides which requests for draws become jobs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
 
 BASE_BYTES = 1.2e7  # blocks of neighborhoods and buffers, independent of the number of points
-_DENSE_SECONDS = 6e-9  # seconds of the dense solver, times n^3
-_CACHE_BYTES = 3.2e7  # shared cache; what does not fit is read from memory
+_DENSE_SECONDS = 6e-9  # seconds of the dense solver for n points, divided by n^3
+_CACHE_BYTES = 3.2e7  # size of the shared cache; factors that do not fit are read from memory
 
 
 class Work(NamedTuple):
@@ -51,7 +51,7 @@ class DrawCost(NamedTuple):
     seconds : float
         Seconds of a single draw; the unused lanes compute the same draw again.
     each_seconds : float
-        Seconds of one of many draws.
+        Seconds per draw, if there are enough draws for all lanes.
     bytes : float
         Peak memory of a process that draws, with the posterior.
 
@@ -62,14 +62,15 @@ class DrawCost(NamedTuple):
     bytes: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able dictionary."""
+        """Return the cost as a JSON-able dictionary, rounded to three digits."""
         return {name: float(f"{value:.3g}") for name, value in self._asdict().items()}
 
 
 def draw_cost(posterior: Posterior) -> DrawCost:
     """Return the expected cost of draws of a posterior, without computing factors or their structure.
 
-    Counting the fill of the elimination order takes the time and memory of the graph, even for a forged posterior.
+    Counting the fill takes no more time and memory than reading the graph, even if a posterior was forged to have much
+    fill.
 
     Examples
     --------
@@ -81,7 +82,7 @@ def draw_cost(posterior: Posterior) -> DrawCost:
     """
     pattern, spec = posterior.eigenproblem.pattern, posterior.spec
     n, work = len(pattern.neighbors), count_work(pattern)
-    d = posterior.diagnostics.figures.get("n_features", 0)  # a forged posterior may lack it; 0 gives the highest cost
+    d = posterior.diagnostics.figures.get("n_features", 0)  # a forged file may lack it, and 0 gives the highest cost
     alone, each = _draw_seconds(posterior.n_points, n, work, spec, d)
     nbytes = draw_bytes(n, work, spec) + placed_bytes(posterior.n_points, n, 0, spec)
     if (classes := len(posterior.pins)) > 1:  # the batched solver cannot draw for several closed classes
@@ -92,7 +93,10 @@ def draw_cost(posterior: Posterior) -> DrawCost:
 
 
 def _draw_seconds(n: int, solved: int, work: Work, spec: FitSpec, d: int) -> tuple[float, float]:
-    """Return the seconds of a single draw of n points, and of one of many; `solved` points are in the eigenproblem."""
+    """Return the seconds of a single draw of n points, and of each of many draws.
+
+    The eigenproblem has `solved` points; the other points are placed.
+    """
     lane = draw_seconds(solved, work, spec, d) + placing_seconds(n - solved, spec)
     fallback = fallback_seconds(solved, work, spec, d)  # draws that the batched solver rejects
     return lanes(solved) * lane + fallback, lane + fallback
@@ -115,7 +119,10 @@ def steps_of(spec: FitSpec) -> int:
 
 
 def draw_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
-    """Return the seconds of one of many draws of data with d features, as one lane unless the solver is dense."""
+    """Return the expected seconds per draw of n points with d features, if many draws are solved, one in each lane.
+
+    Up to `DENSE_BELOW` points, the solver is dense and has no lanes.
+    """
     k, steps = spec.n_neighbors, MAX_STEPS if has_singular_draws(spec, d) else steps_of(spec)
     if n <= DENSE_BELOW:
         return _DENSE_SECONDS * n**3
@@ -127,10 +134,10 @@ def draw_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
 
 
 def has_singular_draws(spec: FitSpec, d: int) -> bool:
-    """Whether B is singular in all draws from the posterior, so that only the shifted M is left to solve.
+    """Return whether B = I - W is singular in all draws from the posterior, which then need solvers for M = B^T B.
 
-    With fewer features than neighbors, published draws by em rebuild the centred data exactly. B then annihilates
-    linear functions of the data (`docs/explanation/published.md`).
+    With fewer features than neighbors, published draws by em reconstruct the centered data exactly. B then maps linear
+    functions of the data to 0 (`docs/explanation/published.md`).
     """
     return spec.variant == "published" and spec.method == "em" and d < spec.n_neighbors
 
@@ -152,22 +159,22 @@ def fallback_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
 
 
 def pivoting_seconds(n: int, work: Work) -> float:
-    """Return the seconds of a solution with pivoting."""
+    """Return the expected seconds of one factorization and solution by the LU decomposition with pivoting."""
     return 2.5e-5 * n + 1e-9 * work.flops
 
 
 def null_seconds(n: int, work: Work, classes: int) -> float:
-    """Return the seconds of the null vectors of closed classes: one solution for each, and orthogonalization."""
+    """Return the expected seconds of the null vectors of closed classes: a solution for each, and orthogonalization."""
     return classes * 1e-9 * work.entries + 4e-9 * n * classes**2
 
 
 def null_bytes(n: int, classes: int) -> float:
-    """Return the bytes of the left and right null vectors of closed classes, and of a copy."""
+    """Return the bytes of the left and right null vectors of all closed classes, and of one copy of such vectors."""
     return 24.0 * n * classes
 
 
 def lanes(n: int) -> int:
-    """Return the number of draws that the lanes solve in the time of a single draw."""
+    """Return the number of draws of n points that are solved in the time of a single draw: the lanes of the solver."""
     return LANES if n > DENSE_BELOW else 1
 
 
@@ -178,18 +185,21 @@ def posterior_bytes(n: int, spec: FitSpec) -> float:
 
 
 def placing_seconds(n: int, spec: FitSpec) -> float:
-    """Return the seconds to place n points in one of many draws."""
+    """Return the expected seconds per draw to place n points that are not landmarks, if there are many draws."""
     k = spec.n_neighbors
     return n * (1e-8 * k + 2e-9 * k * k)
 
 
 def placed_bytes(n: int, m: int, d: int, spec: FitSpec) -> float:
-    """Return the bytes that n points need beside m landmarks: their posterior, and copies of the data in the fit."""
+    """Return the bytes that a posterior of n points on m landmarks needs beyond the landmarks; 0 without landmarks.
+
+    These are the arrays of all points, and copies of the data (n, d) in the fit.
+    """
     return 0.0 if m >= n else posterior_bytes(n, spec) + n * (16.0 * d + 40)
 
 
 def structure_bytes(n: int, work: Work, spec: FitSpec) -> float:
-    """Return the bytes of the symbolic factorisation."""
+    """Return the bytes of the symbolic factorization."""
     return n * (20.0 * spec.n_neighbors + 50) + 0.5 * work.entries
 
 

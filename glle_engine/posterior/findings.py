@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from glle_engine.weights.gaussian import WeightDistribution
 
 SMALL_GAP = 0.1
-FAR = 1000  # distances from the middle of the data, in usual ones, from which on a point is named
+FAR = 1000  # a note names points that lie more than this many times as far from the middle as points usually do
 _SHOWN_ROWS = 5
 NEAR = 1e-6
 FLAT_EIGENVALUE = 1e-12
@@ -99,7 +99,7 @@ def diagnose(
 
 
 def given_figures(X: NDArray[np.float64] | csr_array) -> dict[str, Any]:
-    """Return what is known of the data before scaling: the number of features, and which columns are constant.
+    """Return figures of the data before scaling: the number of features, and the columns that are constant.
 
     Columns of sparse data without an entry do not count as constant.
     """
@@ -134,7 +134,10 @@ def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
 
 
 def _kept_figures(distribution: WeightDistribution) -> dict[str, Any]:
-    """Return minimum, median and maximum number of kept neighbors, and how many points lost candidates."""
+    """Return figures of adaptive neighborhoods: the numbers of kept neighbors, and how many points lost candidates.
+
+    The numbers are the minimum, the median and the maximum; without a mask of kept neighbors there are no figures.
+    """
     if distribution.kept is None:
         return {}
     count = distribution.kept.sum(axis=1)
@@ -152,13 +155,17 @@ def _near_duplicates(distances: NDArray[np.float64]) -> int:
 
 
 def _distance_figures(X: Distances, neighbors: NDArray[np.int32]) -> dict[str, Any]:
-    """Measure how far the given distances are from being Euclidean."""
+    """Return figures that say how far distances in neighborhoods are from Euclidean ones: see `Distances.shortfall`."""
     count, share = X.shortfall(neighbors)
     return {"non_euclidean_neighborhoods": count, "non_euclidean_share": share}
 
 
 def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
-    """Measure how much the scales of features differ."""
+    """Return figures about the scales of features, and the rows of points that are far from all others, if any.
+
+    The figures are the ratio of the largest to the smallest standard deviation, the number of features that hold 99 %
+    of the variance, and the feature with the largest variance.
+    """
     if isinstance(X, SparsePoints):
         deviation = X.deviations()
         varying, variance = deviation[deviation > 0], deviation**2
@@ -177,8 +184,8 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
 def far_points(X: NDArray[np.float64]) -> list[int]:
     """Return the rows of points (n, d) that lie a thousand times as far from the middle as points usually do.
 
-    The middle is the median of each feature, and distances are the largest along a feature. If more than one in a
-    hundred points lie so far, the distances have many scales, and no point is an exception.
+    The middle is the median of each feature, and a point's distance from it is the largest difference in a feature. If
+    more than 1 % of the points lie that far, the data have distances on many scales, and no rows are returned.
     """
     with np.errstate(over="ignore"):
         away = np.abs(X - np.median(X, axis=0)).max(axis=1)
@@ -187,7 +194,7 @@ def far_points(X: NDArray[np.float64]) -> list[int]:
 
 
 def far_text(rows: list[int]) -> str:
-    """Return a sentence that names points (`far_points`) and says what to do."""
+    """Return a sentence that names the points `rows`, from `far_points`, and says what to do about them."""
     some = ", ".join(map(str, rows[:_SHOWN_ROWS])) + (", ..." if len(rows) > _SHOWN_ROWS else "")
     one = len(rows) == 1
     lie, their, them = (f"Point {some} lies", "its", "it") if one else (f"Points {some} lie", "their", "them")
@@ -386,7 +393,7 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
 
 
 def trust_of(X: Data, Y: NDArray[np.float64]) -> float:
-    """Return the trustworthiness of coordinates Y (n, q) of data X (n, d), on the same points for all of them."""
+    """Return the trustworthiness of an embedding Y (n, q) of data X (n, d), on 300 points that depend on n alone."""
     n = len(Y)
     points = np.random.default_rng(0).permutation(n)[:TRUST_POINTS]
     return trustworthiness(X, np.ascontiguousarray(Y), min(10, (n - 1) // 2), points)

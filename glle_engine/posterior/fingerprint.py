@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 PINNED = "5327895c35fd8ce2"  # belongs to `glle_engine.base.version.NUMBERS`: change both together
 DIGITS = 16  # hex digits: 64 bits
 
-_SPARSE_POINTS = 120  # solved by lanes
-_SOLID_POINTS, _DIMENSIONS = 600, 5  # nested dissection gives their order fronts of several supernodes
+_SPARSE_POINTS = 120  # enough for the sparse solver, which solves several draws at once
+_SOLID_POINTS, _DIMENSIONS = 600, 5  # enough that fronts of the elimination order consist of several supernodes
 _DENSE_POINTS = 40  # fewer than `glle_engine.eigen.eigenproblem.DENSE_BELOW`
 _ALIGNMENTS: tuple[Align, ...] = ("procrustes", "none")
-_REFERENCE_DRAWS = 3  # fewer than a group has lanes; a draw does not depend on its group
+_REFERENCE_DRAWS = 3  # fewer than LANES, because a draw does not depend on the draws that are solved with it
 _FEATURES = 18  # above 15 the neighbor search computes distances by a matrix product
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _SEPARATE = "Or leave disconnected at 'bridge', or fit each component as a separate data set."
 _BLOCK_ENTRIES = 1 << 22  # entries of the factors in memory at a time: 32 MB
-EXPECTED_DRAWS = 64  # the time to search an elimination order may pay off over this many draws
+EXPECTED_DRAWS = 64  # the search for an elimination order may take as much time as it saves in this many draws
 
 
 def fit(
@@ -169,7 +169,11 @@ def _fit_choice(
     indices: NDArray[np.int32] | None,
     max_flops: float = math.inf,
 ) -> Posterior:
-    """Fit a posterior of data (n, d), with or without landmarks; raise `TooCostlyError` beyond `max_flops`."""
+    """Fit a posterior to data (n, d) by a specification without "auto" landmarks.
+
+    Raises `TooCostlyError` if a factorization needs more than `max_flops` operations. Other parameters are as for
+    `_fit_located`.
+    """
     if spec.has_landmarks:
         assert isinstance(data, np.ndarray)
         return _fit_on_landmarks(space.points(data), spec, on_progress, described, max_flops)
@@ -185,7 +189,7 @@ def _fit_choice(
 def _fit_on_landmarks(
     placed: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress, described: dict[str, Any], max_flops: float
 ) -> Posterior:
-    """Fit a posterior with landmarks: see `_fit_located`."""
+    """Fit a posterior to landmarks of points `placed` (n, c), and place the other points; see `_fit_located`."""
     assert isinstance(spec.landmarks, int)
     landmarks = chosen_landmarks(Unit.from_data(placed).scale(placed), spec.landmarks, on_progress)
     alone = replace(spec, landmarks="all")
@@ -204,7 +208,7 @@ def _fit_on_landmarks(
 def _place_others(
     fitted: Posterior, all_data: NDArray[np.float64], landmarks: NDArray[np.int32], on_progress: OnProgress
 ) -> Posterior:
-    r"""Return the posterior of all points of data (n, d), from the posterior of its rows `landmarks` (m,).
+    r"""Return the posterior of all points `all_data` (n, d), from the posterior `fitted` of its rows `landmarks` (m,).
 
     A point that is not a landmark has its k nearest landmarks as neighbors, and the mean weights that a new point would
     have. The posterior of the weights follows from the noise of the landmarks: it is Gaussian, on the plane
@@ -268,7 +272,10 @@ def _place_others(
 
 
 def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> FitSpec:
-    """Return a specification with the number of given neighbors; raise `InvalidParameterError` for a contradiction."""
+    """Return the specification of a fit with k neighbors per point from the caller.
+
+    Raises `InvalidParameterError` for parameters that contradict these neighbors.
+    """
     full_spec = _merge(spec, parameters)
     n_neighbors = k if full_spec.has_auto_neighbors else full_spec.n_neighbors
     merged = _merge(spec, {**parameters, "n_neighbors": k})
@@ -329,7 +336,7 @@ def _fit_located(
     elif not isinstance(data, Distances):
         require_resolved(data, nearest, distances)
     if max_flops < math.inf and len(closed_classes(edges(nearest, kept))) > 1 and not is_cheaper(nearest, max_flops):
-        raise TooCostlyError  # before bridges are searched
+        raise TooCostlyError  # known already, before the costly search for bridges
     described = {**search_figures(spec.search, data, distances, on_progress), **described}
 
     def on_graph(option: FitSpec) -> Posterior:
@@ -348,7 +355,7 @@ def _on_graph(
     kept: NDArray[np.bool_] | None,
     max_flops: float,
 ) -> Posterior:
-    """Fit a posterior on a graph (n, k), nearest first; `described` has numbers about data and search.
+    """Fit a posterior on the graph `nearest` (n, k), nearest first; `described` has figures of the data and the search.
 
     `kept` (n, k) says which candidates are neighbors, if points have different numbers of given neighbors.
     """
@@ -382,7 +389,7 @@ def _on_graph(
 
 @dataclass(frozen=True, eq=False)
 class Reference(MeanWeights):
-    """Embedding at the mean weights, with its graph, eigenproblem and p + 1 eigenpairs."""
+    """The embedding at the mean weights, with the graph, the eigenproblem and its p + 1 eigenpairs."""
 
     classes: list[NDArray[np.intp]]
     bridges: list[tuple[int, int]]
@@ -459,5 +466,5 @@ def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
             remedy=f"Give parameters by name, such as {Way('n_neighbors', 10)}.",
         )
     require_known_names(parameters, FitSpec.parameters())
-    values: dict[str, Any] = {**parameters}  # may contain "auto"
+    values: dict[str, Any] = {**parameters}  # "auto" is a value that the types of the fields do not have
     return replace(spec or FitSpec(), **values)

@@ -77,7 +77,7 @@ def require_array(
 ) -> None:
     """Raise `StorageError` unless an array of a file has this type and shape, and finite entries.
 
-    Integers are indices, from 0 to less than `below`.
+    If `below` is not None, the entries have to be indices from 0 to below - 1.
     """
     if array.dtype != kind or array.shape != shape:
         raise inconsistent(f"{name} has type {array.dtype} and shape {array.shape}, not {kind.__name__} and {shape}")

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Extension:
-    """Weights of new points on training points, for any embedding of these.
+    """Weights of new points on training points, which place the new points in any embedding of the training points.
 
     Attributes
     ----------
@@ -116,9 +116,9 @@ def extend(
     Raises
     ------
     InvalidShapeError
-        When X has another number of points, or `new` has other features.
+        When X has another number of points, or `new` has another number of features.
     DataMismatchError
-        When X has another digest.
+        When X are not the training data: their digest is not `data_sha256`.
     NotFiniteError
         With the first row and column, or the number of masked values.
     OutOfRangeError
@@ -164,7 +164,7 @@ def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, da
         raise InvalidShapeError(
             f"The training data have shape {data.shape}, the new points {points.shape}; the posterior was fitted to "
             f"{n_points} points.",
-            remedy="Give the data that the posterior was fitted to, and new points with as many columns.",
+            remedy="Give the data that the posterior was fitted to, and new points with the same number of columns.",
         )
     require_training_data(data, data_sha256)
     known, others = (SparsePoints.from_rows(rows, spec.metric) for rows in (data, points))
@@ -202,7 +202,7 @@ def _require_near(away: NDArray[np.float64]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Attachment(MeanWeights):
-    """Neighborhoods of points among data, each point independently of the others.
+    """Neighborhoods of points among data, computed for each point independently of the other points.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ class Attachment(MeanWeights):
     distances: NDArray[np.float64]
 
     def extension(self) -> Extension:
-        """Return the weights; if some neighbors equal the point, they share the whole weight equally."""
+        """Return the weights as an `Extension`; if neighbors equal a point, they share its whole weight equally."""
         weights, neighbors, equal = self.weights.copy(), self.neighbors.copy(), self.same.any(axis=1)
         same = self.same[equal]
         weights[equal] = same / same.sum(axis=1, keepdims=True)
@@ -273,7 +273,7 @@ def reconstruct(
 def combine(
     weights: NDArray[np.float64], neighbors: NDArray[np.int32], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the sums (m, p) of w_ij times row neighbors_ij of values (n, p), in the order of the columns."""
+    """Return the sums (m, p) over j of weights[i, j] * values[neighbors[i, j]], added in the order of j."""
     total = weights[:, :1] * values[neighbors[:, 0]]
     for j in range(1, weights.shape[1]):
         total += weights[:, j, None] * values[neighbors[:, j]]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.graph.relations import Data
 
-# The arrays of a posterior by name, and the attributes that have them.
+# Names of a posterior's arrays in files, and the attributes of `Posterior` with these arrays.
 _ARRAYS = {
     "neighbors": "neighbors",
     "mean": "distribution.mean",
@@ -249,7 +249,7 @@ class Posterior(PointResult):
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> Iterator[Draw]:
-        """Return draws first, ..., first + n_draws - 1, bit for bit as `draw` returns them, but faster.
+        """Return the draws with index first, ..., first + n_draws - 1, bit for bit as `draw` does, but faster.
 
         Several threads may compute parts of a range at the same time, each by its own call.
         """
@@ -298,8 +298,8 @@ class Posterior(PointResult):
     def transform(self, X: ArrayLike, new: ArrayLike) -> NDArray[np.float64]:
         """Embed new points (m, d) in the reference embedding by LLE weights on the data X (n, d) of the fit.
 
-        A training point gets exactly its own embedding, or the mean of its exact duplicates'. Each point is embedded
-        independently of the others. Errors as for `extend`.
+        A training point gets exactly its own coordinates, or the mean coordinates of its exact duplicates, if it has some.
+        Each point is embedded independently of the others. Errors as for `extend`.
         """
         return self.extend(X, new).embed(self.embedding)
 
@@ -340,12 +340,12 @@ class Posterior(PointResult):
         return Space.from_data(data, self.spec).points(data)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return every array by name; `from_parts` rebuilds the posterior from these and `head`."""
+        """Return the posterior's arrays by name; `from_parts` rebuilds the posterior from these arrays and `head`."""
         named = {name: attrgetter(path)(self) for name, path in _ARRAYS.items()}
         return {name: array for name, array in named.items() if array is not None}
 
     def head(self) -> dict[str, Any]:
-        """Return the JSON-able metadata: spec, diagnostics, version."""
+        """Return the metadata as a JSON-able dictionary: version, data digest, spec, mean of the prior, diagnostics."""
         return {
             "version": self.version,
             "data_sha256": self.data_sha256,
@@ -356,7 +356,7 @@ class Posterior(PointResult):
 
     @classmethod
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the posterior with this `head` and these `arrays`; nothing is computed."""
+        """Return the posterior with the metadata `head` and the arrays `arrays`, without a check or a computation."""
         spec = FitSpec.from_dict(head["spec"])
         members: dict[str, Any] = {
             path: arrays[name] if name in _REQUIRED else arrays.get(name) for name, path in _ARRAYS.items()
@@ -509,7 +509,7 @@ def _require_embedding(posterior: Posterior) -> None:
     Y, values = posterior.embedding[rows], posterior.eigenvalues
     with np.errstate(over="ignore", invalid="ignore"):
         deviations = np.abs(Y.mean(axis=0)).max(), np.abs(Y.T @ Y / len(Y) - np.eye(Y.shape[1])).max()
-    if not all(deviation <= _MAX_DEVIATION for deviation in deviations):  # also for NaN
+    if not all(deviation <= _MAX_DEVIATION for deviation in deviations):  # false for NaN, too
         raise npz.inconsistent("the embedding does not have mean 0 and (1/n) Y^T Y = I, as every reference has")
     if np.abs(posterior.embedding).max() > _MAX_WEIGHT:
         raise npz.inconsistent(

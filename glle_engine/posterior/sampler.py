@@ -50,7 +50,7 @@ def no_prior() -> InvalidParameterError:
 
 @dataclass(frozen=True)
 class DrawKey:
-    """Key of a draw within a posterior; numbers of numpy become Python's, so that keys are JSON-able.
+    """Key of a draw within a posterior; numpy numbers become Python numbers, so that keys are JSON-able.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class Placement:
         return weights
 
     def place(self, draws: list[Draw]) -> list[Draw]:
-        """Return draws of the landmarks, all from one source, with the positions of all points added."""
+        """Return draws with the positions of all points, from draws of the landmarks; all have the same source."""
         wholes = [np.empty((len(self.neighbors), draw.embedding.shape[1])) for draw in draws]
         for whole, draw in zip(wholes, draws, strict=True):
             whole[self.landmarks] = draw.embedding
@@ -162,8 +162,8 @@ class Placement:
         return [replace(draw, embedding=whole) for draw, whole in zip(draws, wholes, strict=True)]
 
     def _fill(self, draws: list[Draw], wholes: list[NDArray[np.float64]]) -> None:
-        """Write the positions of the other points in at most `LANES` draws."""
-        filled = [*draws, *[draws[0]] * (LANES - len(draws))]  # unused lanes repeat the first
+        """Write the positions of points that are not landmarks, in at most `LANES` draws, to the arrays `wholes`."""
+        filled = [*draws, *[draws[0]] * (LANES - len(draws))]  # unused lanes repeat the first draw
         p = draws[0].embedding.shape[1]
         values = np.ascontiguousarray(np.stack([draw.embedding for draw in filled], axis=2)).ravel()
         streams = [(draw.seed, draw.index, math.sqrt(draw.scale)) for draw in filled]
@@ -176,7 +176,7 @@ class Placement:
                 whole[points] = places.reshape(-1, p, LANES)[:, :, lane]
 
     def _blocks(self) -> Iterator[tuple[slice, int]]:
-        """Yield slices of the other points, each with the counter of the stream at which its normal numbers begin."""
+        """Yield slices of `others`, each with the counter of the random stream at which its normal numbers begin."""
         k, n = self.neighbors.shape[1], len(self.others)
         size = GROUP * max(1, _BLOCK_ENTRIES // (GROUP * k * k))
         first = -(-len(self.landmarks) // GROUP)
@@ -224,7 +224,7 @@ class Sampler:
         return itertools.chain.from_iterable(map(self.placement.place, _split(drawn, LANES)))
 
     def _weights(self, key: DrawKey, source: Source) -> NDArray[np.float64]:
-        """Return the weights of one draw, for the points in the eigenproblem."""
+        """Return the weights of one draw for the points in the eigenproblem: the landmarks, or all points."""
         return self.distribution.draw((key.seed, key.index), key.scale, source)
 
     def _check_source(self, source: Source) -> None:
@@ -233,7 +233,7 @@ class Sampler:
             raise no_prior()
 
     def _solve(self, keys: list[DrawKey], source: Source, align: Align) -> list[Draw]:
-        """Return the draws of a group; a draw that the lanes reject is solved alone."""
+        """Return the draws of several keys, solved together in lanes; a draw that the lanes reject is solved alone."""
         if self.solver is None:
             return [self._draw(key, source, align, self._alone(key, source)) for key in keys]
         streams = [(key.seed, key.index, math.sqrt(key.scale)) for key in keys]
@@ -247,11 +247,11 @@ class Sampler:
 
     @cached_property
     def _prior(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean and factor of the prior, with the shapes of the posterior's; made once for all lane groups."""
+        """Mean (n, k) and covariance factor (n, k, k) of the prior; made once for all draws."""
         return self.distribution.gaussian("prior")
 
     def _alone(self, key: DrawKey, source: Source, rejected: Sequence[str] = ()) -> Eigenpairs:
-        """Return the eigenpairs of one key, solved without lanes."""
+        """Return the eigenpairs of one draw, solved without lanes; `rejected` names solvers that failed before."""
         return self.problem.solve(self._weights(key, source), self.reference.shape[1], rejected=rejected)
 
     def _draw(self, key: DrawKey, source: Source, align: Align, pairs: Eigenpairs) -> Draw:
@@ -264,6 +264,6 @@ class Sampler:
 
 
 def _split(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield items in lists of a size, the last one shorter."""
+    """Yield the items in lists of `size` items; the last list may be shorter."""
     remaining = iter(items)
     return iter(lambda: list(itertools.islice(remaining, size)), [])

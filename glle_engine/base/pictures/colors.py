@@ -1,4 +1,4 @@
-"""Colors of points by labels of any type: classes with names, numbers, or dates, and gray without a label."""
+"""Colors of points by labels of any type: classes with names, numbers, or dates; points without a label are gray."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_LEGEND_LETTERS = 30  # letters of a name in a legend
 
 @dataclass(frozen=True, eq=False)
 class PointColors:
-    """The color of each point: classes, or numbers along a scale."""
+    """What determines the color of each point: its class, or a number on a color scale."""
 
     title: str
     values: NDArray[Any]  # (n,) float64: numbers, or the index of each point's class; NaN without a label
@@ -39,10 +39,10 @@ class PointColors:
 
     @classmethod
     def from_values(cls, title: str, raw: NDArray[Any], *, are_groups: bool = False) -> PointColors:
-        """Return the colors of raw values: texts and few distinct integers are classes, other values numbers.
+        """Return the colors of an array of labels: texts and few distinct integers are classes, other values numbers.
 
-        Texts that are all numbers, or all dates, are read as such if there are more different ones than class colors.
-        Integers that are groups (`are_groups`) are classes, however many they are.
+        If there are more different texts than class colors, and all are numbers or all are dates, they are read as
+        numbers or dates. Integers that are groups (`are_groups`) are classes, however many they are.
         """
         if raw.dtype.kind in "Mm":
             days = raw.astype("M8[us]" if raw.dtype.kind == "M" else "m8[us]").astype(np.float64) / 86_400e6
@@ -62,13 +62,13 @@ class PointColors:
         named = tuple(name_of_label(value) for value in distinct)
         if is_discrete and 0 < len(distinct) <= MAX_CLASS_COLORS:
             return cls(title, places, named)
-        if is_text or (is_discrete and are_groups):  # more classes than colors: a scale in sorted order
+        if is_text or (is_discrete and are_groups):  # there are more classes than colors: they get a scale, sorted
             return cls(f"{title} ({len(distinct):,} classes)".strip(), places, names=named)
         return cls(title, np.asarray(raw, np.float64))
 
     @classmethod
     def from_labels(cls, labels: ArrayLike, rows: int, title: str = "", *, are_groups: bool = False) -> PointColors:
-        """Return the colors of labels of any type, titled by `title` or else by the name of a pandas series."""
+        """Return the colors of labels of any type, with the title `title`, or else the name of a pandas series."""
         values = _values(labels)
         require_rows("labels", values, rows)
         named = str(title or getattr(labels, "name", None) or "")
@@ -172,7 +172,7 @@ def _dates(values: list[Any], texts: NDArray[np.str_]) -> NDArray[np.datetime64]
 
 
 def _measured(texts: NDArray[Any]) -> NDArray[Any] | None:
-    """Return texts (m,) as numbers or dates, if all are such; None otherwise."""
+    """Return texts (m,) as numbers, if all are finite numbers, or as dates, if all are dates; None otherwise."""
     try:
         numbers = texts.astype(np.float64)
     except ValueError:

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike, NDArray
 
-_OPACITIES = 0.12, 1.0  # opacities of the least and of the most certain point
+_OPACITIES = 0.12, 1.0  # opacities of the least certain and of the most certain point
 _SIZES = 0.5, 6.0  # areas of the points of smallest and largest spread, relative to the usual area
 _MIN_REGIONS, _MAX_REGIONS = 3, 8  # points whose regions are drawn, fewer when the regions are wide
 _INCHES = 3.2  # width of a panel in which points have the usual area
 _LETTERS, _SMALL_LETTERS = 17, 15  # letters per inch in a title, and in the text below
 _BETWEEN = 0.7  # inches that a title leaves free, so that it stays apart from the title of the next panel
-_NARROW, _LETTERS_OF_NARROW = 4.0, 21  # panels below this width in inches have smaller letters, of this number per inch
+_NARROW, _LETTERS_OF_NARROW = 4.0, 21  # panels of less than 4 inches have smaller letters: 21 per inch
 _MAX_VECTORS = 5000  # with more points, a file of vector graphics has the points as a bitmap
 _COLORING = {"c", "cmap", "vmin", "vmax", "plotnonfinite"}  # options that a color given by the caller replaces
 _OUTLYING = 0.002  # share of the points at each end that may lie outside of a panel
@@ -138,7 +138,7 @@ class Panel:
 
 
 def _what_to_read(verdict: str) -> str:
-    """Return the lines of a verdict that say what to read and what not, without the reasons; else the whole verdict."""
+    """Return the lines of a verdict that begin with ✓ or ✗, without the reasons, or the whole verdict without these."""
     return "\n".join(line for line in verdict.splitlines() if line[:1] in {"✓", "✗"}) or verdict
 
 
@@ -247,7 +247,7 @@ def _draw_scale(axes: Axes, colors: PointColors, drawn: Any) -> None:
 
 
 def _own_width(ax: Axes | None) -> float:
-    """Return the width of given axes in inches, for lines of text, and let their figure make room for the text."""
+    """Return the width of the axes in inches, or the default width, and let the axes' figure make room for text."""
     if ax is None:
         return 5.2
     figure = ax.get_figure(root=True)
@@ -255,7 +255,7 @@ def _own_width(ax: Axes | None) -> float:
         return 5.2
     width = float(ax.get_position().width * figure.get_size_inches()[0])
     if figure.get_layout_engine() is None:
-        with suppress(RuntimeError):  # a figure whose colorbar belongs to another layout keeps that layout
+        with suppress(RuntimeError):  # matplotlib refuses this for a figure with a colorbar, which keeps its layout
             figure.set_layout_engine("constrained")
     return width
 
@@ -266,7 +266,7 @@ def picture(shown: Any) -> bytes:
 
 
 def render(panels: Sequence[Panel], *, columns: int, width: int, inches: float) -> bytes:
-    """Draw panels of some inches in rows of `columns`; return a PNG of `width` pixels."""
+    """Draw panels in rows of `columns`, each `inches` wide, and return a PNG that is `width` pixels wide."""
     import matplotlib as mpl  # noqa: PLC0415 # optional
     from matplotlib.figure import Figure  # noqa: PLC0415 # optional
     from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 # optional
@@ -294,7 +294,7 @@ def render(panels: Sequence[Panel], *, columns: int, width: int, inches: float) 
 
 
 def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **options: Any) -> Any:
-    """Draw a panel on axes, and return the drawn points; options of `matplotlib.axes.Axes.scatter` replace its own."""
+    """Draw a panel on axes, and return the collection of points; `options` of `Axes.scatter` replace the panel's."""
     points = _planar(panel.Y)
     n = len(points)
     axes.set_facecolor(BACKGROUND)
@@ -302,7 +302,7 @@ def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **o
     across = int(letters * (inches if columns == 1 else inches - _BETWEEN))
     title = panel.title.splitlines()
     if inches < _NARROW and (marked := [number for number, line in enumerate(title) if line[:1] in _MARKS]):
-        title = title[: marked[-1] + 1]  # there is no room for the reasons
+        title = title[: marked[-1] + 1]  # a narrow panel has no room for the reasons after these lines
     head = "\n".join(part for line in title for part in wrap(line, across))
     color = LEVEL_COLORS.get(head[:1], TEXT)
     axes.set_title(head, fontsize=size, color=color, pad=4)
@@ -335,7 +335,7 @@ def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **o
 def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any], sizes: Any) -> None:
     """Draw outlines around islands, solid if an island stays and dashed otherwise, and lines across tears.
 
-    Points of no island become gray; `sizes` are their areas, one or (n,).
+    Points of no island become gray; `sizes` is the area of all points, or the area (n,) of each.
     """
     from matplotlib.collections import LineCollection  # noqa: PLC0415 # optional
     from matplotlib.patches import Polygon  # noqa: PLC0415 # optional
@@ -408,14 +408,14 @@ def _write_groups(axes: Axes, panel: Panel, points: NDArray[Any], inches: float)
 
 
 def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
-    """Draw the regions of some points, and return how far each extends to the sides and upward (n, 2)."""
+    """Draw the regions of some points; return their half-widths along both axes (n, 2), 0 for the other points."""
     from matplotlib.patches import Ellipse  # noqa: PLC0415 # optional
 
     assert panel.covariance is not None
     colors = panel.colors.arguments()
     reach = np.zeros((len(panel.Y), 2))
     sizes = np.trace(panel.covariance, axis1=1, axis2=2)
-    # Draw fewer regions if they are large: a heap of them would hide the points.
+    # If regions are large, only few are drawn, because many of them would hide the points.
     count = int(_MAX_REGIONS * panel.Y.var(axis=0).sum() / (np.median(sizes) * max(panel.radii.values()) ** 2 or 1.0))
     rows = _apart(panel.Y, sizes, int(np.clip(count, _MIN_REGIONS, _MAX_REGIONS)))
     for row in rows:
@@ -434,7 +434,7 @@ def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
 
 
 def _apart(Y: NDArray[Any], sizes: NDArray[np.float64], count: int) -> NDArray[np.intp]:
-    """Return `count` rows, from small to large regions: each is far from the rows before it in the picture."""
+    """Return `count` rows (points) with small to large regions, each far in the picture from the rows before it."""
     parts = np.array_split(np.argsort(sizes, kind="stable"), min(count, len(Y)))
     rows = [int(parts[0][0])]
     for part in parts[1:]:

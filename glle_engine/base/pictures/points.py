@@ -19,15 +19,16 @@ from glle_engine.base.validation import float64_of
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-_MAX_DRAWS, _MIN_DRAWS, _MAX_ROWS = 40, 4, 400_000  # draws of a posterior in a table: fewer when it has many points
-_PLACES = ("embedding", "consensus", "Y", "embedding_")  # names of coordinates
+# The table of a posterior summarizes 40 draws, or fewer for many points: 400,000 rows in all, but at least 4 draws.
+_MAX_DRAWS, _MIN_DRAWS, _MAX_ROWS = 40, 4, 400_000
+_PLACES = ("embedding", "consensus", "Y", "embedding_")  # attributes of results that have the coordinates
 _COLUMN_NAMES = (
     "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value", "is_point_beyond",
     "spread", "stability", "local_trust", "member_probability",
 )  # fmt: skip
 APART = 0.9  # groups stay apart if they are apart in this share of the embeddings of other samples
 _MISSING_WORDS = {"None", "nan", "NaT", "<NA>"}  # how Python, numpy and pandas write missing values
-_MAX_DIGITS = 1e15  # whole numbers from this size on are named by their first digits
+_MAX_DIGITS = 1e15  # whole numbers from this size on are written with their first digits and an exponent
 _NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal distribution in two dimensions
 
 
@@ -139,9 +140,10 @@ def require_finite_places(places: NDArray[np.float64]) -> None:
 
 
 def count_apart(apart: ArrayLike) -> NDArray[np.int64]:
-    """Return the number of other groups from which each group stays apart.
+    """Return, for each group (g,), the number of other groups from which the group stays apart.
 
-    `apart` (g, g) is the share of the maps in which two groups are apart; a pair stays apart from a share `APART` on.
+    `apart` (g, g) is the share of the maps in which two groups are apart. Two groups stay apart if this share is at
+    least `APART`.
     """
     return np.asarray((np.asarray(apart) >= APART).sum(axis=1), np.int64)
 
@@ -226,9 +228,9 @@ def to_xarray(draws: Any) -> Any:
 
 
 def align_rows(values: Any, index: Any, name: str) -> Any:
-    """Return values of pandas in the order of an index; `name` says in messages what they are, such as "the labels".
+    """Return a pandas series or frame in the order of an index; `name` is what errors call it, such as "the labels".
 
-    Values that are not of pandas, and all values if there is no index, are returned as they are.
+    Other values, and all values if `index` is None, are returned as they are.
 
     Raises
     ------
@@ -246,19 +248,22 @@ def align_rows(values: Any, index: Any, name: str) -> Any:
         return values.loc[list(index)]
     raise InvalidParameterError(
         "The values for the rows have a different index from the data.",
-        remedy="Give them the index of the data, or without an index by .to_numpy(), in the order of the rows.",
+        remedy="Give the values the index of the data; or give them without an index, by .to_numpy(), in row order.",
     )
 
 
 def name_of_label(value: Any) -> str:
-    """Return a label as a name: a text as it is, whole numbers with all digits."""
+    """Return the name of a label: texts are returned as they are, and whole numbers get all their digits."""
     if isinstance(value, (str, bool, np.bool_)):
         return str(value)
     return f"{value:.0f}" if value == round(value) and abs(value) < _MAX_DIGITS else f"{value:g}"
 
 
 def texts_of_labels(labels: Any) -> Any:
-    """Return labels as they are; as texts if they are objects or some are missing. A missing label is an empty text."""
+    """Return labels unchanged, or as texts if they are objects or some are missing; missing labels become empty texts.
+
+    Missing labels are None, NaN, NaT and <NA>.
+    """
     values = np.asarray(labels)
     if labels is None or values.dtype.kind in "iub":
         return labels
@@ -268,13 +273,13 @@ def texts_of_labels(labels: Any) -> Any:
 
 
 def require_rows(name: str, values: NDArray[Any], rows: int) -> None:
-    """Raise ValueError unless there is one value for each of the rows."""
+    """Raise ValueError unless `values` has the shape (rows,); `name` is what the error calls the values."""
     if values.shape != (rows,):
-        raise ValueError(f"{name} has shape {values.shape}; there are {rows} points: give one value for each.")
+        raise ValueError(f"{name} has shape {values.shape}; there are {rows} points: give one value for each point.")
 
 
 def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
-    """Return a sentence on how far to believe a result, or an empty one."""
+    """Return the verdict of a result, or a sentence on the stability of draws, or an empty text."""
     if (verdict := getattr(shown, "verdict", None)) or "stability" not in columns:
         return str(verdict or "")
     codes = [_part(note, "code") for note in getattr(shown, "notes", ())]
@@ -284,7 +289,7 @@ def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
 
 
 def _audited(shown: Any, islands: Any) -> dict[str, Any]:
-    """Return the islands, the tears and the level of an audit; no island stays if the audit trusts nothing."""
+    """Return `islands`, `tears` and `level` of an audit's `PointTable`; no island stays if the audit trusts nothing."""
     is_trusting = shown.level in {"trust", "partly"}
     stays = [bool(flag) and is_trusting for flag in _part(islands, "stays")]
     named = dict(enumerate(zip(_part(islands, "names"), stays, strict=True))) if len(stays) > 1 else {}
@@ -293,7 +298,7 @@ def _audited(shown: Any, islands: Any) -> dict[str, Any]:
 
 
 def _regions(shown: Any, p: int, *, has_spread: bool) -> tuple[NDArray[np.float64] | None, dict[float, float]]:
-    """Return the covariance (n, 2, 2) of the regions, None unless there are two coordinates, and the radii by level."""
+    """Return the covariance (n, 2, 2) of the regions and their radius by level; no covariance if p is not 2."""
     regions = getattr(shown, "regions", None)
     if isinstance(regions, Mapping):  # audits have regions by name, and services send JSON
         regions = regions.get("mean", regions)
@@ -306,5 +311,5 @@ def _regions(shown: Any, p: int, *, has_spread: bool) -> tuple[NDArray[np.float6
 
 
 def _part(values: Any, name: str) -> Any:
-    """Return an attribute, or an item of JSON."""
+    """Return an attribute of a result, or an item if the result is a mapping from JSON."""
     return values[name] if isinstance(values, Mapping) else getattr(values, name)

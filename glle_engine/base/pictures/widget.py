@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _PLAYED_DRAWS = 24
-_LARGE_DOTS_UP_TO = 5000  # up to this many points the dots are larger
+_LARGE_DOTS_UP_TO = 5000  # up to this many points are drawn as larger dots
 _OUTLYING = 0.005  # share of the positions at each end that may lie outside of the first view
 _INTERVAL, _MOVE = 900, 600  # milliseconds from one draw to the next, and of the movement between them
 
 
 class PointWidget:
-    """Points of a result in a notebook. It is shown if it is the last line of a cell.
+    """Widget that shows the points of a result in a notebook, if the widget is the last line of a cell.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class PointWidget:
         return np.asarray(self.scatter.selection(), np.intp)
 
     def show_draw(self, index: int) -> None:
-        """Move the points to a draw, -1 for the average."""
+        """Move the points to their positions in draw `index`, or to their average positions if `index` is -1."""
         x, y = self.places[index + 1].T
         self.scatter.xy(x=x, y=y, animate=True, **self._scales)
         self._name.value = "average" if index < 0 else f"draw {index}"

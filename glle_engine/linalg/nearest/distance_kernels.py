@@ -19,7 +19,7 @@ _HALF = 1 << (DROPPED_BITS - 1)
 
 @compiled
 def distance(points: NDArray[np.float64], i: int, data: NDArray[np.float64], j: int) -> float:
-    """Return the distance of two rows; feature f is added to partial sum f mod 4."""
+    """Return the distance of row i of `points` and row j of `data`; the square of feature f goes to sum f mod 4."""
     d = points.shape[1]
     fours = d - d % 4
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
@@ -46,7 +46,7 @@ def distance(points: NDArray[np.float64], i: int, data: NDArray[np.float64], j: 
 def distances(
     points: NDArray[np.float64], data: NDArray[np.float64], candidates: NDArray[np.int64], out: NDArray[np.float64]
 ) -> None:
-    """Put the distances of points (m, d) to rows `candidates` (m, c) of data into out (m, c)."""
+    """Write the distances from points (m, d) to their `candidates` (m, c), rows of `data`, to `out` (m, c)."""
     m, count = candidates.shape
     for i in range(m):
         for c in range(count):
@@ -55,7 +55,7 @@ def distances(
 
 @compiled
 def rank_of(distance: float) -> int:
-    """Return an integer that grows with a distance, and that is equal for distances that agree to 34 bits.
+    """Return the integer rank of a distance, which grows with the distance; distances equal to 34 bits rank equally.
 
     Rounding errors, which depend on the order of the features, therefore do not decide which of two points is nearer.
     The distance must not be negative.
@@ -65,7 +65,7 @@ def rank_of(distance: float) -> int:
 
 @compiled
 def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, entry: int) -> None:
-    """Restore the heap below `entry`; the heap has the first `size` entries, with the greatest (rank, index) on top."""
+    """Sink `entry` to its place in a heap of the first `size` entries, with the greatest (rank, index) on top."""
     sunk_distance, sunk_index = distance[entry], index[entry]
     sunk_rank = rank_of(sunk_distance)
     while True:
@@ -86,7 +86,7 @@ def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, ent
 
 @compiled
 def ascending(index: NDArray[np.int64], distance: NDArray[np.float64]) -> None:
-    """Sort a heap by (rank, index)."""
+    """Sort a heap of distances and indices in place by (rank, index), ascending."""
     for size in range(len(index) - 1, 0, -1):
         distance[0], distance[size] = distance[size], distance[0]
         index[0], index[size] = index[size], index[0]
@@ -118,10 +118,11 @@ def counts_by_products(
     thresholds: NDArray[np.float64],
     out: NDArray[np.int64],
 ) -> None:
-    """Count the other rows that are nearer to each point than each of its thresholds (m, k), ascending, into out.
+    """Write the number of rows of `data` that are nearer to point i than thresholds[i, c] to out[i, c].
 
-    products_ij + square_points_i + square_data_j is the squared distance up to `error` times the sum of the two
-    squares. If a threshold lies within this margin, the distance is computed from the differences.
+    Row excluded_rows[i] is not counted, and the thresholds (m, k) ascend in each row. The squared distance of point i
+    and row j is products_ij + square_points_i + square_data_j, up to `error` times the sum of the two squares. If a
+    threshold lies within this margin, the distance is computed from the differences.
     """
     m, n = products.shape
     k = thresholds.shape[1]

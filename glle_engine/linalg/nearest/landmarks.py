@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _GROWTH = 4  # factor by which the number of landmarks grows between two computations of all distances
-_NEAR = 64  # the nearest landmarks of this many points, which are near each other, are searched together
-_PROPOSALS = 4  # for each landmark to be added; if they run out, distances are computed earlier
+_NEAR = 64  # the nearest landmarks are searched for this many neighboring points together
+_PROPOSALS = 4  # proposals for each landmark to be added; if they run out, distances are computed earlier
 
 
 @compiled
@@ -42,10 +42,10 @@ def accept(
     known: int,
     last: int,
 ) -> int:
-    """Add landmarks to the `known` ones until there are `last`, or no proposals are left; return their number.
+    """Add landmarks to `chosen` until it has `last` landmarks or no proposals are left; return the number of landmarks.
 
-    `squares` (n,) are the squared distances to the known landmarks, and `reached` (n,) their cumulative sums. Each
-    proposal has two `uniforms` (proposals, 2).
+    The first `known` landmarks exist already. `squares` (n,) are the squared distances of all points to the nearest of
+    these, and `reached` (n,) the cumulative sums of `squares`. Each proposal uses two `uniforms` (proposals, 2).
     """
     count = known
     for proposal in range(len(uniforms)):
@@ -66,7 +66,7 @@ def accept(
 
 
 def chosen_landmarks(X: NDArray[np.float64], count: int, on_progress: OnProgress = silent) -> NDArray[np.int32]:
-    """Choose landmarks of X (n, d), count <= n distinct rows, ascending.
+    """Choose `count` <= n landmarks among the rows of X (n, d), and return their row numbers, ascending.
 
     If there are fewer than `count` distinct points, the first of the other rows complete the landmarks. `on_progress`
     is called with (chosen, count, "landmarks").
@@ -97,7 +97,7 @@ def _seeds(X: NDArray[np.float64], count: int, on_progress: OnProgress) -> NDArr
             squares[rows] = np.minimum(squares[rows], distances[:, 0] ** 2)
             on_progress(known, count, "landmarks")
         reached = np.cumsum(squares)
-        if reached[-1] == 0:  # all points equal a landmark
+        if reached[-1] == 0:  # each point is equal to a landmark
             break
         known, last = total, min(_GROWTH * total, count)
         proposals = uniforms(2 * _PROPOSALS * (last - known)).reshape(-1, 2)

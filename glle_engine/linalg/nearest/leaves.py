@@ -23,14 +23,15 @@ _ITERATIONS = 3
 _BLOCK_ENTRIES = 1 << 20
 _EPSILON = float(np.finfo(np.float64).eps)
 _SHRINK = 1 - 2.0**-20  # makes up for axes that are not exactly orthonormal
-# Rows per leaf, from measurements with 2 to 784 features. In larger leaves a pair costs less; smaller ones have fewer.
+# Rows per leaf, from measurements with 2 to 784 features: 192 from 4 features on, else 64. In larger leaves a pair of
+# points costs less time; with smaller leaves, fewer pairs are compared.
 _SIZE, _SIZE_OF_MANY, _MANY = 64, 192, 4
 _MAX_PRODUCTS = 1e10  # largest number of products between two progress reports: less than a second
 
 
 @dataclass(frozen=True, eq=False)
 class PrincipalAxes:
-    """The leading principal axes (d, axes) of data, about the mean, a little shortened."""
+    """The leading principal axes (d, axes) of data about their mean, shortened by the factor 1 - 2^-20."""
 
     mean: NDArray[np.float64]
     axes: NDArray[np.float64]
@@ -92,14 +93,14 @@ def leaf_order(places: NDArray[np.float64], size: int) -> NDArray[np.intp]:
 
 
 def leaf_boxes(places: NDArray[np.float64], tolerance: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Return the least and the greatest coordinates (leaves, 2, axes) of the points of each leaf."""
+    """Return the box of each leaf: the least and the greatest coordinates (leaves, 2, axes) of the leaf's points."""
     starts = np.arange(0, len(places), size)
     low = np.minimum.reduceat(places - tolerance[:, None], starts)
     return np.stack([low, np.maximum.reduceat(places + tolerance[:, None], starts)], axis=1)
 
 
 def node_boxes(leaves: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the boxes (nodes, 2, axes) of all nodes, including the leaves, given the boxes of the leaves.
+    """Return the boxes (nodes, 2, axes) of all nodes of a tree, from the boxes of its leaves (leaves, 2, axes).
 
     The children of node i are 2 i + 1 and 2 i + 2. Unused nodes are 0.
     """
@@ -156,7 +157,7 @@ class Leaves:
         k: int,
         order: NDArray[np.intp] | None = None,
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float64]]]:
-        """Yield some points (c,), and the indices and distances (c, k) of their nearest rows, until all are done.
+        """Yield the results for groups of points: row numbers (c,), and indices and distances (c, k) of nearest rows.
 
         For point i, row excluded[i], or the rows of group excluded[i], are left out. The k rows are ordered
         by (rank of the distance, index). `order` (m,) should put points near each other side by side; by default it is
@@ -172,9 +173,9 @@ class Leaves:
             yield order[rows], indices, distances
 
     def work(self, k: int, groups: int) -> NDArray[np.float64]:
-        """Return the work of a search for all rows, extrapolated from some evenly spaced groups of rows.
+        """Estimate the work of a search for the neighbors of all rows, from some evenly spaced groups of rows.
 
-        The two numbers are the pairs in tiles and the computed distances.
+        Returns (2,): the number of pairs compared by products, and the number of distances computed.
         """
         _, queries = self._queries(self._data, np.arange(len(self._data)))
         count = len(queries.starts) - 1
@@ -187,7 +188,7 @@ class Leaves:
     def _queries(
         self, points: NDArray[np.float64], excluded: NDArray[np.intp], order: NDArray[np.intp] | None = None
     ) -> tuple[NDArray[np.intp], Queries]:
-        """Return the points in groups that are near each other, and the order of the points."""
+        """Return an order of the points in which near points are side by side, and their groups in this order."""
         if points is self._data:
             order, places, tolerance, rows = self._order, self._places, self._tolerance, self._tree.data
         else:

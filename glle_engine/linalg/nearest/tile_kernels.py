@@ -38,7 +38,7 @@ FLOAT = ir.FloatType()
 INTEGER = ir.IntType(64)
 VECTORS = 2  # a tile is this many SIMD vectors of points wide
 TAG = (0,) * (16 if "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2] else 8)
-"""As long as a vector of floats; the sums of a tile of two vectors by six rows fit into the registers."""
+"""Its length is the number of floats in a vector; the sums of a tile, two vectors by six rows, fit into registers."""
 PANEL = VECTORS * len(TAG)
 ROWS = (0,) * 6
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -51,7 +51,7 @@ _SMALLEST = 2.0**-1000  # exceeds the error of a squared distance from squares b
 
 
 def _read(builder: Any, data: Any, index: Any, lanes: int) -> Any:
-    """Load `lanes` numbers from number `index` of an address on; the address need only be aligned to one number."""
+    """Load a vector of `lanes` numbers, the first of which is number `index` after an address."""
     vector = ir.VectorType(data.type.pointee, lanes)
     value = builder.load(builder.bitcast(builder.gep(data, [index]), vector.as_pointer()))
     value.align = 4
@@ -60,7 +60,7 @@ def _read(builder: Any, data: Any, index: Any, lanes: int) -> Any:
 
 @instruction
 def center_row(typing: Any, tag: Any, row: Any, centre: Any, scale: Any, out: Any, count: Any) -> Any:
-    """Put (centre - row) scale into `out` as floats, and return the sum of their squares.
+    """Write (centre - row) * scale to `out` as floats, and return the sum of their squares.
 
     `count` is the number of entries, a multiple of the lanes.
     """
@@ -90,10 +90,10 @@ def center_row(typing: Any, tag: Any, row: Any, centre: Any, scale: Any, out: An
 def not_above(
     typing: Any, tag: Any, rows: Any, left: Any, stride: Any, panel: Any, count: Any, start: Any, limits: Any, out: Any
 ) -> Any:
-    """Put, for each row, a mask of the points of a panel into `out`, and return the union of the masks.
+    """Write, for each row, a mask of the points of a panel to `out`, and return the union of the masks.
 
-    Bit j of the mask of row i is set if start_j + sum_f left_if panel_fj is at most limit_i. `left` has `stride`
-    numbers a row.
+    Bit j of the mask of row i is set if start_j + sum_f left_if panel_fj is at most limits_i. The rows of `left` begin
+    `stride` numbers apart.
     """
     lanes, height = len(tag), len(rows)
 
@@ -129,7 +129,7 @@ def not_above(
 
 @instruction
 def lowest_bit(typing: Any, mask: Any) -> Any:
-    """Return the position of the lowest bit of a mask other than 0."""
+    """Return the position of the lowest bit that is set in a mask, which must not be 0."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -180,7 +180,10 @@ def panels_of(
     panels: NDArray[np.float32],
     halves: NDArray[np.float32],
 ) -> None:
-    """Put the rows of each leaf, about its center, into panels, and half their squares, less the error, into halves."""
+    """Write the rows of each leaf, relative to the leaf's center, to `panels`.
+
+    Half the squared lengths of these rows, less the error of bounds, go to `halves`.
+    """
     n, d = data.shape
     size = len(halves) // len(centres)
     for i in range(n):
@@ -195,7 +198,7 @@ def panels_of(
 
 @compiled
 def _threshold(kth: float, half: float, scale: float, relative: float) -> np.float32:
-    """Return the threshold for bounds by products, rounded up: rows above it are farther than the k-th distance."""
+    """Return the threshold for bounds by products, rounded up: a row above it is farther than the distance `kth`."""
     scaled = kth * scale
     value = 0.5 * scaled * scaled * relative - half
     return np.float32(value + abs(value) * 2.0**-22)
@@ -214,7 +217,7 @@ def _gap(low: NDArray[np.float64], high: NDArray[np.float64], box: NDArray[np.fl
 
 @compiled
 def _nearest_leaf(low: NDArray[np.float64], high: NDArray[np.float64], tree: Tree) -> int:
-    """Return a leaf whose box is near a box: the nearer child at each node."""
+    """Return the number of a leaf near the box from `low` to `high`, by taking the nearer child at each node."""
     node, first, last = 0, 0, len(tree.boxes)
     while last - first > 1:
         middle = (first + last) // 2
@@ -236,10 +239,11 @@ def _list_leaves(
     leaves: NDArray[np.int64],
     keys: NDArray[np.float64],
 ) -> int:
-    """List the leaves, except first to last, within a squared distance of a box; return their number.
+    """List the leaves within the squared distance `limit` of the box from `low` to `high`; return their number.
 
-    The keys are squared distances. Leaves at distance 0 get keys that are almost 0 and that ascend with the leaves'
-    lowest rows. If there are many copies of a point, the copies with the smallest indices are then met first.
+    Leaves from `first` up to `last` are left out. The keys are squared distances. Leaves at distance 0 get keys that
+    are almost 0 and that ascend with the leaves' lowest rows. If there are many copies of a point, the copies with the
+    smallest indices are then met first.
     """
     stack = np.empty((128, 3), np.int64)
     stack[0, 0], stack[0, 1], stack[0, 2] = 0, 0, len(tree.boxes)
@@ -266,7 +270,7 @@ def _list_leaves(
 
 @compiled
 def _bounds(places: NDArray[np.float64], box: NDArray[np.float64], tolerance: float, out: NDArray[np.float64]) -> None:
-    """Write the squared distances from points, one in each column, to a box into `out`."""
+    """Write lower bounds of the squared distances from points (axes, m), one per column, to a box to `out` (m,)."""
     for r in range(len(out)):
         out[r] = 0.0
     for f in range(len(places)):
@@ -286,7 +290,7 @@ def nearest_in_leaves(
     out_distance: NDArray[np.float64],
     work: NDArray[np.int64],
 ) -> None:
-    """Find the k nearest rows for the points of groups first to last, and put them into (m, k) arrays.
+    """Write the k nearest rows of the points of groups first to last - 1 to `out_index` and `out_distance` (m, k).
 
     The rows of the group that `queries.excluded` names for a point are left out. The rows are ordered by (rank of the
     distance, index). The numbers of pairs in tiles and of computed distances are added to `work` (2,).

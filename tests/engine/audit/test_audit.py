@@ -538,7 +538,7 @@ def test_blocks_stay_together() -> None:
     assert by_blocks.remains is not None
     assert without.remains is not None
     assert by_blocks.remains < without.remains
-    with pytest.raises(InvalidParameterError, match="of 2 blocks"):
+    with pytest.raises(InvalidParameterError, match="belong to 2 blocks"):
         audit(PLANE, method="pca", blocks=np.arange(200) % 2)
 
 

@@ -62,6 +62,6 @@ def test_columns_of_ids_are_candidates_for_blocks() -> None:
     notes = list(block_candidates(np.array(list(columns.values())).T, list(columns)))
     assert [note.message.split("'")[1] for note in notes] == ["subject", "sample", "well"]
     assert "give blocks='subject'" in notes[0].message
-    assert "such as S00 of S00_1" in notes[1].message
+    assert "such as S00 in S00_1" in notes[1].message
     assert list(block_candidates(None)) == []
     assert len(list(block_candidates(numbers // 3))) == 1
