@@ -167,11 +167,11 @@ class _Open:
     _audits: Iterator[Audit] | None = None
 
     def advance(self) -> Compared:
-        """Return the candidate after one more stage of its audit."""
+        """Run one more stage of the audit, and return the candidate with its audit so far."""
         return self._run(lambda audits: next(audits, None))
 
     def finish(self) -> Compared:
-        """Return the candidate after its whole audit."""
+        """Run the rest of the audit, and return the candidate with its complete audit."""
         return self._run(lambda audits: deque(audits, maxlen=1).pop())
 
     def _run(self, step: Callable[[Iterator[Audit]], Audit | None]) -> Compared:
@@ -224,7 +224,7 @@ class Judge:
     _cached: dict[bytes, Fidelity] = field(default_factory=dict)
 
     def facts_of(self, candidate: Candidate, audit: Audit, halves: NDArray[np.float64]) -> MapFacts:
-        """Return the facts about a candidate's map, from its audit and from the maps `halves` (m, r, p) of its rows."""
+        """Return the facts about a candidate's map, from its audit and the maps `halves` (m, r, p) of audited rows."""
         n, islands = len(self.points), audit.islands
         whole = self._fidelity(np.arange(n))
         k = max(1, min(self.score_neighbors, n // 5))

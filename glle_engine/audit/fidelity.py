@@ -84,7 +84,7 @@ class Fidelity:
     def kept(self, Y: NDArray[np.float64], k: int) -> float:
         """Return the share of the data's k nearest neighbors that are also among the k nearest in a map (n, p).
 
-        It is corrected for chance: 0 for random positions, 1 for all neighbors.
+        The share is corrected for chance: 0 for random positions, 1 for a map that keeps all neighbors.
         """
         return kept_neighbors(self._near(k), Y)
 

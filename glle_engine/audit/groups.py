@@ -49,7 +49,7 @@ class Groups:
     __repr__ = brief
 
     def statement(self) -> str:
-        """Return a clause that says which labels stay apart, or an empty text for a single one."""
+        """Return a clause that says which labels stay apart, or an empty text if there is only one label."""
         count, apart_from = len(self.names), count_apart(self.apart)
         if count < 2:
             return ""

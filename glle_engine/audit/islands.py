@@ -176,7 +176,7 @@ def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray
 
 
 def _most_contact(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return for each island (m,) the share of its points that may touch others while it still counts as isolated."""
+    """Return the largest share (m,) of each island's points that may touch others while the island is isolated."""
     members = (points[islands == island] for island in range(int(islands.max()) + 1))
     return np.array([min(ISLAND_CONTACT, CUT_CONTACT * _cut_contact(each, len(points))) for each in members])
 
@@ -231,7 +231,7 @@ def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], limit: fl
 
 
 def _reach(points: NDArray[np.float64], n: int) -> float:
-    r"""Return the reach of m points of a cluster among n points.
+    r"""Return the reach of a cluster: another cluster's point touches it within this distance of one of its points.
 
     Let :math:`r` be the median distance to the fifth neighbor, and :math:`D` the dimension that follows from the
     distances to up to 30 neighbors (Levina and Bickel, NeurIPS 2004), limited to the range from 1 to 2. The reach is

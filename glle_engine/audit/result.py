@@ -25,7 +25,7 @@ PAGE = "docs/explanation/believe.md"  # explains how verdicts are found
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Audit(PointResult):
-    """What the data support of an embedding of n points.
+    """Result of an audit: which parts of an embedding of n points the data support.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Audit(PointResult):
 
     @property
     def how(self) -> str:
-        """How the verdict was found; an empty text for coordinates alone."""
+        """Sentence that says how the verdict was found; an empty text for coordinates alone."""
         return f"Your data were halved {self.pairs} times and mapped again ({PAGE})." if self.pairs else ""
 
     @property

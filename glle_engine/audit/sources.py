@@ -135,7 +135,7 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
 
 
 def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
-    """Return the source of a posterior's reference embedding; raises as `PosteriorEmbedder.from_posterior`."""
+    """Return the source of a posterior's reference embedding; errors as for `PosteriorEmbedder.from_posterior`."""
     embedder, spec = PosteriorEmbedder.from_posterior(posterior, X), posterior.spec
     _require_columns(spec)
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1), reference=None)
@@ -215,7 +215,7 @@ def source_of_function(
 
 
 def source_of_coordinates(X: ArrayLike, spec: SpaceSpec) -> Source:
-    """Return the source of given coordinates, which cannot be made again."""
+    """Return the source of coordinates whose method is unknown, so that no other data can be embedded."""
     data = checked_matrix(X)
     return Source("coordinates", data, partial(_points, spec=spec), notes=_scale_notes(data, spec))
 

@@ -299,7 +299,7 @@ def _exceptions(facts: Facts) -> list[str]:
 
 
 def _is_local(flags: NDArray[np.bool_]) -> bool:
-    """Return whether some but not most points are marked."""
+    """Return whether the `flags` (n,) mark some points, but not most of them."""
     return bool(FEW_DISTURBED <= flags.mean() <= MANY_DISTURBED and flags.sum() > 1)
 
 

@@ -78,7 +78,9 @@ def array_of(X: Any, name: str = "the data", *, are_labels: bool = False) -> NDA
         kind = f"{type(X).__module__}.{type(X).__qualname__}"
         is_table = isinstance(X, Mapping) and not kind.startswith("h5py")
         remedy = f"Give {'pandas.DataFrame(X)' if is_table else 'an array of numbers, such as X.X or X[name][:]'}."
-        raise InvalidShapeError(f"The data are of type {kind}.", remedy=remedy) from None
+        raise InvalidShapeError(
+            f"The data are of type {kind}, which is neither an array nor a sequence of rows.", remedy=remedy
+        ) from None
     if not are_labels:
         require_lossless(X, name, raw)
     return raw

@@ -92,7 +92,7 @@ class SpaceSpec(Specification):
     def precomputed(self) -> str:
         """Name of the parameter that is "precomputed", such as "metric" or "kernel"; an empty text if none is.
 
-        It makes the data a matrix with a value for each pair of points.
+        This parameter makes the data a matrix with a value for each pair of points.
         """
         return next((name for name, value in vars(self).items() if value == "precomputed"), "")
 

@@ -79,16 +79,16 @@ class Text(str):
         return text
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        """Pickle the parts."""
+        """Pickle the parts instead of the string."""
         del protocol
         return Text, self.parts
 
     def __add__(self, other: str) -> Text:
-        """Return both texts as one."""
+        """Return this text followed by the other, as one `Text`."""
         return Text(self, other)
 
     def __radd__(self, other: str) -> Text:
-        """Return both texts as one."""
+        """Return the other text followed by this one, as one `Text`."""
         return Text(other, self)
 
     @classmethod

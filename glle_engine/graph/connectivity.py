@@ -118,7 +118,7 @@ def distinct_points(X: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[n
 def connected_neighbors(
     X: Data, n_neighbors: int, on_progress: OnProgress
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k nearest of each point and their distances, both (n, k), nearest first.
+    """Return the k nearest neighbors of each point and their distances, both (n, k), nearest first.
 
     For methods that cannot use a bridge; all others take the graph of their specification, which joins its parts
     (`glle_engine.methods.parameters.GraphSpec`).
@@ -142,7 +142,7 @@ def require_connected(
     option: str = "n_neighbors",
     instead: str = "Or take the method glle, which bridges the components, or embed each as a separate data set.",
 ) -> None:
-    """Raise `DisconnectedGraphError`, with sizes and the smallest sufficient k, unless there is one component.
+    """Raise `DisconnectedGraphError`, with sizes and the smallest sufficient k, unless the graph is one component.
 
     `option` is the caller's name of k. `instead` is the remedy for callers who want to keep their number of neighbors.
     """

@@ -60,7 +60,7 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
         if not (times == 1).all():
             row = int(np.argmax(times))
             raise InvalidParameterError(
-                f"Point {row} is {times[row]} time(s) among its own neighbors, and other points are not exactly once.",
+                f"Point {row} is {times[row]} time(s) among its own neighbors, but not every point is so once.",
                 remedy="Leave every point out of its own neighbors, or give every point exactly once among them.",
                 details={"row": row},
             )

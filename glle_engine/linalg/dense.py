@@ -51,12 +51,12 @@ def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[
 
 
 def dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Return the sum of the products of the entries, added pairwise in numpy's order, not by BLAS."""
+    """Return the sum of the products of corresponding entries, added pairwise in numpy's order, not by BLAS."""
     return float((a * b).sum())
 
 
 def norm(a: NDArray[np.float64]) -> float:
-    """Return the Frobenius norm, summed like `dot`."""
+    """Return the Frobenius norm of an array, summed like `dot`."""
     return float(np.sqrt(dot(a, a)))
 
 
@@ -160,7 +160,7 @@ def svd(
 
 
 def pinv(matrices: NDArray[np.float64], rcond: float = 1e-15) -> NDArray[np.float64]:
-    """Return the pseudo-inverses (m, b, a) of (m, a, b); singular values up to rcond times the largest count as 0."""
+    """Return the pseudo-inverses (m, b, a) of matrices (m, a, b); singular values <= rcond times the largest are 0."""
     u, s, vt = svd(matrices)
     is_kept = s > rcond * s.max(axis=-1, initial=0.0)[..., None]
     inverse = np.where(is_kept, 1 / np.where(is_kept, s, 1.0), 0.0)

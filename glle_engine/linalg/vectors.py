@@ -88,7 +88,7 @@ def constant(lanes: int, value: float) -> Any:
 
 @instruction
 def address(typing: Any, array: Any) -> Any:
-    """Return the address of a contiguous array's numbers: access by it needs no reference counts or index checks."""
+    """Return the address of a contiguous array's numbers, which needs no reference counts or index checks."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.make_array(signature.args[0])(context, builder, args[0]).data

@@ -103,7 +103,10 @@ def _draw_seconds(n: int, solved: int, work: Work, spec: FitSpec, d: int) -> tup
 
 
 def count_work(pattern: Pattern) -> Work:
-    """Count the work of a factorization in the order of a pattern; takes no more time or memory than the pattern."""
+    """Return the work of a factorization in a pattern's elimination order.
+
+    Counting takes no more time or memory than the pattern itself.
+    """
     n = len(pattern.neighbors)
     if n <= DENSE_BELOW:
         return Work(float(n * n), 2 / 3 * n**3, 0.0)
@@ -114,7 +117,7 @@ def count_work(pattern: Pattern) -> Work:
 
 
 def steps_of(spec: FitSpec) -> int:
-    """Return the expected steps of Lanczos: 8 for two components, 24 for ten, 43 for twenty."""
+    """Return the expected number of Lanczos steps: 8 for two components, 24 for ten, 44 for twenty."""
     return 4 + 2 * spec.n_components
 
 

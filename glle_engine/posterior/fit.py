@@ -316,10 +316,10 @@ def _fit_located(
     indices: NDArray[np.int32] | None = None,
     max_flops: float = math.inf,
 ) -> Posterior:
-    """Fit a posterior without landmarks to located data (`locate`).
+    """Fit a posterior without landmarks to data that `locate` has returned.
 
-    `described` has numbers about the data, and `indices` (n, k) are given neighbors. Raises `TooCostlyError` if a
-    factorization of the graph needs more than `max_flops` operations.
+    `described` has figures of the data, and `indices` (n, k) are the caller's neighbors, if any. Raises
+    `TooCostlyError` if a factorization of the graph needs more than `max_flops` operations.
     """
     kept: NDArray[np.bool_] | None = None
     if indices is None:

@@ -298,8 +298,8 @@ class Posterior(PointResult):
     def transform(self, X: ArrayLike, new: ArrayLike) -> NDArray[np.float64]:
         """Embed new points (m, d) in the reference embedding by LLE weights on the data X (n, d) of the fit.
 
-        A training point gets exactly its own coordinates, or the mean coordinates of its exact duplicates, if it has some.
-        Each point is embedded independently of the others. Errors as for `extend`.
+        A training point gets exactly its own coordinates; if it has exact duplicates, it gets the mean of their
+        coordinates. Each point is embedded independently of the others. Errors as for `extend`.
         """
         return self.extend(X, new).embed(self.embedding)
 
