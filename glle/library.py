@@ -56,12 +56,6 @@ if TYPE_CHECKING:
     from glle_engine.posterior.sampler import Draw
     from glle_engine.posterior.summary import Summary
 
-_TABLE_CODES = frozenset(  # codes of the notes that are printed with a result
-    {
-        *("id-guessed", "labels-guessed", "colors-guessed", "column-apart", "id-as-feature", "counts-rows"),
-        *("categories-as-numbers", "date-colors", "ids-not-stored", "missing-label", "missing-id"),
-    }
-)
 _OF_TABLE = ("labels", "colors", "ids")  # arrays of a table that are saved with a posterior
 _GIVE_PRECOMPUTED = "If it is such a matrix, give metric='precomputed'."
 _GIVE_SCALING = (
@@ -110,7 +104,7 @@ class TableResult:
 
     def __str__(self) -> str:
         result: Any = self
-        return "\n".join([repr(self), *(note.message for note in result.notes if note.code in _TABLE_CODES)])
+        return "\n".join([repr(self), *(note.message for note in result.notes)])
 
     def _features(self, X: Any, *, is_new: bool = False) -> Any:
         return read_features(X, self.options, self.names, is_new=is_new)

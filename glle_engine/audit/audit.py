@@ -127,5 +127,6 @@ def _preliminary(audit: Audit, facts: Facts) -> Audit:
     Its level is "unknown" unless it is "no" for a map without `remains`.
     """
     level = audit.level if audit.level == "no" and audit.remains is None else "unknown"
-    statement = Statement(level, f"Preliminary: {state(replace(facts, is_preliminary=True)).text}")
-    return replace(audit, verdict=statement.text, level=statement.level, statement=statement, is_preliminary=True)
+    statement = Statement(level, state(replace(facts, is_preliminary=True)).lines)
+    verdict = f"Preliminary: {statement.text}"
+    return replace(audit, verdict=verdict, level=statement.level, statement=statement, is_preliminary=True)

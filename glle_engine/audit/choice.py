@@ -14,13 +14,14 @@ differences are paired over them. Of maps that are as good as the best one, the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
 from glle_engine.audit.answers import standard_error
 from glle_engine.base.results import brief
+from glle_engine.base.texts import Text, Way, to_json
 from glle_engine.reliability.thresholds import CLEARANCE, FEW_POINTS
 
 if TYPE_CHECKING:
@@ -44,9 +45,12 @@ BEHIND = 0.05
 FIRST_PAIRS = 2  # pairs of halves after which maps that are clearly behind stop
 SIMPLEST = ("pca", "t-sne")  # if several maps are as good, the first of these is named, or else the first candidate
 # What to do before reading any map, if the audits of all maps that can be relied on ask for it.
-FIRST = {
-    "standardize": "Standardize the features first: one of them decides what these maps show.",
-    "blocks": "Name the subject or series of each row (blocks) first: halves of these rows are no independent samples.",
+FIRST: dict[Asks, Text] = {
+    "standardize": Text("Standardize the features first: one of them decides what these maps show."),
+    "blocks": Text(
+        f"Name the subject or series of each row first, with {Way('blocks')}: halves of these rows are no independent "
+        "samples."
+    ),
 }
 MAX_NAMED_MAPS = 3  # a sentence names at most this many maps that are as good
 
@@ -174,13 +178,13 @@ _OF_QUESTION: dict[Question, _Scores] = {
 class Choices:
     """The answers to all questions, with one sentence each.
 
-    `first` says what to do before reading any map, if the audits ask for it. If no map shows anything, there are no
-    answers, and `nothing` says so.
+    `asks` is what the audits of all maps ask for before a map is read, if it is the same. If no map shows anything,
+    there are no answers, and `nothing` says so.
     """
 
     answers: tuple[Choice, ...] = ()
-    nothing: str = field(default="")
-    first: str = field(default="")
+    nothing: str = ""
+    asks: Asks | None = None
 
     __repr__ = brief
 
@@ -192,16 +196,23 @@ class Choices:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The sentences to show: `nothing` alone, or `first`, if any, and the sentence of each answer."""
+        """The sentences to show: `nothing` alone, or what to do first, if anything, and the sentence of each answer."""
         if self.nothing:
             return (self.nothing,)
-        return (*([self.first] if self.first else []), *(answer.sentence for answer in self.answers))
+        first = FIRST.get(self.asks) if self.asks else None
+        return (*([first] if first else []), *(answer.sentence for answer in self.answers))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return `best`, `as_good` by question, and `sentences` as a JSON-able dictionary."""
+        """Return `best`, `as_good` by question, `asks`, and `sentences` as a JSON-able dictionary."""
         labels = {answer.question: list(answer.as_good) for answer in self.answers}
         as_good = {question: labels.get(question, []) for question in QUESTIONS}
-        return {"best": self.best, "as_good": as_good, "sentences": list(self.sentences)}
+        return {
+            "best": self.best,
+            "as_good": as_good,
+            "asks": self.asks,
+            "sentences": [str(sentence) for sentence in self.sentences],
+            "sentence_parts": [to_json(sentence) for sentence in self.sentences],
+        }
 
 
 def choose(maps: Sequence[MapFacts], n: int) -> Choices:
@@ -215,8 +226,7 @@ def choose(maps: Sequence[MapFacts], n: int) -> Choices:
     if not relied:
         return Choices(nothing="Show no map: none of these shows what another sample of the data would show, too.")
     asks = {facts.asks for facts in relied}
-    first = FIRST.get(asks.pop() or "", "") if len(asks) == 1 else ""
-    return Choices((_neighbors(relied), _layout(relied), _groups(relied)), first=first)
+    return Choices((_neighbors(relied), _layout(relied), _groups(relied)), asks=asks.pop() if len(asks) == 1 else None)
 
 
 def behind(maps: Sequence[MapFacts]) -> set[str]:

@@ -69,8 +69,8 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
     distance = kneighbors(np.ascontiguousarray(examined), FIFTH)[1]
     if (copies := float((distance[:, 0] < NEAR_COPY * distance[:, -1]).mean())) >= MIN_COPIES:
         text = (
-            f"{copies:.0%} of the rows have a near-copy. If they are replicates, give blocks, with the same value for "
-            "the replicates of one sample, because halves of the data otherwise share them and the map looks more "
+            f"{copies:.0%} of the rows have a near-copy. If they are replicates, give {Way('blocks')}, with the same "
+            "value for the replicates of one sample, because halves of the data otherwise share them and the map looks more "
             "certain than it is."
         )
         notes.append(Note("near-copies", text))
@@ -78,7 +78,7 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
     elif size := _size_of_sets(distinct):
         text = (
             f"The rows form sets of about {size} rows that are each other's nearest rows. If they are replicates, give "
-            "blocks, with the same value for the replicates of one sample."
+            f"{Way('blocks')}, with the same value for the replicates of one sample."
         )
         notes.append(Note("near-copies", text))
         reason = f"the rows form sets of about {size} near-copies"
@@ -88,7 +88,7 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
     if step < MAX_STEP * usual:
         text = (
             "Rows are nearer to the row before them than to random rows. If they are series or are sorted by subject, "
-            "give blocks, the series or subject of each row."
+            f"give {Way('blocks')}, the series or subject of each row."
         )
         notes.append(Note("order-of-rows", text))
         if step < MAX_STEP * max(others):

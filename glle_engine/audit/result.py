@@ -30,11 +30,11 @@ class Audit(PointResult):
     Attributes
     ----------
     verdict : str
-        Up to three lines: what to read from the map (✓), what not (✗), and why.
+        Up to three lines: what to read from the map (✓), what not (✗) or what to do first, and why.
     level : {"trust", "partly", "no", "unknown"}
         The verdict in one word. "unknown": coordinates alone, a preliminary audit, or data that cannot decide.
     statement : Statement
-        Verdict and level, with the things that are trusted and distrusted.
+        Level and lines of the verdict, with the things that are trusted and distrusted.
     is_preliminary : bool
         Whether more halves follow.
     beyond_chance : bool or None
@@ -190,6 +190,7 @@ class Audit(PointResult):
         return {
             "verdict": self.verdict,
             "level": self.level,
+            "lines": [line.to_dict() for line in self.statement.lines],
             "asks": self.statement.asks,
             "how": self.how,
             "is_preliminary": self.is_preliminary,

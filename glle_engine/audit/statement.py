@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from glle_engine.base.results import brief
+from glle_engine.base.texts import Line, Role, Text, Way, joined
 from glle_engine.reliability.thresholds import (
     FEW_DISTURBED,
     FEW_POINTS,
@@ -38,7 +39,6 @@ Asks = Literal["method", "standardize", "blocks"]
 MIN_ARRANGED = 3  # islands that an arrangement needs
 MAX_NAMED_ISLANDS = 5  # a sentence names at most this many islands
 MAX_REASONS = 3
-READ, AVOID = "✓", "✗"  # before the lines that say what to read, and what not
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Statement:
     level : {"trust", "partly", "no", "unknown"}
         How much of what the sentence is about can be trusted: everything ("trust"), some of it ("partly"), nothing
         ("no"), or the audit cannot tell ("unknown").
-    text : str
-        Up to three lines: what to read (✓), what not (✗), and why.
+    lines : tuple of Line
+        Up to three: what to read, what not to read or what to do first, and why.
     trusted, distrusted : tuple of str
         Some of "islands", "arrangement", "shape", "layout" and "neighbors".
     asks : {"method", "standardize", "blocks"} or None
@@ -61,12 +61,17 @@ class Statement:
     """
 
     level: Level
-    text: str
+    lines: tuple[Line, ...]
     trusted: tuple[str, ...] = ()
     distrusted: tuple[str, ...] = ()
     asks: Asks | None = None
 
     __repr__ = brief
+
+    @property
+    def text(self) -> str:
+        """The lines, with ✓ before what to read and ✗ before what not to read."""
+        return "\n".join(map(str, self.lines))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -139,42 +144,46 @@ def state(facts: Facts) -> Statement:
     if facts.foreign is not None:
         with_map, of_maps = facts.foreign
         why = _fidelity(facts) if unseen is None else unseen[1:]
-        return Statement(
-            "unknown" if unseen is None else unseen[0],
+        action = (
             f"Audit these coordinates by the method that made them: this is not a map by {facts.name}, because it "
             f"shares {with_map:.0%} of its neighbors with the maps of {facts.name}, and these share {of_maps:.0%} "
             "with each other."
-            f"{_sentence(why)}",
-            asks="method",
         )
+        return _first("unknown" if unseen is None else unseen[0], action, why, asks="method")
     if unseen is not None:
         level, action, because = unseen
-        mark = f"{AVOID} " if level == "no" else ""
-        return Statement(level, f"{mark}{action}.{_sentence([because])}")
+        return Statement(level, _lines({"avoid" if level == "no" else "first": f"{action}."}, [because]))
     if facts.dominant is not None:
         name, share = facts.dominant
-        return Statement(
-            "unknown",
+        action = (
             f"Standardize the features before you read this map, for example by their standard deviations: {name} has "
-            f"{share:.0%} of the variance, and the map shows little else.{_sentence(_reasons(facts)[:1])}",
-            asks="standardize",
+            f"{share:.0%} of the variance, and the map shows little else."
         )
+        return _first("unknown", action, _reasons(facts)[:1], asks="standardize")
     if facts.remains is None:
-        return Statement(
-            "unknown",
+        action = (
             "Give the method of this map to learn whether another sample would show it: coordinates alone cannot tell."
-            f"{_sentence(_fidelity(facts))}",
-            asks="method",
         )
+        return _first("unknown", action, _fidelity(facts), asks="method")
     if facts.dependent:
-        return Statement(
-            "unknown",
-            "Before you rely on this map, name the subject or series of each row (blocks), or stretches of one series: "
-            f"{facts.dependent}, so that halves of the rows are no independent samples. Were they independent, "
-            f"{_expected(facts, 'we would expect')}.",
-            asks="blocks",
+        action = (
+            "Before you rely on this map, name the subject or series of each row, or stretches of one series, with "
+            f"{Way('blocks')}: {facts.dependent}, so that halves of the rows are no independent samples."
         )
+        expected = f"were they independent, {_expected(facts, 'we would expect')}"
+        return _first("unknown", action, [expected], asks="blocks")
     return _on_samples(facts)
+
+
+def _first(level: Level, action: str, why: Sequence[str], *, asks: Asks) -> Statement:
+    """Return the statement that names what to do before the map is read."""
+    return Statement(level, _lines({"first": action}, why), asks=asks)
+
+
+def _lines(actions: dict[Role, str], why: Sequence[str]) -> tuple[Line, ...]:
+    """Return a line for each action by its role, and a line with the reasons if there are some."""
+    lines = [Line(role, Text(text)) for role, text in actions.items() if text]
+    return (*lines, Line("why", _sentence(why))) if why else tuple(lines)
 
 
 def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
@@ -203,7 +212,7 @@ def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
 
 
 def _on_samples(facts: Facts) -> Statement:
-    """Return the statement on a map whose method is known: what to read (✓), what not (✗), and why.
+    """Return the statement on a map whose method is known: what to read, what not, and why.
 
     If the map can be trusted only in part, the exception is the first line.
     """
@@ -219,13 +228,14 @@ def _on_samples(facts: Facts) -> Statement:
         level = "unknown"
     if not trusted:
         level = "no"
-    reads = f"{READ} Trust {_and(list(trusted.values()))}." if trusted else f"{AVOID} Do not rely on this map."
     exceptions = [*distrusted.values(), *_exceptions(facts)]
-    avoids = f"{AVOID} Do not read {_and(exceptions, 'or')} from this map." if trusted and exceptions else ""
-    lines = [avoids, reads] if level == "partly" else [reads, avoids]
+    actions: dict[Role, str] = {"avoid": "Do not rely on this map."}
+    if trusted:
+        reads = f"Trust {_and(list(trusted.values()))}."
+        avoids = f"Do not read {_and(exceptions, 'or')} from this map." if exceptions else ""
+        actions = {"avoid": avoids, "read": reads} if level == "partly" else {"read": reads, "avoid": avoids}
     reasons = ["more halves of your data are being mapped"] if facts.is_preliminary else _reasons(facts)[:MAX_REASONS]
-    text = "\n".join([*filter(None, lines), _sentence(reasons).strip()])
-    return Statement(level, text, tuple(trusted), tuple(distrusted))
+    return Statement(level, _lines(actions, reasons), tuple(trusted), tuple(distrusted))
 
 
 def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
@@ -345,7 +355,7 @@ def _reasons(facts: Facts) -> list[str]:
 def _expected(facts: Facts, expect: str = "we expect") -> str:
     """Return a clause that says what share of the map a new sample would reproduce."""
     size = "half this size" if facts.half is None else f"of {facts.half:,} points"
-    return f"{expect} a new sample {size} to reproduce {facts.remains:.0%} of this map (R²)"
+    return f"{expect} a new sample {size} to reproduce {facts.remains:.0%} of this map (R², {TRUST:.0%} needed)"
 
 
 def _kept(fidelity: Agreement, subject: str = "it") -> str:
@@ -371,9 +381,9 @@ def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
     if facts.remains is not None and facts.remains >= PARTLY and not facts.islands.stays.any():
         is_true = max(fidelity.straight, fidelity.along) >= TRUE_DISTANCES
         (true if is_true else false).append(_true_distances(fidelity))
-    shares = f"{fidelity.near:.0%} of its neighbors are near in the data"
+    shares = f"{fidelity.near:.0%} of its neighbors are near in the data ({NEAR_IN_DATA:.0%} needed)"
     if facts.neighborhoods is not None:
-        shares += f", and {facts.neighborhoods.share:.0%} are neighbors in another sample"
+        shares += f", and {facts.neighborhoods.share:.0%} are neighbors in another sample ({PARTLY:.0%} needed)"
     if fidelity.near < NEAR_IN_DATA:
         false.append(shares)
     elif _neighbors(facts)[0]:
@@ -442,10 +452,10 @@ def _names(islands: Islands, chosen: NDArray[np.bool_]) -> list[str]:
     return [islands.names[island] for island in np.flatnonzero(chosen)]
 
 
-def _sentence(parts: Sequence[str]) -> str:
-    """Return the parts as one further sentence, or an empty text without parts."""
-    text = "; ".join(parts)
-    return f" {text[0].upper()}{text[1:]}." if text else ""
+def _sentence(parts: Sequence[str]) -> Text:
+    """Return the parts as one sentence."""
+    first, *others = parts
+    return joined([first[0].upper() + first[1:], *others], "; ") + "."
 
 
 def _and(parts: list[str], word: str = "and") -> str:

@@ -1,4 +1,7 @@
-"""Texts in which options, API calls and features are values, which each interface writes for its users; and notes."""
+"""Texts in which options, API calls and features are values, which each interface writes for its users.
+
+Notes and the lines of verdicts consist of such texts.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import math
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, SupportsIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +31,9 @@ UPLOAD_OPTIONS = (
 """Options of an upload that texts can name; all other options are parameters of methods, or `force`."""
 FEATURE = "feature"
 """Name of a `Way` that stands for a feature; its value is the column of the feature, counted from 0."""
+Role = Literal["read", "avoid", "first", "why"]
+MARKS: dict[Role, str] = {"read": "✓ ", "avoid": "✗ ", "first": "", "why": ""}
+"""What stands before a line of a verdict, by the role of the line."""
 _BEGIN, _END = "\ue000", "\ue001"  # private-use characters: `repr` escapes them in names from users, so marks are safe
 _MARK = re.compile(f"{_BEGIN}(.*?){_END}")
 
@@ -132,6 +138,35 @@ class Note:
     def from_dict(cls, value: dict[str, Any]) -> Self:
         """Return the note of a dictionary that `to_dict` returned."""
         return cls(value["code"], Text.from_json(value["message_parts"]))
+
+
+@dataclass(frozen=True)
+class Line:
+    """Line of a verdict.
+
+    Attributes
+    ----------
+    role : {"read", "avoid", "first", "why"}
+        Whether the line says what to read from the map, what not to read from it, what to do before the map is read,
+        or why.
+    text : Text
+
+    """
+
+    role: Role
+    text: Text
+
+    def __str__(self) -> str:
+        return MARKS[self.role] + self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return {"role", "text", "parts"}."""
+        return {"role": self.role, "text": str(self.text), "parts": to_json(self.text)}
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """Return the inverse of `to_dict`."""
+        return cls(value["role"], Text.from_json(value["parts"]))
 
 
 def to_json(text: str) -> list[Any]:

@@ -31,6 +31,8 @@ MAX_NAME = 1000  # characters
 EXTRAS = ("labels", "colors", "coordinates", "ids")
 """Arrays that a data set may have besides its values, in the order in which its digest includes them."""
 _BLOCK_VALUES = 2**22  # values of a block: 32 MB
+_LABEL_NAMES = frozenset({"class", "classes", "cluster", "group", "label", "labels", "species", "target"})
+_MAX_CLASSES = 30  # a column with one of these names is noticed if it has at most this many different numbers
 _COUNTED = 10  # with fewer rows, there is no notice that a column only counts the rows
 _LISTED = 20  # columns or rows that a problem lists
 _SHOWN = 50  # characters of a value that a problem shows
@@ -368,6 +370,7 @@ class _Pass:
                 *self._categorical(),
                 *self._columns.notices(),
                 *self._counter(values),
+                *self._label_like(values),
                 *([Note("date-colors", "The colors are dates, in seconds since 1970.")] if are_dates else []),
             ],
             missing=self._missing,
@@ -530,6 +533,21 @@ class _Pass:
             f"The column {name!r} counts the rows. It is fitted as a feature; if it is not one, set it apart with "
         )
         return [Note("counts-rows", f"{sentence}{Way('id', [name])}.")]
+
+    def _label_like(self, values: Array) -> list[Note]:
+        """Return notices on features that have the name of a label and only a few whole numbers as values."""
+        if self._layout.names is None or values.shape[1] != len(self._read) or values.shape[1] < 2:
+            return []
+        notes = []
+        for place, index in enumerate(self._read):
+            if (name := self._layout.name(index)).lower() not in _LABEL_NAMES:
+                continue
+            numbers = np.unique(values[:, place])
+            if len(numbers) <= _MAX_CLASSES and 2 * len(numbers) <= len(values) and (numbers == np.rint(numbers)).all():
+                sentence = f"The column {name!r} has {len(numbers)} different whole numbers and is fitted as a feature"
+                way = Way("labels", name)
+                notes.append(Note("label-as-feature", f"{sentence}; if it names the group of each row, use {way}."))
+        return notes
 
 
 def _example(column: Column) -> str:

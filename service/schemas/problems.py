@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from glle_engine import GlleError
-from glle_engine.base.texts import Way
+from glle_engine.base.texts import Role, Way
 from worker.base.disk import DISK_REMEDY
 from worker.base.problems import Problem, ProblemError
 from worker.connections.failures import redis_problem
@@ -72,6 +72,14 @@ class NoteOut(BaseModel):
     message_parts: list[str | WayOut] = Field(
         description="The message in parts, in which options and calls are values, for interfaces that write their own."
     )
+
+
+class LineOut(BaseModel):
+    """Line of a verdict."""
+
+    role: Role = Field(description="Whether it says what to read, what not to read, what to do first, or why.")
+    text: str = Field(description="The line, without a mark.")
+    parts: list[str | WayOut] = Field(description="The text in parts, as those of a note.")
 
 
 class ProblemOut(BaseModel):

@@ -24,7 +24,7 @@ from service.schemas.derived import (
     arrays_of,
     fields_of,
 )
-from service.schemas.problems import NoteOut, ProblemOut
+from service.schemas.problems import LineOut, NoteOut, ProblemOut, WayOut
 from service.schemas.resources import LINKS, MAX_COUNTER, PosteriorOut
 
 Index = Annotated[int, Field(ge=0, le=MAX_COUNTER)]
@@ -310,6 +310,7 @@ class AuditOut(BaseModel):
     blocks: str | None = Field(description="Column or data set with the blocks; null for none.")
     score_neighbors: int = Field(description="Neighbors that were compared.")
     seed: Index = Field(description="Of permutations and halves.")
+    lines: list[LineOut] = Field(description="The verdict by lines.")
     how: str = Field(description="How the verdict was found; empty for coordinates alone.")
     asks: Asks | None = Field(description="What the verdict asks for: the method, features on one scale, or blocks.")
     islands: IslandsOut = Field(description="Islands of the map, and whether the data have them.")
@@ -353,6 +354,7 @@ class ComparedOut(BaseModel):
         default=None, description="Of its audit; this and all below are null without audits."
     )
     verdict: str | None = Field(default=None, description="Of its audit.")
+    lines: list[LineOut] | None = Field(default=None, description="The verdict by lines.")
     is_preliminary: bool = Field(default=False, description="Whether the map is clearly behind, or not audited yet.")
     remains: float | None = Field(default=None, description="R^2 over samples, as in an audit.")
     facts: MapFactsOut | None = Field(default=None, description="What the answers rest on.")
@@ -380,7 +382,9 @@ class ComparisonOut(BaseModel):
 
     best: BestOut | None = absent("Which map to show; this and the next two with audits.")
     as_good: AsGoodOut | None = absent("Maps that are as good.")
-    sentences: list[str] | None = absent("The answers in words, at most three.")
+    asks: Asks | None = Field(default=None, description="What the audits of all maps ask for before one is shown.")
+    sentences: list[str] | None = absent("What the audits ask for, and the answers in words.")
+    sentence_parts: list[list[str | WayOut]] | None = absent("The sentences in parts, as those of a note.")
     standardize: str | None = Field(default=None, description="Of the features.")
     metric: str | None = Field(default=None, description="Of the distances.")
 

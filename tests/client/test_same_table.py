@@ -202,6 +202,10 @@ EACH = {
         {"case_id": [3, 1, 2] * (N // 3), **XY}, names=["case_id", "x", "y"], notes=("has the name of an id",)
     ),
     "counter": Table({"t": list(range(N)), **XY}, names=["t", "x", "y"], notes=("'t' counts the rows",)),
+    "class as a number": Table(
+        {**XY, "Class": [i % 3 for i in range(N)]}, names=["x", "y", "Class"],
+        notes=("'Class' has 3 different whole numbers and is fitted as a feature",),
+    ),
     "vectors": Table({"v": [row.tolist() for row in X]}, names=["v[0]", "v[1]"], without=(*TEXTS, "xlsx"), points=X),
     "vectors of integers": Table(
         {"v": [[at % 7, -at, 3 * at] for at in range(N)]},

@@ -97,6 +97,23 @@ def test_a_verdict_that_is_not_green_leads_to_a_better_map(explorer: Explorer) -
     expect(explorer.at("cancel")).to_have_count(0, timeout=60_000)
 
 
+def test_a_comparison_that_needs_one_scale_has_its_button(explorer: Explorer) -> None:
+    """If all maps show one column alone, a button compares maps of standardized columns."""
+    X = np.random.default_rng(4).standard_normal((120, 3)) @ np.random.default_rng(5).standard_normal((3, 4))
+    explorer.open()
+    explorer.upload("units.csv", csv(X * [1, 1e4, 1, 1]))
+    explorer.choose_methods("pca", "isomap")
+    explorer.at("compare-go").click()
+    expect(explorer.at("answers")).to_contain_text("Standardize the features first", timeout=120_000)
+    expect(explorer.at("cancel")).to_have_count(0, timeout=120_000)
+    with explorer.page.expect_request("**/v1/comparisons") as sent:
+        explorer.at("compare-standardized").click()
+    assert json.loads(sent.value.post_data or "")["standardize"] == "zscore"
+    expect(explorer.at("thumb")).to_have_count(2, timeout=120_000)
+    expect(explorer.at("cancel")).to_have_count(0, timeout=120_000)
+    expect(explorer.at("answers")).not_to_contain_text("Standardize")
+
+
 def test_a_method_without_draws_is_fitted_alone(explorer: Explorer) -> None:
     """Its embedding is shown, and no animation is offered."""
     explorer.open_sheet("s_curve", 200)

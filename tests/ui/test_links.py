@@ -225,6 +225,20 @@ def test_the_link_of_a_job_reads_its_data_once(explorer: Explorer, tab: Tab) -> 
         assert asked.count("points=0:4") == 1
 
 
+def test_stretches_of_a_series_without_subjects(explorer: Explorer) -> None:
+    """A series whose table has no column of subjects is audited again by stretches of its rows."""
+    walk = np.cumsum(np.random.default_rng(3).standard_normal((300, 3)), axis=0)
+    explorer.open()
+    explorer.upload("walk.csv", csv(walk))
+    explorer.at("method").select_option("pca")
+    explorer.at("fit").click()
+    expect(explorer.at("verdict")).to_contain_text("or stretches of one series, with the menu below", timeout=LONG)
+    expect(explorer.at("blocks")).to_have_count(0)
+    explorer.at("stretches").click()
+    until(lambda: (explorer.state("audit") or {}).get("blocks"), 120)
+    assert not seen(explorer)["verdict"].startswith("Before you rely")
+
+
 def test_the_subjects_of_a_verdict_come_back(explorer: Explorer, tab: Tab) -> None:
     """A series asks for its subjects; the column is chosen below the verdict, and is part of the address."""
     rng = np.random.default_rng(3)

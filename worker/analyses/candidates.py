@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from worker.analyses.base import AnalysisContext
 
 # Members of a candidate's row that are filled by its first look, and replaced by its whole audit.
-_OF_LOOK = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "remains")
+_OF_LOOK = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "lines", "remains")
 # Parameters of the comparison that the key of a part covers, beside those of the audit.
 _INPUTS = ("labels", "truth", "scores", "score_neighbors", "standardize", "metric")
 
@@ -140,6 +140,7 @@ class CandidateMaps:
             "scores": scores,
             "notes": [*embedded["notes"], *notes],
             "verdict": audit.verdict,
+            "lines": [line.to_dict() for line in audit.statement.lines],
             "remains": audit.remains,
             "facts": facts.to_dict(),
         }

@@ -45,7 +45,6 @@ LEVELS = {
 }
 LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#59636e"}
 TEAR, OUTSIDE = "#cf222e", "#afb8c1"
-_MARKS = ("✓", "✗")  # at the beginning of the lines of a verdict that say what to read, and what not
 _MAX_FOLDED = 0.5  # share of the points; if more are folded, the fault is not local, and no point is marked
 _BESIDE = np.array(
     sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda at: 9 * at[0] ** 2 + at[1] ** 2)
@@ -107,7 +106,7 @@ class Panel:
             shares = 1 - _relative(columns["spread"])
         opacities = None if shares is None else np.interp(shares, (0, 1), _OPACITIES)
         groups = {name: count for name, count in points.apart_from.items() if name in (colors.classes or colors.names)}
-        title = f"{LEVELS[points.level]}\n{_what_to_read(points.verdict)}" if points.level else points.verdict
+        title = f"{LEVELS[points.level]}\n{points.reads}" if points.level else points.verdict
         panel = cls(title, points.places, colors, opacities=opacities, apart_from=groups)
         if points.level:
             panel = replace(
@@ -135,11 +134,6 @@ class Panel:
             yield f"ellipses: {' and '.join(f'{level:.0%}' for level in self.radii)} regions of some points"
         if 0 < len(self.apart_from) <= _COUNTED_GROUPS:
             yield "numbers: from how many of the others a group stays apart"
-
-
-def _what_to_read(verdict: str) -> str:
-    """Return the lines of a verdict that begin with ✓ or ✗, without the reasons, or the whole verdict without these."""
-    return "\n".join(line for line in verdict.splitlines() if line[:1] in {"✓", "✗"}) or verdict
 
 
 def plot(
@@ -301,8 +295,6 @@ def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **o
     size, letters = (9, _LETTERS) if inches >= _NARROW else (6.5, _LETTERS_OF_NARROW)
     across = int(letters * (inches if columns == 1 else inches - _BETWEEN))
     title = panel.title.splitlines()
-    if inches < _NARROW and (marked := [number for number, line in enumerate(title) if line[:1] in _MARKS]):
-        title = title[: marked[-1] + 1]  # a narrow panel has no room for the reasons after these lines
     head = "\n".join(part for line in title for part in wrap(line, across))
     color = LEVEL_COLORS.get(head[:1], TEXT)
     axes.set_title(head, fontsize=size, color=color, pad=4)

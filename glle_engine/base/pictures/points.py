@@ -14,6 +14,7 @@ import numpy as np
 
 from glle_engine.base.arrays import array_of, require_unmasked
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError, NotFiniteError
+from glle_engine.base.texts import Line
 from glle_engine.base.validation import float64_of
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class PointTable:
         Spread, stability, p-value and others, as far as the result has them.
     verdict : str
         Sentence on the picture, or empty.
+    reads : str
+        Lines of the verdict of an audit that say what to read from the map and what not, or what to do first; or empty.
     covariance : (n, 2, 2) float64, optional
         Covariance of each point, if there are two coordinates.
     radii : dict of float to float
@@ -76,6 +79,7 @@ class PointTable:
     islands: dict[int, tuple[str, bool]] = field(default_factory=dict)
     tears: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     level: str = ""
+    reads: str = ""
     label: str = ""
 
     @classmethod
@@ -294,7 +298,13 @@ def _audited(shown: Any, islands: Any) -> dict[str, Any]:
     stays = [bool(flag) and is_trusting for flag in _part(islands, "stays")]
     named = dict(enumerate(zip(_part(islands, "names"), stays, strict=True))) if len(stays) > 1 else {}
     tears = shown.disturbed.tears if hasattr(shown, "disturbed") else shown.tears
-    return {"islands": named, "tears": np.asarray(tears, np.int64).reshape(-1, 2), "level": str(shown.level)}
+    lines = shown.statement.lines if hasattr(shown, "statement") else [Line.from_dict(line) for line in shown.lines]
+    return {
+        "islands": named,
+        "tears": np.asarray(tears, np.int64).reshape(-1, 2),
+        "level": str(shown.level),
+        "reads": "\n".join(str(line) for line in lines if line.role != "why"),
+    }
 
 
 def _regions(shown: Any, p: int, *, has_spread: bool) -> tuple[NDArray[np.float64] | None, dict[float, float]]:

@@ -46,7 +46,7 @@ export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type
   try {
     answer = await (onSent
       ? sendForm(address(path), headers, sent, onSent)
-      : fetch(address(path), { method, headers, body: sent, signal }));
+      : wholeAnswer(await fetch(address(path), { method, headers, body: sent, signal })));
   } catch (error) {
     throw broken(error);
   }
@@ -56,7 +56,13 @@ export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type
   return answer;
 }
 
-/** What to throw for a request, or the body of an answer, that a connection has lost; the banner says so, too. */
+/** An answer with its body, so that one which breaks off fails here and not where it is read. */
+async function wholeAnswer(answer) {
+  const bytes = await answer.arrayBuffer();
+  return new Response(bytes.byteLength ? bytes : null, answer);
+}
+
+/** What to throw for a request, or an answer, that a connection has lost; the banner says so, too. */
 function broken(error) {
   if (error.name === 'AbortError') return new Cancelled();
   set({ service: 'down', missed: state.missed + 1 });
@@ -85,14 +91,7 @@ function sendForm(path, headers, body, onSent) {
 }
 
 /** Fetch JSON. */
-export async function askJson(path, options) {
-  const answer = await ask(path, options);
-  try {
-    return await answer.json();
-  } catch (error) {
-    throw error instanceof SyntaxError ? error : broken(error);
-  }
-}
+export const askJson = async (path, options) => (await ask(path, options)).json();
 
 /** Read the problem of a refusal, also of a proxy. */
 async function problemOf(answer) {

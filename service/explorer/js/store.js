@@ -34,7 +34,7 @@ let version = 0; // number of changes
  *   body: {dataset: string, coordinates?: string, method?: string, parameters?: Record<string, any>},
  *   result: Record<string, any>}} Single - a map that has no draws
  * @typedef {{rows: Schemas['ComparedOut'][], places: Record<string, Places>, request: Record<string, any>,
- *   best: Schemas['BestOut'] | null, isDone: boolean, sentences: string[],
+ *   best: Schemas['BestOut'] | null, asks: string | null, isDone: boolean, sentences: string[],
  *   audits: Record<string, Audit>}} Comparison
  */
 

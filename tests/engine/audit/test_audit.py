@@ -491,7 +491,7 @@ def test_series_need_blocks() -> None:
     audited = audit(walk, method="pca")
     assert audited.level == "unknown"
     assert audited.statement.trusted == ()
-    assert audited.verdict.startswith("Before you rely on this map, name the subject or series of each row (blocks)")
+    assert audited.verdict.startswith("Before you rely on this map, name the subject or series of each row, or")
     assert "unknown" not in {audit(X, method="pca").level for X in (walk[rng.permutation(300)], ISLANDS)}, "sorted"
     assert audit(walk, method="pca", blocks=np.arange(300) // 30).level != "unknown"
 

@@ -44,8 +44,10 @@ def test_each_question_has_its_own_best_map() -> None:
 def test_what_all_audits_ask_for_is_said_first(asks: tuple[Any, Any], words: str | None) -> None:
     """Maps that are read only after the features are standardized are not shown without this sentence."""
     maps = [facts(label, asks=one, level="unknown") for label, one in zip(("pca", "umap"), asks, strict=True)]
-    sentences = choose(maps, N).sentences
+    choices = choose(maps, N)
+    sentences = choices.sentences
     assert len(sentences) == (3 if words is None else 4)
+    assert choices.asks == choices.to_dict()["asks"] == (None if words is None else asks[0])
     assert words is None or sentences[0].startswith(f"{words} ")
 
 

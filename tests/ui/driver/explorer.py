@@ -48,16 +48,6 @@ _INK = """async ([places, around]) => {
 }"""
 
 
-def lines_of(verdict: str) -> list[str]:
-    """Return the lines in which the page shows a verdict: what to read, what not, and why."""
-    words = re.sub(r",? `(?:seam|stretch|squeeze)`(?=\))| \(`(?:seam|stretch|squeeze)`\)", "", verdict)
-    lines = words.replace("give `blocks`, the", "name the").split("\n")
-    if len(lines) > 1:
-        return [line.lstrip("✓✗ ") for line in lines]
-    action, _, why = lines[0].lstrip("✓✗ ").partition(". ")
-    return [f"{action.removesuffix('.')}.", *([why] if why else [])]
-
-
 # Records the texts and ellipses that are drawn into a saved picture, which is no part of the page.
 _RECORD = """() => {
     globalThis.marks ??= [];
@@ -140,7 +130,8 @@ class Explorer:
 
     def expect_verdict(self, verdict: str, timeout: float | None = None) -> None:
         """Wait until the page shows a verdict, each of its lines with a mark before it."""
-        lines = [re.compile(rf"^\s*[✓✗?]?\s*{re.escape(line)}$") for line in lines_of(verdict)]
+        texts = [line.lstrip("✓✗ ") for line in verdict.removeprefix("Preliminary: ").split("\n")]
+        lines = [re.compile(rf"^\s*[✓✗?]?\s*{re.escape(text)}$") for text in texts]
         expect(self.at("verdict").locator("p")).to_have_text(lines, timeout=timeout)
 
     def state(self, name: str) -> Any:

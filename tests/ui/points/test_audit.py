@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from playwright.sync_api import expect
@@ -17,6 +17,7 @@ from tests.ui.driver.tables import csv
 if TYPE_CHECKING:
     from playwright.sync_api import FilePayload
 
+    from tests.system.conftest import Up
     from tests.ui.driver.explorer import Explorer, Tab
 
 N = 150
@@ -192,6 +193,76 @@ TEAR = """async ([torn, tears]) => {
     const isTorn = new Float32Array(state.dataset.n);
     for (const row of torn) isTorn[row] = 1;
     set({ audit: { ...state.audit, tears, arrays: { ...state.audit.arrays, is_torn: isTorn } } });
+}"""
+
+
+def test_rings_of_folds_are_those_that_the_panel_names(explorer: Explorer) -> None:
+    """Each folded point has a ring, and the panel names as many; if most points are folded, none has."""
+    explorer.open()
+    explorer.at("example-umap").click()
+    expect(explorer.at("verdict")).to_be_visible()
+    n = explorer.state("dataset")["n"]
+    for folded, rings in (([], 0), ([3], 1), ([3, 5, 8], 3), (list(range(n // 2 + 2)), 0)):
+        explorer.page.evaluate(FOLD, folded)
+        expect(explorer.at("audit-folded")).to_have_count(int(bool(folded)))
+        expect(explorer.at("audit-rings")).to_have_count(int(bool(rings)))
+        if rings:
+            said = "it has an orange ring" if rings == 1 else f"{rings} have an orange ring"
+            expect(explorer.at("audit-rings")).to_contain_text(said)
+        assert explorer.page.evaluate(CIRCLES) == rings
+
+
+# Make the shown audit have these folded points.
+FOLD = """async (folded) => {
+    const { set, state } = await import('/explorer/js/store.js');
+    const isGlued = new Float32Array(state.dataset.n);
+    for (const row of folded) isGlued[row] = 1;
+    set({ audit: { ...state.audit, arrays: { ...state.audit.arrays, is_glued: isGlued } } });
+}"""
+
+
+# How many circles of the radius of a fold a picture has.
+CIRCLES = """async () => {
+    const context = CanvasRenderingContext2D.prototype;
+    const { arc } = context;
+    let count = 0;
+    context.arc = function (...at) { count += at[2] === 4; return arc.apply(this, at); };
+    const { set, state } = await import('/explorer/js/store.js');
+    set({ traced: state.traced + 1 });
+    await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    Object.assign(context, { arc });
+    return count;
+}"""
+
+
+def test_letters_and_points_are_below_the_title(up: Up, tab: Tab) -> None:
+    """On a phone the name of the frame covers no point, no outline and no letter of an island."""
+    phone: Any = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+    with tab(up.url, **phone, device_scale_factor=2) as explorer:
+        explorer.open()
+        explorer.at("example-umap").click()
+        expect(explorer.at("verdict")).to_be_visible()
+        explorer.wait_still()
+        title, stage = explorer.box("frame-name"), explorer.box("stage")
+        height = title["y"] + title["height"] - stage["y"]
+        points, letters = explorer.page.evaluate(HIGHEST)
+        assert len(letters) == len(EXAMPLE["islands"]["names"])
+        assert min(points, *letters) > height
+
+
+# The upper edge of the points, and the middles of the names that the picture has.
+HIGHEST = """async () => {
+    const { onStage } = await import('/explorer/js/views/stage.js');
+    const { set, state } = await import('/explorer/js/store.js');
+    const context = CanvasRenderingContext2D.prototype;
+    const { fillText } = context;
+    const letters = [];
+    context.fillText = function (text, x, y) { letters.push(y); return fillText.call(this, text, x, y); };
+    set({ traced: state.traced + 1 });
+    await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    Object.assign(context, { fillText });
+    const { y, sy } = onStage.plot.screen();
+    return [Math.min(...onStage.xy.filter((_, i) => i % 2).map((up) => y + sy * up)), letters];
 }"""
 
 

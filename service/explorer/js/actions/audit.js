@@ -3,6 +3,7 @@
 import { ask, askJson, Refused } from '../api.js';
 import { compute } from '../lib/background.js';
 import { byName } from '../lib/rows.js';
+import { textOf } from '../lib/verdict.js';
 import { askArray, follow } from '../jobs.js';
 import { methodNamed } from '../methods.js';
 import { set, state } from '../store.js';
@@ -11,6 +12,7 @@ import { clearResults, fold, runWork } from './state.js';
 
 const LABEL = 'Auditing the map';
 const EARLY = 1500; // milliseconds between two looks at the partial result of a running job
+export const STRETCHES = 20; // of consecutive rows, which are kept together
 const MAX_BLOCK_FEATURES = 200; // columns that are offered as the subject of a row
 // Points of a map that is audited, and of a spread that is measured, without being asked.
 export const MAX_AUDITED = 5000;
@@ -18,7 +20,8 @@ export const MAX_AUDITED = 5000;
 /** Audit what is shown, a given map too. */
 export const auditShown = () => runWork(auditAgain);
 
-const auditAgain = () =>
+/** The same within other work. */
+export const auditAgain = () =>
   state.single?.isGiven ? auditCoordinates(state.single.body.coordinates, state.single.body.method) : audit();
 
 /** Audit what is shown, within other work; the same audit is one job, which a link follows or reads. */
@@ -96,19 +99,22 @@ export function blockColumns() {
 }
 
 /**
- * Audit again with the rows of one subject kept together. A column that only this page has is stored beside the data.
+ * Name the column by which rows belong together, for further audits. A column that only this page has is stored beside
+ * the data.
  */
-export async function askBlocks(name) {
-  await runWork(async () => {
-    const { labels = [], colors = [], id = [] } = state.dataset.columns ?? {};
-    set({ blocks: [...labels, ...colors, ...id].includes(name) ? name : await storeBlocks(name) });
-    await auditAgain();
-  });
+export async function chooseBlocks(name) {
+  const { labels = [], colors = [], id = [] } = state.dataset.columns ?? {};
+  set({ blocks: [...labels, ...colors, ...id].includes(name) ? name : await storeBlocks(byName(name)) });
 }
 
-/** Store a column as a data set of whole numbers, one for each of its values; return its id. */
-async function storeBlocks(name) {
-  const values = byName(name);
+/** Keep stretches of consecutive rows together in further audits, as of one series. */
+export async function chooseStretches() {
+  const { n } = state.dataset;
+  set({ blocks: await storeBlocks(Array.from({ length: n }, (_, row) => Math.floor((row * STRETCHES) / n))) });
+}
+
+/** Store values, one for each row, as a data set of whole numbers; return its id. */
+async function storeBlocks(values) {
   const place = new Map([...new Set(values)].map((value, i) => [value, i]));
   const form = new FormData();
   form.append('features', 'block');
@@ -146,7 +152,7 @@ async function read(job) {
     !(found.is_preliminary && state.audit?.is_preliminary === false && state.audit.method === found.method) &&
     set({ audit: found });
   await followEarly(job, LABEL, (query) => auditOf(job, query).then(take));
-  if (isShown()) set({ announcement: state.audit.verdict });
+  if (isShown()) set({ announcement: textOf(state.audit) });
 }
 
 /** The result of an audit's job, its arrays as floats. */

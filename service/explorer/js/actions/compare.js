@@ -4,6 +4,7 @@ import { askJson, Cancelled, NPZ, Refused } from '../api.js';
 import { asFloats } from '../lib/npy.js';
 import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
+import { inWords } from '../lib/remedies.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { settingsOf } from '../methods.js';
 import { set, state } from '../store.js';
@@ -57,25 +58,28 @@ export function findTrusted() {
   if (!state.comparison) compare();
 }
 
-/** Make several maps, the usual ones unless some are chosen, audit all on the same halves, and say which to show. */
-export async function compare() {
-  await runWork(async () => {
-    const methods = state.compared?.map((name) => ({ method: name, parameters: parametersOf(name) }));
-    const dimensions = new Set(
-      methods?.map(({ method, parameters }) => parameters.n_components ?? settingsOf(method).n_components?.default) ?? [
-        2,
-      ],
-    );
-    const { blocks } = state;
-    const body = {
-      dataset: state.dataset.id,
-      ...(methods && { methods }),
-      ...beside(),
-      ...(blocks && { blocks }),
-      ...(dimensions.size === 1 && { align: 'first' }),
-    };
-    await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));
-  });
+/**
+ * Make several maps, the usual ones unless some are chosen, audit all on the same halves, and say which to show.
+ * @param {{standardize?: string}} space - in which the maps are made and judged
+ */
+export const compare = (space = {}) => runWork(() => compareNow(space));
+
+/** The same within other work. */
+export async function compareNow(space = {}) {
+  const methods = state.compared?.map((name) => ({ method: name, parameters: parametersOf(name) }));
+  const dimensions = new Set(
+    methods?.map(({ method, parameters }) => parameters.n_components ?? settingsOf(method).n_components?.default) ?? [2],
+  );
+  const { blocks } = state;
+  const body = {
+    dataset: state.dataset.id,
+    ...(methods && { methods }),
+    ...beside(),
+    ...(blocks && { blocks }),
+    ...(dimensions.size === 1 && { align: 'first' }),
+    ...space,
+  };
+  await showComparison(await askJson('/v1/comparisons', { method: 'POST', body }));
 }
 
 /**
@@ -92,8 +96,9 @@ export async function showComparison(started, onShown = () => {}) {
     const found = await (await askMade(`${path}?points=0:1${query}`, 'application/json', 'Comparing')).json();
     const places = await placesOf(found, path, query);
     if (state.comparisonJob !== started.id || found.rows.length < (state.comparison?.rows.length ?? 0)) return;
-    const { rows, best } = found;
-    set({ comparison: { rows, places, request, best, isDone: !query, sentences: found.sentences ?? [],
+    const { rows, best, asks } = found;
+    const sentences = (found.sentence_parts ?? []).map(inWords);
+    set({ comparison: { rows, places, request, best, asks, isDone: !query, sentences,
       audits: state.comparison?.audits ?? {} } });
   });
   requireData(started.dataset);

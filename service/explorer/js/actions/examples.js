@@ -1,6 +1,7 @@
 /** The examples of the empty page: a map with its audit, and embeddings whose draws are played. */
 
 import { ask, askJson } from '../api.js';
+import { textOf } from '../lib/verdict.js';
 import { set, state } from '../store.js';
 import { askAudit } from './audit.js';
 import { createDataset, nameDataset } from './data.js';
@@ -63,7 +64,7 @@ export async function openExampleMap() {
   const single = { title: 'UMAP', isGiven: true, isExample: true,
     body: { dataset: state.dataset.id, method: audit.method }, data: embedding,
     p: embedding.length / state.dataset.n, result: {} };
-  set({ single, audit, view: 'draws', announcement: audit.verdict });
+  set({ single, audit, view: 'draws', announcement: textOf(audit) });
   fold();
   writeLink();
 }

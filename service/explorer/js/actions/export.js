@@ -90,7 +90,8 @@ function captionHere() {
 
 function verdictHere() {
   const { audit, single, summary } = state;
-  if (audit?.verdict || single || !summary) return audit?.verdict ?? '';
+  if (audit) return textOf(audit);
+  if (single || !summary) return '';
   return `The median point keeps ${percent(median(summary.stability))} of its neighbors.`;
 }
 

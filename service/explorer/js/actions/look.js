@@ -27,6 +27,9 @@ function follow() {
   if (Object.keys(source).every((name) => source[name] === known[name])) return undefined;
   if (known.dataset !== source.dataset) set({ look: null });
   known = source;
-  made = ask(source).then((look) => look && known === source && set({ look }));
+  made = ask(source).then((look) => look && known === source && set({ look })).catch((error) => {
+    known = { dataset: source.dataset }; // it is asked again
+    throw error;
+  });
   return undefined;
 }

@@ -92,8 +92,8 @@ export const points = () => state.dataset?.n ?? 0;
  * @param {number} n
  * @param {number} p
  * @param {number[]} axes
- * @param {{room: number[], middle: number, cut?: number}} place - width and height of the free part of the picture, and
- *   its middle across, in halves of the picture's shorter side
+ * @param {{room: number[], middle: number[], cut?: number}} place - width and height of the free part of the picture,
+ *   and its middle across and upwards, in halves of the picture's shorter side
  */
 export function boxOf([first, ...others], n, p, axes, { room, middle, cut = OUTSIDE } = SQUARE) {
   const sides = [0, 1].map((side) => {
@@ -109,11 +109,10 @@ export function boxOf([first, ...others], n, p, axes, { room, middle, cut = OUTS
   const center = sides.map(([low, high]) => (low + high) / 2);
   let half = sides.map(([low, high], side) => ((high - low) / 2 || 1) / room[side]);
   if (p > 1) half = half.fill(Math.max(...half));
-  center[0] -= (middle * half[0]) / MARGIN;
-  return { center, half };
+  return { center: center.map((value, side) => value - (middle[side] * half[side]) / MARGIN), half };
 }
 
-const SQUARE = { room: [1, 1], middle: 0 };
+const SQUARE = { room: [1, 1], middle: [0, 0] };
 
 /** The smallest and the largest value of a coordinate. */
 function range(embedding, axis, p) {
@@ -145,8 +144,8 @@ export function ballOf([first, ...others], n) {
 /** The ball's box, seen along two directions. */
 export function boxAlong(ball, directions, { room, middle } = SQUARE) {
   const half = ball.half.map((radius) => radius / Math.min(...room));
-  const [x, y] = directions.map((direction) => dot(direction, ball.middle));
-  return { ...ball, half, center: [x - (middle * half[0]) / MARGIN, y] };
+  const center = directions.map((direction, side) => dot(direction, ball.middle) - (middle[side] * half[side]) / MARGIN);
+  return { ...ball, half, center };
 }
 
 const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);

@@ -68,9 +68,9 @@ export function whyNoNearest() {
   if (!columns?.values) return 'The page does not have the columns of these data.';
   if (columns.values.length > MAX_VALUES)
     return `These data have more than ${MAX_VALUES / 1e6} million values. Ask for neighbors in Python.`;
-  const other = specs.find(({ metric = 'euclidean' }) => metric !== 'euclidean');
+  const other = specs.find(({ metric }) => (metric ?? 'euclidean') !== 'euclidean');
   if (other) return `This map has distances by ${other.metric}, which the page does not compute.`;
-  const scales = new Set(specs.map(({ standardize = 'none' }) => standardize));
+  const scales = new Set(specs.map(({ standardize }) => standardize ?? 'none'));
   if (scales.size > 1) return 'These maps have columns of different scales. Open one of them.';
   return [...scales].every((scale) => ['none', 'zscore'].includes(scale))
     ? '' : `This map has columns of the scale ${[...scales][0]}, which the page does not compute.`;

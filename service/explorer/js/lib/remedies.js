@@ -55,6 +55,7 @@ const WAYS = {
   decimal: (value) => `a decimal ${value}`,
   charset: (value) => `the encoding ${value} over HTTP`,
   sheet: (name) => `the sheet “${name}”`,
+  blocks: () => 'the menu below',
   force: () => 'a request over HTTP',
   feature: (at) => `column ${at + 1}`,
   upload: () => '“Choose a file”',

@@ -1,27 +1,22 @@
-/** The verdict of an audit as lines: what to read from the map, what not, and why; and the steps that it asks for. */
+/** The verdict of an audit as lines: what to read from the map, what not, what to do first, and why. */
+
+import { inWords } from './remedies.js';
+
+const MARKS = { read: '✓', avoid: '✗', first: '?', why: '' };
 
 /**
- * The lines of a verdict: what to read (✓), what not (✗), what to do first (?), and why, without a mark.
- * @param {string} verdict - lines; one without a mark is what to do, and why
+ * The lines of a verdict in the words of the page; the reasons have no mark.
+ * @param {Schemas['LineOut'][]} lines
  * @returns {{mark: string, text: string}[]}
  */
-export function linesOf(verdict) {
-  const lines = verdict
-    .replace(/^Preliminary: /, '')
-    .split('\n')
-    .filter(Boolean);
-  if (lines.length > 1)
-    return lines.map((line) => (MARK.test(line) ? { mark: line[0], text: line.slice(2) } : { mark: '', text: line }));
-  const [line] = lines;
-  const [first] = line.match(/^.*?\.(?= |$)/) ?? [line];
-  const why = line.slice(first.length).trim();
-  const action = MARK.test(first)
-    ? { mark: first[0], text: first.slice(2) }
-    : { mark: first.startsWith('Read ') ? '✓' : '?', text: first };
-  return [action, ...(why ? [{ mark: '', text: why }] : [])];
-}
+export const linesOf = (lines) => lines.map(({ role, parts }) => ({ mark: MARKS[role], text: inWords(parts) }));
 
-const MARK = /^[✓✗] /;
+/** A verdict as one text, such as a picture has below it. */
+export const textOf = ({ lines, is_preliminary: isPreliminary }) =>
+  (isPreliminary ? 'Preliminary: ' : '') +
+  linesOf(lines)
+    .map(({ mark, text }) => (mark === '' || mark === '?' ? text : `${mark} ${text}`))
+    .join('\n');
 
 /**
  * What the shares of an audit need to be trusted, for the line beside each; as in

@@ -3,7 +3,7 @@
 import { MAX_AUDITED } from '../actions/audit.js';
 import { choosePoints } from '../actions/selection.js';
 import { html, number, percent } from '../lib/html.js';
-import { isTrusted, tearLines } from '../lib/islands.js';
+import { foldedRows, isTrusted, tearLines } from '../lib/islands.js';
 import { plainNote } from '../lib/remedies.js';
 import { SCALES, spokenShare } from '../lib/verdict.js';
 import { state, useStore } from '../store.js';
@@ -24,7 +24,8 @@ export function Audit() {
     ['shape', 'Shapes'],
   ].filter(([name]) => audit[name]);
   const torn = count(arrays.is_torn);
-  const lines = tearLines(state).length;
+  const folded = count(arrays.is_glued);
+  const [lines, rings] = [tearLines(state).length, foldedRows(state).length];
   const { outside = 0 } = islands;
   return html`<section class="panel" data-testid="audit-panel"><h2>What the data support</h2>
     ${(arrays.stability || arrays.p_value) && html`<p class="help">${arrays.stability
@@ -47,6 +48,11 @@ export function Audit() {
           from ${torn === 1 ? 'its' : 'their'} neighbors${lines > 0 &&
             html`<span data-testid="audit-lines">: ${lines === 1 ? 'an orange line joins'
               : `${number(lines)} orange lines join`} them</span>`}</dd>`}
+      ${folded > 0 && html`<dt>Folded</dt>
+        <dd data-testid="audit-folded">${number(folded)} ${folded === 1 ? 'point lies' : 'points lie'} beside points
+          that are far in the data${rings > 0 &&
+            html`<span data-testid="audit-rings">: ${rings === 1 ? 'it has an orange ring'
+              : `${number(rings)} have an orange ring`}</span>`}</dd>`}
       ${outside > 0 &&
         html`<dt>No island</dt><dd data-testid="audit-outside">
           <button type="button" class="link" onClick=${() => choosePoints(rowsWhere(arrays.island, new Set([-1])))}>

@@ -35,6 +35,7 @@ export function createFlatPlot(canvas, on) {
   let grabbed = null;
   let move = 0;
   let frame = 0;
+  let isBrief = false; // other positions follow at once
   let sample = null; // rows that are drawn while the view moves; null for all
   let resting = 0; // the timer until the view rests, or 0
   let ink = '#000';
@@ -72,7 +73,7 @@ export function createFlatPlot(canvas, on) {
     soon();
     on.view();
   };
-  const isMoving = () => resting > 0 || move > 0;
+  const isMoving = () => resting > 0 || move > 0 || isBrief;
 
   canvas.addEventListener('wheel', (event) => {
     event.preventDefault();
@@ -113,12 +114,13 @@ export function createFlatPlot(canvas, on) {
 
   return {
     kind: 'canvas',
-    show(xy, newLook, { ms = 0, quick = false } = {}) {
+    show(xy, newLook, { ms = 0, quick = false, brief = false } = {}) {
       cancelAnimationFrame(move);
       move = 0;
       arrived?.();
       arrived = null;
       look = newLook;
+      isBrief = brief;
       if (!now || now.length !== xy.length || !ms) {
         if (now?.length !== xy.length) {
           [now, from, to] = [1, 2, 3].map(() => new Float32Array(xy.length));

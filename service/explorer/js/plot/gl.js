@@ -32,6 +32,8 @@ export function createGlPlot(canvas, on) {
   let shown = null; // the current or the next frame
   let drawing = false;
   let palette = null;
+  let seen = 1; // opacity of points that are not dimmed
+  let isAllDim = false; // no row is bright, which the plot does not know
   let isSelecting = false; // the page makes the selection, so that no event is sent back
   let [width, height] = [1, 1];
 
@@ -40,6 +42,8 @@ export function createGlPlot(canvas, on) {
   plot.subscribe('select', ({ points }) => isSelecting || on.select(points));
   plot.subscribe('deselect', () => isSelecting || on.select([]));
   plot.subscribe('view', () => on.view());
+
+  const opacityNow = () => (isAllDim ? UNSEEN * seen : seen);
 
   /** Write positions and colors into the rows. */
   function write({ xy, look }) {
@@ -63,12 +67,13 @@ export function createGlPlot(canvas, on) {
     if (wanted.look.palette !== palette) {
       palette = wanted.look.palette;
       const { size, opacity } = sizeOf(wanted.xy.length / 2);
+      seen = opacity;
       plot.set({
         pointColor: palette,
         colorBy: 'valueA',
         pointSize: SIZES.map((share) => share * size),
         sizeBy: 'valueB',
-        opacity,
+        opacity: opacityNow(),
       });
     }
     const sameCount = rows.length === wanted.xy.length / 2;
@@ -106,8 +111,11 @@ export function createGlPlot(canvas, on) {
     /** Dim all rows that are not in the mask. */
     select(mask) {
       isSelecting = true;
-      if (mask) plot.select(Array.from(mask.keys()).filter((row) => mask[row]), { preventEvent: true });
+      const bright = mask && Array.from(mask.keys()).filter((row) => mask[row]);
+      isAllDim = bright?.length === 0;
+      if (bright?.length) plot.select(bright, { preventEvent: true });
       else plot.deselect({ preventEvent: true });
+      plot.set({ opacity: opacityNow() });
       setTimeout(() => (isSelecting = false));
     },
     colors({ ink, accent }) {

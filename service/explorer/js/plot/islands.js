@@ -59,6 +59,24 @@ export function strokeOutlines(context, outlines, place, ink, unit = 1) {
   context.setLineDash([]);
 }
 
+/** Write the letter of each island above its outline, and within the picture, from `top` on. */
+export function nameOutlines(context, outlines, place, colors, { unit = 1, top = 9 } = {}) {
+  for (const { name, rings } of outlines) {
+    if (!rings.length) continue;
+    const [x, y] = place(rings[0].reduce((best, point) => (point[1] > best[1] ? point : best)));
+    writeName(context, name, x, Math.max(top * unit, y - 10 * unit), colors, unit);
+  }
+}
+
+/** Write a name over the picture. */
+export function writeName(context, name, x, y, { surface, ink }, unit = 1) {
+  Object.assign(context, { font: `600 ${13 * unit}px system-ui, sans-serif`, textAlign: 'center',
+    textBaseline: 'middle', lineJoin: 'round', lineWidth: 4 * unit, strokeStyle: surface, fillStyle: ink });
+  context.strokeText(name, x, y);
+  context.fillText(name, x, y);
+  context.strokeStyle = ink;
+}
+
 /** Trace closed rings in the box as the current path. */
 export function traceRings(context, rings, place) {
   context.beginPath();

@@ -2,13 +2,13 @@
 
 import { ballOf, boxAlong, boxOf, dimension, directionsOf, embeddingOf, MARGIN, placeOf,
   points } from '../lib/frames.js';
-import { isTrusted, tearLines } from '../lib/islands.js';
+import { foldedRows, isTrusted, tearLines } from '../lib/islands.js';
 import { leastCertain } from '../lib/look.js';
 import { neighborsOf } from '../actions/selection.js';
 import { resizeCanvas } from '../lib/paint.js';
 import { newest } from '../lib/background.js';
 import { set, state } from '../store.js';
-import { islandsOf, strokeOutlines, traceRings } from './islands.js';
+import { islandsOf, nameOutlines, strokeOutlines, traceRings, writeName } from './islands.js';
 import { contourOf, momentsOf } from './spread.js';
 
 export const MAX_SHAPES = 50; // of a selection; more would cover each other
@@ -16,6 +16,8 @@ export const MAX_SHAPES = 50; // of a selection; more would cover each other
 export const SHOWN_REGIONS = 20;
 const MAX_NAMES = 20; // groups with their names in the picture
 const SAMPLE = 500; // points of a group whose median is taken
+const FOLD_RADIUS = 4; // pixels of the ring of a folded point
+const BELOW_TITLE = 44; // pixels from the upper edge, below the name of the frame
 const TAU = 2 * Math.PI;
 
 /**
@@ -155,6 +157,9 @@ function tracing(name) {
         if (!traced) return;
         found = { picture, box: inputs.box, traced };
         set({ traced: state.traced + 1 });
+      }).catch((error) => {
+        key = null; // it is asked again
+        throw error;
       });
     }
     return isSame(found?.picture, picture) ? found : { box: null, traced: [] };
@@ -206,24 +211,25 @@ function pixelIn(box, { screen, box: shown }) {
 
 /**
  * What the audit says, in the picture: islands to trust have solid outlines, others dashed ones; lines join the torn
- * points to their neighbors.
+ * points to their neighbors, and folded points have rings.
  */
 function drawAudit(context, at, view) {
   const { colors } = view;
   const { box, traced: islands } = islandsHere(view);
   const place = pixelIn(box, view);
   strokeOutlines(context, islands, place, colors.ink);
-  for (const { name, rings } of islands) {
-    if (!rings.length) continue;
-    const [x, y] = place(rings[0].reduce((best, point) => (point[1] > best[1] ? point : best)));
-    writeName(context, name, x, Math.max(9, y - 10), colors);
-  }
+  nameOutlines(context, islands, place, colors, { top: BELOW_TITLE });
   context.lineWidth = 1.4;
   context.strokeStyle = colors.accent;
   context.beginPath();
   for (const [row, other] of tearLines(state)) {
     context.moveTo(...at(row));
     context.lineTo(...at(other));
+  }
+  for (const row of foldedRows(state)) {
+    const [x, y] = at(row);
+    context.moveTo(x + FOLD_RADIUS, y);
+    context.arc(x, y, FOLD_RADIUS, 0, TAU);
   }
   context.stroke();
 }
@@ -242,16 +248,8 @@ export function marksHere() {
     trusted.some(Boolean) && 'Solid outline: an island to trust, with its letter.',
     isShown && !trusted.every(Boolean) && 'Dashed outline: do not rely on this island.',
     tearLines(state).length > 0 && 'Orange lines join points to the neighbors from which the map tears them.',
+    foldedRows(state).length > 0 && 'Orange rings: points that the map lays beside points that are far in the data.',
   ].filter(Boolean).join(' ');
-}
-
-/** Write a name over the picture. */
-function writeName(context, name, x, y, { surface, ink }) {
-  Object.assign(context, { font: '600 13px system-ui, sans-serif', textAlign: 'center', textBaseline: 'middle',
-    lineJoin: 'round', lineWidth: 4, strokeStyle: surface, fillStyle: ink });
-  context.strokeText(name, x, y);
-  context.fillText(name, x, y);
-  context.strokeStyle = ink;
 }
 
 /** For each label the contour of the smallest region with half of its places over all draws. */

@@ -1,6 +1,6 @@
 /** Maps side by side: which to show for which question, and why. */
 
-import { compare, openRow } from '../actions/compare.js';
+import { compare, compareNow, openRow } from '../actions/compare.js';
 import { brightRows } from '../actions/selection.js';
 import { embedders, hindrance } from '../methods.js';
 import { compute, useComputed } from '../lib/background.js';
@@ -10,6 +10,7 @@ import { titleOfMethod } from '../lib/titles.js';
 import { plainProblem, stepsOf } from '../lib/remedies.js';
 import { islandsOf } from '../plot/islands.js';
 import { set, state, useStore } from '../store.js';
+import { Blocks } from './blocks.js';
 import { Empty } from './empty.js';
 import { Thumb } from './thumb.js';
 
@@ -27,7 +28,7 @@ export function Compare() {
     <${Choice} names=${names} />
     <div class="buttons first"><button type="button" class=${comparison ? '' : 'primary'} data-testid="compare-go"
       disabled=${Boolean(work) || names?.length === 0}
-      onClick=${compare}>${names ? `Compare ${names.length} ${names.length === 1 ? 'map' : 'maps'}`
+      onClick=${() => compare()}>${names ? `Compare ${names.length} ${names.length === 1 ? 'map' : 'maps'}`
         : 'Compare the usual maps'}</button></div>
     ${comparison && html`<${Cards} /><${Scores} />`}
   </div>`;
@@ -35,9 +36,13 @@ export function Compare() {
 
 /** What to do first, if anything, and the answers, at most three sentences; they change while maps are being made. */
 function Answers() {
-  const { comparison: { sentences, isDone, rows, request }, work } = useStore('comparison', 'work');
+  const { comparison: { sentences, asks, isDone, rows, request }, work } = useStore('comparison', 'work');
   return html`<div class="headline answers" data-testid="answers" aria-live="polite">
     ${sentences.map((sentence) => html`<p class="sentence" key=${sentence}>${sentence}</p>`)}
+    ${isDone && !work && asks === 'blocks' && html`<${Blocks} repeat=${compareNow} />`}
+    ${isDone && !work && asks === 'standardize' &&
+      html`<div class="buttons"><button type="button" data-testid="compare-standardized"
+        onClick=${() => compare({ standardize: 'zscore' })}>Standardize the columns, and compare again</button></div>`}
     ${!isDone && work &&
       html`<p class="quiet" data-testid="answers-so-far">So far,
         of ${number(rows.length)} of ${number(request.methods.length)} maps.</p>`}
@@ -99,15 +104,22 @@ function Cards() {
   </div>`;
 }
 
+const traced = new WeakMap(); // the outlines of each audit, with the place and the hidden rows of which they are
+
 /** The outlines of the maps that have an audit, by their labels. */
 async function outlinesOfMaps(audits, boxes) {
   const known = Object.keys(audits).filter((label) => boxes[label]);
-  const traced = await Promise.all(known.map((label) => {
-    const { data, p, axes, box } = boxes[label];
-    const inputs = { data, p, box, directions: directionsOf(p, axes, null), hidden: state.hidden?.mask };
-    return compute('outlinesOf', { islands: islandsOf(audits[label]), ...inputs });
+  const outlines = await Promise.all(known.map((label) => {
+    const [audit, place, { hidden }] = [audits[label], boxes[label], state];
+    const last = traced.get(audit);
+    if (last?.place === place && last.hidden === hidden) return last.outlines;
+    const { data, p, axes, box } = place;
+    const inputs = { data, p, box, directions: directionsOf(p, axes, null), hidden: hidden?.mask };
+    const made = compute('outlinesOf', { islands: islandsOf(audit), ...inputs });
+    traced.set(audit, { place, hidden, outlines: made });
+    return made;
   }));
-  return Object.fromEntries(known.map((label, i) => [label, traced[i]]));
+  return Object.fromEntries(known.map((label, i) => [label, outlines[i]]));
 }
 
 const titleOf = ({ title, method }) => title ?? titleOfMethod(method);

@@ -1,13 +1,14 @@
 /** What a row looks like, in the label at the pointer and in the panel of the point. */
 
-import { html, useEffect, useRef } from '../lib/html.js';
+import { html, useEffect, useMemo, useRef } from '../lib/html.js';
 import { kindOf, pixelsOf, resolveContent, textOf } from '../lib/pictures.js';
 import { useStore } from '../store.js';
 
 /** The picture or the text of a row; in the label an address is its text, because a label cannot be clicked. */
 export function Content({ row, isLabel = false }) {
   const state = useStore('content', 'columns', 'metadata', 'dataset');
-  const content = resolveContent(state);
+  const { columns, metadata, dataset } = state;
+  const content = useMemo(() => resolveContent(state), [state.content, columns, metadata, dataset]);
   if (content === 'none' || row < 0 || row >= state.dataset.n) return null;
   if (content === 'pixels') return html`<${Pixels} state=${state} row=${row} />`;
   const text = textOf(content, row);

@@ -1,15 +1,16 @@
 /** One sentence about the shown draws, and what they are draws of. */
 
-import { askBlocks, auditAsMapOf, auditShown, auditStandardized, blockColumns } from '../actions/audit.js';
+import { auditAgain, auditAsMapOf, auditShown, auditStandardized } from '../actions/audit.js';
 import { findTrusted } from '../actions/compare.js';
 import { embedders, hindrance, settingsOf } from '../methods.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { nameOf } from '../panels/data_panel.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
 import { linesOf, methodOf } from '../lib/verdict.js';
-import { state as now, useStore } from '../store.js';
+import { useStore } from '../store.js';
 import { fittedHere } from '../panels/notes.js';
 import { tryWith } from '../panels/problem.js';
+import { Blocks } from './blocks.js';
 
 /** The median of numbers: with an even count the mean of the two in the middle. */
 export function median(values) {
@@ -60,7 +61,7 @@ export function Headline() {
 
 /** What to read from the map and what not, a line each, then the reasons and how all this was found. */
 function Verdict({ audit }) {
-  return html`<div class="verdict" data-testid="verdict">${linesOf(audit.verdict).map(({ mark, text }) => (mark
+  return html`<div class="verdict" data-testid="verdict">${linesOf(audit.lines).map(({ mark, text }) => (mark
     ? html`<p class=${{ '✓': 'do', '✗': 'do-not' }[mark] ?? 'open'}>
       <span class="mark" aria-hidden="true">${mark}</span> ${text}</p>`
     : html`<p class="why">${text}</p>`))}</div>
@@ -91,24 +92,11 @@ function NextStep({ audit }) {
       html`<button type="button" data-testid="standardize"
         onClick=${() => (fitted ? tryWith({ standardize: 'zscore' }, fitted) : auditStandardized())}>Standardize the
         columns, and ${fitted ? 'make the map' : 'audit'} again</button>`}
-    ${asks === 'blocks' && html`<${Blocks} />`}
+    ${asks === 'blocks' && html`<${Blocks} repeat=${auditAgain} />`}
     ${audit.level !== 'trust' && !canStandardize && asks !== 'blocks' && !single?.isExample &&
       html`<button type="button" class=${isGiven ? '' : 'primary'} data-testid="find-trusted"
         onClick=${findTrusted}>Find a map that I can trust</button>`}
   </div>`;
-}
-
-/** The choice of the column that names the subject or the series of each row. */
-function Blocks() {
-  const names = blockColumns();
-  return html`<label class="sure needs-method">Which column names the subject, the series or the replicate of each row?
-    <select data-testid="blocks" onChange=${({ target }) => target.value && askBlocks(target.value)}>
-      <option value="">Choose the column</option>
-      ${names.map((name) => html`<option value=${name} selected=${name === now.blocks}>${name}</option>`)}</select>
-      </label>
-    ${names.length === 0 &&
-      html`<span class="quiet">This table has none beside its features: choose the file again, and make that column
-        the id in its head.</span>`}`;
 }
 
 /** The field of the method that made a map of one's own. */

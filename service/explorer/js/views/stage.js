@@ -15,9 +15,11 @@ import { Legend } from './legend.js';
 
 const STEP = 700; // milliseconds from one draw to the next
 const SETTLE = 350;
+const REST = 400;
 const REACH = 12; // pixels within which a click means a point
 const ROOM_ABOVE = 160; // pixels that the label of a point has above it, with a picture
 const TOOLS = 48; // pixels of the column of tools
+const TITLE = 36; // pixels of the line with the name of the frame
 const calm = matchMedia('(prefers-reduced-motion: reduce)'); // then draws change without movement
 
 /** Plot and frame on the stage, for the export. */
@@ -134,15 +136,15 @@ function direct(host, overlay) {
     if (ball) onStage.box = boxAlong(ball, directionsOf(3, state.axes, state.turn), freePlace());
   }
 
-  /** The part of the stage beside legend and tools, which are below it on a narrow page. */
+  /** The part of the stage below its title, and beside legend and tools, which are below it on a narrow page. */
   function freePlace() {
     const { width, height } = size;
     const [left, right] =
       getComputedStyle(legend).position === 'static' ? [0, 0] : [legend.offsetWidth && legend.offsetWidth + 10, TOOLS];
     const shorter = Math.max(1, Math.min(width, height));
     return {
-      room: [Math.max(shorter / 2, width - left - right) / shorter, height / shorter],
-      middle: (left - right) / shorter,
+      room: [Math.max(shorter / 2, width - left - right) / shorter, Math.max(shorter / 2, height - TITLE) / shorter],
+      middle: [(left - right) / shorter, -TITLE / shorter],
     };
   }
 
@@ -159,11 +161,17 @@ function direct(host, overlay) {
     soon();
     const { look } = onStage;
     const turn = ++shows;
-    await plot.show(onStage.xy, look, { ms, quick });
+    await plot.show(onStage.xy, look, { ms, quick, brief: quick && wantedMs === 0 });
     if (turn !== shows) return;
     onStage.moving = false;
     soon();
     if (onStage.look !== look && !state.playing) show(0); // it came during the movement
+  }
+
+  /** Show the frame of the state exactly, once no other has followed for a while. */
+  function restSoon() {
+    clearTimeout(exact);
+    exact = setTimeout(() => !state.playing && show(0), REST);
   }
 
   /** Play: move from draw to draw until playing is false. */
@@ -195,6 +203,7 @@ function direct(host, overlay) {
     } else if (has('turn')) {
       aim();
       if (onStage.box) show(0, true);
+      restSoon();
     } else if (has('look')) {
       measure();
       if (onStage.box && !state.playing && !onStage.moving) show(0);
@@ -205,9 +214,8 @@ function direct(host, overlay) {
       if (isAverage !== (state.frame === -1)) measure();
       isAverage = state.frame === -1;
       if (following) return;
-      clearTimeout(exact);
       show(changes.frame === state.frame && state.gliding ? SETTLE : 0, true);
-      exact = setTimeout(() => !state.playing && show(0), 400);
+      restSoon();
     }
     if (has('playing') && state.playing) play();
     if (has('selection', 'passing')) plot.select(brightRows());
@@ -237,7 +245,10 @@ function direct(host, overlay) {
 
   createPlot(host, {
     hover: (row) => !state.playing && set({ hover: row }),
-    select: choosePoints,
+    select: (rows) => {
+      choosePoints(rows);
+      plot.select(brightRows()); // the plot has dimmed all others, or none
+    },
     view: () => {
       soon();
       if (state.hover >= 0) set({ hover: -1 });

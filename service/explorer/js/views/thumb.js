@@ -5,15 +5,15 @@ import { pointsInside, followLasso } from '../lib/lasso.js';
 import { html, useEffect, useRef } from '../lib/html.js';
 import { centeredScreen, resizeCanvas, paint } from '../lib/paint.js';
 import { colors } from '../lib/theme.js';
-import { linesOf } from '../lib/verdict.js';
-import { strokeOutlines } from '../plot/islands.js';
+import { linesOf, textOf } from '../lib/verdict.js';
+import { nameOutlines, strokeOutlines } from '../plot/islands.js';
 
 const CLICK = 5;
 
 /**
  * The picture.
  * @param {{xy: Float32Array, look: import('../store.js').Look, mask: Uint8Array | null,
- *   title: string, note?: string, current?: boolean, said?: {level?: string, verdict?: string}, answers?: string[],
+ *   title: string, note?: string, current?: boolean, said?: Schemas['ComparedOut'], answers?: string[],
  *   outlines?: object[], onOpen?: () => void}} props
  */
 export function Thumb({ xy, look, mask, title, note, current, said, answers = [], outlines, onOpen }) {
@@ -48,9 +48,9 @@ export function Thumb({ xy, look, mask, title, note, current, said, answers = []
         onKeyDown=${open}></canvas>
       <figcaption title=${title}><span>${title}</span>${note && html`<span class="quiet">${note}</span>`}</figcaption>
       ${answers.length > 0 && html`<p class="answers" data-testid="best">Show it for ${answers.join(' and ')}.</p>`}
-      ${said?.verdict &&
-        html`<div class=${`level ${said.level}`} data-testid="thumb-verdict" title=${said.verdict}>
-          ${linesOf(said.verdict).filter(({ mark }) => mark).map(({ mark, text }) => html`<p>${mark} ${text}</p>`)}
+      ${said?.lines &&
+        html`<div class=${`level ${said.level}`} data-testid="thumb-verdict" title=${textOf(said)}>
+          ${linesOf(said.lines).filter(({ mark }) => mark).map(({ mark, text }) => html`<p>${mark} ${text}</p>`)}
       </div>`}
     </figure>
   `;
@@ -71,13 +71,9 @@ function drawThumb(canvas, { xy, look, mask, outlines = [] }, line) {
     opacity: 0.8,
   });
   const screen = centeredScreen(canvas.width, canvas.height);
-  strokeOutlines(
-    context,
-    outlines,
-    ([x, y]) => [screen.x + screen.sx * x, screen.y + screen.sy * y],
-    colors().ink,
-    0.8 * ratio,
-  );
+  const place = ([x, y]) => [screen.x + screen.sx * x, screen.y + screen.sy * y];
+  strokeOutlines(context, outlines, place, colors().ink, 0.8 * ratio);
+  nameOutlines(context, outlines, place, colors(), { unit: 0.8 * ratio });
   if (line.length < 2) return;
   context.strokeStyle = colors().ink;
   context.lineWidth = ratio;
