@@ -70,8 +70,8 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
     if (copies := float((distance[:, 0] < NEAR_COPY * distance[:, -1]).mean())) >= MIN_COPIES:
         text = (
             f"{copies:.0%} of the rows have a near-copy. If they are replicates, give {Way('blocks')}, with the same "
-            "value for the replicates of one sample, because halves of the data otherwise share them and the map looks more "
-            "certain than it is."
+            "value for the replicates of one sample, because halves of the data otherwise share them and the map looks "
+            "more certain than it is."
         )
         notes.append(Note("near-copies", text))
         reason = "most rows have a near-copy" if copies >= DEPENDENT_COPIES else ""

@@ -203,7 +203,8 @@ EACH = {
     ),
     "counter": Table({"t": list(range(N)), **XY}, names=["t", "x", "y"], notes=("'t' counts the rows",)),
     "class as a number": Table(
-        {**XY, "Class": [i % 3 for i in range(N)]}, names=["x", "y", "Class"],
+        {**XY, "Class": [i % 3 for i in range(N)]},
+        names=["x", "y", "Class"],
         notes=("'Class' has 3 different whole numbers and is fitted as a feature",),
     ),
     "vectors": Table({"v": [row.tolist() for row in X]}, names=["v[0]", "v[1]"], without=(*TEXTS, "xlsx"), points=X),

@@ -38,7 +38,7 @@ ALONE: Any = {"remains": None}
 @pytest.mark.parametrize(
     ("changes", "level", "trusted", "distrusted", "parts"),
     [
-        ({}, "trust", "layout neighbors", "", ["Trust the layout", "half this size", "96% of this map (R², 60% needed)"]),
+        ({}, "trust", "layout neighbors", "", ["Trust the layout", "half this size", "96% of this map (R², 60% need"]),
         ({"half": 2000}, "trust", "layout neighbors", "", ["of 2,000 points"]),
         ({"fidelity": Agreement(0.5, 0.1, 0.51, 0.93, 0.9)}, "trust", "layout", "neighbors",
          ["51% of its neighbors are near in the data (80% needed), and 95% are neighbors in"]),
