@@ -14,6 +14,7 @@ import numpy as np
 
 from glle_engine.audit.fidelity import COMPONENTS, Fidelity
 from glle_engine.base.progress import silent
+from glle_engine.base.randomness import generator
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.distances import nearest_rows
@@ -55,7 +56,7 @@ class Agreement:
 
 def measure_agreement(points: NDArray[np.float64], Y: NDArray[np.float64], k: int, seed: int = 0) -> Agreement:
     """Measure the agreement of an embedding Y (n, p) with points (n, d), with k neighbors of each point."""
-    rows = np.random.Generator(np.random.Philox(key=np.array([seed, len(Y)], np.uint64))).permutation(len(Y))
+    rows = generator(seed, len(Y)).permutation(len(Y))
     rows = np.sort(rows[:COMPARED_POINTS])
     points, Y = points[rows], np.ascontiguousarray(Y[rows])
     k = min(k, len(rows) // 5)

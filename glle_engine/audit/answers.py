@@ -37,6 +37,7 @@ from scipy.sparse.csgraph import connected_components
 from glle_engine.audit.agreement import far_neighbors, shared, spaces_of
 from glle_engine.audit.islands import find_islands, isolated, numbered
 from glle_engine.base.progress import silent
+from glle_engine.base.randomness import generator
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity
@@ -509,6 +510,6 @@ def _beyond_chance(A: NDArray[np.float64], B: NDArray[np.float64]) -> float:
     """Return R^2 of two sets of positions (m, p), corrected for the R^2 of permuted positions."""
     if not (np.ptp(A, axis=0).any() and np.ptp(B, axis=0).any()):
         return 0.0
-    rng = np.random.Generator(np.random.Philox(key=np.array([len(A), A.shape[1]], np.uint64)))
+    rng = generator(len(A), A.shape[1])
     by_chance = float(np.mean([1 - disparity(A, B[rng.permutation(len(B))]) for _ in range(PERMUTATIONS)]))
     return (1 - disparity(A, B) - by_chance) / max(1 - by_chance, 1e-12)

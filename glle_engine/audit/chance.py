@@ -53,6 +53,7 @@ from scipy.sparse.linalg import eigsh
 from glle_engine.audit.agreement import shared
 from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.randomness import generator
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.distances import power_of_two
@@ -93,7 +94,7 @@ def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
     If the columns have few distinct values, rows repeat even when the columns are permuted, and these repeated rows are
     ordinary data. Copies of rows with many distinct values look like relations among the features.
     """
-    rng = np.random.Generator(np.random.Philox(key=np.array([seed, data.size], np.uint64)))
+    rng = generator(seed, data.size)
     copies = _repeats(data)
     if copies.mean() < MIN_SHARE_OF_COPIES or 2 * _repeats(rng.permuted(data, axis=0)).sum() > copies.sum():
         return np.zeros(len(data), bool)
@@ -123,7 +124,7 @@ def find_relations(
 
 
 def _test_relations(data: NDArray[np.float64], seed: int, of_blocks: NDArray[np.int64] | None) -> float | None:
-    rng = np.random.Generator(np.random.Philox(key=np.array([seed, data.size], np.uint64)))
+    rng = generator(seed, data.size)
     limit = MAX_ROWS if data.shape[1] <= MANY_FEATURES else MAX_ROWS_OF_MANY_FEATURES
     rows = _equal_blocks(np.arange(len(data)) if of_blocks is None else of_blocks, limit, rng)
     columns = np.sort(rng.permutation(data.shape[1])[:MAX_FEATURES])
@@ -258,7 +259,7 @@ def compare_with_chance(
 
     """
     data, n = source.data, len(Y)
-    rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
+    rng = generator(seed, n)
     blocks = np.array_split(rng.permutation(n), _count_blocks(n))
     k = neighbors_of_block(n, n_neighbors)
     preserved = np.empty(n)

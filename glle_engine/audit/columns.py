@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.base.randomness import generator
 from glle_engine.reliability.thresholds import CLUSTERED
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def find_clustered_columns(data: NDArray[np.float64], seed: int = 0) -> list[int
     n = len(data)
     if n < MIN_VALUES:
         return []
-    rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
+    rng = generator(seed, n)
     rows = rng.permutation(n)[:EXAMINED_POINTS]
     columns = range(min(data.shape[1], MAX_COLUMNS))
     return [column for column in columns if excess_mass(data[rows, column]) * np.sqrt(len(rows)) > CLUSTERED]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.audit.chance import find_copies
+from glle_engine.base.randomness import generator
 from glle_engine.base.texts import Note, Way
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.reliability.thresholds import DEPENDENT_COPIES, MAX_STEP, MIN_COPIES, NEAR_COPY, SET_DROP, SET_OVERLAP
@@ -61,7 +62,7 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
     n, notes, reason = len(points), list[Note](), ""
     if n < 4 * FIFTH:
         return notes, reason
-    rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
+    rng = generator(seed, n)
     points = np.ascontiguousarray(points[:ROWS])
     distinct = np.unique(points, axis=0)
     is_by_chance = len(distinct) < len(points) and not find_copies(points, seed).any()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.errors import GlleError
+from glle_engine.base.randomness import generator
 from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors
 from glle_engine.linalg import dense
 from glle_engine.reliability.resamples import SEPARATE, resample
@@ -42,7 +43,7 @@ def find_dimension(
     None if the data allow no additional coordinate.
     """
     if (n := wider.shape[0]) > MAX_HALVED_POINTS:
-        rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
+        rng = generator(seed, n)
         wider = wider.of_rows(np.sort(rng.permutation(rows)[:MAX_HALVED_POINTS]))
     places = np.empty((0, *wider.shape))
     with suppress(GlleError):  # the data may not allow one coordinate more

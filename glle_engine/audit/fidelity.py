@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from glle_engine.base.progress import silent
+from glle_engine.base.randomness import generator
 from glle_engine.graph.connectivity import bridge
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.distances import unit_of
@@ -55,7 +56,7 @@ class Fidelity:
     def from_points(cls, points: NDArray[np.float64], seed: int = 0) -> Self:
         """Return an object that compares maps with points (n, d); `seed` decides which pairs of points are compared."""
         n = len(points)
-        order = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64))).permutation(n)
+        order = generator(seed, n).permutation(n)
         return cls(points / unit_of(points), order[:MAX_STARTS], order[: MAX_STARTS + MAX_ENDS])
 
     @cached_property

@@ -33,6 +33,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import pdist
 
+from glle_engine.base.randomness import generator
 from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_to
 from glle_engine.reliability.thresholds import (
     CHANCE_GAP,
@@ -63,7 +64,7 @@ def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
     """
     n = len(Y)
     if n > MANY:
-        rows = np.random.Generator(np.random.Philox(key=np.array([n, 0], np.uint64))).permutation(n)[:MANY]
+        rows = generator(n, 0).permutation(n)[:MANY]
         return np.asarray(find_islands(Y[rows])[cKDTree(Y[rows]).query(Y)[1]])
     if n < 2 * MIN_ISLAND_POINTS:
         return np.zeros(n, np.int64)
@@ -205,7 +206,7 @@ def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDA
     of each group.
     """
     if len(points) > MANY:
-        rng = np.random.Generator(np.random.Philox(key=np.array([len(points), 1], np.uint64)))
+        rng = generator(len(points), 1)
         first = np.unique(groups, return_index=True)[1]
         rows = np.union1d(rng.permutation(len(points))[:MANY], first)
         points, groups = points[rows], groups[rows]

@@ -25,6 +25,7 @@ from glle_engine.audit.groups import groups_of_labels, labels_and_classes
 from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.statement import Facts
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
+from glle_engine.base.randomness import generator
 from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import require_neighbors
 from glle_engine.reliability.thresholds import STRUCTURE_LEVEL
@@ -186,7 +187,7 @@ def rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
     n = embedder.shape[0]
     if n <= MANY:
         return np.arange(n)
-    rng = np.random.Generator(np.random.Philox(key=np.array([seed, n], np.uint64)))
+    rng = generator(seed, n)
     return np.sort(rng.permutation(embedder.rows)[:SAMPLED])
 
 

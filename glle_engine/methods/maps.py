@@ -7,7 +7,7 @@ An affine map is y = C (x - m), with a mean m (d,) and components C (p, d). Kern
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -164,6 +164,10 @@ class NeighborMap(Map):
     @abstractmethod
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the positions (m, p) of new points (m, q), whose coordinates are in the space of the method."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone: what was computed from them is computed again, and models of libraries stay here."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def n_features(self) -> int:

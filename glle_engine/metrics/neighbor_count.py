@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.errors import ConvergenceError
+from glle_engine.base.randomness import generator
 from glle_engine.base.texts import Note, Way
 from glle_engine.graph.connectivity import bridge, closed_classes, require_connected
 from glle_engine.graph.neighbors import kneighbors
@@ -147,7 +148,7 @@ def best_neighbor_count(
         possible = [candidates[-1]]
     spread, sampled = 1.0, None
     if n > SAMPLE and len(possible) > 1:
-        rows = np.sort(np.random.Generator(np.random.Philox(key=np.array([0, n], np.uint64))).permutation(n)[:SAMPLE])
+        rows = np.sort(generator(0, n).permutation(n)[:SAMPLE])
         X = X.at(rows) if isinstance(X, Distances) else X[rows]
         spread, sampled = math.sqrt(n / SAMPLE), SAMPLE
     sizes = {k: max(2, round(k / spread)) for k in possible}

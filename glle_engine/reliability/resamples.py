@@ -23,6 +23,7 @@ import numpy as np
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.randomness import generator
 from glle_engine.base.results import brief
 from glle_engine.base.spec import FitSpec, Source
 from glle_engine.base.texts import Way
@@ -246,7 +247,7 @@ def resample(
 def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Sample:
     """Return the sample of resample `number`, determined by the embedder's rows and blocks, the stream and the seed."""
     counter = stream.number * _RESAMPLES + (number // 2 if stream.paired else number)
-    rng = np.random.Generator(np.random.Philox(key=np.array([seed, counter], np.uint64)))
+    rng = generator(seed, counter)
     is_second = stream.paired and number % 2 == 1
     size = len(embed.rows) // 2
     if embed.blocks is None:

@@ -148,7 +148,8 @@ def _centered(points: NDArray[np.float64], data: NDArray[np.float64]) -> NDArray
 
     Otherwise pacmap, which computes in single precision, would lose digits.
     """
-    return np.asarray((points - data.mean(axis=0)) / np.abs(data - data.mean(axis=0)).max())
+    mean = data.mean(axis=0)
+    return np.asarray((points - mean) / np.abs(data - mean).max())
 
 
 def _model(spec: PacmapSpec, num_iters: tuple[int, int, int]) -> Any:

@@ -180,8 +180,8 @@ def _lay_out(
             Y = np.asarray(model.fit_transform(neighbors.scaled(X), labels), np.float64)
     if not np.isfinite(Y).all():
         raise InvalidParameterError(
-            Text("umap-learn gives some points no position with these ", Way("options"), "."),
-            remedy="Give a larger disconnection distance, or leave it out.",
+            "umap-learn gives some points no position, because they are too far from all others.",
+            remedy=f"Leave these points out, or give a larger disconnection_distance in {Way('options')}.",
         )
     figures = {"iterations": epochs, "a": float(model._a), "b": float(model._b)}  # noqa: SLF001 -- not public
     return Embedding(Y, None, figures, _notes(caught))
