@@ -166,13 +166,13 @@ def _given_values(points: DataPoints, name: str, vector: Any) -> NDArray[Any]:
 
     Raises `InvalidShapeError` unless there is one value for each point, or for each row of the data.
     """
-    column = points.rows(vector, f"the {name}")
+    column, count = points.rows(vector, f"the {name}"), np.shape(points.X)[0]
     if name == "colors":
-        return np.asarray(given_column(name, column, np.shape(points.X)[0]).numbers, np.float64)
+        return np.asarray(given_column(name, column, count).numbers, np.float64)
     column = np.asarray(texts_of_labels(column))
-    if np.shape(column) != (np.shape(points.X)[0],):
+    if np.shape(column) != (count,):
         raise InvalidShapeError(
-            f"The {name} have shape {np.shape(column)}.", remedy=f"Give one for each of the {len(points.X)} points."
+            f"The {name} have shape {np.shape(column)}.", remedy=f"Give one for each of the {count} points."
         )
     return column
 

@@ -146,6 +146,7 @@ def test_masked_values_are_refused_with_their_number(send: Callable[[Any], Any])
         ("data.doc", {}, "has none of the suffixes .npy"),
         (Endless(), {}, r"Endless\. Give an array"),
         (np.ones((2, 2)), {"labels": ["u"]}, r"labels have shape \(1,\); the data have 2 rows"),
+        (csr_array(np.eye(3)), {"labels": np.ones((3, 2))}, r"labels have shape \(3, 2\)"),
         (np.ones((2, 2)), {"colors": ["u", "v"]}, "colors are of type <U1"),
         ("data.csv", {"labels": ["u"]}, "labels must be names of its columns"),
         (TABLE, {"labels": [1, 2]}, r"labels have shape \(2,\); the data have 1 rows"),
