@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 FIT, DRAWS, ANALYSIS, SWEEP = "fit", "draws", "analysis", "sweep"  # the names of the tasks
 SWEEP_AT = "glle:sweep"  # key of the time of the next sweep of the stored files, in seconds since 1970
-SWEEP_SECONDS = 3600
+SWEEP_SECONDS = 3600  # between two sweeps; less if results expire sooner
 RETRIES = 3  # retries of a task whose worker was killed; a task that fails by itself is not repeated
 ENDED_SECONDS = 60  # RQ keeps the record of an ended task this long; the job's record is kept longer
 FAILED_SECONDS = 86400  # RQ keeps the record of a failed task this long
@@ -211,11 +211,11 @@ class TaskQueue:
         self._enqueue_sweep()
 
     def _enqueue_sweep(self) -> None:
-        """Enqueue the sweep of the stored files, a task without a job, once every `SWEEP_SECONDS`."""
+        """Enqueue the sweep of the stored files, a task without a job, once every `SWEEP_SECONDS` or lifetime of a result."""
         due: Any = self._client.get(SWEEP_AT)
         if due is not None and float(due) > time.time():
             return
-        former = self._client.set(SWEEP_AT, time.time() + SWEEP_SECONDS, get=True)
+        former = self._client.set(SWEEP_AT, time.time() + min(SWEEP_SECONDS, self._settings.job_ttl), get=True)
         if due is not None and former == due:  # no other worker has enqueued this sweep
             self._queues[BATCH].enqueue_call(
                 SWEEP,

@@ -562,24 +562,28 @@ def test_a_job_lost_with_its_master_is_refused(stores: Stores, monkeypatch: pyte
         replicating(stores, 2).require_replicated(job.id)
 
 
-def test_the_stored_files_are_swept_once_an_hour(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many workers look: the first hour ends before the first sweep, which is a task without a job."""
+@pytest.mark.parametrize(("ttl", "period"), [(86400, queue.SWEEP_SECONDS), (60, 60)])
+def test_the_stored_files_are_swept_once_a_period(
+    stores: Stores, ttl: int, period: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour, or the lifetime of a result; however many workers look. The first period ends before the first sweep."""
     assert SWEEP in TaskJob.handlers
+    swept = TaskQueue(stores.client, stores.jobs, replace(stores.settings, job_ttl=ttl), stores.quotas)
     now = time.time()
     monkeypatch.setattr(queue, "time", SimpleNamespace(time=lambda: now))
     called: list[tuple[object, ...]] = []
     for _ in range(2):
-        stores.queue.sweep()
+        swept.sweep()
     assert in_turn(stores) == []
-    for hours in (1, 2):
-        now += queue.SWEEP_SECONDS
+    for periods in (1, 2):
+        now += period
         for _ in range(3):
-            stores.queue.sweep()
+            swept.sweep()
         work(stores, recorder(called))
-        assert called == [(SWEEP,)] * hours
-    now += queue.SWEEP_SECONDS
+        assert called == [(SWEEP,)] * periods
+    now += period
     due = stores.client.get(queue.SWEEP_AT)
     monkeypatch.setattr(stores.client, "get", lambda _: due)
     for _ in range(2):  # both have read before one writes
-        stores.queue._enqueue_sweep()
+        swept._enqueue_sweep()
     assert len(in_turn(stores)) == 1
