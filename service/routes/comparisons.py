@@ -45,13 +45,13 @@ async def compare(body: ComparisonIn, stores: TenantStores, wait: Wait = 0.0) ->
 
     Each method is audited on the same halves of the data; methods that are clearly behind in all questions stop after
     two pairs of halves. All live workers share the work. The result has `sentences`, at most one for each question,
-    `best`, the label by question or null, `as_good`, `asks` (what all audits ask for first), and `rows`, one for each method in the order of the request:
-    `label`, `title`, `method`, `parameters`, `embedding` (its id) and `links`, `level`, `verdict`, `remains` and
-    `facts` of its audit, `seconds`, `figures`, `eigenvalues`, `notes`, `scores`, and `problem`: the reason if the
-    method cannot embed the data, has no room, or failed. The other methods continue. Halves and results of the audits
-    are stored: POST /v1/audits of a row that is not preliminary is done at once. With `align` also the embeddings, by
-    their labels, rotated and scaled for display. While the job runs, GET /v1/jobs/{id}/result?partial=true has the rows
-    so far.
+    `best`, the label by question or null, `as_good`, `asks` (what all audits ask for first), and `rows`, one for each
+    method in the order of the request: `label`, `title`, `method`, `parameters`, `embedding` (its id) and `links`,
+    `level`, `verdict`, `lines`, `remains` and `facts` of its audit, `seconds`, `figures`, `eigenvalues`, `notes`,
+    `scores`, and `problem`: the reason if the method cannot embed the data, has no room, or failed. The other methods
+    continue. Halves and results of the audits are stored: POST /v1/audits of a row that is not preliminary is done at
+    once. With `align` also the embeddings, by their labels, rotated and scaled for display. While the job runs, GET
+    /v1/jobs/{id}/result?partial=true has the rows so far.
 
     With `audit` false the rows have scores alone, and no map is chosen.
     """

@@ -1,7 +1,8 @@
 """Sweep of the stored files: removes expired results, results of deleted resources, and files without a record.
 
 Files that no record names come from killed uploads and tasks, and from deletions while the store did not answer.
-Results about deleted resources come from killed deletions. One worker sweeps each hour, or more often if results expire sooner.
+Results about deleted resources come from killed deletions. One worker sweeps each hour, or more often if results
+expire sooner.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class TaskQueue:
         self._enqueue_sweep()
 
     def _enqueue_sweep(self) -> None:
-        """Enqueue the sweep of the stored files, a task without a job, once every `SWEEP_SECONDS` or lifetime of a result."""
+        """Enqueue the sweep of the stored files, a task without a job, once in the lifetime of a result or an hour."""
         due: Any = self._client.get(SWEEP_AT)
         if due is not None and float(due) > time.time():
             return
