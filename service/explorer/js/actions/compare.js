@@ -67,9 +67,9 @@ export const compare = (space = {}) => runWork(() => compareNow(space));
 /** The same within other work. */
 export async function compareNow(space = {}) {
   const methods = state.compared?.map((name) => ({ method: name, parameters: parametersOf(name) }));
-  const dimensions = new Set(
-    methods?.map(({ method, parameters }) => parameters.n_components ?? settingsOf(method).n_components?.default) ?? [2],
-  );
+  const dimensionOf = ({ method, parameters }) =>
+    parameters.n_components ?? settingsOf(method).n_components?.default;
+  const dimensions = new Set(methods?.map(dimensionOf) ?? [2]);
   const { blocks } = state;
   const body = {
     dataset: state.dataset.id,

@@ -7,6 +7,7 @@ import { escapeHtml, percent } from '../lib/html.js';
 import { paint, paintShapes } from '../lib/paint.js';
 import { tableHere } from '../lib/rows.js';
 import { titleOfMethod } from '../lib/titles.js';
+import { textOf } from '../lib/verdict.js';
 import { nameOf } from '../panels/data_panel.js';
 import { colors } from '../lib/theme.js';
 import { brightRows } from './selection.js';

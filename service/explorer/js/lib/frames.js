@@ -144,7 +144,8 @@ export function ballOf([first, ...others], n) {
 /** The ball's box, seen along two directions. */
 export function boxAlong(ball, directions, { room, middle } = SQUARE) {
   const half = ball.half.map((radius) => radius / Math.min(...room));
-  const center = directions.map((direction, side) => dot(direction, ball.middle) - (middle[side] * half[side]) / MARGIN);
+  const shift = (side) => (middle[side] * half[side]) / MARGIN;
+  const center = directions.map((direction, side) => dot(direction, ball.middle) - shift(side));
   return { ...ball, half, center };
 }
 

@@ -6,7 +6,7 @@ const MARKS = { read: '✓', avoid: '✗', first: '?', why: '' };
 
 /**
  * The lines of a verdict in the words of the page; the reasons have no mark.
- * @param {Schemas['LineOut'][]} lines
+ * @param {import('../store.js').Schemas['LineOut'][]} lines
  * @returns {{mark: string, text: string}[]}
  */
 export const linesOf = (lines) => lines.map(({ role, parts }) => ({ mark: MARKS[role], text: inWords(parts) }));

@@ -13,7 +13,8 @@ const CLICK = 5;
 /**
  * The picture.
  * @param {{xy: Float32Array, look: import('../store.js').Look, mask: Uint8Array | null,
- *   title: string, note?: string, current?: boolean, said?: Schemas['ComparedOut'], answers?: string[],
+ *   title: string, note?: string, current?: boolean, answers?: string[],
+ *   said?: import('../store.js').Schemas['ComparedOut'],
  *   outlines?: object[], onOpen?: () => void}} props
  */
 export function Thumb({ xy, look, mask, title, note, current, said, answers = [], outlines, onOpen }) {

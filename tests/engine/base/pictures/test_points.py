@@ -70,13 +70,14 @@ def test_an_audit_has_islands_and_tears(level: str, stays: list[bool], islands: 
         level=level, verdict="So.", islands={"names": ["A", "B"][: len(stays)], "stays": stays}, tears=[[0, 2]],
         neighborhood=np.array([0.0, 0.5, 1.0]), island=np.array([0, 0, 1]), is_glued=np.array([True, False, False]),
         groups=groups, labels=np.array(["u", "v", "w"]),
+        lines=[{"role": "read", "text": "So.", "parts": ["So."]}, {"role": "why", "text": "For.", "parts": ["For."]}],
     )  # fmt: skip
     points = PointTable.from_result(audit)
     assert (points.level, points.islands, points.tears.tolist()) == (level, islands, [[0, 2]])
     assert points.apart_from == {"u": 1, "v": 2, "w": 1}
     panel = Panel.from_result(audit)
     assert panel.has_folds
-    assert panel.title.endswith("\nSo.")
+    assert panel.title.endswith("\n✓ So."), "without the reason"
     assert (panel.colors.classes, panel.apart_from) == (("u", "v", "w"), points.apart_from)
     marks = ["red lines: torn neighbors", "red rings: laid onto others"]
     outlines = ["solid outline: island to trust; dashed: not"] if islands else []
