@@ -11,10 +11,13 @@ const MARKS = { read: '✓', avoid: '✗', first: '?', why: '' };
  */
 export const linesOf = (lines) => lines.map(({ role, parts }) => ({ mark: MARKS[role], text: inWords(parts) }));
 
-/** A verdict as one text, such as a picture has below it. */
+/**
+ * A verdict as one text, such as a picture has below it.
+ * @param {{lines?: import('../store.js').Schemas['LineOut'][], is_preliminary?: boolean}} audit
+ */
 export const textOf = ({ lines, is_preliminary: isPreliminary }) =>
   (isPreliminary ? 'Preliminary: ' : '') +
-  linesOf(lines)
+  linesOf(lines ?? [])
     .map(({ mark, text }) => (mark === '' || mark === '?' ? text : `${mark} ${text}`))
     .join('\n');
 
