@@ -150,9 +150,9 @@ class BasePosterior(Resource, Generic[JobT]):
     ) -> Result:
         """Return a `Result` on how far points move from draw to draw: `spread`, `covariance`, `stability` and others.
 
-        With `scale="auto"`, the draws have the scale at which they spread as embeddings of halves of the data do. This
-        is the default, except for posteriors that cannot be calibrated, whose default is 1. Options: `scale`, `seed`,
-        `first`, `source`, `points`.
+        With `scale="auto"`, the scale is chosen so that the draws spread as much as embeddings of halves of the data.
+        This is the default. Where it is not possible, such as with `source="prior"` or for a posterior with given
+        neighbors, the default is 1. Options: `scale`, `seed`, `first`, `source`, `points`.
         """
         call = Call("GET", self._path("summary"), {**options, "n_draws": n_draws})
         return result_of(self, Result.of_json((await self._session.fetch(call, timeout)).json()))

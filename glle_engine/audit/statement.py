@@ -248,7 +248,7 @@ def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
         if facts.is_placed_by_chance and islands.count >= MIN_ARRANGED:
             yield "arrangement", (False, f"{between} (this method places them by chance)")
         elif arrangement is not None and (islands.stays.all() or arrangement.share < TRUST):
-            # the distances between islands that cannot be trusted mean nothing
+            # Distances to an island that does not stay mean nothing, so they are trusted only if all islands stay.
             is_arranged = arrangement.share >= TRUST
             yield "arrangement", (is_arranged, between + _scale(facts, arrangement.share, TRUST))
         if shape is not None:

@@ -211,7 +211,11 @@ def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> N
 
 
 def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
-    """Yield notes on repeated rows, of which there are `copies`, and on a smaller number of neighbors."""
+    """Yield a note if rows are repeated, and a note if fewer neighbors are compared than the options ask for.
+
+    `copies` is the number of rows that repeat others, and k is the number of neighbors in the options. There is no note
+    on the default k.
+    """
     if copies:
         yield Note(
             "repeated-rows",

@@ -59,9 +59,11 @@ class Factored:
     inverse: NDArray[np.int32]
 
     def null_left(self) -> NDArray[np.float64]:
-        """Return an orthonormal basis (n, c) of B's left null space: for each pin i, the vector B'^-T e_i, normalized.
+        """Return an orthonormal basis (n, c) of B's left null space, with one column for each pin.
 
-        Rows are in the order of the points.
+        The column of pin i is B'^-T e_i, normalized, where e_i is the unit vector of point i, and B' is B plus
+        e_i e_i^T for each pin. The columns are orthogonal, because each is 0 outside the closed class of its pin. Rows
+        are in the order of the points.
         """
         units = np.zeros((len(self.inverse), len(self.pins)))
         units[self.inverse[self.pins], np.arange(len(self.pins))] = 1.0

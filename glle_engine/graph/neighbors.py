@@ -115,10 +115,10 @@ def kneighbors_of(
 
 
 def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k <= n rows of data (n, d) nearest to each of some other points (m, d), each point independently.
+    """Return the k <= n rows of data (n, d) that are nearest to each of some other points (m, d).
 
-    Indices and distances (m, k) are in the order of `kneighbors`. A row of data that equals a point counts as its
-    neighbor, at distance 0.
+    The result of a point does not depend on the other points. Indices and distances (m, k) are in the order of
+    `kneighbors`. A row of data that equals a point counts as a neighbor of this point, at distance 0.
     """
     if isinstance(data, Distances) or isinstance(points, Distances):
         assert isinstance(points, Distances)

@@ -297,7 +297,10 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
 
 
 def _require_fixed_candidates(spec: FitSpec) -> None:
-    """Raise `InvalidParameterError` for options that need the same number of given neighbors for every point."""
+    """Raise `InvalidParameterError` if an option needs the same number of given neighbors for every point.
+
+    Only the options are examined: call this if some points have fewer than k given neighbors.
+    """
     for is_wrong, option, needed in (
         (spec.variant != "constrained", f"variant={spec.variant!r}", Way("variant", "constrained")),
         (spec.neighborhoods == "adaptive", "neighborhoods='adaptive'", Way("neighborhoods", "fixed")),

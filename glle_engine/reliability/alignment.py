@@ -108,10 +108,12 @@ class Regions:
     ----------
     center : (n, p) float64
     half_axes : (n, p, p) float64
-        Row j of half_axes[i] is the vector of half-axis j at radius 1, the longest first: the root of an eigenvalue of
-        the covariance times its eigenvector. The sign of a row means nothing.
+        Half-axes at radius 1: row j of half_axes[i] is the vector of half-axis j at point i, the longest first. It is a
+        unit eigenvector of the covariance, multiplied by the square root of the eigenvalue. The sign of a row means
+        nothing.
     levels : tuple of float
-        Coverage: the share of a point's positions over samples that lie in the point's region, on average over points.
+        For each region, the coverage that it is meant to have. Coverage is the share of the resampled positions of a
+        point that lie in the region around the point, averaged over the points.
     radii : tuple of float
         Factors on the half-axes, one for each level.
 

@@ -422,7 +422,11 @@ def _published_scatters(
     covariance: NDArray[np.float64],
     centred: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what some points add to n S1, except its first term, and to n S2, with C of Eq. 22 for E[w w^T]."""
+    """Return what some points add to n S1 (d, d) and to n S2 (k, k) as published, with E[w w^T] replaced by C.
+
+    C is the covariance of Eq. 22. The first term of Eq. 24, the scatter of the data, is not included. The part of S1
+    is not symmetric; `e_step` makes the sum symmetric.
+    """
     m, d, k = raw.shape
     rebuilt = dense.matmul(raw, np.concatenate([mean[:, :, None], covariance], axis=2))
     scatter = -2 * dense.cross(rebuilt[:, :, 0], centred)

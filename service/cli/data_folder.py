@@ -108,7 +108,7 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
             if not allows_loss:
                 _require_no_loss(stores)
             yield stores
-            if is_embedded:  # the mark then says that a new service has API keys
+            if is_embedded:  # the mark (worker/storage/mark.py) then records an API key that this command created
                 with contextlib.suppress(ProblemError):
                     stores.mark.renew()
         except redis.RedisError as error:

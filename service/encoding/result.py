@@ -121,8 +121,9 @@ class ArraysResult:
     main
         Name of the only array that an npy response has.
     members
-        Further members of JSON. With `has_names` they precede the member `arrays`, which has the arrays by name.
-        Otherwise they follow shape, dtype and data of the main array, and are read after these have been sent.
+        Further members of the JSON object. With `has_names` they come first, and the member `arrays` follows them.
+        Otherwise `shape`, `dtype` and `data` of the main array come first, and `members` is iterated only after these
+        three have been sent.
     table
         Returns the table for CSV and Arrow.
 

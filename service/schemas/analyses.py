@@ -126,7 +126,7 @@ class ComparisonIn(ScoredIn):
         if self.align == "truth" and self.truth is None:
             raise ValueError("align='truth' needs truth: give the id of a data set with the true coordinates")
         if not self.audit and self.methods is None:
-            raise ValueError("audit=false needs methods: give the rows to score")
+            raise ValueError("audit=false needs methods: list the methods whose embeddings are to be scored")
         return self
 
 

@@ -216,9 +216,10 @@ class _Shard:
             self.stores.queue.enqueue_others(self.job)
 
     def report(self, count: int) -> Job | None:
-        """Write the number of finished steps of the shard; return the job, which the last shard of draws ends.
+        """Write the number of finished steps of the shard, and return the job.
 
-        Raises `worker.jobs.store.Cancelled` if the job was cancelled.
+        The call that completes a draws job also ends the job. Raises `worker.jobs.store.Cancelled` if the job was
+        cancelled, has ended otherwise, or has no record.
         """
         self._reported = time.monotonic()
         return self.stores.jobs.advance(self.job.id, self.number, count)

@@ -91,9 +91,10 @@ class WorkerQueue(Queue):
 
 
 class TaskWorker(RqWorker):
-    """RQ's forking worker, which also limits interactive tasks and takes turns at long tasks.
+    """RQ's forking worker, which also limits the time and the memory of interactive tasks.
 
-    A task whose worker has died counts as abandoned after `MAX_MISSED` heartbeats.
+    Of the two RQ workers of a parent, only one at a time runs a long task. A task whose worker has died counts as
+    abandoned after `MAX_MISSED` missed heartbeats.
     """
 
     max_connection_wait_time = 2.0  # longest pause between two attempts to reach the queue's Redis (RQ: a minute)
@@ -164,7 +165,7 @@ class TaskWorker(RqWorker):
             os.killpg(pid, signal.SIGKILL)
 
     def get_heartbeat_ttl(self, job: RqJob, working_time: float = 0.0) -> int:
-        """Return the seconds without a heartbeat after which a task counts as abandoned (RQ adds a minute)."""
+        """Return the seconds without a heartbeat after which a task counts as abandoned (RQ: the interval and a minute)."""
         del job, working_time
         return int(self.job_monitoring_interval * MAX_MISSED)
 

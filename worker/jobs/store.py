@@ -321,7 +321,8 @@ class JobStore:
     def advance(self, id_: str, shard: int, count: int) -> Job | None:
         """Write the number of finished steps of a shard, and return the job.
 
-        The shard that completes a draws job also ends the job. Raises `Cancelled` if the job was cancelled.
+        The shard that completes a draws job also ends the job. Raises `Cancelled` if the job was cancelled, has ended
+        otherwise, or has no record.
         """
         _, status, job = self._change(id_, "count", {"stage": "done"}, shard=_count_field(shard), count=count)
         if status not in {"running", "succeeded"}:

@@ -66,7 +66,7 @@ def configure(settings: Settings) -> None:
 
 
 def has_access_log(settings: Settings) -> bool:
-    """Return whether each request is logged: always as JSON, and as text at level debug."""
+    """Return whether each request is logged: always if the log is JSON; if it is text, only at level debug."""
     return settings.log_format == "json" or settings.log_level == "debug"
 
 

@@ -180,7 +180,7 @@ def lanczos(
     z, x, h = address(work[0]), address(work[1]), address(work[2])
     ones = fill(tag, 1.0)
     weight = np.zeros((max_steps + 2, lanes))  # factors that give the basis vectors unit norm
-    sums = np.zeros((max_steps + 2, lanes))  # h^T s of each basis vector
+    sums = np.zeros((max_steps + 2, lanes))  # h^T s for each basis vector t; the module docstring defines h and s
     overlap = np.zeros((max_steps + 2, lanes))
     factor = np.zeros((max_steps + 2, lanes))
     square = np.empty(lanes)

@@ -283,8 +283,8 @@ def _bandwidth(X: Data, on_progress: OnProgress) -> float:
     squares = distances[:, -1] ** 2
     if not np.any(squares > 0):
         raise DegenerateDataError(
-            "Every point has ten duplicates: auto finds no bandwidth epsilon.",
-            remedy="Give epsilon, or remove duplicates.",
+            f"Every point has at least ten duplicates, so that {Way('epsilon', 'auto')} finds no bandwidth.",
+            remedy=f"Give {Way('epsilon')} as a number, or remove duplicates.",
         )
     return float(np.median(squares[squares > 0]))
 
