@@ -165,7 +165,7 @@ class TaskWorker(RqWorker):
             os.killpg(pid, signal.SIGKILL)
 
     def get_heartbeat_ttl(self, job: RqJob, working_time: float = 0.0) -> int:
-        """Return the seconds without a heartbeat after which a task counts as abandoned (RQ: the interval and a minute)."""
+        """Return the seconds without a heartbeat until a task counts as abandoned (RQ: the interval and a minute)."""
         del job, working_time
         return int(self.job_monitoring_interval * MAX_MISSED)
 

@@ -181,7 +181,7 @@ def _lay_out(
     if not np.isfinite(Y).all():
         raise InvalidParameterError(
             "umap-learn gives some points no position, because they are too far from all others.",
-            remedy=f"Leave these points out, or give a larger disconnection_distance in {Way('options')}.",
+            remedy=f"Leave these points out, or give a larger disconnection distance in {Way('options')}.",
         )
     figures = {"iterations": epochs, "a": float(model._a), "b": float(model._b)}  # noqa: SLF001 -- not public
     return Embedding(Y, None, figures, _notes(caught))

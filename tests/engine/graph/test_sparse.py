@@ -219,7 +219,7 @@ def test_other_training_data_are_refused(matrix: NDArray[np.float64]) -> None:
         (rows * 2, rows, "not the data of the fit.*sparse if they were sparse"),
         (matrix, matrix, "not the data of the fit"),
         (rows, matrix[:, :20], "new points"),
-        (rows, rows * 2.0**30, "away from them, so far"),
+        (rows, rows * 2.0**30, "times the extent of the training data away"),
     ):
         with pytest.raises(GlleError, match=words):
             posterior.transform(data, new)

@@ -194,7 +194,7 @@ def test_workers_on_which_long_tasks_die_are_reported(stores: Stores, monkeypatc
         end.result()
     assert [job.queue for job in lost] == [BATCH]
     assert (checks["long task"].state, "end to end" in checks) == ("problem", False)
-    assert checks["long task"].detail.startswith("A fit of 6,000 points failed. 503: The workers of job ")
+    assert checks["long task"].detail.startswith("A fit of 6,000 points failed. 503: A task of job ")
     assert "log" in checks["long task"].remedy
     assert "requirements/server.lock" in checks["long task"].remedy
 

@@ -89,7 +89,7 @@ def test_a_loading_server_is_503(settings: Settings, monkeypatch: pytest.MonkeyP
     with serving(create_app(stores)) as client:
         assert client.get("/v1/jobs").status_code == 200  # no key exists
         monkeypatch.setattr(redis.connection.Connection, "read_response", loading)
-        assert "loads what it had" in client.get("/v1/jobs").json()["detail"]
+        assert "is still loading its data" in client.get("/v1/jobs").json()["detail"]
         for path in ("/v1/jobs", "/v1/posteriors/post_1", "/readyz"):
             answer = client.get(path)
             assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-unavailable")

@@ -82,7 +82,7 @@ def test_options_reach_the_library_and_the_record() -> None:
         ({"momentum": 1}, "Unknown options of openTSNE: momentum", "Did you mean final_momentum?"),
         ({"n_iter": 9}, "n_iter of openTSNE cannot be given in options", "Give the parameter max_iter instead."),
         ({"n_jobs": 2}, "n_jobs of openTSNE cannot be given in options", "Leave it out."),
-        ({"metric_params": {}}, "metric_params of openTSNE is none", "Leave it out."),
+        ({"metric_params": {}}, "metric_params of openTSNE cannot be given", "Leave it out."),
         ({"final_momentum": "fast"}, "openTSNE fails with these options: ", "Change them, or leave them out."),
         ([1], "is not a mapping of names to values that JSON has", "Give another value."),
         ({"max_grad_norm": np.ones(2)}, "is not a mapping of names to values that JSON has", "Give another value."),
