@@ -74,10 +74,10 @@ def array_of(X: Any, name: str = "the data", *, are_labels: bool = False) -> NDA
             remedy="Give a matrix, one point a row, one feature a column.",
         ) from error
     except TypeError:
-        kind = f"{type(X).__module__}.{type(X).__qualname__}"
-        is_table = isinstance(X, Mapping) and not kind.startswith("h5py")
+        type_name = f"{type(X).__module__}.{type(X).__qualname__}"
+        is_table = isinstance(X, Mapping) and not type_name.startswith("h5py")
         remedy = f"Give {'pandas.DataFrame(X)' if is_table else 'an array of numbers, such as X.X or X[name][:]'}."
-        raise InvalidShapeError(f"The data are of type {kind}.", remedy=remedy) from None
+        raise InvalidShapeError(f"The data are of type {type_name}.", remedy=remedy) from None
     if not are_labels:
         require_lossless(X, name, raw)
     return raw
@@ -140,7 +140,7 @@ def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) ->
         index = [int(position) for position in np.argwhere(bad)[0]]
         place = dict(zip(("row", "column"), [*index, *([] if column is None else [column])], strict=False))
         place = {} if hasattr(values, "tocsr") else place  # the entries of a sparse matrix have other positions
-        where = f" in {', '.join(f'{part} {number}' for part, number in place.items())} (from 0)" if place else ""
+        where = f" in {', '.join(f'{axis} {number}' for axis, number in place.items())} (from 0)" if place else ""
         raise InexactIntegerError(
             f"Integers of {name} are beyond 2^53, where float64 is not exact, the first one {whole[*index]}{where}.",
             remedy="Subtract an offset or rescale them; leave the column out if they are ids.",
@@ -165,12 +165,12 @@ def _integers(values: Any, raw: NDArray[Any] | None) -> Iterator[tuple[int | Non
         has_floats = isinstance(values, (list, tuple)) and raw.dtype.kind == "f"
         is_mixed = has_floats and np.nanmax(np.abs(raw), initial=0) >= EXACT
         parts += [(None, np.array(values, object) if is_mixed else raw)]
-    for column, part in parts:
-        whole = part
-        if part.dtype.kind == "O":
-            whole = np.array([each if isinstance(each, (int, np.integer)) else 0 for each in part.ravel()], object)
-            whole = whole.reshape(part.shape)
-        elif part.dtype.kind not in "iu" or part.itemsize < 8:
+    for column, numbers in parts:
+        whole = numbers
+        if numbers.dtype.kind == "O":
+            whole = np.array([each if isinstance(each, (int, np.integer)) else 0 for each in numbers.ravel()], object)
+            whole = whole.reshape(numbers.shape)
+        elif numbers.dtype.kind not in "iu" or numbers.itemsize < 8:
             continue
         if whole.size and not (whole.max() <= EXACT and whole.min() >= -EXACT):
             yield column, whole

@@ -39,8 +39,10 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
 
     """
     if not is_anndata(data):
-        kind = type(data).__name__
-        raise InvalidParameterError(f"obsm={obsm!r} is a key of an AnnData, not of {kind}.", remedy="Leave obsm out.")
+        type_name = type(data).__name__
+        raise InvalidParameterError(
+            f"obsm={obsm!r} is a key of an AnnData, not of {type_name}.", remedy="Leave obsm out."
+        )
     reason = "the columns of an AnnData are its variables."
     roles.require_none(reason, "Choose variables before, as by data[:, names].", but=("labels", "colors"))
     keys = ", ".join(data.obsm) or "(none)"
