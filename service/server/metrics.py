@@ -219,15 +219,15 @@ class _Deployment(Collector):
     def _shares(self) -> Metric:
         """Return the largest fraction in use of a share of each resource; raises `redis.RedisError`."""
         stores, limit = self._stores, self._stores.quotas.limit
-        parts = {name: part for name, (_, part) in stores.shares.of_all(stores.cache.client).items()}
+        fractions = {name: fraction for name, (_, fraction) in stores.shares.of_all(stores.cache.client).items()}
         draws = stream_state(stores.cache.client).lengths
         for name, held, total in (("draws", draws, MAX_DRAWS), ("jobs", stores.jobs.open_of_tenants(), MAX_JOBS)):
             of_tenants = (part_of(count, limit(name, tenant), total) for tenant, count in held.items())
-            parts[name] = max(of_tenants, default=0.0)
+            fractions[name] = max(of_tenants, default=0.0)
         text = "Largest part of its share that a tenant has in use; it is refused more at 1."
         gauge = GaugeMetricFamily("glle_share_in_use", text, labels=("of",))
-        for name, part in sorted(parts.items()):
-            gauge.add_metric((name,), part)
+        for name, fraction in sorted(fractions.items()):
+            gauge.add_metric((name,), fraction)
         return gauge
 
     def _cache(self) -> list[Metric]:
