@@ -86,7 +86,7 @@ class _ReservingFile(io.FileIO):
     def truncate(self, size: int | None = None, /) -> int:
         """Set the size and allocate new space: writing to a mapped file on a full disk would end the process."""
         end = self.tell() if size is None else size
-        if (more := end - os.fstat(self.fileno()).st_size) > 0:
-            _require(os.fstatvfs(self.fileno()), more)
-            os.posix_fallocate(self.fileno(), end - more, more)
+        if (added := end - os.fstat(self.fileno()).st_size) > 0:
+            _require(os.fstatvfs(self.fileno()), added)
+            os.posix_fallocate(self.fileno(), end - added, added)
         return super().truncate(end)
