@@ -96,13 +96,13 @@ def point_columns(result: Result) -> dict[str, object]:
 
 def save_columns(path: Path, columns: Mapping[str, Any], array: Array) -> None:
     """Write columns of equal length as csv or parquet, or the array as npy; csv has all digits of floats."""
-    kind = path.suffix.lower()
-    if kind == ".npy":
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
         import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
 
         with path.open("wb") as file:  # given a path, numpy would append .npy to a suffix such as .NPY
             np.save(file, array)
-    elif kind == ".parquet":
+    elif suffix == ".parquet":
         import pyarrow as pa  # noqa: PLC0415 # optional
         from pyarrow import parquet  # noqa: PLC0415 # optional
 
