@@ -40,7 +40,7 @@ def fuzz(url: str, folder: Path, key: str, *options: str) -> subprocess.Complete
         Folder for temporary files.
     key
         An admin key of the service.
-    more
+    options
         Options of `schemathesis run`.
 
     """
