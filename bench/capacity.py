@@ -110,7 +110,7 @@ def ceiling(cost: Cost, idle: Cost, waiting: float = 0.0, workers: int = WORKERS
             "queue server": idle.queue + rate * cost.queue,
             "cache server": idle.cache + rate * (cost.cache + waiting * count),
         }
-        if (full := max(busy, key=lambda part: busy[part])) and busy[full] >= 1:
+        if (full := max(busy, key=lambda name: busy[name])) and busy[full] >= 1:
             return rate, full
     return float(rates[-1]), "workers"
 

@@ -57,8 +57,8 @@ def _url(process: subprocess.Popen[str]) -> str:
     output = []
     for line in process.stderr:
         output.append(line)
-        if found := _READY.search(line):
+        if match := _READY.search(line):
             # Forwarded continuously, because a full pipe would block the service.
             threading.Thread(target=shutil.copyfileobj, args=(process.stderr, sys.stderr), daemon=True).start()
-            return found[1]
+            return match[1]
     raise RuntimeError("The service did not start:\n" + "".join(output))

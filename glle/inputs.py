@@ -200,9 +200,9 @@ def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> D
     if media is None and path.is_file():
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
-            kind = foreign_file(head, file)
-        if kind is not None:
-            raise InvalidParameterError(f"{path} is {kind.noun}.", remedy=kind.remedy)
+            foreign = foreign_file(head, file)
+        if foreign is not None:
+            raise InvalidParameterError(f"{path} is {foreign.noun}.", remedy=foreign.remedy)
     if media is None:
         raise ValueError(
             f"{path} has none of the suffixes {', '.join(MEDIA_TYPES)}: read it, and give an array or a frame."

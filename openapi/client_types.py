@@ -61,12 +61,12 @@ def types_text(contract: dict[str, Any]) -> str:
 def _model(name: str, schema: dict[str, Any]) -> str:
     """Return a schema as a `TypedDict`."""
     lines = [f"class {name}(TypedDict):\n", _docstring(schema, "    ")]
-    for member, kind in schema["properties"].items():
-        hint = _type(kind)
-        if name.endswith("Options") and "description" in kind:
-            hint = f"Annotated[{hint}, {_literal(kind['description'])}]"
+    for member, member_schema in schema["properties"].items():
+        hint = _type(member_schema)
+        if name.endswith("Options") and "description" in member_schema:
+            hint = f"Annotated[{hint}, {_literal(member_schema['description'])}]"
         hint = hint if member in schema.get("required", ()) else f"NotRequired[{hint}]"
-        lines += [f"    {member}: {hint}\n", _docstring(kind, "    ")]
+        lines += [f"    {member}: {hint}\n", _docstring(member_schema, "    ")]
     return "".join(lines)
 
 

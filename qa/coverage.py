@@ -14,12 +14,12 @@ DEPTH = 2  # folders of a path that name a package
 
 def main(report: Path) -> None:
     """Print a row for each package, from the JSON report of coverage."""
-    parts = ("num_statements", "covered_lines", "num_branches", "covered_branches")
-    sums: dict[str, list[int]] = defaultdict(lambda: [0] * len(parts))
+    keys = ("num_statements", "covered_lines", "num_branches", "covered_branches")
+    sums: dict[str, list[int]] = defaultdict(lambda: [0] * len(keys))
     for name, file in json.loads(report.read_bytes())["files"].items():
         folders = Path(name).parent.parts
         for package in {"/".join(folders[:DEPTH]), folders[0], "all"}:
-            sums[package] = [total + file["summary"][part] for total, part in zip(sums[package], parts, strict=True)]
+            sums[package] = [total + file["summary"][key] for total, key in zip(sums[package], keys, strict=True)]
     rows = [
         (package, lines, f"{covered / max(lines, 1):.1%}", branches, f"{taken / max(branches, 1):.1%}")
         for package, (lines, covered, branches, taken) in sorted(sums.items())

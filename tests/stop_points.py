@@ -134,22 +134,22 @@ def _patch() -> None:
 
 def _writes(packet: bytes) -> list[tuple[str, int]]:
     """Return name and position of the commands that write; a transaction is one, at its beginning."""
-    found: list[tuple[str, int]] = []
-    at = 0
-    while at < len(packet):
-        start, words = at, []
-        at = packet.index(b"\r\n", at) + 2
-        for _ in range(int(packet[start + 1 : at - 2])):
-            end = packet.index(b"\r\n", at)
-            size = int(packet[at + 1 : end])
+    writes: list[tuple[str, int]] = []
+    position = 0
+    while position < len(packet):
+        start, words = position, []
+        position = packet.index(b"\r\n", position) + 2
+        for _ in range(int(packet[start + 1 : position - 2])):
+            end = packet.index(b"\r\n", position)
+            size = int(packet[position + 1 : end])
             words.append(packet[end + 2 : end + 2 + size])
-            at = end + 4 + size
+            position = end + 4 + size
         name = words[0].split()[0].decode().upper()
         if name == "MULTI":
-            return [*found, ("MULTI", start)]
+            return [*writes, ("MULTI", start)]
         key = words[1].decode(errors="replace") if len(words) > 1 else ""
         if name not in READS and not key.startswith(WORKERS):
             place = 3 if name in {"EVAL", "EVALSHA"} else 1  # of the first key
             first = [word.decode(errors="replace") for word in words[place : place + 1]]
-            found.append((" ".join([name, *first]), start))
-    return found
+            writes.append((" ".join([name, *first]), start))
+    return writes

@@ -12,7 +12,7 @@ CLOCK_PATCH = re.compile(r"""setattr\((["'][\w.]+\.)?(time|asyncio|anyio|datetim
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "is_found"),
     [
         ('monkeypatch.setattr(time, "time", lambda: later)', True),
         ('monkeypatch.setattr("worker.storage.api_keys.time.monotonic", lambda: now)', True),
@@ -20,9 +20,9 @@ CLOCK_PATCH = re.compile(r"""setattr\((["'][\w.]+\.)?(time|asyncio|anyio|datetim
         ('monkeypatch.setattr("worker.execution.parent.RETRY_DELAY_SECONDS", 0)', False),
     ],
 )
-def test_patched_clock_is_found(line: str, *, found: bool) -> None:
+def test_patched_clock_is_found(line: str, *, is_found: bool) -> None:
     """A patched clock function is found under any import name."""
-    assert bool(CLOCK_PATCH.search(line)) is found
+    assert bool(CLOCK_PATCH.search(line)) is is_found
 
 
 def test_no_test_patches_the_process_clock() -> None:

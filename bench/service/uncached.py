@@ -111,10 +111,10 @@ def _single(service: Service, name: str, n: int) -> Row:
         ask(number)
         alone(number)
     pair = in_turn(ask, alone, REPEATS)
-    more = statistics.median(a - b for a, b in zip(pair.ours, pair.theirs, strict=True))
+    overhead = statistics.median(a - b for a, b in zip(pair.ours, pair.theirs, strict=True))
     detail = pair.medians("ms", 1e3) | {"slowest ours ms": max(pair.ours) * 1e3}
     work = f"an uncached single draw by GET, npy, {name}, n = {n:,}: ms more"
-    return at_most(work, more * 1e3, "ms", GOAL_MS, "the engine's lane group", **detail)
+    return at_most(work, overhead * 1e3, "ms", GOAL_MS, "the engine's lane group", **detail)
 
 
 def _commands(service: Service) -> Iterator[Row]:

@@ -17,15 +17,15 @@ X, y = X[:600], y[:600]
 # UMAP shows islands. Would another 600 digits show the same ones?
 
 # %%
-found = glle.audit(X, method="umap", labels=y)
-print(found.level, found.verdict)
-axes = found.plot()  # solid outlines: islands to trust
+audit = glle.audit(X, method="umap", labels=y)
+print(audit.level, audit.verdict)
+axes = audit.plot()  # solid outlines: islands to trust
 
 # %% [markdown]
 # Which digits stay apart from which others in maps of other samples?
 
 # %%
-names, apart = found.groups.names, found.groups.apart
+names, apart = audit.groups.names, audit.groups.apart
 for i, name in enumerate(names):
     others = [f"{names[j]} ({apart[i, j]:.2f})" for j in range(len(names)) if j != i and apart[i, j] < 0.9]
     print(f"{name} is not apart from:", ", ".join(others) or "none")
@@ -34,4 +34,4 @@ for i, name in enumerate(names):
 # The points to doubt first: their neighbors in other samples are far away in this map.
 
 # %%
-print(found.frame().sort_values("stretch", ascending=False).head())
+print(audit.frame().sort_values("stretch", ascending=False).head())

@@ -39,8 +39,8 @@ axes = glle.plot(summary, labels=traits[:, 0])
 # An audit asks whether the map as a whole may be believed.
 
 # %%
-found = glle.audit(frame, method="pca", missing="median")
-print(found.level, found.verdict)
+audit = glle.audit(frame, method="pca", missing="median")
+print(audit.level, audit.verdict)
 
 # %% [markdown]
 # Shuffled answers keep each question's frequencies and lose all relations. The audit says so.

@@ -24,12 +24,12 @@ MILLION, LANDMARKS = 1_000_000, 10_000
 def quality(name: str, n: int, p: int) -> None:
     """Print a row of all points and one of each number of landmarks; digits are bridged."""
     X, k = data_of(name, n), neighbors_of(name)
-    kind = FitSpec(n_neighbors=k, n_components=p, disconnected="bridge")
-    whole = fit(X, kind)
+    spec = FitSpec(n_neighbors=k, n_components=p, disconnected="bridge")
+    whole = fit(X, spec)
     spread = whole.summary(DRAWS).spread
     print(f"| {name} | all {n:,} | {trustworthiness(X, whole.embedding, k):.3f} | 0 | 1 | 1 | 1 |", flush=True)
     for share in SHARES:
-        marked = fit(X, kind, landmarks=n // share)
+        marked = fit(X, spec, landmarks=n // share)
         assert marked.placement is not None
         landmark_spread, others = marked.summary(DRAWS).spread, marked.placement.others
         centred = marked.embedding - marked.embedding.mean(axis=0)

@@ -137,8 +137,8 @@ def alle(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
         w = weights(X[i], X[near])
         ridge = REG * ((X[near] - X[i]) ** 2).sum()
         # The least of |x - sum w y|^2 + ridge |w|^2, less the ridge's share if all weights were equal.
-        least = ((X[i] - w @ X[near]) ** 2).sum() + ridge * (w**2).sum()
-        M[np.append(i, near), i] = np.append(1, -w) / np.sqrt((least - ridge / len(near)) / d)
+        minimum = ((X[i] - w @ X[near]) ** 2).sum() + ridge * (w**2).sum()
+        M[np.append(i, near), i] = np.append(1, -w) / np.sqrt((minimum - ridge / len(near)) / d)
     return _principal(np.asarray(np.linalg.inv(M @ M.T), np.float64))
 
 

@@ -44,60 +44,62 @@ def written(page: str) -> str:
 
 def entry(path: str) -> str:
     """Return the text on a function, a class or a module by its path."""
-    found: Any = locate(path)
-    assert found is not None, path
-    if ismodule(found):
-        names = getattr(found, "__all__", None) or [name for name in vars(found) if not name.startswith("_")]
-        parts = [(name, getattr(found, name)) for name in names]
-        own = [(name, part) for name, part in parts if getattr(part, "__module__", "") == path]
-        return "\n\n".join([_text(getdoc(found)), *(_described(f"{path}.{name}", part, 3) for name, part in own)])
-    return _described(path, found, 3)
+    documented: Any = locate(path)
+    assert documented is not None, path
+    if ismodule(documented):
+        names = getattr(documented, "__all__", None) or [name for name in vars(documented) if not name.startswith("_")]
+        parts = [(name, getattr(documented, name)) for name in names]
+        own_members = [(name, member) for name, member in parts if getattr(member, "__module__", "") == path]
+        return "\n\n".join(
+            [_text(getdoc(documented)), *(_described(f"{path}.{name}", member, 3) for name, member in own_members)]
+        )
+    return _described(path, documented, 3)
 
 
-def _described(path: str, found: Any, level: int) -> str:
+def _described(path: str, documented: Any, level: int) -> str:
     """Return heading, signature, docstring and, for a class, its public members."""
     name = path.rpartition(".")[2]
     parts = [f"{'#' * level} {path if level == 3 else name}"]
-    if not isclass(found) or not (is_dataclass(found) or issubclass(found, dict | Exception)):
-        parts.append(f"```py\n{_signature(name, found)}\n```")
-    parts.append(_text(getdoc(found), None if isclass(found) else found))
-    if isclass(found):
-        parts.append("\n".join(_fields(found)))
-        members = list(_members(found))
+    if not isclass(documented) or not (is_dataclass(documented) or issubclass(documented, dict | Exception)):
+        parts.append(f"```py\n{_signature(name, documented)}\n```")
+    parts.append(_text(getdoc(documented), None if isclass(documented) else documented))
+    if isclass(documented):
+        parts.append("\n".join(_fields(documented)))
+        members = list(_members(documented))
         values = [(member, value) for member, value in members if isinstance(value, property)]
         parts.append("\n".join(f"- `{member}`: {' '.join(_text(getdoc(value)).split())}" for member, value in values))
         others = [each for each in members if not isinstance(each[1], property)]
         parts += [_described(f"{path}.{member}", value, level + 1) for member, value in others]
-        if bases := [f"`{_listed()[base]}`" for base in found.__mro__[1:] if base in _listed()]:
+        if bases := [f"`{_listed()[base]}`" for base in documented.__mro__[1:] if base in _listed()]:
             parts.append(f"It also has the members of {', '.join(bases)}.")
     return "\n\n".join(part for part in parts if part)
 
 
-def _members(kind: type) -> Iterator[tuple[str, Any]]:
+def _members(class_: type) -> Iterator[tuple[str, Any]]:
     """Yield the public methods and properties with a docstring of a class, and of its bases that no page has."""
     seen: set[str] = set()
-    for base in kind.__mro__:
-        is_elsewhere = base is not kind and (base in _listed() or issubclass(base, Specification))
+    for base in class_.__mro__:
+        is_elsewhere = base is not class_ and (base in _listed() or issubclass(base, Specification))
         if is_elsewhere or not base.__module__.startswith("glle"):
             continue
         for name, value in vars(base).items():
             if name.startswith("_") or name in seen:
                 continue
             seen.add(name)
-            found = value.method if isinstance(value, operation | listing) else getattr(value, "fn", value)
-            found = getattr(found, "__func__", found)
-            if isinstance(found, property) or (isfunction(found) and getdoc(found)):
-                yield name, found
+            member = value.method if isinstance(value, operation | listing) else getattr(value, "fn", value)
+            member = getattr(member, "__func__", member)
+            if isinstance(member, property) or (isfunction(member) and getdoc(member)):
+                yield name, member
 
 
-def _fields(kind: Any) -> Iterator[str]:
+def _fields(class_: Any) -> Iterator[str]:
     """Yield the parameters of a specification with domain and default, and the members of a TypedDict."""
-    if issubclass(kind, Specification):
-        for name, parameter in kind.parameters().items():
-            default = default_text(kind.__dataclass_fields__[name].default)
+    if issubclass(class_, Specification):
+        for name, parameter in class_.parameters().items():
+            default = default_text(class_.__dataclass_fields__[name].default)
             yield f"- `{name}` ({parameter.domain()}; default {default}): {parameter.doc}"
-    if is_typeddict(kind):
-        (tree,) = ast.parse(getsource(kind)).body
+    if is_typeddict(class_):
+        (tree,) = ast.parse(getsource(class_)).body
         assert isinstance(tree, ast.ClassDef)
         for member, text in pairwise(tree.body):
             if isinstance(member, ast.AnnAssign) and isinstance(text, ast.Expr):
@@ -109,13 +111,13 @@ def _fields(kind: Any) -> Iterator[str]:
 def _listed() -> dict[type, str]:
     """Return the classes that the pages have, with their paths."""
     names = [name for page in PAGES for block in _BLOCK.finditer(page.read_text("utf-8")) for name in block[1].split()]
-    found = {name: locate(name) for name in names}
-    return {each: name for name, each in found.items() if isclass(each)}
+    located = {name: locate(name) for name in names}
+    return {each: name for name, each in located.items() if isclass(each)}
 
 
-def _signature(name: str, found: Any) -> str:
+def _signature(name: str, documented: Any) -> str:
     """Return a call with types and defaults of its parameters; parameters of methods are listed apart."""
-    shown = signature(found)
+    shown = signature(documented)
     texts, is_keyword, rest = list[str](), False, False
     positional = [each for each in shown.parameters.values() if each.kind is Parameter.POSITIONAL_ONLY]
     last_positional = positional[-1] if positional else None
@@ -132,7 +134,7 @@ def _signature(name: str, found: Any) -> str:
         if each is last_positional:
             texts.append("/")
     texts += ["**options" if "parameters" in shown.parameters else "**parameters"] * rest
-    has_type = not isclass(found) and shown.return_annotation is not shown.empty
+    has_type = not isclass(documented) and shown.return_annotation is not shown.empty
     returned = f" -> {type_text(shown.return_annotation)}" if has_type else ""
     line = f"{name}({', '.join(texts)}){returned}"
     return line if len(line) <= _WIDTH else "\n".join([f"{name}(", *(f"    {text}," for text in texts), f"){returned}"])
@@ -151,7 +153,7 @@ def type_text(hint: Any) -> str:
     if isinstance(hint, str):
         return hint
     if get_origin(hint) in {Union, UnionType}:
-        return " | ".join(dict.fromkeys(type_text(part) for part in get_args(hint)))
+        return " | ".join(dict.fromkeys(type_text(member) for member in get_args(hint)))
     if get_origin(hint) is Literal:
         return f"Literal[{', '.join(map(repr, get_args(hint)))}]"
     if hint is type(None):
@@ -168,7 +170,7 @@ def default_text(value: Any) -> str:
     return value.__name__ if callable(value) else repr(value)
 
 
-def _text(doc: str | None, found: Any = None) -> str:
+def _text(doc: str | None, documented: Any = None) -> str:
     """Return a docstring in Markdown: parameters as lists with their types and defaults, examples and math as code."""
     if not doc:
         return ""
@@ -176,7 +178,7 @@ def _text(doc: str | None, found: Any = None) -> str:
     texts = [_prose(parts[0])]
     for title, body in zip(parts[1::2], parts[2::2], strict=True):
         if title in _LISTS:
-            texts.append(f"**{title}**\n\n" + "\n".join(_items(body, found if title == "Parameters" else None)))
+            texts.append(f"**{title}**\n\n" + "\n".join(_items(body, documented if title == "Parameters" else None)))
         elif title == "Examples":
             texts.append(f"```pycon\n{body.strip()}\n```")
         else:
@@ -184,17 +186,19 @@ def _text(doc: str | None, found: Any = None) -> str:
     return "\n\n".join(text.strip() for text in texts if text.strip())
 
 
-def _items(body: str, found: Any) -> Iterator[str]:
+def _items(body: str, documented: Any) -> Iterator[str]:
     """Yield the items of a list of parameters, attributes, results or errors."""
-    shown = signature(found).parameters if callable(found) else {}
+    shown = signature(documented).parameters if callable(documented) else {}
     for item in re.split(r"\n(?=\S)", body.strip()):
         head, _, rest = item.partition("\n")
-        names, _, kind = head.partition(" : ")
-        if not kind and names in shown and shown[names].annotation is not Parameter.empty:
-            kind = type_text(shown[names].annotation)
+        names, _, type_name = head.partition(" : ")
+        if not type_name and names in shown and shown[names].annotation is not Parameter.empty:
+            type_name = type_text(shown[names].annotation)
         default = shown[names].default if names in shown else Parameter.empty
         of_type = (
-            f" ({kind}{'' if default is Parameter.empty else f', default {default_text(default)}'})" if kind else ""
+            f" ({type_name}{'' if default is Parameter.empty else f', default {default_text(default)}'})"
+            if type_name
+            else ""
         )
         named = ", ".join(f"`{name}`" for name in names.replace("\\", "").split(", ") if name)
         text = " ".join(_prose(cleandoc(rest)).split()) if ".. math" not in rest else _prose(cleandoc(rest))

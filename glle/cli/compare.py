@@ -75,7 +75,7 @@ def _number_or_auto(text: str) -> int | str:
 
 def _method(text: str) -> dict[str, Any]:
     name, _, parameters = text.partition(":")
-    return {"method": name, "parameters": dict(_pair(part) for part in parameters.split(",") if part)}
+    return {"method": name, "parameters": dict(_pair(pair) for pair in parameters.split(",") if pair)}
 
 
 def _data(args: argparse.Namespace, client: Client) -> tuple[str, dict[str, Any]]:

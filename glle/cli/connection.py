@@ -66,9 +66,9 @@ def select_options(args: argparse.Namespace, options: type) -> dict[str, Any]:
 def _argument(hint: Any) -> dict[str, Any]:
     """Return the keyword arguments of `add_argument` for an option with values of the type `hint`."""
     if get_origin(hint) in {Union, UnionType}:
-        hints = [part for part in get_args(hint) if part is not type(None)]
-        words = [word for part in hints if get_origin(part) is Literal for word in get_args(part)]
-        others = [part for part in hints if get_origin(part) is not Literal]
+        hints = [member for member in get_args(hint) if member is not type(None)]
+        words = [word for member in hints if get_origin(member) is Literal for word in get_args(member)]
+        others = [member for member in hints if get_origin(member) is not Literal]
         argument = _argument(others[0]) if others else {"choices": words}
         return {**argument, "type": _or_words(argument["type"], words)} if others and words else argument
     if get_origin(hint) is Literal:
@@ -113,11 +113,11 @@ def add_command(
     command.add_argument("--json", action="store_true", help="print JSON, errors on stderr too")
     if timeout:
         command.add_argument("--timeout", type=float, metavar="S", help="seconds to wait; the job goes on afterwards")
-    for names, more in arguments:
-        command.add_argument(*names, **more)
-    for kind in options:
-        add_options(command, kind, {name for names, _ in arguments for name in names})
-    flags = frozenset(word for action in command._actions for word in action.option_strings)  # noqa: SLF001 # argparse has no public list
+    for names, keywords in arguments:
+        command.add_argument(*names, **keywords)
+    for typed_options in options:
+        add_options(command, typed_options, {name for names, _ in arguments for name in names})
+    flags = frozenset(word for action in command._actions for word in action.option_strings)  # noqa: SLF001 # its own
     command.set_defaults(run=partial(_run, run), flags=flags)
 
 

@@ -99,13 +99,13 @@ def point_columns(result: Result) -> dict[str, object]:
 
 def save_columns(path: Path, columns: Mapping[str, Any], array: Array) -> None:
     """Write `columns` to a csv or parquet file, or `array` to an npy file; csv files have all digits of floats."""
-    kind = path.suffix.lower()
-    if kind == ".npy":
-        import numpy as np  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
 
         with path.open("wb") as file:  # to a path that ends in .NPY, numpy would append .npy
             np.save(file, array)
-    elif kind == ".parquet":
+    elif suffix == ".parquet":
         import pyarrow as pa  # noqa: PLC0415 # optional
         from pyarrow import parquet  # noqa: PLC0415 # optional
 

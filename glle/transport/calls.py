@@ -127,10 +127,10 @@ class Call:
                 yield file
             return
         with TemporaryDirectory(prefix=self.out.name, dir=self.out.parent) as folder:
-            part = Path(folder, self.out.name)
-            with part.open("wb") as file:
+            partial_file = Path(folder, self.out.name)
+            with partial_file.open("wb") as file:
                 yield file
-            part.replace(self.out)
+            partial_file.replace(self.out)
 
 
 def _read_npy(file: IO[bytes]) -> Array:

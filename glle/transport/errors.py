@@ -84,7 +84,9 @@ class JobTimeoutError(GlleServiceError, TimeoutError):
 
 def problem_error(problem: ProblemOut, request_id: str | None = None) -> GlleServiceError:
     """Return the exception for a problem; the status of the problem determines the class."""
-    classes = [kind for kind in GlleServiceError.__subclasses__() if problem["status"] in kind.statuses]
+    classes = [
+        error_class for error_class in GlleServiceError.__subclasses__() if problem["status"] in error_class.statuses
+    ]
     return (classes[0] if classes else GlleServiceError)(problem, request_id)
 
 

@@ -121,9 +121,9 @@ class Session:
         async with self._http.stream(call.method, call.path, content=content, **options) as response:
             yield response, response.aiter_bytes()
 
-    def build(self, kind: str, metadata: Any, *more: Any) -> Any:
+    def build(self, kind: str, metadata: Any, *arguments: Any) -> Any:
         """Return the client's object for a resource of this kind, from the resource's description `metadata`."""
-        return self.classes[kind](metadata, self, *more)
+        return self.classes[kind](metadata, self, *arguments)
 
     async def send(self, call: Call) -> Reply:
         """Send a call until it succeeds, fails for good, or the deadline passes.

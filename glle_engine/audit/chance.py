@@ -267,8 +267,8 @@ def compare_with_chance(
         preserved[block] = _preserved(source.place(data[block]), Y[block], k)
     parts = [block[:, None] for block in blocks] if of_blocks is None else [_equal_blocks(of_blocks, BLOCK, rng)]
     permuted = (
-        _permute_columns(data[part.ravel()], part.shape[1], rng)
-        for part, _ in zip(cycle(parts), range(NULLS), strict=False)
+        _permute_columns(data[rows.ravel()], rows.shape[1], rng)
+        for rows, _ in zip(cycle(parts), range(NULLS), strict=False)
     )
     compare = partial(_null, source, k)
     results = (map if executor is None else executor.map)(compare, permuted, range(NULLS))

@@ -195,22 +195,22 @@ def source_of_function(
     data = checked_matrix(X)
     points = _points(data, spec)
 
-    def embed(part: NDArray[np.float64], _: int = 0) -> NDArray[np.float64]:
+    def embed(subset: NDArray[np.float64], _: int = 0) -> NDArray[np.float64]:
         embed_part = copy(function).fit_transform if hasattr(function, "fit_transform") else function
-        embedding = coordinates(embed_part(part))
-        if len(embedding) != len(part) < len(points):
+        embedding = coordinates(embed_part(subset))
+        if len(embedding) != len(subset) < len(points):
             raise InvalidShapeError(
-                f"{name} returned {len(embedding)} rows of coordinates for {len(part)} points.",
+                f"{name} returned {len(embedding)} rows of coordinates for {len(subset)} points.",
                 remedy="An audit embeds parts of the data: give a function that embeds the points that it is called "
                 "with. Coordinates that exist already are the second argument: glle.audit(X, Y).",
             )
-        return checked_coordinates(embedding, len(part))
+        return checked_coordinates(embedding, len(subset))
 
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
     embedding = embed(points) if Y is None else checked_coordinates(Y, len(data))
     embedder = FunctionEmbedder(embed, points, embedding.shape[1])
     place = partial(_points, spec=spec)
-    again = lambda part, number: embed(place(part), number)  # noqa: E731 # permuted data, placed as the data are
+    again = lambda subset, number: embed(place(subset), number)  # noqa: E731 # permuted data, placed as the data are
     return Source(name, data, place, again, embedder, notes=_scale_notes(data, spec)), embedding
 
 

@@ -110,7 +110,7 @@ class Subject:
         _require_picture(embedding, options.score_neighbors, len(distinct))
         points = source.place(source.data)
         find = partial(islands_of_picture, embedding, points, is_linear=source.is_linear and not is_given)
-        found = None if executor is None else executor.submit(find)
+        future = None if executor is None else executor.submit(find)
         groups, notes_on_labels = groups_of_labels(options.labels, n)
         blocks = blocks_of_rows(options.blocks, n)
         relations = find_relations(distinct, seed, None if blocks is None else blocks[~copies])
@@ -125,7 +125,7 @@ class Subject:
             has_structure=has_structure,
             fidelity=measure_agreement(points, embedding, options.score_neighbors, seed),
             clustered=tuple(_column_name(options.names, column, source.data.shape[1]) for column in clustered),
-            islands=find() if found is None else found.result(),
+            islands=find() if future is None else future.result(),
             p=embedding.shape[1],
             is_placed_by_chance=source.is_placed_by_chance,
             dominant=dominant and (_column_name(options.names, dominant[0], points.shape[1]), dominant[1]),

@@ -75,11 +75,11 @@ def array_of(X: Any, name: str = "the data", *, are_labels: bool = False) -> NDA
             remedy="Give a matrix with one row per point and one column per feature.",
         ) from error
     except TypeError:
-        kind = f"{type(X).__module__}.{type(X).__qualname__}"
-        is_table = isinstance(X, Mapping) and not kind.startswith("h5py")
+        type_name = f"{type(X).__module__}.{type(X).__qualname__}"
+        is_table = isinstance(X, Mapping) and not type_name.startswith("h5py")
         remedy = f"Give {'pandas.DataFrame(X)' if is_table else 'an array of numbers, such as X.X or X[name][:]'}."
         raise InvalidShapeError(
-            f"The data are of type {kind}, which is neither an array nor a sequence of rows.", remedy=remedy
+            f"The data are of type {type_name}, which is neither an array nor a sequence of rows.", remedy=remedy
         ) from None
     if not are_labels:
         require_lossless(X, name, raw)
@@ -143,7 +143,7 @@ def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) ->
         index = [int(position) for position in np.argwhere(bad)[0]]
         place = dict(zip(("row", "column"), [*index, *([] if column is None else [column])], strict=False))
         place = {} if hasattr(values, "tocsr") else place  # the index of a stored entry is neither row nor column
-        where = f" in {', '.join(f'{part} {number}' for part, number in place.items())} (from 0)" if place else ""
+        where = f" in {', '.join(f'{axis} {number}' for axis, number in place.items())} (from 0)" if place else ""
         raise InexactIntegerError(
             f"Integers of {name} are beyond 2^53, where float64 is not exact; the first is {whole[*index]}{where}.",
             remedy="Subtract an offset from the integers, or rescale them; if they are ids, leave the column out.",
@@ -168,12 +168,12 @@ def _integers(values: Any, raw: NDArray[Any] | None) -> Iterator[tuple[int | Non
         has_floats = isinstance(values, (list, tuple)) and raw.dtype.kind == "f"
         is_mixed = has_floats and np.nanmax(np.abs(raw), initial=0) >= EXACT
         parts += [(None, np.array(values, object) if is_mixed else raw)]
-    for column, part in parts:
-        whole = part
-        if part.dtype.kind == "O":
-            whole = np.array([each if isinstance(each, (int, np.integer)) else 0 for each in part.ravel()], object)
-            whole = whole.reshape(part.shape)
-        elif part.dtype.kind not in "iu" or part.itemsize < 8:
+    for column, numbers in parts:
+        whole = numbers
+        if numbers.dtype.kind == "O":
+            whole = np.array([each if isinstance(each, (int, np.integer)) else 0 for each in numbers.ravel()], object)
+            whole = whole.reshape(numbers.shape)
+        elif numbers.dtype.kind not in "iu" or numbers.itemsize < 8:
             continue
         if whole.size and not (whole.max() <= EXACT and whole.min() >= -EXACT):
             yield column, whole

@@ -60,8 +60,8 @@ class Parameter:
         Description in sentences, with the unit.
     words : tuple of str
         Words allowed in place of a value.
-    least, above, most, below : float, optional
-        Bounds of a number: `least` and `most` are allowed values, `above` and `below` are not.
+    minimum, above, maximum, below : float, optional
+        Bounds of a number: `minimum` and `maximum` are allowed values, `above` and `below` are not.
     optional : bool
         Whether None is allowed.
     counts : bool
@@ -77,9 +77,9 @@ class Parameter:
     kind: Kind
     doc: str
     words: tuple[str, ...] = ()
-    least: float | None = None
+    minimum: float | None = None
     above: float | None = None
-    most: float | None = None
+    maximum: float | None = None
     below: float | None = None
     optional: bool = False
     counts: bool = False
@@ -120,9 +120,9 @@ class Parameter:
         bounds = [
             f"{word} {'2^64 - 1' if bound == LARGEST_COUNTER else format(bound, 'g')}"
             for word, bound in (
-                ("of at least", self.least),
+                ("of at least", self.minimum),
                 ("above", self.above),
-                ("of at most", self.most),
+                ("of at most", self.maximum),
                 ("below", self.below),
             )
             if bound is not None
@@ -138,9 +138,9 @@ class Parameter:
         if self.kind == "word":
             return {"type": "string", "enum": list(self.words), **common}
         bounds = {
-            "minimum": self.least,
+            "minimum": self.minimum,
             "exclusiveMinimum": self.above,
-            "maximum": self.most,
+            "maximum": self.maximum,
             "exclusiveMaximum": self.below,
         }
         schema = {"type": _TYPES[self.kind], **{name: bound for name, bound in bounds.items() if bound is not None}}
@@ -168,9 +168,9 @@ class Parameter:
 
     def _is_within(self, value: float) -> bool:
         return (
-            (self.least is None or value >= self.least)
+            (self.minimum is None or value >= self.minimum)
             and (self.above is None or value > self.above)
-            and (self.most is None or value <= self.most)
+            and (self.maximum is None or value <= self.maximum)
             and (self.below is None or value < self.below)
         )
 
@@ -179,8 +179,8 @@ def integer(
     default: int | str | None,
     doc: str,
     *,
-    least: int,
-    most: int | None = None,
+    minimum: int,
+    maximum: int | None = None,
     words: tuple[str, ...] = (),
     counts: bool = False,
 ) -> Any:
@@ -189,7 +189,7 @@ def integer(
     For a number of points (`counts`) whose default is an integer, "auto" stands for the default, unless "auto" is one
     of the `words`.
     """
-    bounds: dict[str, Any] = {"least": least, "most": most}
+    bounds: dict[str, Any] = {"minimum": minimum, "maximum": maximum}
     fixed = default if counts and isinstance(default, int) and "auto" not in words else None
     optional = default is None
     parameter = Parameter(kind="integer", doc=doc, words=words, optional=optional, counts=counts, fixed=fixed, **bounds)
@@ -200,16 +200,16 @@ def number(
     default: float | str | None,
     doc: str,
     *,
-    least: float | None = None,
+    minimum: float | None = None,
     above: float | None = None,
-    most: float | None = None,
+    maximum: float | None = None,
     below: float | None = None,
     words: tuple[str, ...] = (),
     counts: bool = False,
 ) -> Any:
     """Declare a field of a specification that is a finite number, or None if its default is None."""
     optional = default is None
-    bounds: dict[str, Any] = {"least": least, "above": above, "most": most, "below": below}
+    bounds: dict[str, Any] = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
     parameter = Parameter(kind="number", doc=doc, words=words, optional=optional, counts=counts, **bounds)
     return _declare(default, parameter)
 
@@ -396,8 +396,8 @@ def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def seed_of(seed: int, random_state: Any) -> int:
     """Return the seed of a call that may set `seed`, by default 0, or `random_state`; errors as for `with_seed`."""
-    given = {"seed": seed} if seed or random_state is None else {}
-    return int(with_seed({**given, "random_state": random_state})["seed"])
+    options = {"seed": seed} if seed or random_state is None else {}
+    return int(with_seed({**options, "random_state": random_state})["seed"])
 
 
 def check_integer(name: str, value: object, lower_bound: int, *, counter: bool = False) -> int:
@@ -405,13 +405,13 @@ def check_integer(name: str, value: object, lower_bound: int, *, counter: bool =
 
     A `counter` must also be below 2^64.
     """
-    parameter = Parameter(kind="integer", doc="", least=lower_bound, most=LARGEST_COUNTER if counter else None)
+    parameter = Parameter(kind="integer", doc="", minimum=lower_bound, maximum=LARGEST_COUNTER if counter else None)
     return int(parameter.check(name, value))
 
 
 def check_positive(name: str, value: object, *, zero: bool = False) -> float:
     """Return the value if it is a finite positive number, or 0 with `zero`; else raise `InvalidParameterError`."""
-    parameter = Parameter(kind="number", doc="", least=0) if zero else Parameter(kind="number", doc="", above=0)
+    parameter = Parameter(kind="number", doc="", minimum=0) if zero else Parameter(kind="number", doc="", above=0)
     return float(parameter.check(name, value))
 
 

@@ -122,11 +122,11 @@ class FitSpec(SpaceSpec):
         "k, the number of neighbors of a point; auto: .35 times the root of the number of points, at least 10 and at "
         "most 30, and at most half of the points. Landmarks count in place of points if their number is given, and "
         "automatic ones of more than 50,000 points as 4,000.",
-        least=2,
+        minimum=2,
         words=("auto",),
         counts=True,
     )
-    n_components: int = integer(2, "p, the dimension of the embedding.", least=1)
+    n_components: int = integer(2, "p, the dimension of the embedding.", minimum=1)
     reg: float = number(
         1e-3, "Ratio of noise to prior variance; the ridge of LLE is reg * tr(G_i) (GLLE Eq. 9).", above=0
     )
@@ -147,11 +147,11 @@ class FitSpec(SpaceSpec):
         "that Eq. 22 lacks (full-corrected).",
         *get_args(Covariance),
     )
-    max_iter: int = integer(50, "Maximum number of iterations of the published em.", least=1)
+    max_iter: int = integer(50, "Maximum number of iterations of the published em.", minimum=1)
     tol: float = number(
         1e-6,
         "Relative change of the covariances at which the published em stops; 0 runs exactly max_iter iterations.",
-        least=0,
+        minimum=0,
     )
     disconnected: Disconnected = choice(
         "bridge",
@@ -184,7 +184,7 @@ class FitSpec(SpaceSpec):
         "are placed by their weights on the nearest landmarks, which are drawn, too. Auto: all points while a draw of "
         "them is expected to take less than a second, else 4,000 or 2,000 landmarks, with a note. All, or n and more: "
         "all points.",
-        least=4,
+        minimum=4,
         words=("auto", "all"),
         counts=True,
     )

@@ -147,8 +147,8 @@ def digest(data: NDArray[np.float64] | csr_array) -> str:
     """
     if not isinstance(data, np.ndarray):
         state = sha256(f"sparse,{data.shape[0]},{data.shape[1]};".encode())
-        for part, kind in ((data.indptr, "<i8"), (data.indices, "<i8"), (data.data, "<f8")):
-            state.update(np.ascontiguousarray(part, kind).data)
+        for array, dtype in ((data.indptr, "<i8"), (data.indices, "<i8"), (data.data, "<f8")):
+            state.update(np.ascontiguousarray(array, dtype).data)
         return state.hexdigest()
     state = sha256(f"{data.shape[0]},{data.shape[1]};".encode())
     rows = max(1, _HASHED // data.shape[1])

@@ -411,8 +411,8 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
             for position in range(first, last):
                 group[members[position]] = last
             continue
-        part = members[first:last].copy()
-        graph = _subgraph(start, adjacent, part, local)
+        vertices = members[first:last].copy()
+        graph = _subgraph(start, adjacent, vertices, local)
         label, cost = separator(graph, stream << 40)
         stream += 1
         for _ in range(_FURTHER if count >= _LARGE and cost * _SHARE >= count << 10 else 0):
@@ -429,10 +429,10 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
             continue
         place[0], place[1], place[2] = first, first + sizes[0], first + sizes[0] + sizes[1]
         for i in range(count):
-            members[place[label[i]]] = part[i]
+            members[place[label[i]]] = vertices[i]
             place[label[i]] += 1
             if label[i] == SEPARATOR:
-                group[part[i]] = last
+                group[vertices[i]] = last
         stack[depth, 0], stack[depth, 1] = first, first + sizes[0]
         stack[depth + 1, 0], stack[depth + 1, 1] = first + sizes[0], first + sizes[0] + sizes[1]
         depth += 2
@@ -441,24 +441,24 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
 
 @compiled
 def _subgraph(
-    start: NDArray[np.int64], adjacent: NDArray[np.int32], part: NDArray[np.int32], local: NDArray[np.int32]
+    start: NDArray[np.int64], adjacent: NDArray[np.int32], vertices: NDArray[np.int32], local: NDArray[np.int32]
 ) -> Graph:
     """Return the subgraph of the vertices in `part`, with unit weights; `local` (n,) is scratch filled with -1."""
-    count = len(part)
+    count = len(vertices)
     size = 0
     for i in range(count):
-        local[part[i]] = i
-        size += start[part[i] + 1] - start[part[i]]
+        local[vertices[i]] = i
+        size += start[vertices[i] + 1] - start[vertices[i]]
     begin = np.zeros(count + 1, np.int64)
     inner = np.empty(size, np.int32)
     used = 0
     for i in range(count):
-        for e in range(start[part[i]], start[part[i] + 1]):
+        for e in range(start[vertices[i]], start[vertices[i] + 1]):
             j = local[adjacent[e]]
             if j != -1:
                 inner[used] = j
                 used += 1
         begin[i + 1] = used
     for i in range(count):
-        local[part[i]] = -1
+        local[vertices[i]] = -1
     return Graph(begin, inner[:used].copy(), np.ones(used, np.int32), np.ones(count, np.int32))

@@ -53,7 +53,7 @@ def eigenpairs_between(
     except LinAlgError:
         values, vectors = np.empty(0), np.empty((0, 0))
     if len(values) <= last - first:
-        values, vectors = (part[..., first : last + 1] for part in eigh(matrix))
+        values, vectors = (array[..., first : last + 1] for array in eigh(matrix))
     return values, vectors
 
 

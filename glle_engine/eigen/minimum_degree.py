@@ -238,9 +238,9 @@ def _compact(
     length: NDArray[np.int32],
     weight: NDArray[np.int32],
     alive: NDArray[np.bool_],
-    more: int,
+    needed: int,
 ) -> tuple[NDArray[np.int32], int]:
-    """Return a new pool of the lists in use with room for `more` entries, and the total length of these lists.
+    """Return a new pool of the lists in use with room for `needed` entries, and the total length of these lists.
 
     `begin` is updated in place to the new positions.
     """
@@ -248,7 +248,7 @@ def _compact(
     for i in range(len(begin)):
         if weight[i] > 0 or alive[i]:
             total += length[i]
-    compact = np.empty(max(len(pool), 2 * total + more), np.int32)
+    compact = np.empty(max(len(pool), 2 * total + needed), np.int32)
     free = 0
     for i in range(len(begin)):
         if weight[i] > 0 or alive[i]:

@@ -148,20 +148,20 @@ def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
 def _of_arrays(neighbors: GivenNeighbors, n: int) -> NDArray[np.int64]:
     """Accept `indices` or `(indices, distances)`; return the indices (n, k)."""
     pair = neighbors if isinstance(neighbors, tuple) and neighbors else (neighbors,)
-    for part in pair:
-        require_unmasked(part, "the neighbors")
-    parts = [np.asarray(part) for part in pair]
-    if len(parts) == 2 and parts[0].dtype.kind == "f" and parts[1].dtype.kind in "iu":
-        parts.reverse()  # scikit-learn's `kneighbors` returns distances first
-    indices = parts[0]
-    if indices.ndim != 2 or len(indices) != n or indices.dtype.kind not in "iu" or len(parts) > 2:
+    for array in pair:
+        require_unmasked(array, "the neighbors")
+    arrays = [np.asarray(array) for array in pair]
+    if len(arrays) == 2 and arrays[0].dtype.kind == "f" and arrays[1].dtype.kind in "iu":
+        arrays.reverse()  # scikit-learn's `kneighbors` returns distances first
+    indices = arrays[0]
+    if indices.ndim != 2 or len(indices) != n or indices.dtype.kind not in "iu" or len(arrays) > 2:
         raise InvalidShapeError(
             f"The neighbors have shape {indices.shape} and type {indices.dtype}; the data have {n} points.",
             remedy=f"Give integers ({n}, k), a pair (indices, distances), or a sparse graph ({n}, {n}).",
         )
-    if len(parts) == 2 and parts[1].shape != indices.shape:
+    if len(arrays) == 2 and arrays[1].shape != indices.shape:
         raise InvalidShapeError(
-            f"The neighbors have shape {indices.shape}, and their distances have shape {parts[1].shape}.",
+            f"The neighbors have shape {indices.shape}, and their distances have shape {arrays[1].shape}.",
             remedy="Give one distance for each neighbor, or the neighbors alone.",
         )
     return indices.astype(np.int64)

@@ -262,14 +262,14 @@ def approximate_kneighbors(
     graph = faiss.IndexHNSWFlat(d, LINKS)
     graph.hnsw.efConstruction = EF_CONSTRUCTION
     with _one_thread(faiss):
-        for part in blocks(len(first), _BLOCK_POINTS, "neighbors"):
-            graph.add(places[part])
-            on_progress(n * part.stop // (2 * len(first)), n, "neighbors")
+        for block in blocks(len(first), _BLOCK_POINTS, "neighbors"):
+            graph.add(places[block])
+            on_progress(n * block.stop // (2 * len(first)), n, "neighbors")
     indices, distances = np.empty((n, k), np.int32), np.empty((n, k))
     parameters = faiss.SearchParametersHNSW(efSearch=reach)
     is_lost = np.ones(n, bool)
-    for part in blocks(len(first), _BLOCK_POINTS, "neighbors"):
-        rows = np.arange(part.start, part.stop)
+    for block in blocks(len(first), _BLOCK_POINTS, "neighbors"):
+        rows = np.arange(block.start, block.stop)
         with nullcontext() if faiss_has_threads() else _one_thread(faiss):
             square, candidates = graph.search(places[rows], taken, params=parameters)
         home = (
@@ -281,7 +281,7 @@ def approximate_kneighbors(
         points = first[rows[home]]
         near, apart = _nearest_first(X, points, first[candidates[home]])
         indices[points], distances[points], is_lost[points] = near[:, 1 : k + 1], apart[:, 1 : k + 1], False
-        on_progress(n * (len(first) + part.stop) // (2 * len(first)), n, "neighbors")
+        on_progress(n * (len(first) + block.stop) // (2 * len(first)), n, "neighbors")
     points = np.flatnonzero(is_lost)
     if len(points):
         indices[points], distances[points] = nearest_rows(

@@ -123,23 +123,23 @@ class SparsePoints:
         no row. `on_progress` is called with (points done, m, "neighbors").
         """
         indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
-        width = max(int(np.diff(part.indptr).max(initial=0)) for part in (self.rows, points.rows))
+        width = max(int(np.diff(matrix.indptr).max(initial=0)) for matrix in (self.rows, points.rows))
         # Bound of a squared distance's rounding error, for any order of sums, relative to the sum of the two `_sizes`.
         error = 8 * (width + 16) * _EPSILON
         of_rows = np.arange(len(self)) if groups is None else groups
-        for part in blocks(len(points), _rows_of_products(self.rows, points.rows), "neighbors", on_progress):
-            some = points[part]
+        for block in blocks(len(points), _rows_of_products(self.rows, points.rows), "neighbors", on_progress):
+            some = points[block]
             about = some._sizes[:, None] + self._sizes  # noqa: SLF001 -- the same class
             off = error * about
             about -= 2 * self._products(some)
-            about[of_rows == excluded[part][:, None]] = np.inf
+            about[of_rows == excluded[block][:, None]] = np.inf
             reach = np.partition(about + off, k - 1, axis=1)[:, k - 1] * (1 + 8 * TIED)
             item, near = np.nonzero(about - off <= reach[:, None])
             apart = self._apart(some, item, near)
             order = np.lexsort((near, ranks_of(apart), item))
             first = np.searchsorted(item, np.arange(len(some)))  # items are ascending, before and after the sort
             chosen = order[first[:, None] + np.arange(k)]
-            indices[part], distances[part] = near[chosen], apart[chosen]
+            indices[block], distances[block] = near[chosen], apart[chosen]
         return indices, distances
 
     def distances(self, points: SparsePoints, candidates: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
@@ -207,8 +207,8 @@ class SparsePoints:
         if total <= _ROUNDING**2 * float(self._sizes.sum()):
             return 0.0
         squares = 0.0
-        for part in blocks(n, _rows_of_products(self.rows, rest.rows), "posterior"):
-            some, sums = rest[part], rest._sums[part]
+        for block in blocks(n, _rows_of_products(self.rows, rest.rows), "posterior"):
+            some, sums = rest[block], rest._sums[block]
             inner = _inner_products(self.rows, some.rows)
             inner -= sums[:, None] * self.shifts + some.shifts[:, None] * (self._sums - d * self.shifts)
             products = V @ inner.T
@@ -280,12 +280,12 @@ class SparsePoints:
         """Return the distances (q,) of the rows `item` (q,) of other points to the rows `near` (q,) of these points."""
         distances = np.empty(len(item))
         size = max(1, _BLOCK_ENTRIES // (self.neighborhood_width + points.neighborhood_width))
-        for part in blocks(len(item), size, "neighbors"):
-            apart, shifts = self._subtract(points, item[part], near[part])
+        for block in blocks(len(item), size, "neighbors"):
+            apart, shifts = self._subtract(points, item[block], near[block])
             row = _row_of_entries(apart)
             values = apart.data - shifts[row]
             others = self.shape[1] - np.diff(apart.indptr)
-            distances[part] = np.sqrt(np.bincount(row, values * values, len(shifts)) + others * shifts * shifts)
+            distances[block] = np.sqrt(np.bincount(row, values * values, len(shifts)) + others * shifts * shifts)
         return distances
 
 

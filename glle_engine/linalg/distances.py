@@ -89,7 +89,7 @@ def counts_nearer(
     """
     mean = data.mean(axis=0)
     centred, others = points - mean, data - mean
-    square_points, square_data = (np.einsum("ij,ij->i", part, part) for part in (centred, others))
+    square_points, square_data = (np.einsum("ij,ij->i", rows, rows) for rows in (centred, others))
     # Bound of |computed - true| / (|x|^2 + |y|^2) for any order of the sums: (1.25 d + 8) epsilon, with a margin.
     error = 2 * (data.shape[1] + 8) * float(np.finfo(np.float64).eps)
     out = np.zeros(thresholds.shape, np.int64)

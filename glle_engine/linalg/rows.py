@@ -23,21 +23,21 @@ def overlaps(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[
     products = np.empty(m)
     full = n // (2 * lanes)
     x = address(vector)
-    part = np.empty(2 * lanes)
-    parts = address(part)
+    sums = np.empty(2 * lanes)
+    sums_at = address(sums)
     for i in range(m):
         row = offset(address(rows), i * n)
         even, odd = fill(_TAG, 0.0), fill(_TAG, 0.0)
         for j in range(full):
             even = fma(load(_TAG, row, 2 * j), load(_TAG, x, 2 * j), even)
             odd = fma(load(_TAG, row, 2 * j + 1), load(_TAG, x, 2 * j + 1), odd)
-        store(parts, 0, even)
-        store(parts, 1, odd)
+        store(sums_at, 0, even)
+        store(sums_at, 1, odd)
         for j in range(full * 2 * lanes, n):
-            part[j - full * 2 * lanes] += rows[i, j] * vector[j]
+            sums[j - full * 2 * lanes] += rows[i, j] * vector[j]
         total = 0.0
         for j in range(2 * lanes):
-            total += part[j]
+            total += sums[j]
         products[i] = total
     return products
 

@@ -60,10 +60,12 @@ def write(builder: Any, value: Any, address: Any) -> None:
 
 def emit(builder: Any, name: str, *vectors: Any) -> Any:
     """Emit the call of an LLVM operation, such as "sqrt", on vectors of doubles or floats, and return its result."""
-    kind = vectors[0].type
-    bits = 64 if kind.element == DOUBLE else 32
+    vector_type = vectors[0].type
+    bits = 64 if vector_type.element == DOUBLE else 32
     function = cgutils.get_or_insert_function(
-        builder.module, ir.FunctionType(kind, [kind] * len(vectors)), f"llvm.{name}.v{kind.count}f{bits}"
+        builder.module,
+        ir.FunctionType(vector_type, [vector_type] * len(vectors)),
+        f"llvm.{name}.v{vector_type.count}f{bits}",
     )
     return builder.call(function, vectors)
 

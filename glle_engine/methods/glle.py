@@ -31,9 +31,9 @@ _MAX_SEED = 2**64 - 1
 class GlleSpec(FitSpec, NeighborSpec):
     """Parameters of the posterior, which are the fields of `FitSpec`, and of the draw that is embedded."""
 
-    seed: int = integer(0, "Of the draws.", least=0, most=_MAX_SEED)
-    index: int = integer(0, "Which draw of the seed.", least=0, most=_MAX_SEED)
-    scale: float = number(1.0, "Factor on the covariance of the weights; 0 gives the mean, LLE.", least=0)
+    seed: int = integer(0, "Of the draws.", minimum=0, maximum=_MAX_SEED)
+    index: int = integer(0, "Which draw of the seed.", minimum=0, maximum=_MAX_SEED)
+    scale: float = number(1.0, "Factor on the covariance of the weights; 0 gives the mean, LLE.", minimum=0)
     source: str = choice("posterior", "Draw from the posterior, or from the prior.", *get_args(Source))
 
     def check_together(self) -> None:

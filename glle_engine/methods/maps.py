@@ -79,7 +79,7 @@ class Map(ABC):
         data = self._check(points)
         rows = max(1, _BLOCK_ENTRIES // self._row_entries())
         with np.errstate(over="ignore", invalid="ignore"):
-            positions = [self._place(data[part]) for part in blocks(len(data), rows, "transform", on_progress)]
+            positions = [self._place(data[block]) for block in blocks(len(data), rows, "transform", on_progress)]
         Y = np.concatenate(positions)
         if not np.isfinite(Y).all():
             raise OutOfRangeError(

@@ -51,7 +51,7 @@ __all__ = [
 class MethodSpec(SpaceSpec):
     """Parameters common to all methods; a method with more parameters has a subclass."""
 
-    n_components: int = integer(2, "p, the dimension of the embedding.", least=1)
+    n_components: int = integer(2, "p, the dimension of the embedding.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise a `GlleError` with a remedy if n points of d features cannot be embedded with these parameters."""
@@ -102,7 +102,7 @@ class DistanceSpec(MethodSpec):
 class NeighborSpec(DistanceSpec):
     """Parameters of a method that uses the nearest neighbors of each point."""
 
-    n_neighbors: int = integer(10, "k, the number of neighbors of a point.", least=2, counts=True)
+    n_neighbors: int = integer(10, "k, the number of neighbors of a point.", minimum=2, counts=True)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise `TooFewPointsError` if there are too few points."""

@@ -85,8 +85,8 @@ def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
         )
     rows = fixed_sample(n, LANDMARKS)
     first_kept = np.zeros(n, np.int64)  # how many pairs have K as the larger of their two ranks
-    for part in blocks(len(rows), max(1, _BLOCK_ENTRIES // n), "ranks", on_progress):
-        larger = np.maximum(_ranks(X, rows[part]), _ranks(Y, rows[part]))
+    for block in blocks(len(rows), max(1, _BLOCK_ENTRIES // n), "ranks", on_progress):
+        larger = np.maximum(_ranks(X, rows[block]), _ranks(Y, rows[block]))
         first_kept += np.bincount(larger.ravel(), minlength=n)
     k = np.arange(1, n - 1)
     q_nx = np.cumsum(first_kept[1 : n - 1]) / (len(rows) * k)

@@ -29,8 +29,8 @@ def raw_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     The unit of the stress is the square of the data's unit. `sklearn.manifold.MDS` has the same stress. For more than
     2,000 points the stress is estimated: the mean over the pairs of a fixed sample times the number of all pairs.
     """
-    expected, found = _pairs(X, Y)
-    return float(((found - expected) ** 2).mean() * len(X) * (len(X) - 1) / 2)
+    expected, embedded = _pairs(X, Y)
+    return float(((embedded - expected) ** 2).mean() * len(X) * (len(X) - 1) / 2)
 
 
 def normalized_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
@@ -39,9 +39,9 @@ def normalized_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     This normalized stress of `sklearn.manifold.MDS` depends on the unit of the embedding. Raises DegenerateDataError if
     all points of the data are equal.
     """
-    expected, found = _pairs(X, Y)
+    expected, embedded = _pairs(X, Y)
     _require_apart(expected)
-    return float(np.sqrt(((found - expected) ** 2).sum() / (expected**2).sum()))
+    return float(np.sqrt(((embedded - expected) ** 2).sum() / (expected**2).sum()))
 
 
 def scaled_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
@@ -53,9 +53,9 @@ def scaled_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     and Kobourov 2024, arXiv 2408.07724). Raises DegenerateDataError if all points are equal, in the data or in the
     embedding.
     """
-    expected, found = _pairs(X, Y)
-    _require_apart(expected, found)
-    explained = (found * expected).sum() ** 2 / ((found**2).sum() * (expected**2).sum())
+    expected, embedded = _pairs(X, Y)
+    _require_apart(expected, embedded)
+    explained = (embedded * expected).sum() ** 2 / ((embedded**2).sum() * (expected**2).sum())
     return float(np.sqrt(max(0.0, 1.0 - explained)))
 
 
@@ -70,13 +70,13 @@ def shepard_correlation(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float
         If all distances are equal, in the data or in the embedding.
 
     """
-    expected, found = _pairs(X, Y)
-    if not np.ptp(expected) or not np.ptp(found):
+    expected, embedded = _pairs(X, Y)
+    if not np.ptp(expected) or not np.ptp(embedded):
         raise DegenerateDataError(
             "All distances are equal, in the data or in the embedding: nothing varies.",
             remedy="Give more points, and an embedding whose points differ.",
         )
-    return rank_correlation(expected, found)
+    return rank_correlation(expected, embedded)
 
 
 def random_triplets(n: int) -> NDArray[np.int64]:
@@ -127,11 +127,11 @@ def silhouette(Y: NDArray[np.float64], labels: NDArray[np.generic]) -> float:
     sizes = np.bincount(of_points)
     apart = _distances_among(Y, rows)
     sums = np.stack([apart[:, of_points == label].sum(axis=1) for label in range(len(names))], axis=1)
-    own = np.arange(len(rows)), of_points
+    own_label = np.arange(len(rows)), of_points
     is_alone = sizes[of_points] == 1
-    within = sums[own] / np.where(is_alone, 1, sizes[of_points] - 1)
+    within = sums[own_label] / np.where(is_alone, 1, sizes[of_points] - 1)
     means = sums / sizes
-    means[own] = np.inf
+    means[own_label] = np.inf
     between = means.min(axis=1)
     larger = np.maximum(within, between)
     values = np.where(is_alone | (larger == 0), 0.0, (between - within) / np.where(larger == 0, 1.0, larger))

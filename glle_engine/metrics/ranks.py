@@ -163,15 +163,15 @@ def _counted_by_tree(
 ) -> NDArray[np.float64]:
     tree = cKDTree(X)
     excess = np.zeros(len(rows))
-    for part in blocks(len(rows), _TREE_BLOCK_POINTS, "ranks"):
-        centre, near = X[rows[part]], neighbors[part]
+    for block in blocks(len(rows), _TREE_BLOCK_POINTS, "ranks"):
+        centre, near = X[rows[block]], neighbors[block]
         closer = np.nextafter(distances(centre, X, near) * (1 - _EQUAL), 0.0)
         # A neighbor that is no farther away than the k-th nearest point has at most rank k, so it adds nothing.
         kth = tree.query(centre, k + 1)[0][:, -1]
         far = closer > kth[:, None]
         item = np.nonzero(far)[0]
         rank = tree.query_ball_point(centre[item], closer[far], return_length=True)
-        excess[part] = np.bincount(item, np.maximum(rank - k, 0), minlength=len(near))
+        excess[block] = np.bincount(item, np.maximum(rank - k, 0), minlength=len(near))
     return excess
 
 
@@ -179,11 +179,11 @@ def _counted_by_products(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int
 ) -> NDArray[np.float64]:
     excess = np.zeros(len(rows))
-    for part in blocks(len(rows), max(1, _BRUTE_BLOCK_ENTRIES // len(X)), "ranks"):
-        centre = X[rows[part]]
-        closer = np.sort(distances(centre, X, neighbors[part]) * (1 - _EQUAL), axis=1)
-        rank = 1 + counts_nearer(X, centre, rows[part], closer)
-        excess[part] = np.maximum(rank - k, 0).sum(axis=1)
+    for block in blocks(len(rows), max(1, _BRUTE_BLOCK_ENTRIES // len(X)), "ranks"):
+        centre = X[rows[block]]
+        closer = np.sort(distances(centre, X, neighbors[block]) * (1 - _EQUAL), axis=1)
+        rank = 1 + counts_nearer(X, centre, rows[block], closer)
+        excess[block] = np.maximum(rank - k, 0).sum(axis=1)
     return excess
 
 
@@ -231,8 +231,8 @@ def residual_variance(
     graph = directed_graph(nearest, lengths)
     landmarks = fixed_sample(n, LANDMARKS)
 
-    def along(part: slice) -> NDArray[np.float64]:
-        return np.asarray(dijkstra(graph, directed=False, indices=landmarks[part]))
+    def along(block: slice) -> NDArray[np.float64]:
+        return np.asarray(dijkstra(graph, directed=False, indices=landmarks[block]))
 
     return unexplained_variance(along, landmarks, Y, on_progress)
 
@@ -269,12 +269,12 @@ def unexplained_variance(
     unit = 0.0
     places = Y / power_of_two(float(np.ptp(Y, axis=0).max()))
     moments = np.zeros(6)
-    for part in blocks(len(points), max(1, _BLOCK_ENTRIES // n), "geodesics", on_progress):
-        along = distances(part)
+    for block in blocks(len(points), max(1, _BLOCK_ENTRIES // n), "geodesics", on_progress):
+        along = distances(block)
         unit = unit or power_of_two(float(along.max()))
-        centers = places[points[part]]
+        centers = places[points[block]]
         straight = np.sqrt(sum((centers[:, j, None] - places[:, j]) ** 2 for j in range(places.shape[1])))
-        others = np.arange(n) != points[part, None]
+        others = np.arange(n) != points[block, None]
         a, b = along[others] / unit, straight[others]
         moments += [a.size, a.sum(), b.sum(), (a * a).sum(), (b * b).sum(), (a * b).sum()]
     mean = moments / moments[0]

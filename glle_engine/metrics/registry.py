@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["SCORES", "Given", "Score", "default_scores", "neighborhood_hit", "possible_score", "score"]
+__all__ = ["SCORES", "Score", "ScoreInputs", "default_scores", "neighborhood_hit", "possible_score", "score"]
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
-    """Inputs that scores may need besides the data and the embedding.
+class ScoreInputs:
+    """Further inputs of scores, beside the data and the embedding.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Score:
     growth: str
     reproducible: bool = True
     by_default: bool = True
-    run: Callable[[NDArray[np.float64], NDArray[np.float64], Given], float]
+    run: Callable[[NDArray[np.float64], NDArray[np.float64], ScoreInputs], float]
 
 
 def neighborhood_hit(Y: NDArray[np.float64], labels: NDArray[np.generic], n_neighbors: int = 10) -> float:
@@ -168,10 +168,10 @@ def score(
             raise DegenerateDataError(
                 f"All points of {name} are equal.", remedy="Check that they were read as intended."
             )
-    given, scores = Given(score_neighbors, classes, true, report), dict[str, float]()
+    score_inputs, scores = ScoreInputs(score_neighbors, classes, true, report), dict[str, float]()
     for done, item in enumerate(selected):
         report(done, len(selected), "scores")
-        scores[item.name] = item.run(data, places, given)
+        scores[item.name] = item.run(data, places, score_inputs)
     report(len(selected), len(selected), "scores")
     return scores
 
@@ -236,8 +236,8 @@ def _to_truth(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
     return disparity(*(np.pad(points, ((0, 0), (0, width - points.shape[1]))) for points in (Y, truth)))
 
 
-def _q_nx(X: NDArray[np.float64], Y: NDArray[np.float64], given: Given) -> float:
-    return kept_share(kneighbors(X, given.score_neighbors)[0], Y)
+def _q_nx(X: NDArray[np.float64], Y: NDArray[np.float64], inputs: ScoreInputs) -> float:
+    return kept_share(kneighbors(X, inputs.score_neighbors)[0], Y)
 
 
 def _require(array: NDArray[Any] | None) -> NDArray[Any]:
@@ -260,7 +260,7 @@ SCORES: dict[str, Score] = {
             better="higher",
             largest_k=lambda n: (n - 1) // 2,
             growth=_OF_NEIGHBORS,
-            run=lambda X, Y, given: trustworthiness(X, Y, given.score_neighbors),
+            run=lambda X, Y, inputs: trustworthiness(X, Y, inputs.score_neighbors),
         ),
         Score(
             name="continuity",
@@ -270,7 +270,7 @@ SCORES: dict[str, Score] = {
             better="higher",
             largest_k=lambda n: (n - 1) // 2,
             growth=_OF_NEIGHBORS,
-            run=lambda X, Y, given: continuity(X, Y, given.score_neighbors),
+            run=lambda X, Y, inputs: continuity(X, Y, inputs.score_neighbors),
         ),
         Score(
             name="neighborhood_hit",
@@ -281,7 +281,7 @@ SCORES: dict[str, Score] = {
             better="higher",
             largest_k=lambda n: n - 1,
             growth="n log n",
-            run=lambda _, Y, given: neighborhood_hit(Y, _require(given.labels), given.score_neighbors),
+            run=lambda _, Y, inputs: neighborhood_hit(Y, _require(inputs.labels), inputs.score_neighbors),
         ),
         Score(
             name="procrustes",
@@ -291,7 +291,7 @@ SCORES: dict[str, Score] = {
             needs="truth",
             better="lower",
             growth="n",
-            run=lambda _, Y, given: _to_truth(Y, _require(given.truth)),
+            run=lambda _, Y, inputs: _to_truth(Y, _require(inputs.truth)),
         ),
         Score(
             name="affine_r2",
@@ -301,7 +301,7 @@ SCORES: dict[str, Score] = {
             needs="truth",
             better="higher",
             growth="n",
-            run=lambda _, Y, given: affine_r_squared(Y, _require(given.truth)),
+            run=lambda _, Y, inputs: affine_r_squared(Y, _require(inputs.truth)),
         ),
         Score(
             name="residual_variance",
@@ -311,7 +311,7 @@ SCORES: dict[str, Score] = {
             better="lower",
             largest_k=lambda n: n - 1,
             growth=_OF_LANDMARKS,
-            run=lambda X, Y, given: residual_variance(X, Y, given.score_neighbors, given.on_progress),
+            run=lambda X, Y, inputs: residual_variance(X, Y, inputs.score_neighbors, inputs.on_progress),
         ),
         Score(
             name="gplvm",
@@ -324,7 +324,7 @@ SCORES: dict[str, Score] = {
             growth="n^3",
             reproducible=False,
             by_default=False,
-            run=lambda X, Y, given: fit_likelihood(X, Y, given.on_progress).log_likelihood,
+            run=lambda X, Y, inputs: fit_likelihood(X, Y, inputs.on_progress).log_likelihood,
         ),
         Score(
             name="q_nx",
@@ -345,7 +345,7 @@ SCORES: dict[str, Score] = {
             largest_k=lambda n: n - 2,
             growth=_OF_NEIGHBORS,
             by_default=False,
-            run=lambda X, Y, given: _q_nx(X, Y, given) - given.score_neighbors / (len(X) - 1),
+            run=lambda X, Y, inputs: _q_nx(X, Y, inputs) - inputs.score_neighbors / (len(X) - 1),
         ),
         Score(
             name="r_nx",
@@ -356,7 +356,7 @@ SCORES: dict[str, Score] = {
             largest_k=lambda n: n - 2,
             growth=_OF_NEIGHBORS,
             by_default=False,
-            run=lambda X, Y, given: kept_neighbors(kneighbors(X, given.score_neighbors)[0], Y),
+            run=lambda X, Y, inputs: kept_neighbors(kneighbors(X, inputs.score_neighbors)[0], Y),
         ),
         Score(
             name="r_nx_auc",
@@ -366,7 +366,7 @@ SCORES: dict[str, Score] = {
             better="higher",
             growth=_OF_LANDMARKS,
             by_default=False,
-            run=lambda X, Y, given: quality_curves(X, Y, given.on_progress).auc,
+            run=lambda X, Y, inputs: quality_curves(X, Y, inputs.on_progress).auc,
         ),
         Score(
             name="raw_stress",
@@ -425,7 +425,7 @@ SCORES: dict[str, Score] = {
             better="higher",
             growth=_OF_PAIRS,
             by_default=False,
-            run=lambda _, Y, given: pairs.silhouette(Y, _require(given.labels)),
+            run=lambda _, Y, inputs: pairs.silhouette(Y, _require(inputs.labels)),
         ),
     )
 }

@@ -109,10 +109,10 @@ def _compile_draws() -> None:
 if __name__ == "__main__":
     draws = multiprocessing.get_context("spawn").Process(target=_compile_draws)
     draws.start()
-    own = fingerprint()
+    computed = fingerprint()
     next(fit(sheet(_SPARSE_POINTS), n_neighbors=8, landmarks=80).draws(1))  # code of landmarks; not in the digest
     draw_cost(fit(sheet(_SPARSE_POINTS), n_neighbors=8))
     draws.join()
     warm()
-    state = "the pinned bits" if own == PINNED else "other bits than the pinned ones"
-    sys.stdout.write(f"fingerprint {own}\npinned      {PINNED}\nThis machine computes {state}.\n")
+    state = "the pinned bits" if computed == PINNED else "other bits than the pinned ones"
+    sys.stdout.write(f"fingerprint {computed}\npinned      {PINNED}\nThis machine computes {state}.\n")

@@ -70,7 +70,7 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
 def require_array(
     name: str,
     array: NDArray[Any],
-    kind: type[np.generic],
+    dtype: type[np.generic],
     shape: tuple[int, ...],
     *,
     below: int | None = None,
@@ -79,8 +79,8 @@ def require_array(
 
     If `below` is not None, the entries have to be indices from 0 to below - 1.
     """
-    if array.dtype != kind or array.shape != shape:
-        raise inconsistent(f"{name} has type {array.dtype} and shape {array.shape}, not {kind.__name__} and {shape}")
+    if array.dtype != dtype or array.shape != shape:
+        raise inconsistent(f"{name} has type {array.dtype} and shape {array.shape}, not {dtype.__name__} and {shape}")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise inconsistent(f"{name} has entries that are not finite")
     if below is not None and array.size and not (int(array.min()) >= 0 and int(array.max()) < below):

@@ -265,8 +265,8 @@ def reconstruct(
     rebuilt = np.empty(data.shape)
     rows = max(1, (1 << 22) // (weights.shape[1] * data.shape[1]))
     for start in range(0, len(data), rows):
-        part = slice(start, start + rows)
-        rebuilt[part] = combine(weights[part], neighbors[part], data)
+        block = slice(start, start + rows)
+        rebuilt[block] = combine(weights[block], neighbors[block], data)
     return rebuilt
 
 

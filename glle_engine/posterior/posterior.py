@@ -431,7 +431,7 @@ def _require_arrays(posterior: Posterior) -> None:
             raise npz.inconsistent(f"its {name} is 'auto', which a fit replaces by its choice")
     is_adaptive, is_standardized = spec.neighborhoods == "adaptive", spec.standardize != "none"
     has_given = bool(posterior.diagnostics.figures.get("given_neighbors"))
-    for name, array, is_needed, kind, shape, below in (
+    for name, array, is_needed, dtype, shape, below in (
         ("landmarks", posterior.landmarks, spec.has_landmarks, np.int32, (m,), n),
         ("neighbors", posterior.neighbors, True, np.int32, (n, k), n),
         ("mean", distribution.mean, True, np.float64, (n, k), None),
@@ -458,7 +458,7 @@ def _require_arrays(posterior: Posterior) -> None:
             problem = "is missing, but its parameters need it" if is_needed else "is not used by its parameters"
             raise npz.inconsistent(f"{name} {problem}")
         if array is not None:
-            npz.require_array(name, array, kind, shape, below=below)
+            npz.require_array(name, array, dtype, shape, below=below)
     if posterior.scale is not None and not (posterior.scale > 0).all():
         raise npz.inconsistent("scale is not positive")
 

@@ -109,22 +109,22 @@ class MethodEmbedder(Embedder, Generic[S]):
     def _refit(self, sample: Sample, on_progress: OnProgress) -> Embedding:
         """Return the embedding of the points of a sample by the method."""
         chosen = sample.chosen
-        part = self.data[np.ix_(chosen, chosen)] if self.spec.precomputed else self.data[chosen]
+        data = self.data[np.ix_(chosen, chosen)] if self.spec.precomputed else self.data[chosen]
         labels = None if self.labels is None else self.labels[chosen]
-        return embed_again(self.method, self.spec, part, sample.number, HALF, on_progress, labels=labels)
+        return embed_again(self.method, self.spec, data, sample.number, HALF, on_progress, labels=labels)
 
 
 def embed_again(
     method: Method[S],
     spec: S,
-    part: NDArray[np.float64],
+    data: NDArray[np.float64],
     number: int,
     share: float,
     on_progress: OnProgress = silent,
     *,
     labels: NDArray[np.int64] | None = None,
 ) -> Embedding:
-    """Embed `part`, a share of the points, with smaller numbers of neighbors (`shrunk`), and another seed if random.
+    """Embed `data`, a share of the points, with smaller numbers of neighbors (`shrunk`), and another seed if random.
 
     The parameters are not shrunk if the method refuses the smaller values, or if the smaller neighbor graph is
     disconnected, even if the method could bridge that graph.
@@ -134,9 +134,9 @@ def embed_again(
     is_bridging = isinstance(spec, GraphSpec) and spec.disconnected == "bridge"
     changes = shrunk(spec, share) | ({"disconnected": "error"} if is_bridging else {})
     try:
-        return method.embed(part, replace(spec, **changes), on_progress, labels=labels)
+        return method.embed(data, replace(spec, **changes), on_progress, labels=labels)
     except (DisconnectedGraphError, InvalidParameterError):
-        return method.embed(part, spec, on_progress, labels=labels)
+        return method.embed(data, spec, on_progress, labels=labels)
 
 
 def _embedder_of(

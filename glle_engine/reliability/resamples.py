@@ -127,8 +127,8 @@ class Embedder(ABC):
 
     def of_rows(self, rows: NDArray[np.intp]) -> Self:
         """Return an embedder whose data are only these rows, from all of which samples are drawn."""
-        part = self._of_rows(rows)
-        return part if self.blocks is None else replace(part, blocks=self.blocks[rows])
+        embedder = self._of_rows(rows)
+        return embedder if self.blocks is None else replace(embedder, blocks=self.blocks[rows])
 
     @abstractmethod
     def _of_rows(self, rows: NDArray[np.intp]) -> Self:
@@ -174,10 +174,10 @@ class Resamples:
         is_complete = np.isfinite(self.places).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
         return np.flatnonzero(np.repeat(is_complete, 2))
 
-    def __add__(self, more: Resamples) -> Resamples:
+    def __add__(self, other: Resamples) -> Resamples:
         """Return these resamples, followed by `more` resamples of the same stream."""
-        places = np.concatenate([self.places, more.places])
-        return Resamples(self.stream, places, self.problems + more.problems)
+        places = np.concatenate([self.places, other.places])
+        return Resamples(self.stream, places, self.problems + other.problems)
 
 
 def resample(

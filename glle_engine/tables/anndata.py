@@ -42,9 +42,9 @@ def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
 
     """
     if not is_anndata(data):
-        kind = type(data).__name__
+        type_name = type(data).__name__
         raise InvalidParameterError(
-            f"obsm={obsm!r} is for an AnnData, and the data are of the type {kind}.", remedy="Leave obsm out."
+            f"obsm={obsm!r} is for an AnnData, and the data are of the type {type_name}.", remedy="Leave obsm out."
         )
     reason = "the columns of an AnnData are its variables."
     roles.require_none(reason, "Choose variables before, as by data[:, names].", but=("labels", "colors"))

@@ -102,7 +102,7 @@ def seconds_of(cell: str) -> float | None:
     text = cell.strip().upper()
     try:
         if match := _GERMAN.fullmatch(text):
-            day, month, year, hour, minute, second = (int(part or 0) for part in match.groups())
+            day, month, year, hour, minute, second = (int(group or 0) for group in match.groups())
             when = dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC)
         else:
             when = dt.datetime.fromisoformat(text)

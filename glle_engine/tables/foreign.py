@@ -88,18 +88,18 @@ def foreign_file(head: bytes, file: IO[bytes] | None = None) -> ForeignFile | No
 
     """
     is_binary = _is_binary(head)
-    for magic, kind in _MAGIC.items():
+    for magic, foreign in _MAGIC.items():
         # The first column of a text table may be named ORC or CDF, so that short codes count only in binary files.
         if head.startswith(magic) and (is_binary or len(magic) > 4):
-            return kind
+            return foreign
     if head[257:262] == b"ustar":
         return _TAR
     if head.startswith((b"PK\3\4", b"PK\5\6")):
         return None if file is None else _of_archive(file)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    for opening, kind in _TEXTS.items():
+    for opening, foreign in _TEXTS.items():
         if text.lower().startswith(opening):
-            return kind
+            return foreign
     return _RECORDS if _has_records(text) else None
 
 

@@ -45,20 +45,20 @@ def require_here(data: Any) -> None:
 
     The remedy is the call that brings the values into memory.
     """
-    kind = f"{type(data).__module__}.{type(data).__qualname__}"
+    type_name = f"{type(data).__module__}.{type(data).__qualname__}"
     if hasattr(data, "collect_schema") and hasattr(data, "lazy") and not hasattr(data, "rows"):
-        raise InvalidParameterError(f"{kind} is a query without values.", remedy="Give data.collect().")
+        raise InvalidParameterError(f"{type_name} is a query without values.", remedy="Give data.collect().")
     if hasattr(data, "to_adata") and hasattr(data, "var_names"):
-        raise InvalidParameterError(f"{kind} is a part of an AnnData.", remedy="Give adata.raw.to_adata().")
+        raise InvalidParameterError(f"{type_name} is a part of an AnnData.", remedy="Give adata.raw.to_adata().")
     if hasattr(data, "__dask_graph__") and hasattr(data, "columns"):
-        raise InvalidParameterError(f"{kind} is a query without values.", remedy="Give data.compute().")
+        raise InvalidParameterError(f"{type_name} is a query without values.", remedy="Give data.compute().")
     if hasattr(data, "toPandas"):
-        raise InvalidParameterError(f"{kind} is a query without values.", remedy="Give data.toPandas().")
-    is_away = hasattr(data, "__cuda_array_interface__") or bool(getattr(data, "is_cuda", False)) or "cudf" in kind
+        raise InvalidParameterError(f"{type_name} is a query without values.", remedy="Give data.toPandas().")
+    is_away = hasattr(data, "__cuda_array_interface__") or bool(getattr(data, "is_cuda", False)) or "cudf" in type_name
     if is_away:
         calls = {"to_pandas": "data.to_pandas()", "get": "data.get()", "cpu": "data.cpu().numpy()"}
         call = next((call for name, call in calls.items() if hasattr(data, name)), "a copy as an array of numpy")
-        raise InvalidParameterError(f"{kind} is in the memory of a graphics processor.", remedy=f"Give {call}.")
+        raise InvalidParameterError(f"{type_name} is in the memory of a graphics processor.", remedy=f"Give {call}.")
 
 
 def frame_columns(frame: Any, *, with_index: bool = False) -> WholeTable:
@@ -182,8 +182,8 @@ def _arrow_table(data: Any) -> Any:
     try:
         pa = sys.modules.get("pyarrow") or import_module("pyarrow")
     except ImportError as error:
-        kind = f"{type(data).__module__}.{type(data).__qualname__}"
-        raise ImportError(f"Data of the type {kind} need pyarrow: pip install pyarrow.") from error
+        type_name = f"{type(data).__module__}.{type(data).__qualname__}"
+        raise ImportError(f"Data of the type {type_name} need pyarrow: pip install pyarrow.") from error
     if isinstance(data, pa.Table):
         return data
     try:
@@ -198,20 +198,20 @@ def _plain_arrow(array: Any) -> tuple[Any, bool]:
     import pyarrow as pa  # noqa: PLC0415 # an extra
     from pyarrow import compute  # noqa: PLC0415 # an extra
 
-    kind = array.type
-    if pa.types.is_run_end_encoded(kind):
+    arrow_type = array.type
+    if pa.types.is_run_end_encoded(arrow_type):
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-        array = pa.chunked_array([compute.run_end_decode(each) for each in chunks], kind.value_type)
-    is_category = pa.types.is_dictionary(kind)
+        array = pa.chunked_array([compute.run_end_decode(each) for each in chunks], arrow_type.value_type)
+    is_category = pa.types.is_dictionary(arrow_type)
     if is_category:
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-        value = pa.large_string() if pa.types.is_string_view(kind.value_type) else kind.value_type
+        value = pa.large_string() if pa.types.is_string_view(arrow_type.value_type) else arrow_type.value_type
         array = pa.chunked_array([each.dictionary.cast(value).take(each.indices) for each in chunks], value)
-    kind = array.type
-    if pa.types.is_string_view(kind):
+    arrow_type = array.type
+    if pa.types.is_string_view(arrow_type):
         array = array.cast(pa.large_string())
-    elif pa.types.is_float16(kind):
+    elif pa.types.is_float16(arrow_type):
         array = array.cast(pa.float32())
-    elif pa.types.is_null(kind):
+    elif pa.types.is_null(arrow_type):
         array = array.cast(pa.float64())
     return (array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])), is_category

@@ -34,7 +34,7 @@ def pack(table: WholeTable) -> dict[str, NDArray[Any]]:
             texts = column.objects() if column.cells is None else column.texts()
             encoded = [b"" if text is None else str(text).encode("utf-8", "surrogatepass") for text in texts]
             arrays[f"{index}_text"] = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
-            lengths = [-1 if text is None else len(part) for text, part in zip(texts, encoded, strict=True)]
+            lengths = [-1 if text is None else len(raw) for text, raw in zip(texts, encoded, strict=True)]
             arrays[f"{index}_lengths"] = np.array(lengths, np.int64)
         elif kind != "other":
             arrays[f"{index}_values"] = column.values

@@ -281,7 +281,7 @@ class Layout:
         names: list[str] = []
         for column in self.features:
             name = self.name(column) if self.names is None else self.names[column]
-            names += [f"{name}{part}" for part in parts.get(column, [""])]
+            names += [f"{name}{suffix}" for suffix in parts.get(column, [""])]
         return names
 
     def source(self) -> dict[str, Any]:

@@ -297,7 +297,7 @@ class _Pass:
         self._categories = self._find_categories()
         parts = {index: [f"={text}" for text in texts] for index, texts in self._categories.items()}
         heads = {index: columns.head[index].values for index in self._read if columns.head[index].kind == "vector"}
-        parts |= {index: [f"[{part}]" for part in range(values.shape[1])] for index, values in heads.items()}
+        parts |= {index: [f"[{component}]" for component in range(values.shape[1])] for index, values in heads.items()}
         self._names = layout.feature_names(parts)
         self._features = sum(len(parts.get(index, [""])) for index in layout.features)
         are_single = all(columns.head[index].values.dtype == np.float32 for index in self._read) and not self._one_hot
@@ -458,9 +458,9 @@ class _Pass:
             texts = [index for index in self._refused if heads[index].kind == "text"]
             listed = [f"{layout.name(index)!r} ({column.type}{_example(column)})" for index, column in heads.items()]
             listed = listed[:MAX_LISTED]
-            more = f" and {len(self._refused) - MAX_LISTED:,} more" if len(self._refused) > MAX_LISTED else ""
+            omitted = f" and {len(self._refused) - MAX_LISTED:,} more" if len(self._refused) > MAX_LISTED else ""
             noun = "column {} needs" if len(self._refused) == 1 else "columns {} need"
-            detail = f"The {noun.format(', '.join(listed) + more)} a role."
+            detail = f"The {noun.format(', '.join(listed) + omitted)} a role."
             first_of = {"name": layout.name(self._refused[0]), "type": heads[self._refused[0]].type}
             others = [index for index in self._refused if index not in texts]
             problems.append(no_features("unsupported-column", layout, texts, others, detail, **first_of))
@@ -476,12 +476,12 @@ class _Pass:
             if code == "bad-cell" and number_of(fault.shown) is not None:
                 remedy = "These cells are of the type text: make them numbers"
             listed = [f"{each} ({number:,})" for each, number in list(names.items())[:_LISTED]]
-            more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+            omitted = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
             shown = fault.shown[:_SHOWN]
             of_all = "" if code == "missing-value" else f", such as {shown!r}"
             detail = (
                 f"{problem} in {fault.rows.count:,} of {count:,} rows{of_all}, first in row {fault.row + base} (from"
-                f" {base}). By column: {', '.join(listed)}{more}."
+                f" {base}). By column: {', '.join(listed)}{omitted}."
             )
             options = {"ignore": list(names)[:MAX_LISTED]}
             if code == "inexact-integer":
@@ -501,8 +501,8 @@ class _Pass:
             if fault.column == layout.colors:
                 details.pop("options")
             details |= {"bad_columns": names} if len(names) > 1 else {}
-            kind = "inexact-integer" if code == "rounded-integer" else code
-            problems.append(TableError(kind, detail, remedy=remedy, details=details))
+            reported_code = "inexact-integer" if code == "rounded-integer" else code
+            problems.append(TableError(reported_code, detail, remedy=remedy, details=details))
         first = problems[0]
         detail = " ".join(each.message for each in problems)
         remedy = joined(each.remedy for each in problems)

@@ -240,7 +240,7 @@ def residuals(
     rest = np.zeros((n, X.shape[1]))
     rows = max(1, _BLOCK_ENTRIES // X.shape[1])
     for start in range(0, n, rows):
-        part = slice(start, min(start + rows, n))
+        block = slice(start, min(start + rows, n))
         for j in range(k):
-            rest[part] += weights[part, j, None] * (X[neighbors[part, j]] - X[part])
+            rest[block] += weights[block, j, None] * (X[neighbors[block, j]] - X[block])
     return rest

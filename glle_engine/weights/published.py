@@ -250,9 +250,9 @@ def m_step_objective(
     X^T)^{-1} S_1)`, for d <= k. The arguments are as for `corrected_m_step`, with positive definite `omega` (m, k, k).
     """
     rebuilt = _congruence(raw, omega)
-    traces = (np.linalg.solve(matrix, np.broadcast_to(inner, matrix.shape)) for matrix, inner in
+    products = (np.linalg.solve(matrix, np.broadcast_to(inner, matrix.shape)) for matrix, inner in
               ((omega, second), (rebuilt, scatter)))  # fmt: skip
-    total = sum(np.trace(part, axis1=1, axis2=2) for part in traces)
+    total = sum(np.trace(product, axis1=1, axis2=2) for product in products)
     return np.asarray(-np.linalg.slogdet(omega)[1] - np.linalg.slogdet(rebuilt)[1] - total)
 
 
@@ -430,7 +430,7 @@ def _published_scatters(
     m, d, k = raw.shape
     rebuilt = dense.matmul(raw, np.concatenate([mean[:, :, None], covariance], axis=2))
     scatter = -2 * dense.cross(rebuilt[:, :, 0], centred)
-    columns = (part.transpose(0, 2, 1).reshape(m * k, d) for part in (rebuilt[:, :, 1:], raw))
+    columns = (stack.transpose(0, 2, 1).reshape(m * k, d) for stack in (rebuilt[:, :, 1:], raw))
     return scatter + dense.cross(*columns), covariance.sum(axis=0)
 
 

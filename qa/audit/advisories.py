@@ -141,8 +141,10 @@ def audit_report(service: str, parts: Sequence[dict[Pin, Locked]], command: Sequ
             completed = subprocess.run([*command, *flags], check=False, capture_output=True, text=True, timeout=SECONDS)
             if not report.exists():
                 last = completed.stderr.strip().rpartition("\n")[2]
-                kind = UnreachableError if NO_ANSWER.search(completed.stderr) else AuditError
-                raise kind(f"{service}: {last or f'pip-audit exited with {completed.returncode} without a message'}")
+                error_class = UnreachableError if NO_ANSWER.search(completed.stderr) else AuditError
+                raise error_class(
+                    f"{service}: {last or f'pip-audit exited with {completed.returncode} without a message'}"
+                )
             result.read(report.read_text(encoding="utf-8"))
     if result.skipped and not result.clean and not result.vulnerable:
         raise UnreachableError(f"{service}: it knows none of the packages: {next(iter(result.skipped.values()))}")

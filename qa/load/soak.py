@@ -230,8 +230,8 @@ def latency_verdicts(attempts: Sequence[Attempt], started: float, warm_up: float
         seconds = np.array([attempt.seconds for attempt in group])
         edges = np.linspace(started + warm_up, max(attempt.at for attempt in measured), WINDOWS + 1)[1:-1]
         windows = [seconds[np.digitize(times, edges) == number] for number in range(WINDOWS)]
-        for level, least in MIN_ATTEMPTS.items():
-            if min(map(len, windows)) >= least:
+        for level, min_attempts in MIN_ATTEMPTS.items():
+            if min(map(len, windows)) >= min_attempts:
                 values = 1000 * np.array([np.percentile(window, level) for window in windows])
                 first, second = np.median(values[: WINDOWS // 2]), np.median(values[WINDOWS // 2 :])
                 low, high = _slope(np.arange(WINDOWS), values)

@@ -100,12 +100,12 @@ class Work:
         values = from_npy(self.request("GET", f"/v1/datasets/{dataset}/data", headers=NPY).content)
         self.alone: Posterior = glle_engine.fit(values, FitSpec.from_dict(result["spec"]))
 
-    def request(self, method: str, path: str, **more: Any) -> httpx.Response:
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Return an answer; retry if there is none, or after a 503 with Retry-After."""
         deadline = time.monotonic() + 120
         while True:
             with suppress(httpx.TransportError):
-                answer = httpx.request(method, self.url + path, timeout=ASK_SECONDS, **more)
+                answer = httpx.request(method, self.url + path, timeout=ASK_SECONDS, **options)
                 if answer.is_success:
                     return answer
                 assert answer.status_code == 503, answer.text
@@ -113,9 +113,9 @@ class Work:
             assert time.monotonic() < deadline, f"{method} {path}: no answer in two minutes"
             time.sleep(0.2)
 
-    def request_json(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+    def request_json(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         """Return the JSON of an answer."""
-        body: dict[str, Any] = self.request(method, path, **more).json()
+        body: dict[str, Any] = self.request(method, path, **options).json()
         return body
 
     def start(self, draws: int) -> Job:

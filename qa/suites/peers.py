@@ -167,8 +167,8 @@ class UMAP(StandIn):
     def embed(self, X: Any, y: Any = None, init: Any = None) -> Embedding:
         """Embed with the weight of the targets."""
         weighted = {} if y is None else {"target_weight": self.target_weight}
-        given = self.parameters
-        self.parameters = lambda: {**given(), **weighted}  # type: ignore[method-assign]  # for this call
+        base_parameters = self.parameters
+        self.parameters = lambda: {**base_parameters(), **weighted}  # type: ignore[method-assign]  # for this call
         try:
             return super().embed(X, y, init)
         finally:
@@ -262,9 +262,9 @@ class TSNE(StandIn):
             raise GlleError("Affinities cannot be given.", remedy="Give points or distances.")
         init = self.initialization if initialization is None else initialization
         self.embed(X, init=init if isinstance(init, np.ndarray) else None)
-        found = self.placed(self.result_.Y).view(Map)
-        found.model = self
-        return found
+        placed = self.placed(self.result_.Y).view(Map)
+        placed.model = self
+        return placed
 
 
 STAND_INS = {"umap": UMAP, "openTSNE": TSNE, "pacmap": PaCMAP}
@@ -346,10 +346,10 @@ SKIPPED = {
 }
 
 
-def checkout_of(name: str, given: dict[str, str]) -> Path | None:
+def checkout_of(name: str, folders: dict[str, str]) -> Path | None:
     """Return the folder of a library's source: the given one, or that of its source distribution, if it has tests."""
-    if name in given:
-        return Path(given[name]).resolve()
+    if name in folders:
+        return Path(folders[name]).resolve()
     if name != "openTSNE":
         return None
     folder, title = COPIES / "sources", f"{DISTRIBUTIONS[name]}=={version(DISTRIBUTIONS[name])}"
@@ -393,11 +393,11 @@ def main(arguments: list[str]) -> int:
     """Run each suite in a process of its own, because their files have equal names; `--only NAME FOLDER` is one."""
     if arguments[:1] == ["--only"]:
         return run(arguments[1], Path(arguments[2]), arguments[3:])
-    given = dict(word.split("=", 1) for word in arguments if word.split("=")[0] in FILES and "=" in word)
+    folders = dict(word.split("=", 1) for word in arguments if word.split("=")[0] in FILES and "=" in word)
     words = [word for word in arguments if word.split("=")[0] not in FILES]
     codes = []
     for name, title in DISTRIBUTIONS.items():
-        checkout = checkout_of(name, given)
+        checkout = checkout_of(name, folders)
         if checkout is None:
             say(f'{title} is distributed without its tests: give a checkout, PEERS="{name}=FOLDER".')
             continue

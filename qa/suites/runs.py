@@ -38,8 +38,8 @@ class Fits:
 def key_of(name: str, data: Any, parameters: Mapping[str, Any]) -> str:
     """Return a text that differs between distinct fits of data (n, d), dense or sparse."""
     values = np.ascontiguousarray(data.toarray() if issparse(data) else data)
-    given = repr(sorted((each, str(value)) for each, value in parameters.items()))
-    return f"{name} {hashlib.sha256(values.tobytes()).hexdigest()} {given}"
+    described = repr(sorted((each, str(value)) for each, value in parameters.items()))
+    return f"{name} {hashlib.sha256(values.tobytes()).hexdigest()} {described}"
 
 
 class Recorder:
@@ -135,7 +135,7 @@ class Suite:
             left_out = sum(test.startswith(names) for test in recorder.skipped)
             lines.append(f"| {title} | {len(good)} | {len(fits)} | {shallow} | {len(bad)} | {left_out} |")
         lines += ["", "| tests | | why |", "|---|---|---|"]
-        for kind, rows, tests, matches in (
+        for outcome, rows, tests, matches in (
             ("fail", self.failing, list(recorder.errors), recorder.fails_as),
             ("skipped", self.skipped, recorder.skipped, fnmatchcase),
         ):
@@ -144,7 +144,7 @@ class Suite:
                 count = sum(any(matches(test, row) for row in chosen) for test in tests)
                 named = dict.fromkeys(f"`{row.split()[1]}`" for row in chosen if not row.startswith("*: "))
                 names = ", ".join(named) or "by their errors"
-                lines.append(f"| {names} | {count} {kind} | {reason} |")
+                lines.append(f"| {names} | {count} {outcome} | {reason} |")
         return "\n".join(lines)
 
 

@@ -334,7 +334,7 @@ def _connection(
         yield Check(f"{name} connection", "problem", detail, remedy)
         return None
     version = str(info["redis_version"])
-    is_old = tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS
+    is_old = tuple(int(number) for number in version.split(".")[:2]) < OLDEST_REDIS
     yield _check(
         f"{name} connection",
         "problem" if is_old else "warning" if round_trip > SLOW_SECONDS else "ok",

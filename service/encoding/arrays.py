@@ -161,24 +161,24 @@ class NpyResponse(AbortableResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the array or the requested range."""
         try:
-            part = requested_range(scope, self.raw_headers, self._size)
+            byte_range = requested_range(scope, self.raw_headers, self._size)
         except ProblemError as error:
             await unsatisfiable(error)(scope, receive, send)
             return
-        if part is not None:
+        if byte_range is not None:
             self.status_code = 206
-            self.raw_headers = part.partial(self.raw_headers)
-            self.body_iterator = iterate_in_threadpool(self._partial_body(part))
+            self.raw_headers = byte_range.partial(self.raw_headers)
+            self.body_iterator = iterate_in_threadpool(self._partial_body(byte_range))
         await super().__call__(scope, receive, send)
 
     def _body(self) -> Iterator[bytes]:
         yield self._header
         yield from self._stack.pieces()
 
-    def _partial_body(self, part: ByteRange) -> Iterator[bytes]:
-        yield self._header[part.start : part.stop]
+    def _partial_body(self, byte_range: ByteRange) -> Iterator[bytes]:
+        yield self._header[byte_range.start : byte_range.stop]
         offset = len(self._header)
-        yield from self._stack.window(max(0, part.start - offset), max(0, part.stop - offset))
+        yield from self._stack.window(max(0, byte_range.start - offset), max(0, byte_range.stop - offset))
 
 
 async def _without_thread(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -229,11 +229,11 @@ def check_float32(values: Array | Stack) -> None:
 def _trim(pieces: Iterator[bytes], skip: int, length: int) -> Iterator[bytes]:
     """Yield `length` bytes of the joined pieces, after the first `skip` bytes."""
     for piece in pieces:
-        part = piece[skip : skip + length]
+        kept = piece[skip : skip + length]
         skip = max(0, skip - len(piece))
-        length -= len(part)
-        if part:
-            yield part
+        length -= len(kept)
+        if kept:
+            yield kept
 
 
 def _row_blocks(matrix: Array, values: int) -> Iterator[Array]:
@@ -293,11 +293,11 @@ class ResultTable:
     def blocks(self, values: int) -> Iterator[list[Array]]:
         """Yield the rows in blocks of about `values` values, as one vector for each column."""
         rows = max(1, values // len(self.columns))
-        for part in self.parts:
-            for start in range(0, len(part[0]), rows):
+        for vectors in self.parts:
+            for start in range(0, len(vectors[0]), rows):
                 yield [
                     vector[start : start + rows].astype(dtype, copy=False)
-                    for vector, (_, dtype) in zip(part, self.columns, strict=True)
+                    for vector, (_, dtype) in zip(vectors, self.columns, strict=True)
                 ]
 
 
@@ -352,12 +352,12 @@ def arrow_pieces(table: ResultTable) -> Iterator[bytes]:
     """Yield the bytes of a table as an Arrow stream: the schema, record batches, and the end mark."""
     import pyarrow as pa  # noqa: PLC0415 # an extra; its import takes 0.1 s
 
-    kinds = [pa.string() if dtype.kind == "U" else pa.from_numpy_dtype(dtype) for _, dtype in table.columns]
-    schema = pa.schema([(name, kind) for (name, _), kind in zip(table.columns, kinds, strict=True)])
+    arrow_types = [pa.string() if dtype.kind == "U" else pa.from_numpy_dtype(dtype) for _, dtype in table.columns]
+    schema = pa.schema([(name, arrow_type) for (name, _), arrow_type in zip(table.columns, arrow_types, strict=True)])
     buffer = PieceBuffer()
     with pa.ipc.new_stream(pa.PythonFile(buffer, "w"), schema) as writer:
         for block in table.blocks(_ARROW_VALUES):
-            vectors = [pa.array(vector, kind) for vector, kind in zip(block, kinds, strict=True)]
+            vectors = [pa.array(vector, arrow_type) for vector, arrow_type in zip(block, arrow_types, strict=True)]
             writer.write_batch(pa.record_batch(vectors, schema=schema))
             yield buffer.drain()
     yield buffer.drain()

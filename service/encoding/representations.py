@@ -61,7 +61,7 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 def matches_strongly(if_match: bytes, etag: bytes) -> bool:
     """Return whether If-Match names the content with this plain ETag, compressed or not; weak ETags never match."""
-    return not {part.strip() for part in if_match.split(b",")}.isdisjoint({b"*", etag, gzip_tag(etag)})
+    return not {tag.strip() for tag in if_match.split(b",")}.isdisjoint({b"*", etag, gzip_tag(etag)})
 
 
 def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | None:
@@ -106,13 +106,13 @@ class RangedResponse(Response):
 async def send_body(scope: Scope, receive: Receive, send: Send, headers: Headers, body: bytes) -> None:
     """Send a complete body with 200, the requested range of the body with 206, or 416."""
     try:
-        part = requested_range(scope, headers, len(body))
+        byte_range = requested_range(scope, headers, len(body))
     except ProblemError as error:
         await unsatisfiable(error)(scope, receive, send)
         return
-    if part is not None:
-        headers, body = part.partial(headers), body[part.start : part.stop]
-    await send({"type": "http.response.start", "status": 206 if part else 200, "headers": list(headers)})
+    if byte_range is not None:
+        headers, body = byte_range.partial(headers), body[byte_range.start : byte_range.stop]
+    await send({"type": "http.response.start", "status": 206 if byte_range else 200, "headers": list(headers)})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -180,8 +180,8 @@ def accepts_gzip(accepted: bytes) -> bool:
     if b"gzip" not in accepted and b"*" not in accepted:
         return False
     qualities: dict[bytes, float] = {}
-    for part in accepted.split(b","):
-        coding, _, parameter = part.partition(b";")
+    for element in accepted.split(b","):
+        coding, _, parameter = element.partition(b";")
         try:
             qualities[coding.strip()] = float(parameter.strip().removeprefix(b"q=") or 1)
         except ValueError:
@@ -196,5 +196,5 @@ def gzip_tag(etag: bytes) -> bytes:
 
 def matches_tag(if_none_match: bytes, etag: bytes) -> bool:
     """Return whether If-None-Match names the content with this plain ETag, compressed or not."""
-    tags = {part.strip().removeprefix(b"W/") for part in if_none_match.split(b",")}
+    tags = {tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")}
     return not tags.isdisjoint({b"*", etag, gzip_tag(etag)})

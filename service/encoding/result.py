@@ -240,8 +240,8 @@ def negotiate(request: Request, offered: tuple[str, ...]) -> str:
 @lru_cache(256)
 def _negotiate(accept: str, offered: tuple[str, ...], *, has_arrow: bool) -> str:
     accepted: list[tuple[float, MediaType]] = []
-    for part in accept.split(","):
-        media_type = MediaType.parse(part)
+    for element in accept.split(","):
+        media_type = MediaType.parse(element)
         try:
             accepted.append((-float(media_type.parameters.get("q", "1")), media_type))
         except ValueError:
@@ -270,10 +270,10 @@ def is_not_modified(request: Request, headers: dict[str, str]) -> bool:
     return matches_tag(request.headers.get("if-none-match", "").encode("latin-1"), headers["ETag"].encode())
 
 
-def immutable_headers(sha256: str, media: str, dtype: str, part: str = "") -> dict[str, str]:
-    """Return ETag and caching headers for one representation of immutable content; `part` identifies a slice."""
+def immutable_headers(sha256: str, media: str, dtype: str, slice_tag: str = "") -> dict[str, str]:
+    """Return ETag and caching headers for one representation of immutable content; `slice_tag` identifies a slice."""
     encoder = encode.JSON_ENCODER if media == JSON else ""  # equal strong ETags promise equal bytes
-    tag = hashlib.sha256(" ".join(filter(None, (sha256, media, encoder, dtype, part))).encode()).hexdigest()[:32]
+    tag = hashlib.sha256(" ".join(filter(None, (sha256, media, encoder, dtype, slice_tag))).encode()).hexdigest()[:32]
     return {"ETag": f'"{tag}"', "Cache-Control": _YEAR, "Vary": "Accept"}
 
 

@@ -49,9 +49,9 @@ _HTML = "text/html"
 def files() -> dict[str, StaticBody]:
     """Return the files of the page: a mapping from the path below this package to the body with its headers."""
     paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES)
-    found = {path.relative_to(FOLDER).as_posix(): _of(path, path.read_bytes()) for path in paths}
+    bodies = {path.relative_to(FOLDER).as_posix(): _of(path, path.read_bytes()) for path in paths}
     schemas = {model.__name__: model.model_json_schema() for model in FORMS}
-    return found | {SCHEMAS: _of(FOLDER / SCHEMAS, json.dumps(schemas).encode())}
+    return bodies | {SCHEMAS: _of(FOLDER / SCHEMAS, json.dumps(schemas).encode())}
 
 
 def _of(path: Path, body: bytes) -> StaticBody:

@@ -96,7 +96,9 @@ class Proxies:
     def __init__(self, networks: str) -> None:
         try:
             self._networks: list[Network] = [
-                ipaddress.ip_network(part.strip(), strict=False) for part in networks.split(",") if part.strip()
+                ipaddress.ip_network(network.strip(), strict=False)
+                for network in networks.split(",")
+                if network.strip()
             ]
         except ValueError as error:
             remedy = "Separate addresses or networks by commas, such as 127.0.0.1,10.0.0.0/8."
@@ -113,8 +115,8 @@ class Proxies:
         if not self.trust(peer):
             return peer
         forwarded = b",".join(value for name, value in scope["headers"] if name == _FORWARDED_FOR)
-        for part in reversed(str(forwarded, "latin-1").split(",")):
-            if (address := _address(part)) is None:
+        for hop in reversed(str(forwarded, "latin-1").split(",")):
+            if (address := _address(hop)) is None:
                 return None
             if not self.trust(address):
                 return address
@@ -132,7 +134,7 @@ class Proxies:
             scope["root_path"] = ""  # otherwise Starlette would remove the prefix again
         if self.is_any and self.trust(_peer(scope)):
             parts = [str(value, "latin-1") for name, value in scope["headers"] if name == _FORWARDED_PREFIX]
-            prefixes = [normal_prefix(part) for text in parts for part in text.split(",")]
+            prefixes = [normal_prefix(prefix) for text in parts for prefix in text.split(",")]
             if parts and None not in prefixes:
                 root = "".join(filter(None, prefixes))
         set_prefix(root)

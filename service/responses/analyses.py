@@ -86,9 +86,9 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
         name: array for name, array in entry.arrays.items() if name in _SPECTRUM or name.startswith(NEIGHBORS_PREFIX)
     }
     arrays = {name: array for name, array in entry.arrays.items() if name not in stored and not name.startswith(MAP)}
-    part = _slice(spec, arrays, query)
+    selected = _slice(spec, arrays, query)
     ids = query.ids() if media in TABLES else None
-    tag = part.tag if ids is None else f"{part.tag} ids".strip()
+    tag = selected.tag if ids is None else f"{selected.tag} ids".strip()
     headers = immutable_headers(entry.meta["sha256"], media, query.dtype, tag)
     headers |= _scale_headers(spec, entry, query.notes)
     headers |= {"Cache-Control": "no-store"} if query.is_partial else {}
@@ -101,14 +101,14 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
     if spec.kind == "summary" and media == JSON:
         members["spectrum"] = {name: _with_nulls(array) for name, array in stored.items()}
     if spec.kind == "weights" and media not in {NPY, NPZ}:
-        part = replace(part, arrays=_triples(part))
+        selected = replace(selected, arrays=_triples(selected))
     result = ArraysResult(
-        arrays=part.arrays,
+        arrays=selected.arrays,
         stored=stored,
         main=spec.main,
         members=members.items(),
         has_names=True,
-        table=lambda: _table(spec, part, query.dtype, ids),
+        table=lambda: _table(spec, selected, query.dtype, ids),
     )
     return unless_current(query.request, headers, lambda: result.response(media, query.dtype, headers))
 
@@ -123,7 +123,7 @@ def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, A
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Slice:
     """Arrays of the selected points and, for generated data, of the selected draws."""
 
     arrays: dict[str, Array]
@@ -136,55 +136,55 @@ class _Part:
         return " ".join(filter(None, (self.draws.tag if self.draws else "", self.points.tag)))
 
 
-def _slice(spec: AnalysisSpec, arrays: dict[str, Array], query: ResultQuery) -> _Part:
+def _slice(spec: AnalysisSpec, arrays: dict[str, Array], query: ResultQuery) -> _Slice:
     """Return the arrays of the points, and for generated data of the draws, that the query selects."""
     if spec.kind == "reconstructions":
         data = arrays["data"]
         draws = Selection.from_query(query.draws, data.shape[0], "draws")
         points = Selection.from_query(query.points, data.shape[1], "points")
-        return _Part({"data": points.select(draws.select(data), axis=1)}, points, draws)
+        return _Slice({"data": points.select(draws.select(data), axis=1)}, points, draws)
     reject_slice("draws", query.draws)
     if not arrays:
         reject_slice("points", query.points)
-        return _Part({}, Selection.from_query(None, 0, "points"))
+        return _Slice({}, Selection.from_query(None, 0, "points"))
     points = Selection.from_query(query.points, len(next(iter(arrays.values()))), "points")
-    return _Part({name: points.select(array) for name, array in arrays.items()}, points)
+    return _Slice({name: points.select(array) for name, array in arrays.items()}, points)
 
 
-def _triples(part: _Part) -> dict[str, Array]:
+def _triples(selected: _Slice) -> dict[str, Array]:
     """Return a sparse matrix of weights as three vectors of equal length: rows, columns and values."""
-    weights, neighbors = part.arrays["weights"], part.arrays["neighbors"]
-    rows = np.array(part.points.positions, np.int64).repeat(weights.shape[1])
+    weights, neighbors = selected.arrays["weights"], selected.arrays["neighbors"]
+    rows = np.array(selected.points.positions, np.int64).repeat(weights.shape[1])
     return {"rows": rows, "columns": neighbors.reshape(-1), "values": weights.reshape(-1)}
 
 
-def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype, ids: Array | None) -> ResultTable:
+def _table(spec: AnalysisSpec, selected: _Slice, dtype: Dtype, ids: Array | None) -> ResultTable:
     """Return a table with a row per point: ids, the number of the point, and the columns of each array.
 
     The column of a vector is `name`; a matrix has columns such as `name_1`, and an array with a matrix for each point
     has columns such as `name_1_2`. Weights have a row for each pair of a point and its neighbor.
     """
     if spec.kind == "weights":
-        return ResultTable.from_columns({name[:-1]: array for name, array in part.arrays.items()}, dtype)
-    numbers = np.array(part.points.positions, np.int64)
-    if part.draws is not None:
-        return _generated_table(spec.to_dict()["first"], part, numbers, dtype)
+        return ResultTable.from_columns({name[:-1]: array for name, array in selected.arrays.items()}, dtype)
+    numbers = np.array(selected.points.positions, np.int64)
+    if selected.draws is not None:
+        return _generated_table(spec.to_dict()["first"], selected, numbers, dtype)
     columns = {"point": numbers}
-    for name, array in part.arrays.items():
+    for name, array in selected.arrays.items():
         for indices in np.ndindex(array.shape[1:]):
             columns["_".join([name, *(str(index + 1) for index in indices)])] = array[(slice(None), *indices)]
-    return ResultTable.from_columns(with_ids(columns, None if ids is None else part.points.select(ids)), dtype)
+    return ResultTable.from_columns(with_ids(columns, None if ids is None else selected.points.select(ids)), dtype)
 
 
-def _generated_table(first: int, part: _Part, numbers: Array, dtype: Dtype) -> ResultTable:
+def _generated_table(first: int, selected: _Slice, numbers: Array, dtype: Dtype) -> ResultTable:
     """Return a table with a row per point of each generated data set: draw, point, x1 to xd."""
-    assert part.draws is not None
-    data = part.arrays["data"]
+    assert selected.draws is not None
+    data = selected.arrays["data"]
     kinds = [("draw", np.dtype(np.uint64)), ("point", np.dtype(np.int64))]
     columns = [*kinds, *((f"x{i}", np.dtype(dtype)) for i in range(1, data.shape[2] + 1))]
     parts = (
         [np.full(len(numbers), first + draw, np.uint64), numbers, *matrix_columns(matrix, "x").values()]
-        for draw, matrix in zip(part.draws.positions, data, strict=True)
+        for draw, matrix in zip(selected.draws.positions, data, strict=True)
     )
     return ResultTable(columns, parts)
 

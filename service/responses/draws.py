@@ -82,8 +82,8 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
     scales = [float(scale) for scale in spec.scales]
     form = f"{spec.grid} {len(scales)}"  # the same draws may be requested in several shapes
     noted = "notes" if query.notes and media == JSON else ""
-    part = " ".join(filter(None, (form, draws.tag, points.tag, noted)))
-    headers = immutable_headers(sha256, media, query.dtype, part) | scale_headers(scales, query.notes)
+    slice_tag = " ".join(filter(None, (form, draws.tag, points.tag, noted)))
+    headers = immutable_headers(sha256, media, query.dtype, slice_tag) | scale_headers(scales, query.notes)
 
     def respond() -> Response:
         dtype, matrices = np.dtype(query.dtype), result.start()

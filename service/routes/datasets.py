@@ -312,8 +312,8 @@ def get_data(
     dataset = stores.datasets.fetch(id_)
     media = negotiate(request, RESULT_MEDIA)
     selection = Selection.from_query(points, dataset.n, "points")
-    kind = dtype or dataset.dtype
-    headers = immutable_headers(dataset.sha256, media, kind, selection.tag)
+    result_dtype = dtype or dataset.dtype
+    headers = immutable_headers(dataset.sha256, media, result_dtype, selection.tag)
 
     def respond() -> Response:
         values = selection.select(stores.datasets.values(id_))
@@ -326,7 +326,7 @@ def get_data(
             main="data",
             members=[("names", dataset.names), *extras.items()],
             table=lambda: _table(dataset, values, extras, dtype),
-        ).response(media, kind, headers)
+        ).response(media, result_dtype, headers)
 
     return unless_current(request, headers, respond)
 

@@ -101,8 +101,8 @@ def _query_parameters(route: APIRoute) -> dict[str, bool]:
     """Return a mapping from the names of a route's query parameters to whether each may be repeated."""
     if (known := _PARAMETERS.get(route.endpoint)) is None:
         fields = [field for field in get_flat_params(route.dependant) if isinstance(field.field_info, QueryInfo)]
-        kinds = [(field.alias, field.field_info.annotation) for field in fields]
-        known = {name: list in {get_origin(part) for part in (kind, *get_args(kind))} for name, kind in kinds}
+        hints = [(field.alias, field.field_info.annotation) for field in fields]
+        known = {name: list in {get_origin(member) for member in (hint, *get_args(hint))} for name, hint in hints}
         _PARAMETERS[route.endpoint] = known
     return known
 
@@ -272,7 +272,7 @@ def add_list(
 
 
 def add_rename(
-    router: APIRouter, kind: Literal["datasets", "posteriors", "embeddings"], summary: str, out: Any, more: str = ""
+    router: APIRouter, kind: Literal["datasets", "posteriors", "embeddings"], summary: str, out: Any, ending: str = ""
 ) -> None:
     """Add to the router a PATCH that sets the name and the tags of a record of the store `kind`."""
 
@@ -296,7 +296,7 @@ def add_rename(
         methods=["PATCH"],
         name=f"rename_{kind.removesuffix('s')}",
         summary=summary,
-        description=description + more,
+        description=description + ending,
         response_model=out,
         responses=failures(
             _404="No such id.",

@@ -201,7 +201,7 @@ class ScoreList(BaseModel):
 def embedding_links(id_: str, dataset: str) -> dict[str, str]:
     """Return the URLs of an embedding, its coordinates, its arrays and its data set, by the name of the link."""
     url = address(f"/v1/embeddings/{id_}")
-    below = {part: f"{url}/{part}" for part in ("coordinates", "arrays")}
+    below = {name: f"{url}/{name}" for name in ("coordinates", "arrays")}
     return {"self": url, **below, "dataset": address(f"/v1/datasets/{dataset}")}
 
 

@@ -57,11 +57,11 @@ def absent(description: str) -> Any:
 
     def without_default(schema: dict[str, Any]) -> None:
         schema.pop("default", None)
-        kinds = [kind for kind in schema.pop("anyOf", []) if kind != {"type": "null"}]
-        if len(kinds) == 1:
-            schema.update(kinds[0])
-        elif kinds:
-            schema["anyOf"] = kinds
+        alternatives = [alternative for alternative in schema.pop("anyOf", []) if alternative != {"type": "null"}]
+        if len(alternatives) == 1:
+            schema.update(alternatives[0])
+        elif alternatives:
+            schema["anyOf"] = alternatives
 
     return Field(default=None, description=description, json_schema_extra=without_default)
 

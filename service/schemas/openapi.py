@@ -118,7 +118,7 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
         name: _link(*target) for targets in _LINKS.values() for name, target in targets.items()
     }
     contract["components"]["headers"] = {
-        name: {"description": text, "schema": {"type": kind}} for name, (kind, text) in _HEADERS.items()
+        name: {"description": text, "schema": {"type": json_type}} for name, (json_type, text) in _HEADERS.items()
     }
     for _, _, operation in _operations(contract):
         for body in _command_bodies(operation):
@@ -190,8 +190,8 @@ def _type_forms(contract: dict[str, Any]) -> None:
 def _without_null(parameter: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a parameter as a field of a form, which may be absent but is never null."""
     schema = {name: value for name, value in parameter["schema"].items() if name not in {"anyOf", "default"}}
-    kinds = [kind for kind in parameter["schema"].get("anyOf", ()) if kind != {"type": "null"}]
-    return schema | (kinds[0] if kinds else {}) | {"description": parameter["description"]}
+    choices = [choice for choice in parameter["schema"].get("anyOf", ()) if choice != {"type": "null"}]
+    return schema | (choices[0] if choices else {}) | {"description": parameter["description"]}
 
 
 def _command_bodies(operation: dict[str, Any]) -> list[dict[str, Any]]:
@@ -209,11 +209,11 @@ def _link(operation: str, body: dict[str, str]) -> dict[str, Any]:
 def _restore_integer_bounds(schema: Any) -> None:
     """Turn the bounds of integers into integers, because FastAPI writes floats, which cannot represent 2^64 - 1."""
     if isinstance(schema, list):
-        for part in schema:
-            _restore_integer_bounds(part)
+        for child in schema:
+            _restore_integer_bounds(child)
     elif isinstance(schema, dict):
-        for part in schema.values():
-            _restore_integer_bounds(part)
+        for child in schema.values():
+            _restore_integer_bounds(child)
         if schema.get("type") == "integer":
             for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
                 if isinstance(schema.get(name), float):
@@ -300,7 +300,7 @@ def _model(name: str, schema: dict[str, Any]) -> str:
 def _table(title: str, rows: list[tuple[str, str, str]]) -> str:
     if not rows:
         return ""
-    body = "".join(f"<tr><td><code>{escape(name)}</code><td>{kind}<td>{escape(text)}" for name, kind, text in rows)
+    body = "".join(f"<tr><td><code>{escape(name)}</code><td>{type_}<td>{escape(text)}" for name, type_, text in rows)
     return f"{f'<h4>{title}</h4>' if title else ''}<table>{body}</table>"
 
 
@@ -319,9 +319,9 @@ def _type(schema: dict[str, Any]) -> str:
         return " or ".join(_type(choice) for choice in schema["anyOf"])
     if "enum" in schema:
         return " | ".join(escape(json.dumps(choice)) for choice in schema["enum"])
-    kind = schema.get("type", "")
-    words = kind if isinstance(kind, str) else " or ".join(kind)
-    if kind == "array" and "items" in schema:
+    json_type = schema.get("type", "")
+    words = json_type if isinstance(json_type, str) else " or ".join(json_type)
+    if json_type == "array" and "items" in schema:
         words += " of " + _type(schema["items"])
     bounds = [f"{sign} {schema[name]}" for name, sign in _BOUNDS if name in schema]
     default = [f"default {escape(json.dumps(schema['default']))}"] if "default" in schema else []

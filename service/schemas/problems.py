@@ -141,7 +141,9 @@ def install(app: FastAPI) -> None:
     }
 
     async def handle(_: Request, error: Exception) -> Response:
-        return problem_response(next(problems[kind] for kind in type(error).__mro__ if kind in problems)(error))
+        return problem_response(
+            next(problems[error_class] for error_class in type(error).__mro__ if error_class in problems)(error)
+        )
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> Response:
@@ -149,8 +151,8 @@ def install(app: FastAPI) -> None:
         model = None if body is None else body.field_info.annotation
         return problem_response(validation_problem(error, sorted(getattr(model, "model_fields", ()))))
 
-    for kind in problems:
-        app.add_exception_handler(kind, handle)
+    for error_class in problems:
+        app.add_exception_handler(error_class, handle)
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
@@ -190,9 +192,9 @@ def _no_route(request: Request, contract: dict[str, Any]) -> Problem:
     and behind a proxy they may differ from the public ones.
     """
     paths, path = contract["paths"], request.scope["path"]
-    parts = [part for part in path.split("/") if part]
-    plain = "/" + "/".join(parts)
-    resource, *below = [part for part in parts if part.lower() != "v1"] or [""]
+    segments = [segment for segment in path.split("/") if segment]
+    plain = "/" + "/".join(segments)
+    resource, *below = [segment for segment in segments if segment.lower() != "v1"] or [""]
     versioned = ("/".join(["/v1", name, *below]) for name in (resource, resource.lower(), f"{resource.lower()}s"))
     near = next((each for each in (plain, *versioned) if each != path and _template(paths, each)), "")
     if not near:
@@ -253,19 +255,19 @@ def snake_case(name: str) -> str:
     return _CAPITAL.sub("_", name).replace("-", "_").lower()
 
 
-def _place(location: Sequence[int | str], kind: str, body: Any) -> list[int | str]:
+def _place(location: Sequence[int | str], error_type: str, body: Any) -> list[int | str]:
     """Return the location of a pydantic error without names of union alternatives, such as ``constrained-int``."""
-    if kind == "json_invalid":
+    if error_type == "json_invalid":
         return list(location)
     if location[0] != "body":
-        return [part for index, part in enumerate(location) if index < 2 or isinstance(part, int)]
+        return [key for index, key in enumerate(location) if index < 2 or isinstance(key, int)]
     place: list[int | str] = [location[0]]
     value = body
-    for index, part in enumerate(location[1:], 1):
-        if isinstance(value, dict) and (part in value or (kind == "missing" and index == len(location) - 1)):
-            place.append(part)
-            value = value.get(part)
-        elif isinstance(value, list) and isinstance(part, int):
-            place.append(part)
-            value = value[part] if part < len(value) else None
+    for index, key in enumerate(location[1:], 1):
+        if isinstance(value, dict) and (key in value or (error_type == "missing" and index == len(location) - 1)):
+            place.append(key)
+            value = value.get(key)
+        elif isinstance(value, list) and isinstance(key, int):
+            place.append(key)
+            value = value[key] if key < len(value) else None
     return place

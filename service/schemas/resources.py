@@ -58,7 +58,7 @@ def auto_of_none(value: object) -> object:
 
 def _field(parameter: Parameter, type_: Any, default: object) -> tuple[Any, Any]:
     """Return type and pydantic field of an engine parameter; words such as auto become part of the type."""
-    bounds = {"ge": parameter.least, "gt": parameter.above, "le": parameter.most, "lt": parameter.below}
+    bounds = {"ge": parameter.minimum, "gt": parameter.above, "le": parameter.maximum, "lt": parameter.below}
     limits: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
     if parameter.words and parameter.kind != "word":
         number: Any = {"integer": int, "number": float}[parameter.kind]
@@ -262,8 +262,8 @@ class PosteriorOut(BaseModel):
     def from_record(cls, record: PosteriorRecord) -> Self:
         """Return the response model of a posterior's record."""
         url = address(f"/v1/posteriors/{record.id}")
-        parts = ("arrays", "export", "draws", "summary", "calibration", "transform", "reconstructions")
-        below = {part: f"{url}/{part}" for part in parts}
+        names = ("arrays", "export", "draws", "summary", "calibration", "transform", "reconstructions")
+        below = {name: f"{url}/{name}" for name in names}
         links = {"self": url, **below, "dataset": address(f"/v1/datasets/{record.dataset}")}
         for neighbors in record.datasets[1:]:
             links["neighbors"] = address(f"/v1/datasets/{neighbors}")

@@ -222,15 +222,15 @@ class _Deployment(Collector):
         Raises `redis.RedisError`.
         """
         stores, limit = self._stores, self._stores.quotas.limit
-        parts = {name: part for name, (_, part) in stores.shares.of_all(stores.cache.client).items()}
+        fractions = {name: fraction for name, (_, fraction) in stores.shares.of_all(stores.cache.client).items()}
         draws = stream_state(stores.cache.client).lengths
         for name, held, total in (("draws", draws, MAX_DRAWS), ("jobs", stores.jobs.open_of_tenants(), MAX_JOBS)):
             of_tenants = (part_of(count, limit(name, tenant), total) for tenant, count in held.items())
-            parts[name] = max(of_tenants, default=0.0)
+            fractions[name] = max(of_tenants, default=0.0)
         text = "Largest fraction of its share that a tenant uses; at 1 the tenant is refused more."
         gauge = GaugeMetricFamily("glle_share_in_use", text, labels=("of",))
-        for name, part in sorted(parts.items()):
-            gauge.add_metric((name,), part)
+        for name, fraction in sorted(fractions.items()):
+            gauge.add_metric((name,), fraction)
         return gauge
 
     def _cache(self) -> list[Metric]:

@@ -42,13 +42,13 @@ class Limits:
         if 0 in shape:
             remedy = "Send at least one point with at least one feature."
             raise refuse("empty-data", 422, f"The data have shape {shape}.", remedy, shape=list(shape))
-        for size, limit, noun, more in (
+        for size, limit, noun, alternative in (
             (shape[0], self.points, "points", ", or raise GLLE_MAX_POINTS"),
             (shape[1], self.features, "features", ""),
         ):
             if size > limit:
                 detail = f"The data have {size:,} {noun}; {limit:,} are allowed."
-                remedy = f"Send at most {limit:,} {noun}{more}."
+                remedy = f"Send at most {limit:,} {noun}{alternative}."
                 raise refuse("too-many-" + noun, 422, detail, remedy, shape=list(shape), allowed=limit)
 
     def check_bytes(self, nbytes: int) -> None:

@@ -70,30 +70,30 @@ class IncomingBytes:
     ----------
     datasets
         The data sets of the tenant.
-    part
+    processes
         Number of API processes that share the disk.
 
     """
 
-    def __init__(self, share: Share, datasets: DatasetStore, tenant: str, folder: Path, part: int) -> None:
+    def __init__(self, share: Share, datasets: DatasetStore, tenant: str, folder: Path, processes: int) -> None:
         self._share = share
         self._datasets = datasets
         self._tenant = tenant
         self._folder = folder
-        self._part = part
+        self._processes = processes
         self._count = 0
 
-    def require(self, more: int) -> None:
-        """Raise ``quota-exceeded`` or ``storage-full`` unless `more` bytes may arrive; called in a thread."""
-        require_room(self._folder, more)
+    def require(self, nbytes: int) -> None:
+        """Raise ``quota-exceeded`` or ``storage-full`` unless `nbytes` bytes may arrive; called in a thread."""
+        require_room(self._folder, nbytes)
         held, limit = self._share.held[self._tenant], self._share.limit(self._tenant)
         if limit != UNLIMITED:
-            room = max(0, free_bytes(self._folder) - disk_reserve(self._folder)) // self._part
+            room = max(0, free_bytes(self._folder) - disk_reserve(self._folder)) // self._processes
             self._share.total = room + self._share.used
-            if not self._share.allows(self._tenant, more):
+            if not self._share.allows(self._tenant, nbytes):
                 raise too_many_incoming_bytes(self._tenant, limit, self._share.total)
         if held > self._count:
-            self._datasets.require_room(held + more)
+            self._datasets.require_room(held + nbytes)
 
     def write(self, file: IO[bytes], data: bytes) -> None:
         """Write bytes to the file of the body after `require`; called in a thread."""
@@ -263,10 +263,10 @@ class Upload:
                 return replace(self, encoding=", ".join(self._codings[:-1]))
             return replace(self, content_type=_media_of(head))
         body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        start, end, part, fields = _file_of(body, _boundary(self.media))
+        start, end, part_head, fields = _file_of(body, _boundary(self.media))
         pieces = (body[offset : min(end, offset + _PIECE)] for offset in range(start, end, _PIECE))
         head = _write(pieces, out, self.limits.body)
-        content_type, encoding = _packing_of(part)
+        content_type, encoding = _packing_of(part_head)
         lists = {name: [*self.options.get(name, ()), *fields[name]] for name in LIST_FIELDS if name in fields}
         options = {**self.options, **fields, **lists}
         return replace(self, content_type=content_type or _media_of(head), encoding=encoding, options=options)
@@ -405,9 +405,9 @@ def _parameter(head: Message, name: str) -> str:
 
 def _media_of(head: bytes) -> str:
     """Return the media type of a file, judged by its first bytes; text that does not begin like JSON counts as CSV."""
-    for magic, kind in MEDIA_OF_MAGIC.items():
+    for magic, media in MEDIA_OF_MAGIC.items():
         if head.startswith(magic):
-            return kind
+            return media
     return "application/json" if head.lstrip()[:1] in {b"[", b"{"} else "text/csv"
 
 
@@ -416,15 +416,15 @@ def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, .
     if problem.problem.status != 422:  # the body may be valid, such as a table beyond a limit
         return problem
     head = os.pread(file.fileno(), FOREIGN_HEAD, 0)
-    kind = foreign_file(head, file)
-    if kind == WORKBOOK and XLSX in media:
+    foreign = foreign_file(head, file)
+    if foreign == WORKBOOK and XLSX in media:
         return problem
-    if kind is None:
+    if foreign is None:
         media_of_body = next((known for magic, known in MEDIA_OF_MAGIC.items() if head.startswith(magic)), None)
         if media_of_body is None or media_of_body in media or media[0] == XLSX:
             return problem
-        kind = ForeignFile(f"a file of the type {media_of_body}", "Send it with this Content-Type.")
-    return ProblemError(replace(problem.problem, detail=f"The body is {kind.noun}.", remedy=kind.remedy))
+        foreign = ForeignFile(f"a file of the type {media_of_body}", "Send it with this Content-Type.")
+    return ProblemError(replace(problem.problem, detail=f"The body is {foreign.noun}.", remedy=foreign.remedy))
 
 
 def _malformed_form(reason: str) -> ProblemError:

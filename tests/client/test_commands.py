@@ -92,6 +92,22 @@ def test_jobs_are_listed_shown_and_cancelled(glle: Glle) -> None:
     assert "was cancelled" in err
 
 
+def test_lists_have_their_own_filters(glle: Glle, client: httpx.Client) -> None:
+    """Name and tag select data sets, status and kind select jobs."""
+    ids = [json.loads(glle("datasets", "synthetic", "s_curve", "-n", n, "--json")[1])["id"] for n in ("50", "60")]
+    client.patch(f"/v1/datasets/{ids[0]}", json={"name": "first", "tags": ["a"]}).raise_for_status()
+    for options in (("--name", "first"), ("--tag", "a")):
+        listed = json.loads(glle("datasets", "list", *options, "--json")[1])
+        assert [dataset["id"] for dataset in listed] == [ids[0]]
+    assert glle("fit", ids[0], "-k", "7", "--timeout", "0")[0] == 4
+    assert glle("embed", ids[0], "--method", "pca", "--timeout", "0")[0] == 4
+    jobs = {job["kind"]: job["id"] for job in json.loads(glle("jobs", "list", "--json")[1])}
+    assert glle("jobs", "cancel", jobs["fit"])[0] == 0
+    for options in (("--kind", "fit"), ("--status", "cancelled")):
+        listed = json.loads(glle("jobs", "list", *options, "--json")[1])
+        assert [job["id"] for job in listed] == [jobs["fit"]]
+
+
 def test_errors_have_a_remedy(glle: Glle, client: httpx.Client) -> None:
     """Standard error has detail, remedy and the id of the request, with --json the problem; the exit code is 1."""
     problem = client.get("/v1/jobs/job_none").json()

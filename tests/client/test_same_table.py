@@ -37,7 +37,7 @@ N = 24
 BIG = 2**53 + 1
 X = np.round(np.random.default_rng(1).normal(size=(N, 2)), 3)
 XY: dict[str, Any] = {"x": X[:, 0].tolist(), "y": X[:, 1].tolist()}
-DAYS = [dt.date(2024, 1, 1) + dt.timedelta(days=at) for at in range(N)]
+DAYS = [dt.date(2024, 1, 1) + dt.timedelta(days=row) for row in range(N)]
 TEXTS = ("csv", "tsv")  # formats whose cells have no types
 
 
@@ -66,9 +66,9 @@ class Table:
 SECONDS = [(day - dt.date(1970, 1, 1)).days * 86400.0 for day in DAYS]
 DATES = ("'day' has dates. They are the colors", "The colors are dates, in seconds since 1970.")
 WORDS = ["u", "v", "w", "v"] * (N // 4)
-LARGE = [BIG + at % 4 for at in range(N)]
-MANY = [f"w{at % 17}" for at in range(N)]  # neither few nor distinct
-GAPS = {**XY, "x": [None if at == 5 else value for at, value in enumerate(XY["x"])]}
+LARGE = [BIG + row % 4 for row in range(N)]
+MANY = [f"w{row % 17}" for row in range(N)]  # neither few nor distinct
+GAPS = {**XY, "x": [None if row == 5 else value for row, value in enumerate(XY["x"])]}
 EACH = {
     "numbers": Table(XY),
     "words": Table({**XY, "kind": WORDS}, labels=WORDS, notes=("'kind' has 3 distinct words. It has the labels",)),
@@ -95,67 +95,70 @@ EACH = {
     "dates as texts": Table({**XY, "day": [str(day) for day in DAYS]}, colors=SECONDS, notes=DATES),
     "German dates": Table({**XY, "day": [f"{day:%d.%m.%Y}" for day in DAYS]}, colors=SECONDS, notes=DATES),
     "dates with gaps": Table(
-        {**XY, "day": [None if at % 5 == 3 else day for at, day in enumerate(DAYS)]},
+        {**XY, "day": [None if row % 5 == 3 else day for row, day in enumerate(DAYS)]},
         notes=("'day' has dates and is set apart",),
     ),
     "dates as labels": Table({**XY, "day": DAYS}, {"labels": "day"}, labels=[str(day) for day in DAYS]),
     "truth values": Table({**XY, "ok": [True, False] * (N // 2)}, names=["x", "y", "ok"]),
-    "long labels": Table({**XY, "g": LARGE}, {"labels": "g"}, labels=[str(at) for at in LARGE], is_rounded=True),
+    "long labels": Table({**XY, "g": LARGE}, {"labels": "g"}, labels=[str(row) for row in LARGE], is_rounded=True),
     "long ids": Table(
-        {**XY, "user_id": [2**60 + at for at in range(N)]},
-        ids=[str(2**60 + at) for at in range(N)],
+        {**XY, "user_id": [2**60 + row for row in range(N)]},
+        ids=[str(2**60 + row) for row in range(N)],
         notes=("'user_id' n",),
         is_rounded=True,
     ),
     "long categories": Table(
-        {**XY, "g": LARGE}, {"one_hot": ["g"]}, names=["x", "y", *(f"g={BIG + at}" for at in range(4))], is_rounded=True
+        {**XY, "g": LARGE},
+        {"one_hot": ["g"]},
+        names=["x", "y", *(f"g={BIG + row}" for row in range(4))],
+        is_rounded=True,
     ),
     "long features": Table({**XY, "g": LARGE}, refusal="inexact-integer", words="2^53", is_rounded=True),
     "labels with a gap": Table(
-        {**XY, "k": [None if at == 3 else word for at, word in enumerate(WORDS)]},
+        {**XY, "k": [None if row == 3 else word for row, word in enumerate(WORDS)]},
         {"labels": "k"},
-        labels=["" if at == 3 else word for at, word in enumerate(WORDS)],
+        labels=["" if row == 3 else word for row, word in enumerate(WORDS)],
         notes=("missing in 1 of 24",),
     ),
     "padded ids": Table(
-        {**XY, "id": [f"{at:03}" for at in range(N)]}, ids=[f"{at:03}" for at in range(N)], notes=("'id' n",)
+        {**XY, "id": [f"{row:03}" for row in range(N)]}, ids=[f"{row:03}" for row in range(N)], notes=("'id' n",)
     ),
     "ids with exponents": Table(
-        {**XY, "plate id": [f"00{at:02}E59" for at in range(N)]},
-        ids=[f"00{at:02}E59" for at in range(N)],
+        {**XY, "plate id": [f"00{row:02}E59" for row in range(N)]},
+        ids=[f"00{row:02}E59" for row in range(N)],
         notes=("'plate id' n",),
     ),
     "ids with a word": Table(
-        {**XY, "user_id": [f"{at}a" if at % 7 == 0 else str(at) for at in range(N)]},
-        ids=[f"{at}a" if at % 7 == 0 else str(at) for at in range(N)],
+        {**XY, "user_id": [f"{row}a" if row % 7 == 0 else str(row) for row in range(N)]},
+        ids=[f"{row}a" if row % 7 == 0 else str(row) for row in range(N)],
         notes=("'user_id' n",),
     ),
     "typographic minus": Table(
-        {**XY, "v": [f"\u2212{at}.5" for at in range(N)]},
+        {**XY, "v": [f"\u2212{row}.5" for row in range(N)]},
         refusal="unsupported-column",
         words="numbers as texts, such as '\u22120.5'",
     ),
     "spaces of thousands": Table(
-        {**XY, "v": [f"{at + 1}\u00a0{at + 100}" for at in range(N)]},
+        {**XY, "v": [f"{row + 1}\u00a0{row + 100}" for row in range(N)]},
         refusal="unsupported-column",
         words="numbers as texts",
     ),
     "apostrophes": Table(
-        {**XY, "v": [f"{at + 1}\u2019{at + 100}" for at in range(N)]},
+        {**XY, "v": [f"{row + 1}\u2019{row + 100}" for row in range(N)]},
         refusal="unsupported-column",
         words="numbers as texts",
     ),
     "currency": Table(
-        {**XY, "v": [f"CHF {at}.50" for at in range(N)]}, refusal="unsupported-column", words="numbers as texts"
+        {**XY, "v": [f"CHF {row}.50" for row in range(N)]}, refusal="unsupported-column", words="numbers as texts"
     ),
     "units": Table(
-        {**XY, "v": [f"{at}.5 kg" for at in range(N)]}, refusal="unsupported-column", words="numbers as texts"
+        {**XY, "v": [f"{row}.5 kg" for row in range(N)]}, refusal="unsupported-column", words="numbers as texts"
     ),
     **{
         f"numbers like {mark.format(1.5)}, {share:.0%}": Table(
             {
                 **XY,
-                "v": [mark.format(value) if at % 5 or share == 1 else str(value) for at, value in enumerate(XY["y"])],
+                "v": [mark.format(value) if row % 5 or share == 1 else str(value) for row, value in enumerate(XY["y"])],
             },
             refusal="unsupported-column",
             words="numbers as texts",
@@ -164,7 +167,7 @@ EACH = {
         for share in (0.8, 1)
     },
     "numbers with gaps and flags": Table(
-        {**XY, "v": ["BDL" if at % 6 == 0 else f"{at}.5 est." if at % 2 else f"> {at}" for at in range(N)]},
+        {**XY, "v": ["BDL" if row % 6 == 0 else f"{row}.5 est." if row % 2 else f"> {row}" for row in range(N)]},
         refusal="unsupported-column",
         words="needs a role",
     ),
@@ -189,10 +192,10 @@ EACH = {
         points=np.column_stack([np.where(np.arange(N) == 5, np.median(np.delete(X[:, 0], 5)), X[:, 0]), X[:, 1]]),
     ),
     "roles": Table(
-        {"a": WORDS, **XY, "b": MANY, "c": [at % 5 for at in range(N)]},
+        {"a": WORDS, **XY, "b": MANY, "c": [row % 5 for row in range(N)]},
         {"labels": "a", "ignore": ["b"], "colors": "c"},
         labels=WORDS,
-        colors=[float(at % 5) for at in range(N)],
+        colors=[float(row % 5) for row in range(N)],
     ),
     "several problems of roles": Table(XY, {"labels": "x", "ignore": ["x"]}, refusal="same-column", words="'x'"),
     "no such column": Table(XY, {"labels": "z"}, refusal="no-such-column", words="x, y"),
@@ -209,35 +212,35 @@ EACH = {
     ),
     "vectors": Table({"v": [row.tolist() for row in X]}, names=["v[0]", "v[1]"], without=(*TEXTS, "xlsx"), points=X),
     "vectors of integers": Table(
-        {"v": [[at % 7, -at, 3 * at] for at in range(N)]},
+        {"v": [[row % 7, -row, 3 * row] for row in range(N)]},
         names=["v[0]", "v[1]", "v[2]"],
         without=(*TEXTS, "xlsx"),
-        points=np.array([[at % 7, -at, 3 * at] for at in range(N)], np.float64),
+        points=np.array([[row % 7, -row, 3 * row] for row in range(N)], np.float64),
     ),
     "vectors of long integers": Table(
-        {**XY, "v": [[1, BIG + at] for at in range(N)]},
+        {**XY, "v": [[1, BIG + row] for row in range(N)]},
         refusal="inexact-integer",
         words="v (24)",
         without=(*TEXTS, "xlsx"),
     ),
     "decimals": Table(
-        {**XY, "p": [Decimal(at) / 4 for at in range(N)]},
+        {**XY, "p": [Decimal(row) / 4 for row in range(N)]},
         names=["x", "y", "p"],
         points=np.column_stack([X, np.arange(N) / 4]),
     ),
     "texts of digits": Table(
-        {**XY, "zip": [f"{at * 7 % 5}1067" for at in range(N)]},
+        {**XY, "zip": [f"{row * 7 % 5}1067" for row in range(N)]},
         refusal="unsupported-column",
         words="'zip' has numbers as texts, such as '01067'",
         without=TEXTS,
     ),
     "texts of digits as labels": Table(
-        {**XY, "zip": [f"{at * 7 % 5}1067" for at in range(N)]},
+        {**XY, "zip": [f"{row * 7 % 5}1067" for row in range(N)]},
         {"labels": "zip"},
-        labels=[f"{at * 7 % 5}1067" for at in range(N)],
+        labels=[f"{row * 7 % 5}1067" for row in range(N)],
     ),
     "durations": Table(
-        {**XY, "d": [dt.timedelta(at) for at in range(N)]},
+        {**XY, "d": [dt.timedelta(row) for row in range(N)]},
         refusal="unsupported-column",
         words="'d' (duration)",
         without=TEXTS,

@@ -123,7 +123,7 @@ def test_an_object_with_an_arrow_stream_needs_pyarrow(monkeypatch: pytest.Monkey
 N = 40
 X = np.random.default_rng(0).normal(size=(N, 3))
 CLUSTERS = ["left", "right"] * (N // 2)
-NAMES = [f"s-{at}" for at in range(N)]
+NAMES = [f"s-{row}" for row in range(N)]
 POINTS = pd.DataFrame(X, columns=["a", "b", "c"])
 TABLE = POINTS.assign(cluster=CLUSTERS, when=pd.date_range("2024-01-01", periods=N, freq="D"))
 DAYS = TABLE.astype({"when": pd.ArrowDtype(pa.date32())})

@@ -195,7 +195,7 @@ def test_every_dependency_has_an_upper_bound() -> None:
 
 def requirements() -> list[str]:
     """Return the requirements of both projects: dependencies, extras, groups and build back ends."""
-    found: list[str] = []
+    listed: list[str] = []
     for folder in (ROOT, SERVER):
         tables = tomllib.loads((folder / "pyproject.toml").read_text())
         project = tables["project"]
@@ -205,7 +205,7 @@ def requirements() -> list[str]:
             *project.get("optional-dependencies", {}).values(),
             *tables.get("dependency-groups", {}).values(),
         ]
-        found += [one for each in lists for one in each if isinstance(one, str)]
-    own = f"glle[client]=={__version__}"
-    assert own in found, "both are released together"
-    return [one for one in found if one != own]
+        listed += [one for each in lists for one in each if isinstance(one, str)]
+    client_requirement = f"glle[client]=={__version__}"
+    assert client_requirement in listed, "both are released together"
+    return [one for one in listed if one != client_requirement]

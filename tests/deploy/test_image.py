@@ -60,8 +60,8 @@ def test_every_pattern_finds_files() -> None:
     files = [
         PurePath(folder, name)
         for package in (*packages, "pygments", "joblib")
-        for folder, _, found in os.walk(SITE / package)
-        for name in found
+        for folder, _, file_names in os.walk(SITE / package)
+        for name in file_names
     ]
     folders = {parent for path in files for parent in path.parents}
     assert [pattern for pattern in slim["FOLDERS"] if not any(path.match(pattern) for path in folders)] == []

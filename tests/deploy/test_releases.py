@@ -33,7 +33,7 @@ def test_every_action_is_pinned_by_its_commit() -> None:
     """A tag of an action can move; a commit cannot. All workflows use one commit, whose version is in a comment."""
     used = {one for path in WORKFLOWS for one in re.findall(r"^ *(?:- )?uses: (.+)$", path.read_text(), re.MULTILINE)}
     actions = {action for action in used if not action.startswith("./")}
-    assert all((ROOT / own).exists() for own in used - actions)
+    assert all((ROOT / local_action).exists() for local_action in used - actions)
     assert [one for one in actions if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one)] == []
     assert len(actions) == len({action.partition("@")[0] for action in actions}) > 0
 

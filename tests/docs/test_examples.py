@@ -63,13 +63,13 @@ def test_quickstart_plots_a_draw_in_five_lines(up: Up, monkeypatch: pytest.Monke
 
     monkeypatch.setenv("GLLE_URL", up.url)
     monkeypatch.chdir(ROOT)
-    five, own = blocks(QUICKSTART, "python")
+    five, with_own_data = blocks(QUICKSTART, "python")
     assert len([line for line in five.splitlines() if line]) == 5
     names = run([five])
     (scattered,) = plt.gca().collections
     np.testing.assert_array_equal(scattered.get_offsets(), names["posterior"].draw(7))
     plt.close("all")
-    names = run([own], **names)
+    names = run([with_own_data], **names)
     assert names["draws"].shape == (100, 300, 2)
     assert names["placed"].embedding.shape == (5, 2)
     assert list(names["table"].columns) == ["y1", "y2"]
@@ -96,9 +96,9 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
     """Each body of the contract is accepted with the ids of the responses before it."""
     used = set()
 
-    def send(name: str, path: str, method: str = "post", **more: str) -> Any:
+    def send(name: str, path: str, method: str = "post", **members: str) -> Any:
         used.add(name)
-        answer = client.request(method, path, json=openapi.EXAMPLES[name] | more)
+        answer = client.request(method, path, json=openapi.EXAMPLES[name] | members)
         assert answer.status_code in {200, 201}, (name, answer.text)
         assert answer.json().get("status", "succeeded") == "succeeded", name
         return answer.json()

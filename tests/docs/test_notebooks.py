@@ -25,7 +25,7 @@ def test_digits() -> None:
     """The audit finds structure, and 0 is apart from most digits."""
     pytest.importorskip("umap")
     names = runpy.run_path(str(EXAMPLES / "digits.py"))
-    assert names["found"].beyond_chance
+    assert names["audit"].beyond_chance
     assert names["apart"].shape == (10, 10)
     assert (names["apart"][0] > 0.9).sum() >= 5
 
@@ -33,7 +33,7 @@ def test_digits() -> None:
 def test_questionnaire() -> None:
     """The answers have structure, shuffled answers have none; missing answers and the id are among the notes."""
     names = runpy.run_path(str(EXAMPLES / "questionnaire.py"))
-    assert names["found"].beyond_chance
+    assert names["audit"].beyond_chance
     assert any("median" in note.message for note in names["posterior"].notes)
     assert names["summary"].spread.shape == (400,)
 
@@ -42,6 +42,6 @@ def test_single_cells() -> None:
     """The rare type stays apart from the others."""
     pytest.importorskip("umap")
     names = runpy.run_path(str(EXAMPLES / "single_cells.py"))
-    apart = names["found"].groups.apart
+    apart = names["audit"].groups.apart
     assert apart.shape == (3, 3)
-    assert names["found"].beyond_chance
+    assert names["audit"].beyond_chance

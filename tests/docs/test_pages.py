@@ -19,7 +19,7 @@ TABLES = "".join(
     for page in ("reference/guarantees.md", "explanation/threat-model.md")
 )
 NAMED = re.findall(r"`((?:tests|qa)/\S+?\.py)::(\w+)`", TABLES)
-PARTS = ("tutorials", "how-to", "reference", "explanation")
+FOLDERS = ("tutorials", "how-to", "reference", "explanation")
 
 
 def test_named_tests_exist() -> None:
@@ -47,11 +47,11 @@ def test_every_route_is_in_the_reference() -> None:
         assert {(method.upper(), path) for method in operations} <= named, path
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_the_navigation_has_every_page(part: str) -> None:
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_navigation_has_every_page(folder: str) -> None:
     """The site lists each page of a folder."""
-    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs" / part).iterdir()}
-    listed = set(re.findall(rf"{part}/[\w-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs" / folder).iterdir()}
+    listed = set(re.findall(rf"{folder}/[\w-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
     assert pages == listed
 
 
@@ -77,9 +77,9 @@ def test_functions_of_the_architecture_exist() -> None:
     assert MEMBERS
     for path, names in MEMBERS:
         source = (ROOT / path).read_text(encoding="utf-8")
-        for part in ".".join(re.findall(r"`([\w.]+)`", names)).split("."):
-            pattern = rf"^\s*(?:(?:async )?def |class )?{part}\b\s*[(:=\[]"
-            assert re.search(pattern, source, re.MULTILINE), f"{path}: {part}"
+        for name in ".".join(re.findall(r"`([\w.]+)`", names)).split("."):
+            pattern = rf"^\s*(?:(?:async )?def |class )?{name}\b\s*[(:=\[]"
+            assert re.search(pattern, source, re.MULTILINE), f"{path}: {name}"
 
 
 def test_every_package_is_named_in_its_room() -> None:
@@ -95,7 +95,9 @@ def test_test_modules_import_no_test_modules() -> None:
     """Shared helpers live in a conftest.py or in a module that is not named test_*."""
     pattern = re.compile(r"^\s*(?:from|import) (?:tests|qa)[\w.]*(?:\.| import .*\b)test_\w+", re.MULTILINE)
     files = [file for room in ("tests", "qa") for file in (ROOT / room).rglob("*.py")]
-    assert {str(file): found for file in files if (found := pattern.findall(file.read_text(encoding="utf-8")))} == {}
+    assert {
+        str(file): imports for file in files if (imports := pattern.findall(file.read_text(encoding="utf-8")))
+    } == {}
 
 
 FIRST, LAST = 7, 43  # LLE's constraint, and the last equation of the paper

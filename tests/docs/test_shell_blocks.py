@@ -26,13 +26,13 @@ RUN = [
 
 def test_targets_of_make_exist() -> None:
     """Each `make TARGET` and `make -C qa TARGET` of a page is a target of that Makefile; blocks to run are found."""
-    own, of_qa = (
+    of_root, of_qa = (
         set(re.findall(r"^([a-z][\w-]*):", (ROOT / folder / "Makefile").read_text(), re.MULTILINE))
         for folder in (".", "qa")
     )
     for page in PAGES:
         for where, names in _TARGET.findall(page.read_text(encoding="utf-8")):
-            assert set(names.split()) <= (of_qa if where else own), (page, names)
+            assert set(names.split()) <= (of_qa if where else of_root), (page, names)
     assert len(RUN) >= 6
 
 

@@ -35,8 +35,8 @@ def test_readme_audits_a_map() -> None:
     assert 'method="umap"' in audit
     digits = load_digits()
     names = run([audit.replace('"umap"', '"pca"')], X=digits.data[:150], y=digits.target[:150])
-    assert names["found"].beyond_chance
-    assert names["found"].groups.apart.shape == (10, 10)
+    assert names["audit"].beyond_chance
+    assert names["audit"].groups.apart.shape == (10, 10)
 
 
 def test_readme_fits_with_the_engine_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -63,9 +63,9 @@ def test_the_audit_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     """All blocks of the page with fewer points; PCA stands for UMAP, which compiles for half a minute."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=lambda: PCA(2)))
-    first, *more = blocks(TUTORIALS / "audit.md", "python")
-    names = run([first.replace("\nfound", "\nX, y = X[:100], y[:100]\nfound"), *more])
-    assert names["found"].groups.apart.shape == (10, 10)
+    first, *rest = blocks(TUTORIALS / "audit.md", "python")
+    names = run([first.replace("\naudit", "\nX, y = X[:100], y[:100]\naudit"), *rest])
+    assert names["audit"].groups.apart.shape == (10, 10)
     assert names["alone"].level == "unknown"
     assert (tmp_path / "audit.png").exists()
 
@@ -76,9 +76,9 @@ def test_the_uncertainty_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
     adata = SimpleNamespace(n_obs=200, obsm={}, obs={}, uns={})
     if find_spec("jscatter") is None:  # of Python 3.14
         monkeypatch.setattr("glle.widget", lambda *_, **__: SimpleNamespace(selection=[0]), raising=False)
-    first, *more = blocks(TUTORIALS / "uncertainty.md", "python")
+    first, *rest = blocks(TUTORIALS / "uncertainty.md", "python")
     assert '"swiss_roll", 1000' in first
-    names = run([first.replace("1000", "200"), *more], adata=adata)
+    names = run([first.replace("1000", "200"), *rest], adata=adata)
     assert names["summary"].spread.shape == (200,)
     assert names["draws"].shape == (100, 200, 2)
     assert adata.obsm["X_glle"].shape == (200, 2)
@@ -119,8 +119,8 @@ SLOW_PAGES = ("explanation/which-map.md",)  # audits of several methods
 
 def test_every_page_with_python_is_run() -> None:
     """Here, in `test_examples.py`, or (generated clients) by `make -C qa clients`."""
-    found = {str(page.relative_to(ROOT)) for page in ALL_PAGES if blocks(page, "python")}
-    assert found == {*ELSEWHERE, *(f"docs/{page}" for page in (*PAGES, *SLOW_PAGES))}
+    with_python = {str(page.relative_to(ROOT)) for page in ALL_PAGES if blocks(page, "python")}
+    assert with_python == {*ELSEWHERE, *(f"docs/{page}" for page in (*PAGES, *SLOW_PAGES))}
 
 
 @pytest.mark.timeout(600)
@@ -145,18 +145,18 @@ def test_the_blocks_of_the_page_run(up: Up, monkeypatch: pytest.MonkeyPatch, pag
     for old, new in CHANGES.items():
         pieces = [text if new is None else text.replace(old, up.url if new == "URL" else new) for text in pieces]
     distances = np.linalg.norm(X[:, None] - X[None], axis=2)
-    given: dict[str, Any] = {
+    names: dict[str, Any] = {
         "X": X, "y": y, "D": distances, "near": np.argsort(distances, axis=1)[:, 1:9],
         "texts": [" ".join(each) for each in rng.choice(["red", "blue", "wide", "deep", "calm", "loud"], (90, 4))],
         "frame": frame, "fit": glle.fit, "glle": glle, "pandas": pd, "TfidfVectorizer": TfidfVectorizer,
     }  # fmt: skip
     with Client() as client:
         if "client" in page or page in {"index.md", "how-to/tables.md"}:
-            given["posterior"] = client.fit(client.synthetic("s_curve", 300), n_neighbors=10)
+            names["posterior"] = client.fit(client.synthetic("s_curve", 300), n_neighbors=10)
         else:
-            given["posterior"] = posterior
+            names["posterior"] = posterior
         for text in pieces:
-            given = run([text], **{**given, "client": client})  # an earlier block may have closed its own
+            names = run([text], **{**names, "client": client})  # an earlier block may have closed its own
     plt.close("all")
 
 
@@ -186,8 +186,8 @@ def write_workbook(path: Path, frame: pd.DataFrame) -> None:
         + "</sheetData></worksheet>",
     }
     with ZipFile(path, "w") as file:
-        for name, part in parts.items():
-            file.writestr(name, part)
+        for name, content in parts.items():
+            file.writestr(name, content)
 
 
 @pytest.mark.parametrize("name", ["table.parquet", "cells.xlsx"])

@@ -96,7 +96,7 @@ def test_labels_are_in_csv_and_legend_of_the_png(explorer: Explorer) -> None:
     lowest = picture[-picture.shape[0] // 10 :].reshape(-1, 3)
     colors = explorer.page.evaluate("[...document.querySelectorAll('.swatch')].map((s) => s.style.background)")
     for color in colors:
-        assert (lowest == [int(part) for part in color[4:-1].split(",")]).all(axis=1).any(), color
+        assert (lowest == [int(component) for component in color[4:-1].split(",")]).all(axis=1).any(), color
 
 
 def test_the_png_is_the_picture(tab_at_third_draw: Explorer) -> None:

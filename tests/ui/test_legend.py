@@ -37,7 +37,7 @@ LOOK = """async () => {
 
 def lab(color: str, vision: list[list[float]]) -> np.ndarray:
     """Return L*, a*, b* of a color #rrggbb, as seen by these cones."""
-    gamma = np.array([int(color[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    gamma = np.array([int(color[start : start + 2], 16) for start in (1, 3, 5)]) / 255
     linear = np.where(gamma <= 0.04045, gamma / 12.92, ((gamma + 0.055) / 1.055) ** 2.4)
     t = np.array(XYZ) @ np.clip(np.array(vision) @ linear, 0, 1) / WHITE
     x, y, z = np.where(t > 216 / 24389, np.cbrt(t), (24389 / 27 * t + 16) / 116)

@@ -128,11 +128,11 @@ def test_hidden_classes_and_further_columns_come_back(explorer: Explorer, tab: T
     explorer.open()
     explorer.choose_file("sheet.csv", csv(sheet(60), kind=["a", "b", "c"] * 20))
     explorer.give_role("kind", "labels")
-    more = "season\n" + "winter\n" * 30 + "summer\n" * 30
+    further_columns = "season\n" + "winter\n" * 30 + "summer\n" * 30
     explorer.show_pca()
     explorer.at("show-class").first.uncheck()
     assert expect_again(explorer, tab)["hidden"] == ["a"]
-    explorer.at("add-columns").set_input_files({"name": "more.csv", "mimeType": "", "buffer": more.encode()})
+    explorer.at("add-columns").set_input_files({"name": "more.csv", "mimeType": "", "buffer": further_columns.encode()})
     expect(explorer.at("color")).to_have_value("further:season")
     before = seen(explorer)
     until(lambda: explorer.page.evaluate("location.href") == before["link"])

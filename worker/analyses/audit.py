@@ -172,8 +172,8 @@ class AuditSpec(AnalysisSpec):
         if method is None and self.coordinates is None:
             method = "glle"
         request = {name: getattr(self, name) for name in REQUEST}
-        found = {**audit.to_dict(), "notes": notes_in_http(audit.notes)}
-        return Entry({**request, "subject": subject, "method": method, **found}, arrays)
+        statements = {**audit.to_dict(), "notes": notes_in_http(audit.notes)}
+        return Entry({**request, "subject": subject, "method": method, **statements}, arrays)
 
 
 def block_column(dataset: Dataset, name: str) -> tuple[str, int] | None:

@@ -228,8 +228,8 @@ def _local_trust(data: Data, posterior: Posterior, on_progress: OnProgress) -> A
     points = np.arange(len(data))
     k = min(TRUST_NEIGHBORS, (len(data) - 1) // 2)
     parts = [
-        local_trustworthiness(data, posterior.embedding, k, points[part])
-        for part in blocks(len(data), TRUST_BLOCK, "local trust", on_progress)
+        local_trustworthiness(data, posterior.embedding, k, points[block])
+        for block in blocks(len(data), TRUST_BLOCK, "local trust", on_progress)
     ]
     return np.concatenate(parts)
 
@@ -237,6 +237,6 @@ def _local_trust(data: Data, posterior: Posterior, on_progress: OnProgress) -> A
 def _extend(posterior: Posterior, training: Array, new: Array, on_progress: OnProgress) -> Extension:
     """Return the weights of new points on training points, computed in blocks; each row is independent of others."""
     rows = max(16, EXTENSION_WORK // training.size)
-    parts = [posterior.extend(training, new[part]) for part in blocks(len(new), rows, "placing", on_progress)]
+    extensions = [posterior.extend(training, new[block]) for block in blocks(len(new), rows, "placing", on_progress)]
     names = ("neighbors", "weights", "distances")
-    return Extension(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return Extension(*(np.concatenate([getattr(extension, name) for extension in extensions]) for name in names))

@@ -89,7 +89,7 @@ class _ReservingFile(io.FileIO):
         Without the allocation, a process that writes to the mapped file would be killed when the disk is full.
         """
         end = self.tell() if size is None else size
-        if (more := end - os.fstat(self.fileno()).st_size) > 0:
-            _require(os.fstatvfs(self.fileno()), more)
-            os.posix_fallocate(self.fileno(), end - more, more)
+        if (added := end - os.fstat(self.fileno()).st_size) > 0:
+            _require(os.fstatvfs(self.fileno()), added)
+            os.posix_fallocate(self.fileno(), end - added, added)
         return super().truncate(end)

@@ -25,21 +25,21 @@ def resident_bytes() -> int:
     return _pages(1) * resource.getpagesize()
 
 
-def limit_memory(more: int) -> None:
-    """Limit this process, until it ends, to `more` bytes of private memory beyond what it uses now."""
+def limit_memory(extra: int) -> None:
+    """Limit this process, until it ends, to `extra` bytes of private memory beyond what it uses now."""
     if private := _private_bytes():
-        resource.setrlimit(resource.RLIMIT_DATA, (private + more, private + more))
+        resource.setrlimit(resource.RLIMIT_DATA, (private + extra, private + extra))
 
 
 @contextmanager
-def limited_memory(more: int) -> Iterator[None]:
-    """Limit this process, during the context, to `more` bytes of private memory beyond what it uses now.
+def limited_memory(extra: int) -> Iterator[None]:
+    """Limit this process to `extra` bytes of private memory beyond what it has, while the context lasts.
 
     Allocations beyond the limit raise MemoryError.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     private = _private_bytes()
-    limits = [limit for limit in (soft, hard, private + more) if limit != resource.RLIM_INFINITY]
+    limits = [limit for limit in (soft, hard, private + extra) if limit != resource.RLIM_INFINITY]
     if private:
         resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
     try:
@@ -68,14 +68,14 @@ def work_limit() -> int:
     return _WorkLimit.bytes
 
 
-def raise_limit(pid: int, more: int) -> None:
-    """Raise the memory limit of process `pid`, if the process has a limit, by `more` bytes (Linux only)."""
-    if more <= 0 or not hasattr(resource, "prlimit"):
+def raise_limit(pid: int, extra: int) -> None:
+    """Raise the memory limit of process `pid`, if the process has a limit, by `extra` bytes (Linux only)."""
+    if extra <= 0 or not hasattr(resource, "prlimit"):
         return
     with suppress(OSError):  # the process has ended
         soft, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
         if soft != resource.RLIM_INFINITY:
-            resource.prlimit(pid, resource.RLIMIT_DATA, (soft + more, hard))
+            resource.prlimit(pid, resource.RLIMIT_DATA, (soft + extra, hard))
 
 
 @contextmanager

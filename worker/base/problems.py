@@ -140,7 +140,7 @@ def _is_memory_error(error: BaseException | None) -> bool:
     return error is not None and (
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-        or any(isinstance(error, kind) and text in str(error) for kind, text in _NO_MEMORY)
+        or any(isinstance(error, error_class) and text in str(error) for error_class, text in _NO_MEMORY)
         or _is_memory_error(error.__cause__)
     )
 

@@ -34,9 +34,9 @@ def parse_size(value: object) -> int:
         raise ValueError(f"{value!r} is not a size. Use a number of bytes, or a size such as 512MB or 1GiB.")
     number, unit, binary = match.groups()
     power = _POWERS.index(unit.lower()) + 1 if unit else 0
-    whole, _, part = number.partition(".")
+    whole, _, decimals = number.partition(".")
     base: int = 1024 if binary else 1000
-    return int(int(whole + part) * base**power // 10 ** len(part))
+    return int(int(whole + decimals) * base**power // 10 ** len(decimals))
 
 
 def show_size(nbytes: int) -> str:

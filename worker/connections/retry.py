@@ -134,8 +134,8 @@ class CircuitBreaker(RetryPolicy):
         """Return whether a failed call is repeated at once; not after a timeout, which has already taken seconds."""
         return isinstance(error, redis.ConnectionError | redis.ReadOnlyError)
 
-    def call_with_retry(self, do: Callable[[], T], fail: Callable[..., object], *more: Any, **options: Any) -> T:
-        """Return the result of `do`; call `fail`, which disconnects, after each failure.
+    def call_with_retry(self, do: Callable[[], T], fail: Callable[..., object], *arguments: Any, **options: Any) -> T:
+        """Return the result of `do`; call `fail` after each failure (it disconnects).
 
         Raises
         ------
@@ -144,9 +144,9 @@ class CircuitBreaker(RetryPolicy):
 
         """
         if _IS_CALLING.get():
-            return super().call_with_retry(do, fail, *more, **options)
+            return super().call_with_retry(do, fail, *arguments, **options)
         with self._watch():
-            return super().call_with_retry(do, fail, *more, **options)
+            return super().call_with_retry(do, fail, *arguments, **options)
 
     async def call_on_loop(self, do: Callable[[A], Awaitable[T]], argument: A) -> T:
         """Return the result of the coroutine `do(argument)`, as `call_with_retry` does for functions.

@@ -381,14 +381,14 @@ class JobStore:
         fields: Mapping[str, Any],
         moves: Mapping[str, str] | None = None,
         pipeline: Pipeline | None = None,
-        **more: Any,
+        **arguments: Any,
     ) -> tuple[str | None, str | None, Job | None]:
         """Change a record by the script `lua_scripts.CHANGE`; return the old status, the new status and the job.
 
         All three are None without a record, and in a transaction.
         """
-        flat = [str(part) for part in _flat(fields)]
-        change = json.dumps({"action": action, "moves": moves or {}, "fields": flat, **more})
+        flat = [str(item) for item in _flat(fields)]
+        change = json.dumps({"action": action, "moves": moves or {}, "fields": flat, **arguments})
         client = self._client if pipeline is None else pipeline
         reply = self._change_record(keys=[job_key(id_)], args=[change, now_ms(), now_iso(), self._ttl], client=client)
         if pipeline is not None or not reply:
@@ -412,4 +412,4 @@ def _count_field(shard: int) -> str:
 
 
 def _flat(fields: Mapping[str, Any]) -> list[Any]:
-    return [part for pair in fields.items() for part in pair]
+    return [item for pair in fields.items() for item in pair]

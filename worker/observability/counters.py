@@ -95,7 +95,7 @@ class Counters:
         if not pending:
             return True
         try:
-            args = [part for name, increment in pending.items() for part in (SEPARATOR.join(name), increment)]
+            args = [argument for name, increment in pending.items() for argument in (SEPARATOR.join(name), increment)]
             self._add_all(keys=[KEY], args=args)
         except redis.RedisError as error:
             log.debug("Counts are kept for later: %s", error)
@@ -108,13 +108,13 @@ class Counters:
         counters: dict[Series, int] = {}
         histograms: dict[Series, Histogram] = {}
         for raw, count in sorted(self._client.hgetall(KEY).items()):
-            *series, part = text(raw).split(SEPARATOR)
-            if part == "n":
+            *series, suffix = text(raw).split(SEPARATOR)
+            if suffix == "n":
                 counters[tuple(series)] = int(count)
                 continue
             histogram = histograms.setdefault(tuple(series), Histogram())
-            if part == "us":
+            if suffix == "us":
                 histogram.seconds = int(count) / 1e6
             else:
-                histogram.counts[int(part)] = int(count)
+                histogram.counts[int(suffix)] = int(count)
         return counters, histograms

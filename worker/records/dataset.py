@@ -91,8 +91,8 @@ def content_digest(
     if _may_be_text(extras.get("labels")):
         head.append({"labels": "<f8"})
     hasher = hashlib.sha256(json.dumps(head).encode())
-    for part in values:
-        hasher.update(part)
+    for chunk in values:
+        hasher.update(chunk)
     for name, extra in extras.items():
         hasher.update(name.encode() + extra.tobytes())
     return hasher.hexdigest()

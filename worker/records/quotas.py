@@ -76,12 +76,12 @@ class Quotas:
         self._has_others = has_others
         self._has_tenants = settings.auth != "off"
         limits: dict[str, dict[str, int]] = {ALL: {}}
-        for part in settings.quotas.split():
-            tenant, _, text = part.partition("=")
+        for entry in settings.quotas.split():
+            tenant, _, text = entry.partition("=")
             exceptions = _limits(text)
             if not exceptions or limits.get(tenant) or not (tenant == ALL or is_tenant_name(tenant)):
                 remedy = "Write *=jobs:20,posteriors:500 alice=bytes:5GB, with * for all tenants, and each tenant once."
-                raise SettingsError(f"GLLE_QUOTAS: {part!r} cannot be read. {remedy}")
+                raise SettingsError(f"GLLE_QUOTAS: {entry!r} cannot be read. {remedy}")
             limits[tenant] = exceptions
         self.default = Quota(**limits.pop(ALL))
         self._exceptions = {tenant: replace(self.default, **exceptions) for tenant, exceptions in limits.items()}

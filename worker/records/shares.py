@@ -184,7 +184,7 @@ class Shares:
         for name in self._shares:
             of_name = [held[name] for held in processes if name in held]
             total = sum((Counter(counts) for counts, _ in of_name), Counter[str]())
-            in_use[name] = total, max((part for _, part in of_name), default=0.0)
+            in_use[name] = total, max((fraction for _, fraction in of_name), default=0.0)
         return in_use
 
     def _held(self) -> dict[str, tuple[Counter[str], float]]:

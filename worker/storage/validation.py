@@ -96,9 +96,9 @@ class BadRows:
         """Return a copy of the problem of the first bad value, with the number and a list of the bad rows added."""
         problem = error.problem
         others = self.count - 1
-        more = f" {others:,} other row{'s have' if others > 1 else ' has'} such values." if others else ""
+        sentence = f" {others:,} other row{'s have' if others > 1 else ' has'} such values." if others else ""
         details = {**problem.details, "rows_affected": self.count, "rows": [row + 1 for row in self.first]}
-        return ProblemError(replace(problem, detail=problem.detail + more, details=details))
+        return ProblemError(replace(problem, detail=problem.detail + sentence, details=details))
 
 
 def bad_value(code: str, value: str, row: int, column: int, *, names: list[str] | None, remedy: str) -> ProblemError:

@@ -155,7 +155,7 @@ def _figures(rows: list[Row]) -> Iterator[tuple[str, str, str, bool]]:
         ("statements that contradict themselves", "none", [bool(row["contradicts"]) for row in rows], 0.0),
     ):
         yield figure, goal, f"{sum(of)} of {len(of)}", sum(of) > limit * len(of)
-    for key, (limit, least) in GOALS.items():
+    for key, (limit, min_correlation) in GOALS.items():
         if key == "pairs":
             stated_and_found = [tuple(pair) for row in structure for pair in row["pairs"]]
         else:
@@ -165,12 +165,12 @@ def _figures(rows: list[Row]) -> Iterator[tuple[str, str, str, bool]]:
         is_varied = len(both) > 2 and (np.ptp(both, axis=0) > 0).all()
         r = float(np.corrcoef(both.T)[0, 1]) if is_varied else np.nan
         text = ", ".join("-" if np.isnan(value) else f"{value:.2f}" for value in (error, r)) + f" ({len(both)})"
-        goal = f"{limit:.2f}" if np.isnan(least) else f"{limit:.2f}, {least:.2f}"
+        goal = f"{limit:.2f}" if np.isnan(min_correlation) else f"{limit:.2f}, {min_correlation:.2f}"
         yield (
             f"{NAMES.get(key, key)}: error, correlation (number)",
             goal,
             text,
-            round(error, 2) > limit or round(r, 2) < least,
+            round(error, 2) > limit or round(r, 2) < min_correlation,
         )
         if key == "pairs":
             over = int(((both[:, 0] >= STATED_APART) & (both[:, 1] < FOUND_APART)).sum())

@@ -62,7 +62,7 @@ def measure(distribution: Distribution, method: str, *, with_peers: bool = False
     probed = audited.embedding[:probes]
     size = float(np.sqrt(((probed - probed.mean(axis=0)) ** 2).sum(axis=1).mean()))
     places = generalized_procrustes(np.array(maps), (probed - probed.mean(axis=0)) / size)
-    spread, halves = (root_trace(moments(part)[1]) for part in (places, places[::2]))
+    spread, halves = (root_trace(moments(stack)[1]) for stack in (places, places[::2]))
     agreement = rank_correlation(halves, root_trace(moments(places[1::2])[1]))
     row: Row = {
         "distribution": distribution.name,

@@ -327,7 +327,7 @@ TRUTHS = (
     Truth("waved sheet", "sheets", 500, _surface(12, 8, 0.06, _wave, (10, 4))),
     Truth("waved sheet, many points", "sheets", 3000, _surface(12, 8, 0.06, _wave, (10, 4))),
     Truth("two parallel sheets", "sheets", 500, _two_sheets),
-    Truth("flat sheet in 20", "sheets", 300, _surface(13, 20, 0.15, lambda at: at, (5, 3))),
+    Truth("flat sheet in 20", "sheets", 300, _surface(13, 20, 0.15, lambda position: position, (5, 3))),
     Truth("bent ring", "closed surfaces", 250, _surface(15, 6, 0.08, _ring, (2 * np.pi,), flat=False)),
     Truth("cylinder", "closed surfaces", 450, _surface(16, 7, 0.06, _cylinder, (2 * np.pi, 3), flat=False)),
     Truth("sphere in 9", "closed surfaces", 400, _ball),

@@ -62,9 +62,9 @@ def score_listing() -> str:
     """Return the table of all scores."""
     rows = []
     for each in SCORES.values():
-        most = f"; at most {each.most_points:,} points" if each.most_points else ""
+        limit = f"; at most {each.most_points:,} points" if each.most_points else ""
         default = "yes" if each.by_default else "no"
-        rows.append([f"`{each.name}`", each.about, each.needs, each.better, default, f"{each.growth}{most}"])
+        rows.append([f"`{each.name}`", each.about, each.needs, each.better, default, f"{each.growth}{limit}"])
     return table(["score", "what it measures", "needs", "better", "default", "time grows with"], rows)
 
 

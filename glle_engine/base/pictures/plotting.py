@@ -47,7 +47,7 @@ LEVEL_COLORS = {"✔": "#1a7f37", "◐": "#9a6700", "✘": "#cf222e", "?": "#596
 TEAR, OUTSIDE = "#cf222e", "#afb8c1"
 _MAX_FOLDED = 0.5  # share of the points; if more are folded, the fault is not local, and no point is marked
 _BESIDE = np.array(
-    sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda at: 9 * at[0] ** 2 + at[1] ** 2)
+    sorted(((x / 2, y / 2) for x in range(-3, 4) for y in range(-6, 7)), key=lambda xy: 9 * xy[0] ** 2 + xy[1] ** 2)
 )  # positions to try for a name, relative to the middle of its group, in units of the name's box, nearest first
 _OVERFLOW = 0.08  # share of the width of a panel that a name may extend beyond it
 _COUNTED_GROUPS = 10  # names have a count up to this number of groups; with more groups they are smaller
@@ -295,12 +295,12 @@ def draw(axes: Axes, panel: Panel, *, columns: int = 1, inches: float = 5.2, **o
     size, letters = (9, _LETTERS) if inches >= _NARROW else (6.5, _LETTERS_OF_NARROW)
     across = int(letters * (inches if columns == 1 else inches - _BETWEEN))
     title = panel.title.splitlines()
-    head = "\n".join(part for line in title for part in wrap(line, across))
+    head = "\n".join(wrapped for line in title for wrapped in wrap(line, across))
     color = LEVEL_COLORS.get(head[:1], TEXT)
     axes.set_title(head, fontsize=size, color=color, pad=4)
     p = panel.Y.shape[1]
     lines = panel.below.splitlines() + ([f"components 1 and 2 of {p}"] if p > 2 else [])
-    below = [part for line in lines for part in wrap(line, int(_SMALL_LETTERS * inches))]
+    below = [wrapped for line in lines for wrapped in wrap(line, int(_SMALL_LETTERS * inches))]
     axes.set_xlabel("\n".join(below), fontsize=min(size, 7.5), color=TEXT)
     for edge in axes.spines.values():
         edge.set_color(FRAME)
@@ -427,11 +427,11 @@ def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
 
 def _apart(Y: NDArray[Any], sizes: NDArray[np.float64], count: int) -> NDArray[np.intp]:
     """Return `count` rows (points) with small to large regions, each far in the picture from the rows before it."""
-    parts = np.array_split(np.argsort(sizes, kind="stable"), min(count, len(Y)))
-    rows = [int(parts[0][0])]
-    for part in parts[1:]:
-        distances = np.linalg.norm(Y[part][:, None] - Y[rows], axis=2).min(axis=1)
-        rows.append(int(part[np.argmax(distances)]))
+    groups = np.array_split(np.argsort(sizes, kind="stable"), min(count, len(Y)))
+    rows = [int(groups[0][0])]
+    for group in groups[1:]:
+        distances = np.linalg.norm(Y[group][:, None] - Y[rows], axis=2).min(axis=1)
+        rows.append(int(group[np.argmax(distances)]))
     return np.array(rows)
 
 

@@ -186,7 +186,7 @@ def frame(shown: Any, labels: ArrayLike | None = None, ids: ArrayLike | None = N
     }
     columns: dict[str, Any] = {name: np.asarray(values) for name, values in aligned.items()}
     if "id" in columns and columns["id"].ndim == 2:  # ids of several columns
-        columns = {f"id_{number}": part for number, part in enumerate(columns.pop("id").T, start=1)} | columns
+        columns = {f"id_{number}": column for number, column in enumerate(columns.pop("id").T, start=1)} | columns
     for name, values in columns.items():
         require_rows(f"{name}s", values, len(points.places))
     columns |= {f"y{axis}": column for axis, column in enumerate(points.places.T, start=1)}

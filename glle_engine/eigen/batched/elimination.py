@@ -177,17 +177,17 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
             width = end - left
             # The columns of the left supernode are stored with all rows of the merged supernode.
             rows_left = count[begin - 1] - 1
-            more = (begin - left) * ((end - begin) + below - rows_left) + kept_zeros[depth - 1] + mine
+            zeros = (begin - left) * ((end - begin) + below - rows_left) + kept_zeros[depth - 1] + mine
             stored = width * (width + 1) // 2 + width * below
-            merge = more == 0 and width <= _WIDEST_FRONT
+            merge = zeros == 0 and width <= _WIDEST_FRONT
             for bound, share in _RELAXED:
                 if width <= bound:
-                    merge = merge or more <= share * stored
+                    merge = merge or zeros <= share * stored
                     break
             if not merge:
                 break
             depth -= 1
-            begin, mine = left, more
+            begin, mine = left, zeros
         kept[depth], kept_zeros[depth] = begin, mine
         depth += 1
     kept[depth] = n

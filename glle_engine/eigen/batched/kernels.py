@@ -50,28 +50,28 @@ class Code:
         self.builder = builder
         self.lanes = lanes
 
-    def at(self, data: Any, index: Any, more: int = 0) -> Any:
-        """Return the address of the vector that lies `index + more` vectors after `data`."""
-        if more:
-            index = self.builder.add(index, ir.Constant(index.type, more))
+    def at(self, data: Any, index: Any, offset: int = 0) -> Any:
+        """Return the address of the vector that lies `index + offset` vectors after `data`."""
+        if offset:
+            index = self.builder.add(index, ir.Constant(index.type, offset))
         return vector_at(self.builder, data, index, self.lanes)
 
-    def load(self, data: Any, index: Any, more: int = 0) -> Any:
-        """Emit the load of the vector that lies `index + more` vectors after `data`, and return its value."""
-        return read(self.builder, self.at(data, index, more))
+    def load(self, data: Any, index: Any, offset: int = 0) -> Any:
+        """Emit the load of the vector that lies `index + offset` vectors after `data`, and return its value."""
+        return read(self.builder, self.at(data, index, offset))
 
-    def store(self, value: Any, data: Any, index: Any, more: int = 0) -> None:
-        """Emit the store of `value` into the vector that lies `index + more` vectors after `data`."""
-        write(self.builder, value, self.at(data, index, more))
+    def store(self, value: Any, data: Any, index: Any, offset: int = 0) -> None:
+        """Emit the store of `value` into the vector that lies `index + offset` vectors after `data`."""
+        write(self.builder, value, self.at(data, index, offset))
 
-    def prefetch(self, data: Any, index: Any, more: int) -> None:
-        """Emit the prefetch of the vector that lies `index + more` vectors after `data`."""
+    def prefetch(self, data: Any, index: Any, offset: int) -> None:
+        """Emit the prefetch of the vector that lies `index + offset` vectors after `data`."""
         byte = ir.IntType(8).as_pointer()
         number = ir.IntType(32)
         function = cgutils.get_or_insert_function(
             self.builder.module, ir.FunctionType(ir.VoidType(), [byte, number, number, number]), "llvm.prefetch.p0"
         )
-        place = self.builder.bitcast(self.at(data, index, more), byte)
+        place = self.builder.bitcast(self.at(data, index, offset), byte)
         self.builder.call(function, [place, number(0), number(3), number(1)])
 
     def variable(self, value: Any) -> Any:
@@ -101,7 +101,7 @@ def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
 
     def type_kernel(typing: Any, tag: Any, *rest: Any) -> Any:
         rest = rest[0] if len(rest) == 1 and isinstance(rest[0], (tuple, types.BaseTuple)) else rest
-        kinds = [kind if isinstance(kind, types.CPointer) else types.intp for kind in rest]
+        kinds = [numba_type if isinstance(numba_type, types.CPointer) else types.intp for numba_type in rest]
 
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             write_code(Code(builder, len(tag)), *args[1:])
@@ -133,29 +133,29 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
         zero = ir.Constant(begin.type, 0)
         # In a narrow supernode each addition would wait for the one before, so rows are added to several sums in turn.
         sets = 3 if width <= 2 else 2 if width <= 4 else 1
-        more = [[code.variable(constant(code.lanes, 0.0)) for _ in range(width)] for _ in range(sets - 1)]
+        further_sums = [[code.variable(constant(code.lanes, 0.0)) for _ in range(width)] for _ in range(sets - 1)]
 
-        def rows_from(index: Any, part: list[Any]) -> None:
+        def rows_from(index: Any, sums: list[Any]) -> None:
             minus = builder.fneg(code.load(z, code.row(rows, index)))
             start = code.times(index, width)
             for j in range(0, width, max(1, 8 // code.lanes)):
                 code.prefetch(panel, start, j + AHEAD // (8 * code.lanes))
             for j in range(width):
-                code.less(part[j], code.load(panel, start, j), minus)
+                code.less(sums[j], code.load(panel, start, j), minus)
 
         many = ir.Constant(below.type, sets)
         rounds = builder.udiv(below, many)
         with cgutils.for_range(builder, rounds) as loop:
             index = builder.mul(loop.index, many)
-            for i, part in enumerate([values, *more]):
-                rows_from(builder.add(index, ir.Constant(index.type, i)), part)
+            for i, sums in enumerate([values, *further_sums]):
+                rows_from(builder.add(index, ir.Constant(index.type, i)), sums)
         if sets > 1:
             done = builder.mul(rounds, many)
             with cgutils.for_range(builder, builder.sub(below, done)) as loop:
                 rows_from(builder.add(loop.index, done), values)
-            for part in more:
+            for sums in further_sums:
                 for j in range(width):
-                    builder.store(builder.fadd(builder.load(values[j]), builder.load(part[j])), values[j])
+                    builder.store(builder.fadd(builder.load(values[j]), builder.load(sums[j])), values[j])
         for t in reversed(range(width)):
             if lower:
                 column = (
@@ -374,8 +374,8 @@ def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, rig
     for (v, j), place in sums.items():
         value = builder.load(place)
         for q in range(together):
-            part = _select(builder, value, list(range(q * lanes, (q + 1) * lanes)))
-            code.store(part, target, places[v * together + q], j)
+            vector = _select(builder, value, list(range(q * lanes, (q + 1) * lanes)))
+            code.store(vector, target, places[v * together + q], j)
 
 
 def _select(builder: Any, vector: Any, entries: list[int], other: Any = None) -> Any:

@@ -279,10 +279,10 @@ def _dots(
         store(overlap, i, fill(tag, 0.0))
     for begin in range(0, n, _DOT_ROWS):
         size = min(_DOT_ROWS, n - begin)
-        part = advance(tag, x, begin)
+        x_block = advance(tag, x, begin)
         for i in range(first, count):
             row = advance(tag, images, i * n + begin)
-            store(overlap, i, load(tag, overlap, i) + _dot(tag, row, part, size))
+            store(overlap, i, load(tag, overlap, i) + _dot(tag, row, x_block, size))
     for i in range(first, count):
         store(overlap, i, load(tag, overlap, i) * load(tag, weight, i))
 
@@ -407,8 +407,8 @@ def ritz(
         for j in range(1, max_step + 1):
             point = load(tag, points, j * n + row)
             for i in range(wanted):
-                part = load(tag, address(combination), i * (max_step + 1) + j)
-                store(address(vectors), i * n + row, fma(point, part, load(tag, address(vectors), i * n + row)))
+                coefficient = load(tag, address(combination), i * (max_step + 1) + j)
+                store(address(vectors), i * n + row, fma(point, coefficient, load(tag, address(vectors), i * n + row)))
     norm = np.empty(lanes)
     for i in range(wanted):
         x = address(vectors[i])

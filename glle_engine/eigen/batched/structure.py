@@ -91,8 +91,8 @@ def addresses(typing: Any, words: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         numbers = [builder.load(builder.gep(data, [ir.Constant(ir.IntType(64), i)])) for i in range(len(kinds))]
         values = [
-            builder.inttoptr(number, context.get_value_type(kind)) if kind != types.intp else number
-            for number, kind in zip(numbers, kinds, strict=True)
+            builder.inttoptr(number, context.get_value_type(numba_type)) if numba_type != types.intp else number
+            for number, numba_type in zip(numbers, kinds, strict=True)
         ]
         return context.make_tuple(builder, result, values)
 

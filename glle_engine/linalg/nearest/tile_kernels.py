@@ -338,8 +338,8 @@ def nearest_in_leaves(
         count = stop - start
         for step in range(count):
             listed[step], keys[step] = start + step, 0.0
-        for part in range(2):
-            if part == 1:
+        for stage in range(2):
+            if stage == 1:
                 count = _list_leaves(low, high, tree, start, stop, limit, listed, keys)
             for step in range(count // 2 - 1, -1, -1):
                 sink(listed, keys, count, step)

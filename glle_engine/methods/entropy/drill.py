@@ -195,7 +195,7 @@ class DrillSpec(GraphSpec):
 
     n_neighbors: int | str = integer(
         20, "k, the number of neighbors that may be linked to a point; all, to choose among all points.",
-        least=2, words=("all",), counts=True,
+        minimum=2, words=("all",), counts=True,
     )  # fmt: skip
     l1: float | str = number(
         "auto",
@@ -207,7 +207,7 @@ class DrillSpec(GraphSpec):
     tol: float = number(
         1e-4, "Largest duality gap, a point and a feature: half of it bounds the error of the log likelihood.", above=0
     )
-    max_iter: int = integer(300, "Rounds over the columns at most.", least=1)
+    max_iter: int = integer(300, "Rounds over the columns at most.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise a `GlleError` for too few or too many points."""

@@ -255,7 +255,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     n_neighbors: int | str = integer(  # type: ignore[assignment] # the base does not accept "all"
         10,
         "k, the number of neighbors of a point; all: every pair of points is an edge.",
-        least=2,
+        minimum=2,
         words=("all",),
         counts=True,
     )
@@ -271,7 +271,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     tol: float = number(
         1e-4, "Largest error of an expected squared distance, relative to the mean observed one.", above=0, below=1
     )
-    max_iter: int = integer(100, "Newton steps at most.", least=1)
+    max_iter: int = integer(100, "Newton steps at most.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise a `GlleError` for too few or too many points, or if the likelihood is unbounded."""

@@ -222,10 +222,10 @@ def _descend(
 class MvuSpec(GraphSpec, NeighborSpec):
     """Parameters of maximum variance unfolding."""
 
-    n_neighbors: int = integer(6, "k, the number of neighbors that keep their distances.", least=2, counts=True)
+    n_neighbors: int = integer(6, "k, the number of neighbors that keep their distances.", minimum=2, counts=True)
     slack: float = number(1e-3, "Mean share by which squared distances may differ.", above=0, below=1)
     tol: float = number(1e-3, "Duality gap relative to the trace.", above=0, below=1)
-    max_iter: int = integer(1000, "Newton steps at most.", least=1)
+    max_iter: int = integer(1000, "Newton steps at most.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise a `GlleError` for too few points, or for more points or edges than the method can solve for."""

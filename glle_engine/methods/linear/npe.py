@@ -47,7 +47,7 @@ class NpeSpec(LleSpec):
         "Share of the variance that the principal axes used hold; 1 is every axis along which the data vary. auto is "
         f"1, or {MAX_VARIANCE} for as many features as points or more.",
         above=0,
-        most=1,
+        maximum=1,
         words=("auto",),
     )
 

@@ -361,7 +361,7 @@ class FactorAnalysisSpec(MethodSpec):
     """Parameters of factor analysis."""
 
     tol: float = number(1e-6, "Gain of log likelihood a point, in nats, at which to stop.", above=0)
-    max_iter: int = integer(2000, "Steps of expectation maximization at most.", least=1)
+    max_iter: int = integer(2000, "Steps of expectation maximization at most.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise `InvalidParameterError` if the factors leave no dimension for the noise."""

@@ -167,8 +167,8 @@ class KernelPcaSpec(MethodSpec):
         above=0,
         words=("auto",),
     )
-    degree: int = integer(3, "Of polynomial.", least=1)
-    offset: float = number(1.0, "Of polynomial, what is added to the product.", least=0)
+    degree: int = integer(3, "Of polynomial.", minimum=1)
+    offset: float = number(1.0, "Of polynomial, what is added to the product.", minimum=0)
 
     def check_together(self) -> None:
         """Raise `InvalidParameterError` if an option belongs to another kernel."""

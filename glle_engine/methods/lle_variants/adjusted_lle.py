@@ -76,8 +76,8 @@ _ADDED = 1024
 class AutoKLleSpec(GraphSpec, DistanceSpec):
     """Parameters of LLE with automatic k."""
 
-    k_least: int = integer(5, "The smallest number of neighbors that is tried.", least=2, counts=True)
-    k_most: int = integer(30, "The largest number of neighbors that is tried.", least=2, counts=True)
+    k_least: int = integer(5, "The smallest number of neighbors that is tried.", minimum=2, counts=True)
+    k_most: int = integer(30, "The largest number of neighbors that is tried.", minimum=2, counts=True)
     reg: float = number(1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix.", above=0)
 
     def check_together(self) -> None:
@@ -199,9 +199,9 @@ class RobustLleSpec(GraphSpec, LleSpec):
     """Parameters of robust LLE."""
 
     min_reliability: float = number(
-        0.3, "Points of less reliability are outliers; the mean of all is 1, and 0 finds none.", least=0, below=1
+        0.3, "Points of less reliability are outliers; the mean of all is 1, and 0 finds none.", minimum=0, below=1
     )
-    max_iter: int = integer(30, "Iterations of the robust PCA of a neighborhood, at most.", least=1)
+    max_iter: int = integer(30, "Iterations of the robust PCA of a neighborhood, at most.", minimum=1)
 
 
 def reliability(
@@ -328,9 +328,9 @@ def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -
 class IncrementalLleSpec(GraphSpec, LleSpec):
     """Parameters of incremental LLE."""
 
-    initial_share: float = number(0.5, "The share of the points that is embedded first.", above=0, most=1)
+    initial_share: float = number(0.5, "The share of the points that is embedded first.", above=0, maximum=1)
     order: str = choice("random", "In which order points arrive: random, by the seed, or as given.", "random", "given")
-    seed: int = integer(0, "The seed of a random order.", least=0)
+    seed: int = integer(0, "The seed of a random order.", minimum=0)
 
     def most_neighbors(self, n: int) -> int:
         """Return the largest n_neighbors that the initial points can have."""

@@ -69,7 +69,7 @@ class PrunedLleSpec(GraphSpec, LleSpec):
         "lambda: how short a way round saves a doubtful edge, (1 - lambda) pi^2 / (2 sqrt(24 lambda)) neighborhoods, "
         "10 of them at .01, 5.6 at .03. The higher, the more edges are cut.",
         above=0,
-        most=0.5,
+        maximum=0.5,
     )
 
 
@@ -124,8 +124,8 @@ def _find_detours(
     certain = pairs[~cut]
     graph = csr_array((length[~cut], (certain[:, 0], certain[:, 1])), shape=(n, n))
     graph = csr_array(graph + graph.T)
-    part = connected_components(graph, directed=False)[1]
-    candidates = np.flatnonzero(cut & (part[pairs[:, 0]] == part[pairs[:, 1]]))
+    component = connected_components(graph, directed=False)[1]
+    candidates = np.flatnonzero(cut & (component[pairs[:, 0]] == component[pairs[:, 1]]))
     is_long = np.zeros(len(pairs), bool)
     for rows in blocks(len(candidates), max(1, BLOCK_ENTRIES // n), "ways round", on_progress):
         some = candidates[rows]

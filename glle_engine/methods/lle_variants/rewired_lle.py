@@ -131,8 +131,8 @@ class WeightedLleSpec(GraphSpec, LleSpec):
     strength: float = number(
         1.0,
         "s, how far the density is evened out: 0 leaves distances as they are, 1 makes them relative.",
-        least=0,
-        most=1,
+        minimum=0,
+        maximum=1,
     )
 
 
@@ -179,8 +179,8 @@ class SupervisedLleSpec(GraphSpec, LleSpec):
         0.01,
         "alpha, how much further away another class is, in units of the diameter of the data: 0 is LLE, 1 gives each "
         "point neighbors of its own class only.",
-        least=0,
-        most=1,
+        minimum=0,
+        maximum=1,
     )
     disconnected: str = choice(
         "bridge",
@@ -253,7 +253,7 @@ class IsolleSpec(GraphSpec, LleSpec):
         "auto",
         "g, the neighbors of a point in the graph along which distances are measured. auto takes as few as connect it,"
         " at least p + 2 and at most k; with k or more the result is LLE's.",
-        least=1,
+        minimum=1,
         words=("auto",),
         counts=True,
     )

@@ -194,7 +194,7 @@ class PerplexitySpec(DistanceSpec):
         counts=True,
     )
     seed: int = integer(
-        0, "Of the random numbers of the start: a little noise on any, all of random.", least=0, most=2**63 - 1
+        0, "Of the random numbers of the start: a little noise on any, all of random.", minimum=0, maximum=2**63 - 1
     )
     init: str = choice(
         "pca",
@@ -214,7 +214,7 @@ class PerplexitySpec(DistanceSpec):
 class DescentSpec(PerplexitySpec):
     """Parameters of a method that descends along the spectral direction."""
 
-    max_iter: int = integer(1000, "The most iterations of the descent.", least=1)
+    max_iter: int = integer(1000, "The most iterations of the descent.", minimum=1)
     tol: float = number(1e-7, "Relative decrease of the objective at which the descent has converged.", above=0)
 
     def require_possible(self, n: int, d: int) -> None:
@@ -256,14 +256,13 @@ def spectral(joint: NDArray[np.float64], n_components: int) -> NDArray[np.float6
     return sign_convention(vectors[:, 1:] / half[:, None])
 
 
-def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], given: Start) -> NDArray[np.float64]:
+def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], start: Start) -> NDArray[np.float64]:
     """Return the positions (n, p) from which the descent starts, small relative to the width of the Gaussians.
 
-    `joint` (n, n) are the affinities, which only the spectral start needs. Initial coordinates `given` (n, p) by the
-    user replace every other start.
+    `joint` (n, n) are the affinities, for the spectral start; `start` (n, p) replaces it.
     """
-    if given is not None:
-        return _START * noisy(given, spec.seed)
+    if start is not None:
+        return _START * noisy(start, spec.seed)
     if spec.init == "spectral":
         noise = np.random.default_rng(spec.seed).standard_normal((len(X), spec.n_components))
         Y = spectral(joint, spec.n_components)

@@ -177,7 +177,9 @@ class ElasticSpec(DescentSpec):
         "distances",
         "one",
     )
-    homotopy: int = integer(1, "How many values of lambda to go through, growing to the one wanted.", least=1, most=100)
+    homotopy: int = integer(
+        1, "How many values of lambda to go through, growing to the one wanted.", minimum=1, maximum=100
+    )
 
 
 def repulsive_weights(X: Data, kind: str) -> NDArray[np.float64]:

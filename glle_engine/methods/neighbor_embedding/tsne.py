@@ -71,10 +71,10 @@ _OF_AFFINITIES = ("initialization", "metric", "metric_params", "neighbors", "knn
 class TsneSpec(FurtherDistanceSpec, PerplexitySpec):
     """Parameters of t-SNE."""
 
-    early_exaggeration: float = number(12.0, "Factor on the affinities in the first iterations.", least=1)
-    early_iter: int = integer(250, "How many iterations are the first.", least=0)
-    exaggeration: float = number(1.0, "Factor on the affinities thereafter.", least=1)
-    max_iter: int = integer(500, "How many iterations follow.", least=1)
+    early_exaggeration: float = number(12.0, "Factor on the affinities in the first iterations.", minimum=1)
+    early_iter: int = integer(250, "How many iterations are the first.", minimum=0)
+    exaggeration: float = number(1.0, "Factor on the affinities thereafter.", minimum=1)
+    max_iter: int = integer(500, "How many iterations follow.", minimum=1)
     learning_rate: float | str = number(
         "auto", "Of the descent; auto is n divided by the exaggeration.", above=0, words=("auto",)
     )
@@ -86,7 +86,7 @@ class TsneSpec(FurtherDistanceSpec, PerplexitySpec):
         "bh",
         "fft",
     )
-    theta: float = number(0.5, "Accuracy of the tree: 0 is exact, larger is faster.", least=0, most=1)
+    theta: float = number(0.5, "Accuracy of the tree: 0 is exact, larger is faster.", minimum=0, maximum=1)
     options: dict[str, Any] | None = mapping("Further arguments of `openTSNE.TSNE` by name, passed on as they are.")
 
     def require_possible(self, n: int, d: int) -> None:

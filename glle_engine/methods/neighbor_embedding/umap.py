@@ -83,15 +83,15 @@ class UmapSpec(FurtherDistanceSpec):
     n_neighbors: int = integer(
         15,
         "Number of neighbors of a point, the point itself among them, as in umap-learn.",
-        least=2,
+        minimum=2,
         counts=True,
     )
-    min_dist: float = number(0.1, "Least distance of points in the embedding, in units of spread; 0 packs.", least=0)
+    min_dist: float = number(0.1, "Least distance of points in the embedding, in units of spread; 0 packs.", minimum=0)
     spread: float = number(1.0, "Scale of the embedding.", above=0)
     max_iter: int | str = integer(
         "auto",
         "Epochs of the descent; auto is 500 up to 10,000 points and 200 above, and 200 more of densMAP.",
-        least=1,
+        minimum=1,
         words=("auto",),
     )
     init: str = choice(
@@ -102,14 +102,14 @@ class UmapSpec(FurtherDistanceSpec):
         "random",
     )
     learning_rate: float = number(1.0, "First step of the descent.", above=0)
-    negative_sample_rate: int = integer(5, "Random pairs that are repelled for each attracted one.", least=1)
-    seed: int = integer(0, "Of the start and of the sampled pairs.", least=0, most=2**63 - 1)
+    negative_sample_rate: int = integer(5, "Random pairs that are repelled for each attracted one.", minimum=1)
+    seed: int = integer(0, "Of the start and of the sampled pairs.", minimum=0, maximum=2**63 - 1)
     target_weight: float | None = number(
         None,
         "Weight of the labels: 0 is the data alone, 1 the labels alone; -1 is the label of a point without one. By "
         "default the labels do not matter.",
-        least=0,
-        most=1,
+        minimum=0,
+        maximum=1,
     )
     options: dict[str, Any] | None = mapping("Further arguments of `umap.UMAP` by name, passed on as they are.")
 
@@ -148,8 +148,8 @@ class UmapSpec(FurtherDistanceSpec):
 class DensmapSpec(UmapSpec):
     """Parameters of densMAP."""
 
-    density_weight: float = number(2.0, "Weight of the correlation of the local radii; 0 is UMAP.", least=0)
-    density_share: float = number(0.3, "Share of the epochs, the last ones, that weigh it.", least=0, most=1)
+    density_weight: float = number(2.0, "Weight of the correlation of the local radii; 0 is UMAP.", minimum=0)
+    density_share: float = number(0.3, "Share of the epochs, the last ones, that weigh it.", minimum=0, maximum=1)
 
     def epochs(self, n: int) -> int:
         """Return the number of epochs for n points."""
@@ -363,8 +363,8 @@ class UmapMap(NeighborMap):
                 remedy="Give positions between the embedded points: nothing says how the data go on beyond them.",
             )
         with _caught():
-            found = np.asarray(self._inverting.inverse_transform(places), np.float64)
-        return self.space.restore(found * self._neighbors.unit + self.points.mean(axis=0))
+            inverted = np.asarray(self._inverting.inverse_transform(places), np.float64)
+        return self.space.restore(inverted * self._neighbors.unit + self.points.mean(axis=0))
 
 
 @Method(

@@ -66,16 +66,16 @@ class DiffusionMapsSpec(RadiusSpec):
         "Of the columns only those with |lambda_l^t| >= 1 - threshold are kept (Yao's delta); n_components is then the "
         "largest number of columns.",
         above=0,
-        most=1,
+        maximum=1,
     )
     alpha: float = number(
-        1.0, "How far the density is divided out: 0 not, 1/2 Fokker-Planck, 1 wholly.", least=0, most=1
+        1.0, "How far the density is divided out: 0 not, 1/2 Fokker-Planck, 1 wholly.", minimum=0, maximum=1
     )
     t: int | str = integer(
         1,
         "Steps of the walk; auto: the fewest after which the p coordinates hold all that counts by delta.",
-        least=0,
-        most=_MAX_STEPS,
+        minimum=0,
+        maximum=_MAX_STEPS,
         words=("auto",),
     )
     delta: float = number(
@@ -84,7 +84,7 @@ class DiffusionMapsSpec(RadiusSpec):
     n_neighbors: int | str = integer(
         "auto",
         "Neighbors to which the kernel is cut; all: none is cut; auto: all up to 2,000 points, 32 above.",
-        least=2,
+        minimum=2,
         words=("auto", "all"),
         counts=True,
     )

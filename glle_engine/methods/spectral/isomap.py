@@ -45,7 +45,7 @@ class IsomapSpec(RadiusSpec, NeighborSpec):
     """Parameters of Isomap."""
 
     landmarks: int | None = integer(
-        None, "Points whose distances to all are computed, far from each other. Null: all.", least=2, counts=True
+        None, "Points whose distances to all are computed, far from each other. Null: all.", minimum=2, counts=True
     )
 
     def require_possible(self, n: int, d: int) -> None:
@@ -162,7 +162,7 @@ def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
     root = np.sqrt(values)
     Y = ((distances**2).T - mean) @ vectors / (-2 * root) if spec.landmarks else vectors * root
     try:
-        unexplained: float | None = unexplained_variance(lambda part: distances[part], points, Y)
+        unexplained: float | None = unexplained_variance(lambda block: distances[block], points, Y)
     except DegenerateDataError:  # all distances are equal
         unexplained = None
     figures = {

@@ -54,7 +54,7 @@ class LleGraphSpec(RadiusSpec, LleSpec):
         10,
         "k, the number of neighbors of a point; auto: the k, of seven from 8 to 40 (times the root of n / 1,500 for "
         "more points), whose embedding keeps the most neighbors of the data.",
-        least=2,
+        minimum=2,
         words=("auto",),
         counts=True,
     )

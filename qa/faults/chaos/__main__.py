@@ -70,15 +70,18 @@ def _run(options: argparse.Namespace, up: Up, mark: str, stops: Path) -> dict[st
     killer = Killer(
         up.process.pid, options.seed, lambda: sum(each.requests for each in ledgers), options.between, mark, stops
     )
-    part = len(keys)
+    tenants = len(keys)
     all_clients = Load(
-        requests=options.requests // part, seconds=options.seconds, clients=options.clients // part, seed=options.seed
+        requests=options.requests // tenants,
+        seconds=options.seconds,
+        clients=options.clients // tenants,
+        seed=options.seed,
     )
     loads = [replace(all_clients, headers=headers) for headers in keys]
     started = time.time()
     killer.start()
     try:
-        with ThreadPoolExecutor(part) as pool:
+        with ThreadPoolExecutor(tenants) as pool:
             list(pool.map(lambda load, ledger: run(load, [up.url], ledger=ledger), loads, ledgers))
     finally:
         killer.stop()
@@ -88,7 +91,7 @@ def _run(options: argparse.Namespace, up: Up, mark: str, stops: Path) -> dict[st
     rows, waited = checks.all_ended(up.redis("GLLE_REDIS_URL"), ledger, last)
     rows += checks.wrong(ledger)
     for tenant, load, of_tenant in zip(TENANTS, loads, ledgers, strict=True):
-        again = checks.read_again(user_of(load, [up.url], of_tenant), options.results // part)
+        again = checks.read_again(user_of(load, [up.url], of_tenant), options.results // tenants)
         rows += [replace(row, name=f"{row.name} ({tenant})") for row in again]
     ledger = joined(ledgers)
     clients = [httpx.Client(base_url=up.url, timeout=60, headers=headers) for headers in keys]

@@ -409,7 +409,9 @@ def residents(head: int) -> Row:
 def files(folder: Path, client: redis.Redis) -> Row:
     """Look for files that no record names, such as those of killed processes, after a sweep; the mark has no record."""
     mark = folder / "objects" / MARK_FOLDER
-    paths = [path for part in ("objects", "incoming") for path in (folder / part).rglob("*") if path.is_file()]
+    paths = [
+        path for subfolder in ("objects", "incoming") for path in (folder / subfolder).rglob("*") if path.is_file()
+    ]
     stored = [path for path in paths if path.parent != mark]
     named: set[Path] = set()
     kinds: tuple[RecordKind[Any], ...] = (DATASET, POSTERIOR, EMBEDDING, RESULT)

@@ -31,7 +31,7 @@ def make_key(folder: Path) -> str:
         return stores.keys.create("default", ("admin",), "fuzz", None)[1]
 
 
-def fuzz(url: str, folder: Path, key: str, *more: str) -> subprocess.CompletedProcess[str]:
+def fuzz(url: str, folder: Path, key: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Fuzz the service at `url`; return the output of schemathesis and its exit code.
 
     Parameters
@@ -40,7 +40,7 @@ def fuzz(url: str, folder: Path, key: str, *more: str) -> subprocess.CompletedPr
         Folder for temporary files.
     key
         An admin key of the service.
-    more
+    options
         Options of `schemathesis run`.
 
     """
@@ -57,7 +57,7 @@ def fuzz(url: str, folder: Path, key: str, *more: str) -> subprocess.CompletedPr
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run", f"{url}/openapi.json"]
     command += ["--header", f"Authorization: Bearer {key}"]
     return subprocess.run(
-        [*command, "--no-color", *more], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [*command, "--no-color", *options], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
 
 

@@ -353,7 +353,7 @@ class _ForkServer:
             log.warning("The fork server of the readers ended with %s; restarting it", self._process.returncode)
         self._end()
         self._control, remote = socket.socketpair()
-        path = os.pathsep.join(part for part in sys.path if part)
+        path = os.pathsep.join(folder for folder in sys.path if folder)
         environment = {name: os.environ[name] for name in _ENVIRONMENT.intersection(os.environ)}
         with remote:
             self._process = subprocess.Popen(  # this Python runs the fork server

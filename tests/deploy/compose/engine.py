@@ -82,8 +82,8 @@ class Engine:
 
     def inspect(self, name: str) -> dict[str, Any]:
         """Return the engine's description of a container or network."""
-        found: list[dict[str, Any]] = json.loads(self.docker("inspect", name))
-        return found[0]
+        descriptions: list[dict[str, Any]] = json.loads(self.docker("inspect", name))
+        return descriptions[0]
 
 
 @contextmanager

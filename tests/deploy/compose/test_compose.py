@@ -55,9 +55,9 @@ def running_fit(client: httpx.Client, stack: Engine, seed: int) -> tuple[str, st
 def test_containers_are_confined(stack: Engine, service: str) -> None:
     """A process in any container is not root, has no capability, and cannot write to the root file system."""
     look = "id -u; grep CapEff /proc/self/status; touch /etc/x 2>&1"
-    found = [stack.inspect(name) for name in stack.containers(service)]
-    assert len(found) == (2 if service == "worker" else 1)
-    for container in found:
+    containers = [stack.inspect(name) for name in stack.containers(service)]
+    assert len(containers) == (2 if service == "worker" else 1)
+    for container in containers:
         output = stack.docker("exec", container["Id"], "sh", "-c", f"{look}; touch /tmp/x && echo written").split("\n")
         assert int(output[0]) > 0
         assert output[1].split()[1] == "0" * 16

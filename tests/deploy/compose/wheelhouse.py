@@ -37,7 +37,7 @@ def requirements_for(lock: str, python: str) -> str:
     there = {"python_full_version": python, "python_version": ".".join(python.split(".")[:2])}
     kept = []
     for entry in lock.replace("\\\n", " ").splitlines():
-        text, *hashes = (part.strip() for part in entry.split("--hash="))
+        text, *hashes = (field.strip() for field in entry.split("--hash="))
         requirement = Requirement(text)
         if requirement.marker is None or requirement.marker.evaluate(there):
             kept.append(" --hash=".join([f"{requirement.name}{requirement.specifier}", *hashes]))

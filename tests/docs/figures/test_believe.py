@@ -22,10 +22,10 @@ def test_scores_find_planted_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores of given coordinates have a figure for planted errors; peers that are not installed are left out."""
     monkeypatch.setattr(peers, "is_installed", lambda _: False)
     X = manifolds.make("s_curve", 120, seed=0).X
-    found = audit(X, method="pca")
+    result = audit(X, method="pca")
     rng = np.random.default_rng(2)
-    places = found.embedding[None, :40] + 0.05 * rng.standard_normal((6, 40, 2))
-    figures = peers.compare(X, "pca", found, places, seconds=9.0)
+    places = result.embedding[None, :40] + 0.05 * rng.standard_normal((6, 40, 2))
+    figures = peers.compare(X, "pca", result, places, seconds=9.0)
     assert not any(name.startswith(("dynamicviz", "zadu")) for name in figures)
     assert {name for name, row in figures.items() if row[3] is None} == {"audit, spread", "10th neighbor, data"}
     for name in ("audit, 1 - stability", "audit, p-value", "p-value as EMBEDR"):

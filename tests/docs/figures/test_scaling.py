@@ -8,7 +8,7 @@ IDLE = Cost()
 
 
 @pytest.mark.parametrize(
-    ("cost", "idle", "most", "full"),
+    ("cost", "idle", "highest", "full"),
     [
         (Cost(worker=0.01, cache=1e-4), IDLE, WORKERS / 0.01, "workers"),
         (Cost(worker=0.01, cache=1e-3), IDLE, 1_000, "cache server"),
@@ -16,11 +16,11 @@ IDLE = Cost()
         (Cost(cache=1e-3), IDLE, 1_000, "cache server"),
     ],
 )
-def test_the_slowest_part_is_full_first(cost: Cost, idle: Cost, most: float, full: str) -> None:
+def test_the_slowest_part_is_full_first(cost: Cost, idle: Cost, highest: float, full: str) -> None:
     """Workers divide the work, a server has one thread, and idle workers take a part of it."""
-    rate, part = ceiling(cost, idle)
-    assert rate == pytest.approx(most, rel=1e-2)
-    assert part == full
+    rate, bottleneck = ceiling(cost, idle)
+    assert rate == pytest.approx(highest, rel=1e-2)
+    assert bottleneck == full
 
 
 def test_waiting_samplers_lower_the_rate() -> None:

@@ -145,9 +145,9 @@ def test_landmarks_are_chosen_for_many_points(options: Any, n: int, landmarks: l
 
 def test_parameters_say_their_domain() -> None:
     """In words and as a schema, and take what is in it: both ends of closed bounds, no end of open ones."""
-    count = Parameter(kind="integer", doc="", least=2, most=9, words=("auto",))
+    count = Parameter(kind="integer", doc="", minimum=2, maximum=9, words=("auto",))
     share = Parameter(kind="number", doc="", above=0, below=1, optional=True)
-    seed = Parameter(kind="integer", doc="", most=2**64 - 1)
+    seed = Parameter(kind="integer", doc="", maximum=2**64 - 1)
     word = Parameter(kind="word", doc="", words=("a", "b"))
     either = Parameter(kind="integer", doc="", words=("auto", "all"))
     assert [each.domain() for each in (count, share, seed, word, either)] == [

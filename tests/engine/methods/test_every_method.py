@@ -205,9 +205,13 @@ def test_no_spelling_is_ambiguous() -> None:
 @pytest.mark.parametrize(
     ("parameter", "good", "bad"),
     [
-        (Parameter(kind="integer", doc=".", least=1, most=3), (1, np.int32(3)), (4, 1.0, True, np.True_, "1", None)),
+        (
+            Parameter(kind="integer", doc=".", minimum=1, maximum=3),
+            (1, np.int32(3)),
+            (4, 1.0, True, np.True_, "1", None),
+        ),
         (Parameter(kind="number", doc=".", above=0, below=1), (0.5, np.float32(0.25)), (1, np.nan, True, np.ones(2))),
-        (Parameter(kind="number", doc=".", least=0, words=("auto",)), (0, "auto"), (-1, "other")),
+        (Parameter(kind="number", doc=".", minimum=0, words=("auto",)), (0, "auto"), (-1, "other")),
         (Parameter(kind="word", doc=".", words=("a", "b")), ("a", "b"), ("c", 1)),
         (Parameter(kind="boolean", doc="."), (True, False), (1, "true")),
     ],

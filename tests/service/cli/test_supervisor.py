@@ -42,9 +42,9 @@ def run_serve(settings: Settings, folder: Path) -> Iterator[tuple[subprocess.Pop
     with log.open("wb") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=output) as head:
         try:
             until(lambda: "API at" in log.read_text() or head.poll() is not None)
-            found = re.search(r"API at (http://\S+)", log.read_text())
-            assert found, log.read_text()
-            yield head, found[1]
+            match = re.search(r"API at (http://\S+)", log.read_text())
+            assert match, log.read_text()
+            yield head, match[1]
         finally:
             head.kill()
 

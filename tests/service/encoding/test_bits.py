@@ -57,12 +57,12 @@ def test_two_api_processes_agree_on_every_tag(client: httpx.Client, stores: Stor
     try:
         with serving(create_app(with_other)) as other:
             for path in (f"{drawn_posterior}/draws/1", f"{drawn_posterior}/arrays?name=embedding"):
-                own, others = (api.get(path, headers=NPY) for api in (client, other))
-                assert (own.headers["etag"], own.content) == (others.headers["etag"], others.content)
-                tag = own.headers["etag"]
+                first, second = (api.get(path, headers=NPY) for api in (client, other))
+                assert (first.headers["etag"], first.content) == (second.headers["etag"], second.content)
+                tag = first.headers["etag"]
                 assert other.get(path, headers={**NPY, "if-none-match": tag}).status_code == 304
-                part = other.get(path, headers={**NPY, "range": "bytes=100-199", "if-range": tag})
-                assert (part.status_code, part.content) == (206, own.content[100:200])
+                answer = other.get(path, headers={**NPY, "range": "bytes=100-199", "if-range": tag})
+                assert (answer.status_code, answer.content) == (206, first.content[100:200])
     finally:
         with_other.close()
 
@@ -85,17 +85,17 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     assert after.headers["etag"] != before.headers["etag"]
     tag = before.headers["etag"]
     assert client.get(f"{drawn_posterior}/draws/1", headers={**NPY, "if-none-match": tag}).status_code == 200
-    part = client.get(f"{drawn_posterior}/draws/1", headers={**NPY, "range": "bytes=0-9", "if-range": tag})
-    assert part.status_code == 200, "a part of what has another tag is no part of the copy"
+    answer = client.get(f"{drawn_posterior}/draws/1", headers={**NPY, "range": "bytes=0-9", "if-range": tag})
+    assert answer.status_code == 200, "a part of what has another tag is no part of the copy"
 
 
 def store(stores: Stores, draws: np.ndarray[Any, Any], job: str, prefix: str) -> None:
     """Store all draws of the job as four shards; their digests start with `prefix`."""
     for shard in range(SPEC.shards):
-        part = slice(shard * SPEC.per_shard, shard * SPEC.per_shard + SPEC.shard_size(shard))
-        numbers = range(COUNT)[part]
+        shard_slice = slice(shard * SPEC.per_shard, shard * SPEC.per_shard + SPEC.shard_size(shard))
+        numbers = range(COUNT)[shard_slice]
         meta = [{"index": i, "scale": 1.0, "diagnostics": {}, "sha256": f"{prefix}{i}"} for i in numbers]
-        arrays = {"embeddings": draws[part], "eigenvalues": np.zeros((len(numbers), 2))}
+        arrays = {"embeddings": draws[shard_slice], "eigenvalues": np.zeros((len(numbers), 2))}
         key = SPEC.result_key("post_1", shard)
         assert stores.results.put(key, Entry({"draws": meta}, arrays), owners=["post_1"], job=job, tenant="default")
 

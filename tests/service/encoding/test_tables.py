@@ -164,9 +164,9 @@ def test_summary_and_generated_data_as_tables(client: httpx.Client, stores: Stor
 def test_a_slice_of_a_data_set_has_its_labels_and_coordinates(client: httpx.Client) -> None:
     """Labels and coordinates belong to the selected points."""
     response = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 30}).json()["links"]["data"]
-    whole, part = get(client, response, JSON).json(), get(client, response + "?points=4:7", JSON).json()
-    assert (part["shape"], part["data"]) == ([3, 3], whole["data"][4:7])
-    assert part["coordinates"] == whole["coordinates"][4:7]
+    whole, selected = get(client, response, JSON).json(), get(client, response + "?points=4:7", JSON).json()
+    assert (selected["shape"], selected["data"]) == ([3, 3], whole["data"][4:7])
+    assert selected["coordinates"] == whole["coordinates"][4:7]
 
 
 @pytest.mark.parametrize(
@@ -251,10 +251,10 @@ def test_float32_is_rounded_once() -> None:
     assert b"".join(stack.pieces()) == values.astype(np.float32).tobytes()
     assert np.array(json.loads(b"".join(stack.json())), np.float32).tobytes() == values.astype(np.float32).tobytes()
     assert Stack.from_array(np.arange(3), "float32").dtype == np.int64
-    most = float(np.finfo(np.float32).max)
-    values = np.full((2**21 + 1, 2), most)  # of two blocks
+    largest = float(np.finfo(np.float32).max)
+    values = np.full((2**21 + 1, 2), largest)  # of two blocks
     arrays.check_float32(values)
-    for beyond in (1.001 * most, -1.001 * most):
+    for beyond in (1.001 * largest, -1.001 * largest):
         values[-1, 1] = beyond
         with pytest.raises(ProblemError, match="beyond the range of float32"):
             arrays.check_float32(values)
@@ -303,8 +303,8 @@ def test_json_is_sent_in_few_pieces_of_bounded_size(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(arrays, "_PIECE_BYTES", 2**17)
     monkeypatch.setattr(arrays, "_JSON_VALUES", 2**11)
 
-    async def pieces(values: np.ndarray[Any, Any], *more: tuple[str, Any]) -> list[bytes]:
-        response = ArraysResult(arrays={"x": values}, main="x", members=more).response(JSON, "")
+    async def pieces(values: np.ndarray[Any, Any], *members: tuple[str, Any]) -> list[bytes]:
+        response = ArraysResult(arrays={"x": values}, main="x", members=members).response(JSON, "")
         return [bytes(piece) async for piece in response.body_iterator]  # type: ignore[arg-type] # bytes alone
 
     large = np.random.default_rng(2).normal(size=(25_000, 2))

@@ -61,10 +61,10 @@ def test_a_range_is_that_part_of_the_whole(client: httpx.Client, paths: dict[str
             ("-17", size - 17, size),
             ("100-99999999", 100, size),
         ):
-            part = client.get(path, headers={**PLAIN, "range": f"bytes={text}"})
-            assert (part.status_code, part.content) == (206, whole.content[start:stop]), (which, text)
-            assert part.headers["content-range"] == f"bytes {start}-{stop - 1}/{size}"
-            assert part.headers["etag"] == whole.headers["etag"]
+            answer = client.get(path, headers={**PLAIN, "range": f"bytes={text}"})
+            assert (answer.status_code, answer.content) == (206, whole.content[start:stop]), (which, text)
+            assert answer.headers["content-range"] == f"bytes {start}-{stop - 1}/{size}"
+            assert answer.headers["etag"] == whole.headers["etag"]
         behind = client.get(path, headers={**PLAIN, "range": f"bytes={size}-"})
         assert (behind.status_code, behind.json()["type"]) == (416, "urn:glle:problem:range-not-satisfiable")
         assert behind.headers["content-range"] == f"bytes */{size}"
@@ -74,10 +74,10 @@ def test_a_range_of_another_version_is_the_whole(client: httpx.Client, paths: di
     """If-Range with this ETag gets the range; another, a weak one or a date gets the whole, like malformed ranges."""
     for path in paths.values():
         whole = client.get(path, headers=PLAIN)
-        part, tag = {**PLAIN, "range": "bytes=0-9"}, whole.headers["etag"]
-        assert client.get(path, headers={**part, "if-range": tag}).status_code == 206
+        range_headers, tag = {**PLAIN, "range": "bytes=0-9"}, whole.headers["etag"]
+        assert client.get(path, headers={**range_headers, "if-range": tag}).status_code == 206
         for other in ('"other"', f"W/{tag}", "Wed, 21 Oct 2015 07:28:00 GMT"):
-            assert client.get(path, headers={**part, "if-range": other}).content == whole.content
+            assert client.get(path, headers={**range_headers, "if-range": other}).content == whole.content
         for odd in ("bytes=0-1,5-6", "lines=1-2", "bytes=5-2", "bytes=-", "bytes=x"):
             answer = client.get(path, headers={**PLAIN, "range": odd})
             assert (answer.status_code, answer.content) == (200, whole.content)
@@ -112,8 +112,8 @@ def test_head_is_get_without_the_body(client: httpx.Client, paths: dict[str, str
     """Status and headers equal those of GET, with ranges."""
     for which, path in paths.items():
         for media in (NPY, "application/json") if which == "array" else (NPY, "application/json", "text/csv"):
-            for more in ({}, {"range": "bytes=1-9"}, {"accept-encoding": "identity"}):
-                headers = {"accept": media, **more}
+            for further_headers in ({}, {"range": "bytes=1-9"}, {"accept-encoding": "identity"}):
+                headers = {"accept": media, **further_headers}
                 get, head = client.get(path, headers=headers), client.head(path, headers=headers)
                 assert (head.status_code, head.content) == (get.status_code, b"")
                 assert lasting(head) == lasting(get)
@@ -271,17 +271,17 @@ def scope_of(path: str) -> Scope:
     return {**scope, "glle.tenant": "default"}
 
 
-@pytest.mark.parametrize("most", [0, 2, 10])
-def test_the_budget_holds(most: int) -> None:
+@pytest.mark.parametrize("capacity", [0, 2, 10])
+def test_the_budget_holds(capacity: int) -> None:
     """The most recent responses stay within the budget; a larger one is not cached."""
     unlimited = AnswerCache(10**6, present)
     unlimited.keep(scope_of("/10"), "post_1", "state", Response(bytes(100)))
-    budget = most * unlimited._bytes
+    budget = capacity * unlimited._bytes
     memory = AnswerCache(budget, present)
     for number in range(10, 30):
         memory.keep(scope_of(f"/{number}"), "post_1", "state", Response(bytes(100)))
     kept = list(memory._answers)
-    assert [key.split()[0] for key in kept] == [b"/%d" % number for number in range(30 - most, 30)]
+    assert [key.split()[0] for key in kept] == [b"/%d" % number for number in range(30 - capacity, 30)]
     memory.keep(scope_of("/large"), "post_1", "state", Response(bytes(budget)))
     assert list(memory._answers) == kept
     memory._forget("post_1")

@@ -75,8 +75,8 @@ def links_in(value: Any) -> list[str]:
         return [link for each in value for link in links_in(each)]
     if not isinstance(value, dict):
         return []
-    own = value.get("links") or {}
-    return [*own.values(), *(link for name, each in value.items() if name != "links" for link in links_in(each))]
+    links = value.get("links") or {}
+    return [*links.values(), *(link for name, each in value.items() if name != "links" for link in links_in(each))]
 
 
 def check_below(client: httpx.Client, prefix: str, removed: str, **headers: str) -> None:
@@ -94,9 +94,9 @@ def check_below(client: httpx.Client, prefix: str, removed: str, **headers: str)
     assert follow(job.headers["location"]).json()["id"] == job.json()["id"]
     start = client.get("/", headers={"accept": "application/json", **headers})
     described = [client.get(path, headers=headers) for path in ("/v1/datasets", "/v1/jobs", "/v1/methods/pca")]
-    found = [link for answer in (made, job, start, *described) for link in links_in(answer.json())]
-    assert len(found) > 12
-    for link in found:
+    links = [link for answer in (made, job, start, *described) for link in links_in(answer.json())]
+    assert len(links) > 12
+    for link in links:
         assert follow(link).status_code in {200, 202, 405, 409}, link
     contract = client.get("/openapi.json", headers=headers).json()
     assert contract.get("servers", [{"url": ""}]) == [{"url": prefix}]
@@ -142,11 +142,11 @@ def test_the_page_names_no_address_from_the_root() -> None:
 def caddy(port: int, folder: Path) -> Iterator[str]:
     """Serve the API below /glle by Caddy; yield the URL."""
     with socket.create_server((LOCAL, 0)) as free:
-        own = free.getsockname()[1]
+        caddy_port = free.getsockname()[1]
     file = folder / "Caddyfile"
     file.write_text(
         "{\nadmin off\nauto_https off\n}\n"
-        f"http://127.0.0.1:{own} {{\nhandle_path /glle/* {{\nreverse_proxy 127.0.0.1:{port} {{\n"
+        f"http://127.0.0.1:{caddy_port} {{\nhandle_path /glle/* {{\nreverse_proxy 127.0.0.1:{port} {{\n"
         "header_up X-Forwarded-Prefix /glle\n}\n}\n}\n"
     )
     environment = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
@@ -157,7 +157,7 @@ def caddy(port: int, folder: Path) -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        url = f"http://{LOCAL}:{own}/glle"
+        url = f"http://{LOCAL}:{caddy_port}/glle"
         until(lambda: _answers(f"{url}/livez"))
         yield url
     finally:

@@ -28,16 +28,16 @@ def begun(arrivals: list[str], limit: int) -> list[list[str]]:
 
 def test_a_tenant_begins_a_few_requests_at_a_turn() -> None:
     """All requests begin, and at each turn at most the limit of a tenant's."""
-    found = begun(["a"] * 50, 4)
-    assert sum(map(len, found)) == 50
-    assert max(map(len, found)) == 4
+    turns = begun(["a"] * 50, 4)
+    assert sum(map(len, turns)) == 50
+    assert max(map(len, turns)) == 4
 
 
 def test_another_tenant_begins_at_once() -> None:
     """However many requests of one tenant wait, the only one of another begins at the first turn."""
-    found = begun(["a"] * 200 + ["b"], 4)
-    assert found[0].count("b") == 1
-    assert all(turn.count("a") <= 4 for turn in found)
+    turns = begun(["a"] * 200 + ["b"], 4)
+    assert turns[0].count("b") == 1
+    assert all(turn.count("a") <= 4 for turn in turns)
 
 
 def test_requests_of_a_tenant_keep_their_order() -> None:

@@ -42,17 +42,17 @@ def run_audit(client: httpx.Client, stores: Stores, **body: Any) -> tuple[str, d
 
 def test_an_audit_is_that_of_the_engine(client: httpx.Client, stores: Stores, dataset: str) -> None:
     """The statements and arrays of an audited method are the engine's, in all formats."""
-    place, found = run_audit(client, stores, dataset=dataset, method="pca", score_neighbors=8, seed=3)
+    place, result = run_audit(client, stores, dataset=dataset, method="pca", score_neighbors=8, seed=3)
     X = np.array(client.get(f"/v1/datasets/{dataset}/data").json()["data"])
     direct = audit(X, method="pca", labels=np.where(X[:, 0] > 0, "b", "a"), score_neighbors=8, seed=3)
     answers = ("islands", "arrangement", "neighborhoods", "shape", "tears")
     names = ("verdict", "level", "is_preliminary", "beyond_chance", "remains", "dimension", "pairs", *answers)
-    stated = {name: found[name] for name in names}
+    stated = {name: result[name] for name in names}
     assert stated == {name: value for name, value in direct.to_dict().items() if name in stated}
-    assert (found["groups"]["names"], found["method"]) == (["a", "b"], "pca")
-    assert found["regions"]["new sample"]["radii"][0] > found["regions"]["mean"]["radii"][0]
+    assert (result["groups"]["names"], result["method"]) == (["a", "b"], "pca")
+    assert result["regions"]["new sample"]["radii"][0] > result["regions"]["mean"]["radii"][0]
     for name, array in direct.arrays().items():
-        np.testing.assert_allclose(found["arrays"][name]["data"], array, rtol=1e-9, err_msg=name)
+        np.testing.assert_allclose(result["arrays"][name]["data"], array, rtol=1e-9, err_msg=name)
     arrays = npz(client.get(place, headers=NPZ))
     parts = [arrays[f"neighbors_{name}"] for name in ("data", "indices", "indptr")]
     assert direct.neighbors is not None
@@ -88,13 +88,13 @@ def test_space_and_blocks_are_those_of_the_engine(client: httpx.Client, stores: 
         ({"coordinates": stored, **isomap, **zscore}, {"Y": places, **isomap, **zscore}),
     ]
     for body, options in cases:
-        _, found = run_audit(client, stores, dataset=dataset, score_neighbors=8, **body)
+        _, result = run_audit(client, stores, dataset=dataset, score_neighbors=8, **body)
         direct = audit(X, names=names, score_neighbors=8, ids=subjects, id_names=["who"], **options)
         notes = [note.with_names(names).message for note in direct.notes]
         stated = ("verdict", "level", "pairs", "remains", "islands")
-        assert {name: found[name] for name in stated} == {name: direct.to_dict()[name] for name in stated}, body
-        assert [Text.from_json(note["message_parts"]) for note in found["notes"]] == notes, body
-        assert (found["method"], found["blocks"]) == (body.get("method"), body.get("blocks"))
+        assert {name: result[name] for name in stated} == {name: direct.to_dict()[name] for name in stated}, body
+        assert [Text.from_json(note["message_parts"]) for note in result["notes"]] == notes, body
+        assert (result["method"], result["blocks"]) == (body.get("method"), body.get("blocks"))
     assert "column 'c'" in audit(X, method="pca", blocks=subjects, names=names, score_neighbors=8).verdict
     of_method = client.post("/v1/audits", json={"dataset": dataset, "method": "isomap", **zscore}).json()
     as_parameter = client.post("/v1/audits", json={"dataset": dataset, "method": "isomap", "parameters": zscore}).json()
@@ -130,14 +130,14 @@ def test_a_posterior(client: httpx.Client, stores: Stores, monkeypatch: pytest.M
 def test_coordinates_alone(client: httpx.Client, stores: Stores, dataset: str) -> None:
     """Coordinates beside a data set show fidelity, islands and tears; stored and inline ones are one job."""
     rows = ROLL.coordinates.round(3)
-    place, found = run_audit(client, stores, dataset=dataset, coordinates=rows.tolist())
+    place, result = run_audit(client, stores, dataset=dataset, coordinates=rows.tolist())
     again = client.post("/v1/audits", json={"dataset": dataset, "coordinates": upload(client, rows)})
     assert again.json()["links"]["self"] + "/result" == place
-    assert (found["remains"], found["method"], found["groups"]) == (None, None, None)
-    assert found["level"] == "unknown"
-    assert found["islands"]["in_samples"] is None
-    assert set(found["arrays"]) == {"embedding", "island", "stretch", "squeeze", "is_torn", "is_glued", "seam"}
-    np.testing.assert_array_equal(found["arrays"]["embedding"]["data"], rows)
+    assert (result["remains"], result["method"], result["groups"]) == (None, None, None)
+    assert result["level"] == "unknown"
+    assert result["islands"]["in_samples"] is None
+    assert set(result["arrays"]) == {"embedding", "island", "stretch", "squeeze", "is_torn", "is_glued", "seam"}
+    np.testing.assert_array_equal(result["arrays"]["embedding"]["data"], rows)
     assert client.get(place.removesuffix("/result")).json()["links"].get("dataset") == f"/v1/datasets/{dataset}"
 
 

@@ -34,12 +34,12 @@ def answer(client: httpx.Client, stores: Stores, body: dict[str, Any]) -> dict[s
 def test_the_answer_is_the_engines(client: httpx.Client, stores: Stores, space: dict[str, Any]) -> None:
     """The same sentences, maps and levels; a candidate that refuses is a row with its problem."""
     body = {"dataset": upload(client, X), "methods": [*METHODS, {"method": "lle", "parameters": {"n_neighbors": 95}}]}
-    found = answer(client, stores, {**body, **space, "scores": ["trustworthiness"]})
+    comparison = answer(client, stores, {**body, **space, "scores": ["trustworthiness"]})
     candidates = candidates_of(["pca", ("isomap", {"n_neighbors": 12})])
     *_, (compared, choices) = compare_maps(X, candidates, threads=1, **space)
-    assert found["sentences"] == list(choices.sentences)
-    assert found["best"] == choices.best
-    for row, each in zip(found["rows"], compared, strict=False):
+    assert comparison["sentences"] == list(choices.sentences)
+    assert comparison["best"] == choices.best
+    for row, each in zip(comparison["rows"], compared, strict=False):
         assert each.audit is not None
         assert each.facts is not None
         assert (row["label"], row["level"], row["verdict"]) == (
@@ -49,8 +49,8 @@ def test_the_answer_is_the_engines(client: httpx.Client, stores: Stores, space: 
         )
         assert row["facts"]["kept"] == each.facts.kept
         assert row["scores"].keys() == {"trustworthiness"}
-    assert found["rows"][2]["problem"]["type"] == "urn:glle:problem:too-few-points"
-    assert found["rows"][2]["facts"] is None
+    assert comparison["rows"][2]["problem"]["type"] == "urn:glle:problem:too-few-points"
+    assert comparison["rows"][2]["facts"] is None
 
 
 def test_an_audit_afterwards_computes_nothing(
@@ -58,8 +58,8 @@ def test_an_audit_afterwards_computes_nothing(
 ) -> None:
     """Its result is stored by the comparison, for the embedding and for its method."""
     dataset = upload(client, X)
-    found = answer(client, stores, {"dataset": dataset, "methods": METHODS})
-    row = next(row for row in found["rows"] if not row["is_preliminary"])
+    comparison = answer(client, stores, {"dataset": dataset, "methods": METHODS})
+    row = next(row for row in comparison["rows"] if not row["is_preliminary"])
     monkeypatch.setattr(AuditSpec, "audits", None)
     of_method = {"dataset": dataset, "method": row["method"], "parameters": row["parameters"]}
     for body in ({"embedding": row["embedding"]}, of_method):
@@ -84,6 +84,6 @@ def test_default_candidates_and_labels(client: httpx.Client, stores: Stores) -> 
 def test_noise_has_no_map(client: httpx.Client, stores: Stores) -> None:
     """One sentence, and no best map."""
     noise = np.random.default_rng(0).standard_normal((120, 5))
-    found = answer(client, stores, {"dataset": upload(client, noise), "methods": METHODS, "scores": []})
-    assert found["best"] == {"neighbors": None, "layout": None, "groups": None}
-    assert len(found["sentences"]) == 1
+    comparison = answer(client, stores, {"dataset": upload(client, noise), "methods": METHODS, "scores": []})
+    assert comparison["best"] == {"neighbors": None, "layout": None, "groups": None}
+    assert len(comparison["sentences"]) == 1

@@ -47,7 +47,9 @@ def test_a_program_gets_links(client: httpx.Client) -> None:
 
 def test_the_policy_allows_no_other_host_and_no_inline_script(client: httpx.Client) -> None:
     """Every directive names this host alone, except the needs of the plotting library."""
-    directives = dict(part.split(" ", 1) for part in client.get("/").headers["content-security-policy"].split("; "))
+    directives = dict(
+        directive.split(" ", 1) for directive in client.get("/").headers["content-security-policy"].split("; ")
+    )
     assert directives["default-src"] == "'self'"
     assert directives["script-src"] == "'self' 'unsafe-eval'"
     allowed = {"'self'", "'none'", "'unsafe-eval'", "blob:", "data:"}
@@ -79,9 +81,9 @@ def test_only_versioned_files_are_immutable(client: httpx.Client) -> None:
 def test_the_schemas_of_forms_are_those_of_the_contract(client: httpx.Client) -> None:
     """The page makes forms of two bodies, and loads their schemas without the whole contract."""
     contract = client.get("/openapi.json").json()["components"]["schemas"]
-    found = client.get("/explorer/forms.json").json()
-    assert found.keys() == {"DrawsIn", "SyntheticIn"}
-    for name, schema in found.items():
+    schemas = client.get("/explorer/forms.json").json()
+    assert schemas.keys() == {"DrawsIn", "SyntheticIn"}
+    for name, schema in schemas.items():
         assert schema["properties"].keys() == contract[name]["properties"].keys()
         assert schema["required"] == contract[name]["required"]
 
@@ -99,8 +101,8 @@ def test_the_page_is_small_and_names_no_other_host() -> None:
         if path.suffix in {".html", ".css", ".js", ".svg"}:
             size += len(gzip.compress(path.read_bytes(), 9))
             hosts = set(re.findall(r"(?:https?:)?//([a-z0-9-]+(?:\.[a-z0-9-]+)+)", path.read_text("utf-8")))
-            own = {"www.w3.org"} if path.parent.name != "vendor" else NAMED_ONLY
-            assert hosts <= own, path
+            allowed = {"www.w3.org"} if path.parent.name != "vendor" else NAMED_ONLY
+            assert hosts <= allowed, path
     assert size < FIRST_LOAD_BYTES
 
 

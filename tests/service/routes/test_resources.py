@@ -154,8 +154,8 @@ def test_schema_is_that_of_the_request(name: str) -> None:
 def test_schema_of_an_embedding_has_the_parameters_of_its_method(name: str) -> None:
     """The schema's defaults are a valid request, with the meaning of the method's defaults."""
     schema, method = catalog()[name].parameters, registry.method(name)
-    own = schema["properties"]["parameters"]
-    parameters = {member: payload["default"] for member, payload in own["properties"].items()}
+    parameters_schema = schema["properties"]["parameters"]
+    parameters = {member: payload["default"] for member, payload in parameters_schema["properties"].items()}
     request: dict[str, Any] = {
         "dataset": "ds_x",
         "method": name,

@@ -52,11 +52,11 @@ def _representatives(items: list[Any]) -> list[Any]:
         if not all(type(value) in {int, float, NoneType} for value in row):
             return items
         alike.setdefault(tuple(map(_kind, row)), []).append(row)
-    found = [same[0] for same in alike.values()]
+    chosen = [same[0] for same in alike.values()]
     for kinds, same in alike.items():
         for column in (column for column, kind in enumerate(kinds) if kind is not NoneType):
-            found += [min(same, key=itemgetter(column)), max(same, key=itemgetter(column))]
-    return found if rows is items else [value for (value,) in found]
+            chosen += [min(same, key=itemgetter(column)), max(same, key=itemgetter(column))]
+    return chosen if rows is items else [value for (value,) in chosen]
 
 
 def _kind(value: float | None) -> object:

@@ -88,7 +88,7 @@ def test_docs_page_shows_every_route_and_loads_nothing(client: httpx.Client) -> 
         assert f"<code>{path}</code>" in answer.text
     assert re.findall(r"https?://", answer.text) == []
     assert answer.text == openapi.page(CONTRACT)
-    directives = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
+    directives = dict(directive.split(" ", 1) for directive in answer.headers["content-security-policy"].split("; "))
     for tag in ("style", "script"):
         (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
         assert directives.pop(f"{tag}-src") == f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
@@ -107,7 +107,7 @@ def request_body(content: Any, media: str = "application/json") -> dict[str, Any
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "more", "status", "code"),
+    ("method", "path", "arguments", "status", "code"),
     [
         ("GET", "/nowhere", {}, 404, "no-such-route"),
         ("POST", "/nowhere", request_body(b"x", "text/plain"), 404, "no-such-route"),
@@ -140,10 +140,10 @@ def request_body(content: Any, media: str = "application/json") -> dict[str, Any
     ],
 )
 def test_every_error_is_a_problem(
-    client: httpx.Client, method: str, path: str, more: dict[str, Any], status: int, code: str
+    client: httpx.Client, method: str, path: str, arguments: dict[str, Any], status: int, code: str
 ) -> None:
     """Each is problem+json with type, title, status, detail and remedy."""
-    answer = client.request(method, path, **more)
+    answer = client.request(method, path, **arguments)
     assert answer.headers["content-type"] == MEDIA_TYPE
     body = answer.json()
     assert list(body) == ["type", "title", "status", "detail", "detail_parts", "remedy", "remedy_parts", "details"]
@@ -177,12 +177,12 @@ def test_an_invalid_value_is_one_error_at_its_place(client: httpx.Client) -> Non
         ("/v1/posteriors?wait=x", {}, "query.wait", "Input should be"),
         ("/v1/audits", {}, "body", "give one of coordinates, "),
     )
-    for path, body, at, message in wrong:
+    for path, body, place, message in wrong:
         answer = client.post(path, json={"dataset": "ds_1", **body}).json()
-        assert [error["at"] for error in answer["details"]["errors"]] == [at]
+        assert [error["at"] for error in answer["details"]["errors"]] == [place]
         assert message in answer["details"]["errors"][0]["message"]
         assert "Value error" not in answer["detail"]
-        assert answer["detail"].startswith(f"{at}: ")
+        assert answer["detail"].startswith(f"{place}: ")
     misspelt = client.post("/v1/posteriors", json={"dataset": "ds_1", "n_neighbours": 10}).json()
     assert misspelt["remedy"].startswith("Did you mean n_neighbors? ")
 
@@ -264,8 +264,8 @@ def test_forms_have_the_parameters_of_the_query() -> None:
 def test_a_response_beyond_the_contract_is_found(client: httpx.Client) -> None:
     """The check of all tests fails for another status, another media type, and another member."""
     answer = client.get("/v1/info")
-    more = {**answer.json(), "more": 1}
-    for status, body in ((203, {"json": answer.json()}), (200, {"text": "x"}), (200, {"json": more})):
+    extended = {**answer.json(), "more": 1}
+    for status, body in ((203, {"json": answer.json()}), (200, {"text": "x"}), (200, {"json": extended})):
         with pytest.raises(AssertionError):
             check_body(httpx.Response(status, request=answer.request, **body))
 
@@ -290,7 +290,7 @@ def test_docs_page_marks_deprecated_operations() -> None:
 
 
 @pytest.mark.parametrize(
-    ("location", "kind", "body", "place"),
+    ("location", "error_type", "body", "place"),
     [
         (("body", "n_neighbors", "constrained-int"), "int_type", {"n_neighbors": "x"}, "n_neighbors"),
         (("body", "dataset"), "missing", {}, "dataset"),
@@ -300,10 +300,13 @@ def test_docs_page_marks_deprecated_operations() -> None:
         (("body", "methods", 2, "method"), "missing", {"methods": [{}, {}]}, "methods 2"),
     ],
 )
-def test_places_of_errors_have_no_names_of_alternatives(location: Any, kind: str, body: Any, place: str) -> None:
+def test_places_of_errors_have_no_names_of_alternatives(location: Any, error_type: str, body: Any, place: str) -> None:
     """Only members and rows that the body has, and the one that is missing."""
-    assert problems._place(location, kind, body) == ["body", *(int(w) if w.isdigit() else w for w in place.split())]
-    assert problems._place(("query", "wait", "float", 0), kind, body) == ["query", "wait", 0]
+    assert problems._place(location, error_type, body) == [
+        "body",
+        *(int(w) if w.isdigit() else w for w in place.split()),
+    ]
+    assert problems._place(("query", "wait", "float", 0), error_type, body) == ["query", "wait", 0]
     assert problems._place(("body", 17), "json_invalid", body) == ["body", 17]
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def serving_process(stores: Stores, drain: float) -> Iterator[tuple[ApiServer, httpx.Client, threading.Thread]]:
     """Serve in a thread with separate stores, which close with it; yield the server, a client and the thread."""
     sock = listen("127.0.0.1", 0)
-    own = Stores.connect(replace(stores.settings, drain=drain))
-    server = ApiServer(create_app(own), own.settings)
+    own_stores = Stores.connect(replace(stores.settings, drain=drain))
+    server = ApiServer(create_app(own_stores), own_stores.settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     thread.start()
@@ -36,4 +36,4 @@ def serving_process(stores: Stores, drain: float) -> Iterator[tuple[ApiServer, h
         server.handle_exit(15, None)
         server.handle_exit(15, None)
         thread.join()
-        own.close()
+        own_stores.close()

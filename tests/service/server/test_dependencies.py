@@ -33,7 +33,7 @@ def licences(name: str) -> list[str]:
 
 def parts(expression: str) -> list[str]:
     """Return the licences of an expression."""
-    return [part.strip("()") for part in re.split(r" (?:AND|OR|WITH) ", expression)]
+    return [licence.strip("()") for licence in re.split(r" (?:AND|OR|WITH) ", expression)]
 
 
 def test_every_licence_is_permissive() -> None:

@@ -105,7 +105,7 @@ def test_a_full_queue_server_refuses_new_work(client: httpx.Client, stores: Stor
     job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["id"]
     expired = client.post("/v1/posteriors", json={"dataset": dataset, "reg": 0.5}).json()["id"]
     stores.client.delete(f"glle:job:{expired}")
-    most = str(stores.client.config_get("maxmemory")["maxmemory"])
+    max_memory = str(stores.client.config_get("maxmemory")["maxmemory"])
     stores.client.config_set("maxmemory", 1)
     try:
         answer = client.post("/v1/posteriors", json={"dataset": dataset, "reg": 0.1})
@@ -114,7 +114,7 @@ def test_a_full_queue_server_refuses_new_work(client: httpx.Client, stores: Stor
         assert client.get(f"/v1/jobs/{job}").json()["status"] == "queued"
         assert [item["id"] for item in client.get("/v1/jobs").json()["items"]] == [job]
     finally:
-        stores.client.config_set("maxmemory", most)
+        stores.client.config_set("maxmemory", max_memory)
     assert client.post("/v1/posteriors", json={"dataset": dataset, "reg": 0.1}).status_code == 202
 
 

@@ -94,12 +94,12 @@ def test_many_chunks_are_one_body(port: int) -> None:
     """Chunks that are parsed at many turns of the event loop are the same body; tiny ones may be thousands."""
     rows = [b"%d,%d\n" % (number, number % 7) for number in range(MAX_SMALL_CHUNKS - 1)]
     long = [b"".join(rows[start : start + 10]) for start in range(0, len(rows), 10)]
-    found = [
+    answers = [
         httpx.post(f"http://127.0.0.1:{port}/v1/datasets", content=iter(body), headers={"Content-Type": "text/csv"})
         for body in (rows, long, [b"".join(rows)])
     ]
-    assert [answer.status_code for answer in found] == [201, 200, 200]
-    assert len({answer.json()["sha256"] for answer in found}) == 1
+    assert [answer.status_code for answer in answers] == [201, 200, 200]
+    assert len({answer.json()["sha256"] for answer in answers}) == 1
 
 
 def test_a_connection_parses_a_few_chunks_at_a_turn() -> None:

@@ -140,8 +140,8 @@ def test_a_draw_in_work_is_made_once(
         return entry
 
     async def look(requests: DrawRequests, entry: str) -> bool:
-        looks.append(found := await is_pending(requests, entry))
-        return found
+        looks.append(pending := await is_pending(requests, entry))
+        return pending
 
     monkeypatch.setattr(DrawRequests, "send", record)
     monkeypatch.setattr(DrawRequests, "is_pending", look)
@@ -207,8 +207,8 @@ def test_an_uncached_draw_calls_few_functions(
             called.clear()
             path = f"{drawn_posterior}/draws/7?seed={seed}&wait=30"
             client.get(path, headers={"Accept": "application/x-npy"}).raise_for_status()
-            found = {(file, name) for file, name in called if not file.startswith(PROTOCOL)}
-            fewest = min(fewest or found, found, key=len)
+            functions = {(file, name) for file, name in called if not file.startswith(PROTOCOL)}
+            fewest = min(fewest or functions, functions, key=len)
             if seed > 2 and len(fewest) <= FUNCTIONS:
                 break
     assert 50 < len(fewest) <= FUNCTIONS, sorted(fewest)

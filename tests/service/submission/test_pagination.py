@@ -111,8 +111,8 @@ def test_a_page_is_bounded_in_bytes(client: httpx.Client, monkeypatch: pytest.Mo
     """A page ends before its bytes exceed the limit, with one item at least; the pages together have all."""
     ids = [upload(client, [[float(number), 1.0], [2.0, 3.0], [1.0, 5.0]]) for number in range(5)]
     item = len(json.dumps(client.get("/v1/datasets?limit=1").json()["items"][0], separators=(",", ":")))
-    for most, pages in ((1, [1, 1, 1, 1, 1]), (int(2.5 * item), [2, 2, 1]), (10 * item, [5])):
-        monkeypatch.setattr(pagination, "MAX_PAGE", most)
+    for limit, pages in ((1, [1, 1, 1, 1, 1]), (int(2.5 * item), [2, 2, 1]), (10 * item, [5])):
+        monkeypatch.setattr(pagination, "MAX_PAGE", limit)
         sizes: list[int] = []
         read: list[str] = []
         cursor: dict[str, str] | None = {}

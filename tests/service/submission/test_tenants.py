@@ -102,7 +102,7 @@ def test_a_body_does_not_reach_another_tenants_data(
 ) -> None:
     """A fit, an embedding, an audit and new points refuse it, also as labels or truth."""
     pca = {"method": "pca"}
-    own: tuple[tuple[str, dict[str, Any]], ...] = (
+    requests: tuple[tuple[str, dict[str, Any]], ...] = (
         ("/v1/posteriors", {}),
         ("/v1/audits", {**pca, "score_neighbors": 5}),
         ("/v1/embeddings", pca),
@@ -110,7 +110,7 @@ def test_a_body_does_not_reach_another_tenants_data(
         (f"/v1/posteriors/{bob.posterior}/transform", {}),
         (f"/v1/embeddings/{bob.embedding}/transform", {}),
     )
-    more: tuple[tuple[str, dict[str, Any]], ...] = (
+    mixed_requests: tuple[tuple[str, dict[str, Any]], ...] = (
         ("/v1/embeddings", {"dataset": bob.dataset, "method": "pca", "labels": alice.dataset}),
         ("/v1/embeddings", {"dataset": bob.dataset, "method": "pca", "truth": alice.dataset}),
         ("/v1/audits", {"embedding": bob.embedding, "labels": alice.dataset, "score_neighbors": 5}),
@@ -118,10 +118,10 @@ def test_a_body_does_not_reach_another_tenants_data(
         ("/v1/audits", {"embedding": alice.embedding}),
         ("/v1/audits", {"posterior": alice.posterior}),
     )
-    for path, body in (*((path, {"dataset": alice.dataset, **body}) for path, body in own), *more):
+    for path, body in (*((path, {"dataset": alice.dataset, **body}) for path, body in requests), *mixed_requests):
         answer = guarded_client.post(path, json=body, headers=bob.headers)
         assert (answer.status_code, answer.json()["type"].rpartition("-not-")[2]) == (404, "found"), answer.text
-    for path, body in own:
+    for path, body in requests:
         hers = path.replace(bob.posterior, alice.posterior).replace(bob.embedding, alice.embedding)
         answer = guarded_client.post(hers + "?wait=0", json={"dataset": alice.dataset, **body}, headers=alice.headers)
         assert answer.is_success, answer.text  # no worker runs

@@ -138,11 +138,11 @@ def test_waits_of_a_tenant_are_limited(stores: Stores, monkeypatch: pytest.Monke
         assert not any(task.done() for task in [*tasks, other])
         tasks[0].cancel()  # its client is gone
         await asyncio.sleep(0.05)
-        more = start("a")
+        further = start("a")
         await asyncio.sleep(0.05)
-        assert not more.done()
+        assert not further.done()
         fake.end()
-        await asyncio.gather(*tasks[1:], other, more)
+        await asyncio.gather(*tasks[1:], other, further)
 
     asyncio.run(run())
     assert not stores.shares.waits.held

@@ -27,20 +27,20 @@ ARROW, FEATHER = "application/vnd.apache.arrow.stream", "application/vnd.apache.
 PARQUET = "application/vnd.apache.parquet"
 
 
-def read(body: bytes | str, kind: str = CSV, limits: Limits = LIMITS, **options: Any) -> Table:
+def read(body: bytes | str, media: str = CSV, limits: Limits = LIMITS, **options: Any) -> Table:
     """Read a body as the service does, from a file."""
     with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as out:
         file.write(body.encode() if isinstance(body, str) else body)
         file.seek(0)
-        table = Upload(kind, "", options, limits, tempfile.gettempdir()).read(file, out)
+        table = Upload(media, "", options, limits, tempfile.gettempdir()).read(file, out)
         assert not file.closed
     return table
 
 
-def refusal(body: bytes | str, kind: str = CSV, limits: Limits = LIMITS, **options: Any) -> Problem:
+def refusal(body: bytes | str, media: str = CSV, limits: Limits = LIMITS, **options: Any) -> Problem:
     """Return the problem of a refused body."""
     with pytest.raises(ProblemError) as caught:
-        read(body, kind, limits, **options)
+        read(body, media, limits, **options)
     problem = caught.value.problem
     assert 400 <= problem.status < 500
     assert problem.remedy.endswith(".")
@@ -96,12 +96,12 @@ def parquet_file(table: Any, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def frame(**more: Any) -> Any:
+def frame(**columns: Any) -> Any:
     """Return a table of the three features of `X` and additional columns."""
-    return pa.table({"x": X[:, 0], "y": X[:, 1], "z": X[:, 2], **more})
+    return pa.table({"x": X[:, 0], "y": X[:, 1], "z": X[:, 2], **columns})
 
 
-BOTH = pytest.mark.parametrize(("write", "kind"), [(stream, ARROW), (parquet_file, PARQUET)])
+BOTH = pytest.mark.parametrize(("write", "media"), [(stream, ARROW), (parquet_file, PARQUET)])
 
 
 def messages(table: Table) -> list[str]:

@@ -301,13 +301,13 @@ FILES = (
     ),
     File(
         "r-write-table.txt",
-        _text('"length" "width"\n' + "".join(f'"{at}" {a} {b}\n' for at, (a, b) in enumerate(_ROWS, 1))),
+        _text('"length" "width"\n' + "".join(f'"{row}" {a} {b}\n' for row, (a, b) in enumerate(_ROWS, 1))),
         Reading(columns={"id": ["0"]}, dialect={"delimiter": "space"}, ids=[1, 2, 3, 4]),
     ),
     File(
         "glove.txt",
-        _text("".join(f"w{at} {a} {b}\n" for at, (a, b) in enumerate(3 * _ROWS))),
-        Reading(None, columns={"id": ["0"]}, dialect={"delimiter": "space"}, ids=[f"w{at}" for at in range(12)]),
+        _text("".join(f"w{row} {a} {b}\n" for row, (a, b) in enumerate(3 * _ROWS))),
+        Reading(None, columns={"id": ["0"]}, dialect={"delimiter": "space"}, ids=[f"w{row}" for row in range(12)]),
     ),
     File(
         "pixels.csv",

@@ -8,7 +8,7 @@ from pathlib import Path
 def descendants(process: int | str) -> list[str]:
     """Return the child processes of a process, and theirs."""
     try:
-        found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except OSError:
         return []
-    return [*found, *(later for each in found for later in descendants(each))]
+    return [*children, *(later for each in children for later in descendants(each))]

@@ -79,11 +79,11 @@ def test_json_is_a_matrix() -> None:
 
 @pytest.mark.parametrize("name", ["data", "X", "points"])
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("kind", [NPZ, "application/x-npz"])
-def test_npz_by_name_or_by_its_only_matrix(name: str, order: Any, kind: str) -> None:
+@pytest.mark.parametrize("media", [NPZ, "application/x-npz"])
+def test_npz_by_name_or_by_its_only_matrix(name: str, order: Any, media: str) -> None:
     """The member `data`, `X` or the only matrix; with labels, colors, coordinates and names, also by the query."""
     members = {"labels": np.array(KINDS), "colors": np.arange(6), "names": np.array(["a", "b", "c"])}
-    table = read(npz(**{name: np.asarray(X, order=order)}, **members, coordinates=X[:, :2]), kind)
+    table = read(npz(**{name: np.asarray(X, order=order)}, **members, coordinates=X[:, :2]), media)
     np.testing.assert_array_equal(table.values, X)
     assert texts(table) == (["a", "b", "c"], KINDS, [0, 1, 2, 3, 4, 5], None)
     np.testing.assert_array_equal(table.coordinates, X[:, :2])
@@ -118,25 +118,25 @@ def test_a_sparse_matrix_is_stored_dense(layout: str, dtype: Any) -> None:
 @BOTH
 @pytest.mark.parametrize("rows", [1, 4, 2**20])
 def test_columns_are_features(
-    write: Callable[..., bytes], kind: str, rows: int, monkeypatch: pytest.MonkeyPatch
+    write: Callable[..., bytes], media: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Values, names, labels of every kind of text and color are equal for all sizes of blocks."""
     monkeypatch.setattr(arrow_table, "BLOCK_VALUES", rows * 5)
     for labels in (KINDS, pa.array(KINDS).dictionary_encode(), pa.array(KINDS, pa.large_string())):
         body = write(frame(kind=labels, c=np.arange(6)), compression="zstd")
-        table = read(body, kind, labels="kind", colors="c")
+        table = read(body, media, labels="kind", colors="c")
         np.testing.assert_array_equal(table.values, X)
         assert texts(table) == (["x", "y", "z"], KINDS, [0, 1, 2, 3, 4, 5], None)
 
 
 @BOTH
-def test_integers_and_floats_of_every_width(write: Callable[[Any], bytes], kind: str) -> None:
+def test_integers_and_floats_of_every_width(write: Callable[[Any], bytes], media: str) -> None:
     """All numeric types are accepted; float32 columns alone stay float32."""
     kinds = [pa.int8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()]
     mixed = write(pa.table([pa.array(range(6)).cast(k) for k in kinds], list("abcde")))
-    np.testing.assert_array_equal(read(mixed, kind).values, [[i] * 5 for i in range(6)], strict=False)
+    np.testing.assert_array_equal(read(mixed, media).values, [[i] * 5 for i in range(6)], strict=False)
     single = write(pa.table([pa.array(X[:, 0].astype(np.float32))], ["x"]))
-    assert [read(body, kind).values.dtype.name for body in (mixed, single)] == ["float64", "float32"]
+    assert [read(body, media).values.dtype.name for body in (mixed, single)] == ["float64", "float32"]
 
 
 def test_colour_in_csv_and_json(client: httpx.Client) -> None:
@@ -157,5 +157,5 @@ def test_a_missing_label_is_the_empty_label() -> None:
     as_json = json.dumps({"data": [[1], [2], [3], [4]], "names": ["a"], "labels": labels})
     as_npz = npz(data=np.arange(1.0, 5.0)[:, None], kind=np.array(["u", "", "v", ""]))
     notice = "The label is missing in 2 of 4 rows; these rows share the empty label."
-    for found in (read(as_json, JSON), read(as_npz, NPZ, labels="kind")):
-        assert (texts(found)[1], messages(found)) == (["u", "", "v", ""], [notice])
+    for table in (read(as_json, JSON), read(as_npz, NPZ, labels="kind")):
+        assert (texts(table)[1], messages(table)) == (["u", "", "v", ""], [notice])

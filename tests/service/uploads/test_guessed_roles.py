@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     import httpx
 
 N = 20
-DAYS = [dt.date(2024, 1, 1) + dt.timedelta(days=3 * at) for at in range(N)]
+DAYS = [dt.date(2024, 1, 1) + dt.timedelta(days=3 * row) for row in range(N)]
 COLUMNS: dict[str, list[Any]] = {
-    "x": [float(at * at % 7) for at in range(N)],
-    "y": [at + 0.5 for at in range(N)],
+    "x": [float(row * row % 7) for row in range(N)],
+    "y": [row + 0.5 for row in range(N)],
     "kind": ["u", "v", "w", "v"] * (N // 4),
     "site": ["north", "south"] * (N // 2),
-    "sample": [f"s-{at}" for at in range(N)],
+    "sample": [f"s-{row}" for row in range(N)],
     "day": DAYS,
     "end": DAYS,
 }
@@ -60,13 +60,13 @@ def csv(columns: dict[str, list[Any]]) -> bytes:
     return "\n".join(",".join(row) for row in [[*columns], *zip(*cells, strict=True)]).encode()
 
 
-def workbook(columns: dict[str, list[Any]], *more: str) -> bytes:
+def workbook(columns: dict[str, list[Any]], *empty_sheets: str) -> bytes:
     """Return the workbook of a sheet of columns, and of further empty sheets; None is an empty cell."""
     book = pytest.importorskip("openpyxl").Workbook()
     pytest.importorskip("python_calamine")
     for row in [[*columns], *zip(*columns.values(), strict=True)]:
         book.active.append(row)
-    for name in more:
+    for name in empty_sheets:
         book.create_sheet(name)
     buffer = io.BytesIO()
     book.save(buffer)
@@ -123,7 +123,7 @@ def test_all_columns_with_missing_values_are_in_one_message(media: str) -> None:
     assert problem.details["bad_columns"] == {"x": 1, "y": 2}
     assert "?missing=drop" in problem.to_dict()["remedy"]
     assert "?missing=median" in problem.to_dict()["remedy"]
-    problem = refusal(FORMATS[media]({**gaps, "note": [f"w{at % 14}" for at in range(N)]}), media)
+    problem = refusal(FORMATS[media]({**gaps, "note": [f"w{row % 14}" for row in range(N)]}), media)
     assert "'note'" in problem.detail
     assert "x (1), y (2)" in problem.detail
 
@@ -134,11 +134,11 @@ def test_missing_values_are_dropped_or_filled(media: str) -> None:
     gaps: dict[str, list[Any]] = {name: [*values] for name, values in COLUMNS.items()}
     gaps["x"][3] = gaps["y"][5] = gaps["kind"][7] = None
     body = FORMATS[media](gaps)
-    kept = [at for at in range(N) if at not in {3, 5}]
+    kept = [row for row in range(N) if row not in {3, 5}]
     table = read(body, media, missing="drop")
     whole = np.column_stack([COLUMNS["x"], COLUMNS["y"]])
     np.testing.assert_array_equal(table.values, whole[kept])
-    assert texts(table)[1::2] == ([gaps["kind"][at] or "" for at in kept], [COLUMNS["sample"][at] for at in kept])
+    assert texts(table)[1::2] == ([gaps["kind"][row] or "" for row in kept], [COLUMNS["sample"][row] for row in kept])
     assert "2 of 20 rows have missing values and were dropped. Missing values: x (1), y (1)." in messages(table)
     table = read(body, media, missing="median")
     assert table.values[3].tolist() == [np.median(np.delete(whole[:, 0], 3)), whole[3, 1]]
@@ -209,7 +209,7 @@ def test_columns_that_hold_no_ids_cost_one_further_pass(media: str, monkeypatch:
 
     monkeypatch.setattr(Layout, "from_roles", classmethod(count_calls))
     # Each has a repeated value in another row.
-    columns = {f"{at}_id": [at + row - (row == at % 3 + 1) for row in range(4)] for at in range(300)}
+    columns = {f"{column}_id": [column + row - (row == column % 3 + 1) for row in range(4)] for column in range(300)}
     table = read(FORMATS[media]({**columns, "x": [0.5] * 4}), media, Limits(points=5000, features=MAX_FEATURES))
     assert table.values.shape == (4, 301)
     assert len(messages(table)) == 300
@@ -220,7 +220,7 @@ NUMBERS = {"x": [0.5, 1.5, 2.5], "y": [1.0, 2.0, 4.0]}
 
 
 @pytest.mark.parametrize(
-    ("ids", "kind"),
+    ("ids", "dtype_kind"),
     [
         pytest.param([7, 7, -3], "i", id="repeated"),
         pytest.param(["007", "008", "9"], "U", id="leading zeros"),
@@ -229,11 +229,11 @@ NUMBERS = {"x": [0.5, 1.5, 2.5], "y": [1.0, 2.0, 4.0]}
         pytest.param(["7", "", "a"], "U", id="missing"),
     ],
 )
-def test_ids_of_text_stay_as_they_are(ids: list[Any], kind: str) -> None:
+def test_ids_of_text_stay_as_they_are(ids: list[Any], dtype_kind: str) -> None:
     """Numbers in their usual digits are integers, all else is text; a missing id is empty and noticed."""
     rows = [f"{x},{id_},{y}" for x, id_, y in zip(NUMBERS["x"], ids, NUMBERS["y"], strict=True)]
     table = read("\n".join(["x,name,y", *rows]) + "\n", id=["name"])
-    assert (table.extras["ids"].dtype.kind, texts(table)) == (kind, (["x", "y"], None, None, ids))
+    assert (table.extras["ids"].dtype.kind, texts(table)) == (dtype_kind, (["x", "y"], None, None, ids))
     missing = [notice for notice in messages(table) if notice.startswith("The id is missing in 1 of 3")]
     assert len(missing) == ids.count("")
 
@@ -314,13 +314,15 @@ def test_ids_are_content(client: httpx.Client) -> None:
     assert len({record["id"] for record in records}) == 4
     assert [record["has_ids"] for record in records] == [True, True, True, False]
     assert client.get(f"/v1/datasets/{records[2]['id']}/ids").json()["data"] == [[1, 2], [3, 4]]
-    heads = [client.get(records[at]["links"]["data"], headers={"accept": CSV}).text.splitlines()[:2] for at in (0, 2)]
+    heads = [
+        client.get(records[index]["links"]["data"], headers={"accept": CSV}).text.splitlines()[:2] for index in (0, 2)
+    ]
     assert heads == [["id_,id,y", "1,0.5,1.0"], ["id_1,id_2,id,y", "1,2,0.5,1.0"]]
     check_problem(client.get(f"/v1/datasets/{records[3]['id']}/ids"), 404, "no-ids")
     assert "ids" not in records[3]["links"]
 
 
-@pytest.mark.parametrize("ids", [range(N), [f"s-{at}" for at in range(N)]])
+@pytest.mark.parametrize("ids", [range(N), [f"s-{row}" for row in range(N)]])
 def test_a_column_without_a_name_is_not_called_by_the_name_of_another(ids: list[Any]) -> None:
     """The index of DataFrame(X).to_csv() is beside columns named 0 and 1; an option of 0 means the column 0."""
     table = read(csv({"": list(ids), "0": COLUMNS["x"], "1": COLUMNS["y"]}))

@@ -115,8 +115,8 @@ def test_mutated_layers_are_content_or_problems(kind: str) -> None:
         chance = random.Random(seed)  # noqa: S311 # for bodies, not for secrets
         body = bytearray(good[0])
         for _ in range(chance.randint(1, 4)):
-            at = chance.randrange(len(body))
-            body[at : at + chance.randint(0, 3)] = chance.randbytes(chance.randint(0, 3))
+            position = chance.randrange(len(body))
+            body[position : position + chance.randint(0, 3)] = chance.randbytes(chance.randint(0, 3))
         try:
             content, _ = unpack(bytes(body), *good[1:], cap=2**16)
         except ProblemError as error:
@@ -194,13 +194,13 @@ def test_the_api_samples_only_small_manifolds(client: httpx.Client, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    "kind", [b"text/csv\xff", b"\xc3\xa4/\xff", b"text/csv; charset=\xff", b'text/csv; header="\xe9"']
+    "media", [b"text/csv\xff", b"\xc3\xa4/\xff", b"text/csv; charset=\xff", b'text/csv; header="\xe9"']
 )
-def test_a_part_with_a_strange_type_is_no_internal_error(client: httpx.Client, kind: bytes) -> None:
+def test_a_part_with_a_strange_type_is_no_internal_error(client: httpx.Client, media: bytes) -> None:
     """Bytes above 127 in the Content-Type of a form's part are a media type that is refused, or a parameter."""
-    part = b'--b0\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\nContent-Type: ' + kind
+    form_part = b'--b0\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\nContent-Type: ' + media
     answer = client.post(
-        "/v1/datasets", content=part + b"\r\n\r\n1,2\n3,4\n\r\n--b0--\r\n", headers={"content-type": FORM}
+        "/v1/datasets", content=form_part + b"\r\n\r\n1,2\n3,4\n\r\n--b0--\r\n", headers={"content-type": FORM}
     )
     assert answer.status_code == 415
     assert answer.json()["remedy"]

@@ -69,9 +69,9 @@ def sparse(**changes: Any) -> bytes:
     return npz(**{"format": np.array("csr"), "shape": np.array([4, 3]), **parts, **changes})
 
 
-def bad(kind: str, code: str, *bodies: bytes | str, **options: Any) -> list[ParameterSet]:
+def bad(media: str, code: str, *bodies: bytes | str, **options: Any) -> list[ParameterSet]:
     """Return the case of bodies with one code."""
-    return [pytest.param(kind, bodies, options, code, id=f"{kind} {code}")]
+    return [pytest.param(media, bodies, options, code, id=f"{media} {code}")]
 
 
 def both(code: str, columns: dict[str, Any], **options: Any) -> list[ParameterSet]:
@@ -185,11 +185,13 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "bodies", "options", "code"), CASES)
-def test_bad_bodies_are_refused(kind: str, bodies: tuple[bytes | str, ...], options: dict[str, Any], code: str) -> None:
+@pytest.mark.parametrize(("media", "bodies", "options", "code"), CASES)
+def test_bad_bodies_are_refused(
+    media: str, bodies: tuple[bytes | str, ...], options: dict[str, Any], code: str
+) -> None:
     """Each is a client problem with its code and a remedy; nothing is unpickled or allocated."""
     for body in bodies:
-        assert refusal(body, kind, **options).code == code, body[:80]
+        assert refusal(body, media, **options).code == code, body[:80]
 
 
 def test_the_length_and_the_shape_of_npy_are_in_the_problem() -> None:
@@ -242,14 +244,14 @@ def test_bad_json_value_is_named(value: str, code: str) -> None:
     assert (problem.details["row"], problem.details["column"]) == (2, 2)
 
 
-@pytest.mark.parametrize("kind", [CSV, JSON])
-def test_bad_rows_are_counted_in_text(kind: str) -> None:
+@pytest.mark.parametrize("media", [CSV, JSON])
+def test_bad_rows_are_counted_in_text(media: str) -> None:
     """The count covers all blocks; the first 20 rows are listed."""
     rows = [["1.5", "2"] for _ in range(4000)]
     for row in range(5, 4000, 5):
         rows[row][row % 2] = "null"
     lines = [",".join(row) for row in rows]
-    problem = refusal("\n".join(lines) if kind == CSV else f"[[{'],['.join(lines)}]]", kind)
+    problem = refusal("\n".join(lines) if media == CSV else f"[[{'],['.join(lines)}]]", media)
     assert (problem.details["row"], problem.details["rows_affected"]) == (6, 799)
     assert problem.details["rows"] == list(range(6, 106, 5))
 
@@ -259,13 +261,13 @@ def test_bad_rows_are_counted_in_text(kind: str) -> None:
     ("value", "code"), [(None, "missing-value"), (np.nan, "missing-value"), (np.inf, "not-finite")]
 )
 def test_missing_cells_are_refused_with_their_rows(
-    write: Callable[[Any], bytes], kind: str, value: Any, code: str, monkeypatch: pytest.MonkeyPatch
+    write: Callable[[Any], bytes], media: str, value: Any, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The problem has the first cell, and the count and the first 20 rows of all blocks."""
     monkeypatch.setattr(arrow_table, "BLOCK_VALUES", 50)
     y = [value if row in range(9, 99, 3) else float(row) for row in range(100)]
     table = pa.table({"x": np.arange(100.0), "y": pa.array(y, pa.float64(), from_pandas=False)})
-    problem = refusal(write(table), kind)
+    problem = refusal(write(table), media)
     assert problem.code == code
     assert (problem.details["row"], problem.details["column"], problem.details["name"]) == (10, 2, "y")
     assert (problem.details["rows_affected"], problem.details["rows"]) == (30, list(range(10, 69, 3)))
@@ -273,15 +275,15 @@ def test_missing_cells_are_refused_with_their_rows(
 
 
 @BOTH
-def test_all_columns_that_are_no_features_are_named(write: Callable[[Any], bytes], kind: str) -> None:
+def test_all_columns_that_are_no_features_are_named(write: Callable[[Any], bytes], media: str) -> None:
     """Texts and durations in one problem, with a remedy that leaves none of them."""
-    problem = refusal(write(frame(kind=pa.array(KINDS), when=DURATIONS)), kind)
+    problem = refusal(write(frame(kind=pa.array(KINDS), when=DURATIONS)), media)
     assert problem.detail == "The columns 'kind' (text, such as 'a'), 'when' (duration) need a role."
     assert problem.details["options"] == {"ignore": ["kind", "when"], "one_hot": ["kind"]}
     assert "with ?ignore=kind&ignore=when, or" in problem.to_dict()["remedy"]
     assert problem.to_dict()["remedy"].endswith("with ?one_hot=kind and ?ignore=when.")
-    assert refusal(write(frame(when=DURATIONS)), kind).details["options"] == {"ignore": ["when"]}
-    assert "which are numbers or dates" in refusal(write(frame(when=DURATIONS)), kind, colors="when").detail
+    assert refusal(write(frame(when=DURATIONS)), media).details["options"] == {"ignore": ["when"]}
+    assert "which are numbers or dates" in refusal(write(frame(when=DURATIONS)), media, colors="when").detail
 
 
 @pytest.mark.parametrize("kind", [NPZ, PARQUET, ARROW, "zstd", "lz4"])
@@ -306,18 +308,18 @@ def test_bombs_are_refused_before_they_are_stored(kind: str) -> None:
 def test_formats_without_columns_refuse_their_roles(role: str) -> None:
     """JSON, npy and npz have members in place of columns; npz has a member of labels."""
     bodies: dict[str, bytes | str] = {JSON: "[[1]]", NPY: npy(np.ones((2, 2))), NPZ: npz(data=np.ones((2, 2)))}
-    for kind, body in bodies.items():
-        if (role, kind) != ("labels", NPZ):
+    for media, body in bodies.items():
+        if (role, media) != ("labels", NPZ):
             options: dict[str, Any] = {role: "a" if role == "labels" else ["a"]}
-            assert refusal(body, kind, **options).code == f"{role}-not-here"
+            assert refusal(body, media, **options).code == f"{role}-not-here"
 
 
 def test_other_types_are_415(monkeypatch: pytest.MonkeyPatch) -> None:
     """The problem lists the supported ones; without pyarrow it names the extra."""
     kinds = dict.fromkeys(("", "text/html", "application/octet-stream", "text/csv; charset=ebcdic"), "")
     monkeypatch.setattr("service.uploads.registry.has_arrow", lambda: False)
-    for kind, remedy in (kinds | dict.fromkeys((ARROW, PARQUET), "pip install 'glle-server[arrow]'")).items():
+    for media, remedy in (kinds | dict.fromkeys((ARROW, PARQUET), "pip install 'glle-server[arrow]'")).items():
         with pytest.raises(ProblemError) as caught:
-            format_of(kind)
+            format_of(media)
         assert (caught.value.problem.status, caught.value.problem.code) == (415, "unsupported-media-type")
         assert remedy in caught.value.problem.remedy

@@ -53,10 +53,10 @@ LARGE = 2**22  # bytes of a body
 LABELS = ["a", "bc", "ü", "d", "e", "f"]
 
 
-def settings(folder: Path, **more: Any) -> Settings:
+def settings(folder: Path, **options: Any) -> Settings:
     """Return settings with a folder for bodies."""
     (folder / "incoming").mkdir(exist_ok=True)
-    return Settings(data_dir=str(folder), **more)
+    return Settings(data_dir=str(folder), **options)
 
 
 @pytest.fixture(scope="module")
@@ -84,21 +84,21 @@ class Unsafe(Upload):
         return False
 
 
-def upload(kind: str, options: dict[str, str] | None = None) -> Upload:
+def upload(media: str, options: dict[str, str] | None = None) -> Upload:
     """Return the upload of a body."""
-    return Unsafe(kind, "", options or {}, LIMITS, tempfile.gettempdir())
+    return Unsafe(media, "", options or {}, LIMITS, tempfile.gettempdir())
 
 
-def read(processes: ReaderProcesses, kind: str, body: bytes, options: dict[str, str] | None = None) -> Table:
+def read(processes: ReaderProcesses, media: str, body: bytes, options: dict[str, str] | None = None) -> Table:
     """Read a body in a process."""
     with temporary_file(body) as file:
-        return processes.read_table(upload(kind, options), file)
+        return processes.read_table(upload(media, options), file)
 
 
-def refusal(processes: ReaderProcesses, kind: str, body: bytes) -> Problem:
+def refusal(processes: ReaderProcesses, media: str, body: bytes) -> Problem:
     """Return the problem of a body."""
     with pytest.raises(ProblemError) as caught:
-        read(processes, kind, body)
+        read(processes, media, body)
     return caught.value.problem
 
 
@@ -143,10 +143,10 @@ def test_a_process_samples_a_synthetic_data_set(processes: ReaderProcesses) -> N
 @pytest.mark.parametrize("name", BODIES)
 def test_a_process_returns_the_table_of_the_reader(processes: ReaderProcesses, name: str) -> None:
     """Values, dtypes, memory order and all additional columns are equal."""
-    kind, body, options = BODIES[name]
+    media, body, options = BODIES[name]
     with temporary_file(body) as file, temporary_file(b"") as out:
-        expected = upload(kind, options).read(file, out)
-        tables = read(processes, kind, body, options)
+        expected = upload(media, options).read(file, out)
+        tables = read(processes, media, body, options)
         assert (tables.names, tables.source) == (expected.names, expected.source)
         assert list(tables.extras) == list(expected.extras)
         for array, expected_array in zip(
@@ -165,7 +165,7 @@ def test_problems_pass_through(processes: ReaderProcesses) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "bomb"),
+    ("media", "bomb"),
     [
         (ARROW, arrow_schema_bomb(10, 6, 2**20)),
         (PARQUET, parquet_footer_bomb(200_000)),
@@ -173,10 +173,10 @@ def test_problems_pass_through(processes: ReaderProcesses) -> None:
     ],
     ids=["schema", "footer", "labels"],
 )
-def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses, kind: str, bomb: bytes) -> None:
+def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses, media: str, bomb: bytes) -> None:
     """The library reports it, raises, or ends the process; the next body is read."""
     assert len(bomb) < 2**23
-    problem = refusal(processes, kind, bomb)
+    problem = refusal(processes, media, bomb)
     assert (problem.code, problem.status) == ("reader-memory", 413)
     assert problem.details == {"allowed": 2**27}
     assert "more memory" in problem.remedy
@@ -365,12 +365,12 @@ def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path, monkeypatch: pytes
     readers = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(2, 2**27))
     full = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(1, 2**27))
     at_once: list[int] = [0]
-    most: list[int] = []
+    counts: list[int] = []
 
     async def take_turn() -> None:
         async with readers.slot("a", LARGE):
             at_once[0] += 1
-            most.append(at_once[0])
+            counts.append(at_once[0])
             await anyio.sleep(0.01)
             at_once[0] -= 1
 
@@ -378,7 +378,7 @@ def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path, monkeypatch: pytes
         async with anyio.create_task_group() as group:
             for _ in range(6):
                 group.start_soon(take_turn)
-        assert (len(most), max(most)) == (6, 2)
+        assert (len(counts), max(counts)) == (6, 2)
         async with full.slot("a", LARGE):
             for tenant in ("a", "b"):
                 with anyio.move_on_after(0.01):  # the client disconnects
@@ -440,4 +440,6 @@ def test_a_large_body_does_not_wait_for_ever_behind_small_ones(tmp_path: Path) -
     slots = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(1, 2**27))._slots
     bodies = [(READ_SPEED, 0.0), (1, 2.0), (1, 0.5)]
     turns = [_Turn("a", size, arrived, cast("asyncio.Future[bool]", None)) for size, arrived in bodies]
-    assert [(turn.size, turn.arrived) for turn in sorted(turns, key=slots._order)] == [bodies[at] for at in (2, 0, 1)]
+    assert [(turn.size, turn.arrived) for turn in sorted(turns, key=slots._order)] == [
+        bodies[index] for index in (2, 0, 1)
+    ]

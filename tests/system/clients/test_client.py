@@ -69,7 +69,7 @@ def test_results_have_notices_index_and_roles_of_their_table(glle: Client) -> No
     audit = glle.audit(table, method="pca", missing="drop")
     compared = glle.compare(table, ["pca", "lle"], missing="drop")
     placed = embedding.transform(table, missing="drop")
-    kept = [at for at in range(60) if at != 3]
+    kept = [row for row in range(60) if row != 3]
     for result in (embedding, audit, compared, placed):
         assert "1 of 60 rows" in " ".join(note.message for note in result.notes)
         assert list(result.index) == kept

@@ -38,7 +38,7 @@ def test_an_audit_in_python(up: Up, tmp_path: Path, capsys: pytest.CaptureFixtur
     frame.to_csv(sheet, index=False)
     options: dict[str, Any] = {"method": "pca", "standardize": "zscore"}
     with Client(up.url) as client:
-        found = client.audit(str(sheet), labels="side", blocks="who", **options)
+        audit = client.audit(str(sheet), labels="side", blocks="who", **options)
         again = client.audit(frame, labels="side", blocks="who", **options)
         beside = client.audit(data, labels=group, blocks=frame["who"], **options)
         alone = client.audit(data, SHEET.coordinates)
@@ -47,16 +47,16 @@ def test_an_audit_in_python(up: Up, tmp_path: Path, capsys: pytest.CaptureFixtur
         with pytest.raises(ValueError, match="blocks='who' names a column"):
             client.audit(data, blocks="who", **options)
     direct = glle.audit(frame, labels="side", blocks="who", **options)
-    for each in (found, again, beside):
+    for each in (audit, again, beside):
         assert (each.level, each.verdict, each.remains, each.pairs) == (
             direct.level, direct.verdict, direct.remains, direct.pairs,
         )  # fmt: skip
     assert [note["message"] for note in again.notes] == [note.message for note in direct.notes]
     assert direct.groups is not None
-    assert found.groups == direct.groups.to_dict()
+    assert audit.groups == direct.groups.to_dict()
     for name, array in direct.arrays().items():
-        np.testing.assert_allclose(getattr(found, name), array, rtol=1e-9, err_msg=name)
-    assert abs(found.neighbors - direct.neighbors).max() == 0
+        np.testing.assert_allclose(getattr(audit, name), array, rtol=1e-9, err_msg=name)
+    assert abs(audit.neighbors - direct.neighbors).max() == 0
     assert (alone.remains, alone.level, alone.stretch.shape) == (None, "unknown", (N,))
     words = ["audit", str(sheet), "--labels", "side", "--blocks", "who", "--method", "pca", "--standardize", "zscore"]
     assert main.main([*words, "--url", up.url]) == 0

@@ -66,24 +66,24 @@ def test_what_uploads_unpack_leaves_the_reserve(small_disk: Path) -> None:
         ("application/x-npz", {}, zip_matrix("dense")),
         ("application/x-npz", {}, zip_matrix("sparse")),
     ] * 2
-    least = [DISK]
+    free_bytes = [DISK]
 
     def look() -> None:
         disk = os.statvfs(small_disk)
-        least.append(disk.f_bavail * disk.f_frsize)
+        free_bytes.append(disk.f_bavail * disk.f_frsize)
 
     with running(small_disk, **ONE_EACH) as up, httpx.Client(base_url=up.url, timeout=100) as client:
 
         def upload(body: tuple[str, dict[str, str], bytes]) -> httpx.Response:
-            kind, headers, content = body
-            return client.post("/v1/datasets", content=content, headers={"Content-Type": kind, **headers})
+            media, headers, content = body
+            return client.post("/v1/datasets", content=content, headers={"Content-Type": media, **headers})
 
         with repeat(look, seconds=0.001), ThreadPoolExecutor(len(bodies)) as pool:
             answers = list(pool.map(upload, bodies))
         for answer in answers:
             assert (answer.status_code, answer.json()["type"]) == (507, "urn:glle:problem:storage-full"), answer.text
             assert answer.json()["details"]["reserve"] == RESERVE
-        assert min(least) >= RESERVE - AT_ONCE
+        assert min(free_bytes) >= RESERVE - AT_ONCE
         assert client.get("/readyz").status_code == 200
         dataset = synthetic(client, 60)
         assert client.post("/v1/posteriors?wait=60", json={"dataset": dataset}).status_code in {200, 201}

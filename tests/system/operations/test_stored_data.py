@@ -81,7 +81,7 @@ def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) ->
         data = f"/v1/datasets/{(id_ := uploaded.json()['id'])}"
         assert two.post("/v1/datasets", content=body, headers=UPLOAD).status_code == 200
         np.testing.assert_array_equal(get_array(two, f"{data}/data"), ROWS)
-        assert [found["id"] for found in two.get("/v1/datasets").json()["items"]] == [id_]
+        assert [item["id"] for item in two.get("/v1/datasets").json()["items"]] == [id_]
         assert two.get("/v1/usage").json()["datasets"] == 1
 
         fit = run_job(two, "/v1/posteriors", {"dataset": id_, "n_neighbors": 8})

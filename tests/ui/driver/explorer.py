@@ -102,7 +102,7 @@ class Explorer:
 
     def unexpected_complaints(self) -> list[str]:
         """Return the complaints that are not expected."""
-        return [result for result in self.complaints if not any(part in result for part in self.expected)]
+        return [result for result in self.complaints if not any(expected in result for expected in self.expected)]
 
     def open(self, link: str = "/") -> None:
         """Open the page and wait until it has loaded the methods."""

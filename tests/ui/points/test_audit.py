@@ -36,20 +36,20 @@ def test_an_embedding(explorer: Explorer) -> None:
     expect(explorer.at("verdict")).to_be_visible(timeout=90_000)
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
     with Client(explorer.url, progress=False) as glle:
-        found = glle.audit(explorer.state("single")["path"].split("/")[3])
-    explorer.expect_verdict(found.verdict)
+        audit = glle.audit(explorer.state("single")["path"].split("/")[3])
+    explorer.expect_verdict(audit.verdict)
     expect(explorer.at("audit-remains")).to_contain_text("A repeat of the study would show")
-    expect(explorer.at("audit-remains")).to_contain_text(f"{round(100 * found.remains)}%; 60% needed")
+    expect(explorer.at("audit-remains")).to_contain_text(f"{round(100 * audit.remains)}%; 60% needed")
     expect(explorer.at("audit-groups")).to_contain_text("pairs stay apart in other samples")
     _, texts, _ = explorer.download_picture()
     saved = " ".join(text for text, _ in texts)
-    assert all(line in saved for line in found.verdict.split("\n")), "the saved picture has the verdict"
-    assert next(y for text, y in texts if found.verdict.startswith(text)) > explorer.box("stage")["height"] - 2
+    assert all(line in saved for line in audit.verdict.split("\n")), "the saved picture has the verdict"
+    assert next(y for text, y in texts if audit.verdict.startswith(text)) > explorer.box("stage")["height"] - 2
     for color in ("audited", "p_value"):
         explorer.at("color").select_option(color)
         expect(explorer.at("legend")).to_contain_text("Stability" if color == "audited" else "Chance")
     explorer.find("row", "7")
-    expect(explorer.at("point-stays")).to_contain_text(f"{round(100 * found.stability[7])}%")
+    expect(explorer.at("point-stays")).to_contain_text(f"{round(100 * audit.stability[7])}%")
 
 
 def test_the_example_map_has_its_verdict_at_once(explorer: Explorer, tab: Tab) -> None:

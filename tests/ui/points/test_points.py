@@ -39,10 +39,10 @@ def most_isolated(places: list[list[float]]) -> int:
     return distances.index(max(distances))
 
 
-def draw_lasso(explorer: Explorer, part: Locator, *, shift: bool) -> None:
+def draw_lasso(explorer: Explorer, element: Locator, *, shift: bool) -> None:
     """Draw a lasso draw_lasso the left half of an element."""
-    part.scroll_into_view_if_needed()
-    box = part.bounding_box()
+    element.scroll_into_view_if_needed()
+    box = element.bounding_box()
     assert box
     corners = [(0.03, 0.03), (0.5, 0.03), (0.5, 0.97), (0.03, 0.97), (0.03, 0.03)]
     places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in corners]
@@ -109,14 +109,14 @@ def test_the_least_certain_rows_are_listed_and_selected(tab_with_draws: Explorer
     stability = tab_with_draws.stability()
     rows = tab_with_draws.at("least-certain").locator("li button")
     expect(rows).to_have_count(20)
-    found = [re.match(r"Row (\d+)\s+(\d+)%", text) for text in rows.all_inner_texts()]
-    assert all(found)
-    shares = [stability[int(match[1])] for match in found if match]
+    matches = [re.match(r"Row (\d+)\s+(\d+)%", text) for text in rows.all_inner_texts()]
+    assert all(matches)
+    shares = [stability[int(match[1])] for match in matches if match]
     assert shares == sorted(stability)[:20]
-    assert [int(match[2]) for match in found if match] == [int(100 * share + 0.5) for share in shares]
+    assert [int(match[2]) for match in matches if match] == [int(100 * share + 0.5) for share in shares]
     rows.nth(3).click()
-    assert found[3]
-    expect(tab_with_draws.at("point").locator("h2")).to_have_text(f"Row {found[3][1]}")
+    assert matches[3]
+    expect(tab_with_draws.at("point").locator("h2")).to_have_text(f"Row {matches[3][1]}")
     tab_with_draws.at("select-least").click()
     expect(tab_with_draws.at("selected")).to_contain_text("20 points selected")
 

@@ -35,9 +35,9 @@ def test_a_class_is_a_table_with_what_distinguishes_it(two_kinds: Explorer) -> N
     two_kinds.at("legend").locator(".class").first.click()
     expect(two_kinds.at("selection")).to_contain_text("30 selected rows")
     expect(two_kinds.at("selected-rows").locator("tbody tr")).to_have_count(30)
-    found = two_kinds.at("distinguishes").locator("dt")
-    expect(found.nth(0)).to_have_text("kind: high")
-    expect(found.nth(1)).to_have_text("y")
+    terms = two_kinds.at("distinguishes").locator("dt")
+    expect(terms.nth(0)).to_have_text("kind: high")
+    expect(terms.nth(1)).to_have_text("y")
     X = sheet(N).astype(np.float32)
     X[::2, 1] += 3
     y = X[:, 1]
@@ -114,11 +114,11 @@ def test_nearest_rows_in_the_data_and_on_the_map(explorer: Explorer) -> None:
     Y = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
     placed = Y.U[:, :2] * Y.S[:2]
     lists = [np.argsort(np.linalg.norm(P - P[7], axis=1))[1:11].tolist() for P in (X, placed)]
-    for name, own, other in zip(("nearest-data", "nearest-map"), lists, reversed(lists), strict=True):
+    for name, nearest, other in zip(("nearest-data", "nearest-map"), lists, reversed(lists), strict=True):
         chips = explorer.at(name).get_by_role("button")
-        expect(chips).to_have_text([str(row) for row in own])
+        expect(chips).to_have_text([str(row) for row in nearest])
         only = explorer.at(name).locator(".only")
-        expect(only).to_have_text([str(row) for row in own if row not in other])
+        expect(only).to_have_text([str(row) for row in nearest if row not in other])
         expect(only.first).to_have_css("opacity", "1")
     expect(explorer.at("nearest-both")).to_contain_text(f"{len(set(lists[0]) & set(lists[1]))} of 10")
     explorer.at("select-nearest").click()

@@ -95,9 +95,9 @@ def test_the_first_of_equal_embeddings_stays(stores: Stores, spec: EmbeddingSpec
     before = stored_files(stores)
     stores.embeddings.put(spec.recipe.id, Entry({"a": 2}, {}))
     stores.embeddings.request(spec.recipe, "another job")
-    found = stores.embeddings.find_entry(spec.recipe.id)
-    assert found is not None
-    assert found.meta == {"a": 1}
+    entry = stores.embeddings.find_entry(spec.recipe.id)
+    assert entry is not None
+    assert entry.meta == {"a": 1}
     assert stored_files(stores) == before
     assert stores.embeddings.fetch(spec.recipe.id).claim == "another job"
 

@@ -91,10 +91,10 @@ class HereWorker(SimpleWorker):
         super().execute_job(job, queue)
 
 
-def run_all(stores: Stores, job: Job, most: int | None = None) -> list[str]:
+def run_all(stores: Stores, job: Job, max_jobs: int | None = None) -> list[str]:
     """Run the tasks that RQ has, or the first ones, until none waits; return their names without the job's."""
     here = HereWorker(stores)
-    here.work(burst=True, max_jobs=most)
+    here.work(burst=True, max_jobs=max_jobs)
     return [name.removeprefix(job.id) for name in here.tasks]
 
 
@@ -184,9 +184,9 @@ def test_failed_resamples_keep_their_place() -> None:
     stored = StoredResamples(("post_1",), SEPARATE, 0, lambda _: embedder)
     direct = resample(embedder, 8, stream=SEPARATE)
     for _ in range(2):
-        found = stored.load_or_compute(context, 8, progress.silent)
-        np.testing.assert_array_equal(found.places, direct.places)
-        assert found.problems == direct.problems
+        loaded = stored.load_or_compute(context, 8, progress.silent)
+        np.testing.assert_array_equal(loaded.places, direct.places)
+        assert loaded.problems == direct.problems
         np.testing.assert_array_equal(stored.load_or_compute(context, 8, progress.silent, 4).places, direct.places[4:])
     assert all(np.isfinite(entry.arrays["places"]).all() for entry in kept.values())
 

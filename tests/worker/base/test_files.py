@@ -164,11 +164,11 @@ def test_content_then_name_then_record_are_written(stores: Stores, monkeypatch: 
 
     monkeypatch.setattr(DatasetStore, "create", traced_create)
     stores.datasets.add(TABLE)
-    renames = [(at, path) for at, (step, path) in enumerate(trace.steps) if step == "rename"]
+    renames = [(index, path) for index, (step, path) in enumerate(trace.steps) if step == "rename"]
     assert len(renames) == 2
-    for at, path in renames:
-        assert ("fsync file", path) in trace.steps[:at]
-        assert trace.steps[at + 1] == ("fsync folder", str(Path(path).parent))
+    for index, path in renames:
+        assert ("fsync file", path) in trace.steps[:index]
+        assert trace.steps[index + 1] == ("fsync folder", str(Path(path).parent))
     assert trace.steps[-1][0] == "record"
 
 

@@ -79,12 +79,12 @@ def test_the_limit_of_another_process_is_raised() -> None:
     with subprocess.Popen(["/bin/sleep", "60"]) as process:
         try:
             hard = resource.prlimit(process.pid, resource.RLIMIT_DATA)[1]
-            for before, more, after in (
+            for before, extra, after in (
                 (64 * MIB, MIB, 65 * MIB), (64 * MIB, -MIB, 64 * MIB), (64 * MIB, 0, 64 * MIB),
                 (resource.RLIM_INFINITY, MIB, resource.RLIM_INFINITY),
             ):  # fmt: skip
                 resource.prlimit(process.pid, resource.RLIMIT_DATA, (before, hard))
-                raise_limit(process.pid, more)
+                raise_limit(process.pid, extra)
                 assert resource.prlimit(process.pid, resource.RLIMIT_DATA) == (after, hard)
         finally:
             process.kill()

@@ -106,6 +106,6 @@ def test_failed_allocations_name_the_limit(monkeypatch: pytest.MonkeyPatch, erro
     caused = ValueError("no embedding")
     caused.__cause__ = error
     for each in (error, caused):
-        found = problem_of(each)
-        assert (found.code, found.details) == ("too-much-memory", {"allowed_bytes": 1000})
+        memory_problem = problem_of(each)
+        assert (memory_problem.code, memory_problem.details) == ("too-much-memory", {"allowed_bytes": 1000})
     assert problem_of(ValueError("no embedding")).code == "internal-error"

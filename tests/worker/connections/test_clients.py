@@ -108,11 +108,11 @@ def test_transient_errors_are_retried(
 def test_workers_are_patient_and_requests_are_not(tmp_path: Path) -> None:
     """Clients of a worker retry for a minute; clients of a request have a breaker."""
     settings = Settings(redis_url="redis://a", cache_url="redis://b", data_dir=str(tmp_path))
-    for patient, kind in ((True, RetryPolicy), (False, CircuitBreaker)):
+    for patient, policy in ((True, RetryPolicy), (False, CircuitBreaker)):
         stores = Stores.connect(settings, patient=patient)
         for client in (stores.client, stores.cache.client):
             retry = client.connection_pool.connection_kwargs["retry"]
-            assert isinstance(retry, kind)
+            assert isinstance(retry, policy)
             assert not patient or retry._seconds == PATIENCE_SECONDS
         stores.close()
 

@@ -93,8 +93,8 @@ def test_a_silent_server_opens_the_circuit_breaker() -> None:
         async with await asyncio.start_server(stay_silent, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             loop_commands = commands(Settings(cache_url=f"redis://127.0.0.1:{port}"), 0.2)
-            found = await asyncio.gather(*(loop_commands.call("PING") for _ in range(3)), return_exceptions=True)
-            assert {type(error) for error in found} == {redis.TimeoutError}
+            errors = await asyncio.gather(*(loop_commands.call("PING") for _ in range(3)), return_exceptions=True)
+            assert {type(error) for error in errors} == {redis.TimeoutError}
             with pytest.raises(CircuitOpenError):
                 await loop_commands.call("PING")
             ended.set()

@@ -72,7 +72,7 @@ def test_one_request_probes_the_server_after_the_rest(silent: socket.socket, mon
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(kind.__name__ for kind in errors) == ["CircuitOpenError"] * 19 + ["TimeoutError"] * 2
+    assert sorted(error_class.__name__ for error_class in errors) == ["CircuitOpenError"] * 19 + ["TimeoutError"] * 2
 
 
 def test_another_trial_follows_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

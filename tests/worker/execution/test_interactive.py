@@ -59,8 +59,8 @@ def enqueued(stores: Stores, n: int, *, short: bool = True, k: int = 10) -> Job:
 
 def starts(stores: Stores, n: int) -> list[int]:
     """Return the pids of the starts of fits of n points."""
-    found = [text(line).split() for line in stores.client.lrange(STARTS, 0, -1)]
-    return [int(pid) for points, pid in found if int(points) == n]
+    pairs = [text(line).split() for line in stores.client.lrange(STARTS, 0, -1)]
+    return [int(pid) for points, pid in pairs if int(points) == n]
 
 
 def succeeded(stores: Stores, *jobs: Job) -> None:
@@ -92,9 +92,9 @@ def test_an_overdue_task_ends_as_a_batch_with_the_same_result(stores: Stores, se
         assert stores.counts.read()[0].get(("tasks_killed", INTERACTIVE), 0) == 0
     X = manifolds.make("swiss_roll", SLOW, seed=0).X
     expected = glle_engine.fit(X, FitSpec(n_neighbors=10)).arrays()
-    found = stores.posteriors.load(stores.posteriors.fetch(job.subject)).arrays()
+    arrays = stores.posteriors.load(stores.posteriors.fetch(job.subject)).arrays()
     for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array)
+        np.testing.assert_array_equal(arrays[name], array)
 
 
 def test_an_overdue_task_goes_on_while_no_batch_runs(stores: Stores, settings: Settings) -> None:

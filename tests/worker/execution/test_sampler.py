@@ -60,9 +60,9 @@ def outcomes(stores: Stores, record: PosteriorRecord, *keys: DrawAddress, wait: 
 
 def request_draw(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float = 20.0) -> list[Outcome]:
     """Request a draw; return it."""
-    (outcome,) = found = outcomes(stores, record, key, wait=wait)
+    (outcome,) = drawn = outcomes(stores, record, key, wait=wait)
     assert not isinstance(outcome, BaseException), outcome
-    return found
+    return drawn
 
 
 def key(index: int, seed: int = 0, scale: float = 1.0) -> DrawAddress:
@@ -206,13 +206,15 @@ def test_a_full_lane_group_is_drawn_before_further_requests_are_read(
     monkeypatch.setattr(DrawStream, "read", read)
     names = "aaab"
     loop._ahead = 8
-    loop._waiting.add(DrawRequest("s", str(at), f"{name} p a", key(at), {}) for at, name in enumerate(names))
+    loop._waiting.add(
+        DrawRequest("s", str(number), f"{name} p a", key(number), {}) for number, name in enumerate(names)
+    )
     loop._read()
     loop._waiting.add([DrawRequest("s", "4", "a p a", key(4), {})])
     loop._read()
     assert reads == [8]
     loop._waiting = RequestsInHand()
-    loop._waiting.add(DrawRequest("s", str(at), f"{at} p a", key(at), {}) for at in range(8))
+    loop._waiting.add(DrawRequest("s", str(number), f"{number} p a", key(number), {}) for number in range(8))
     loop._read()
     assert reads == [8]
 

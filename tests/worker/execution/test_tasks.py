@@ -287,8 +287,8 @@ def test_a_fit_ended_at_the_last_moment_leaves_nothing(
     monkeypatch.setattr(PosteriorStore, "write", write)
     tasks.fit(job.id)
     ended = stores.jobs.fetch(job.id)
-    found = (ended.status, ended.error and ended.error.code)
-    assert found == (("failed", "dataset-not-found") if event == "deleted" else ("cancelled", None))
+    outcome = (ended.status, ended.error and ended.error.code)
+    assert outcome == (("failed", "dataset-not-found") if event == "deleted" else ("cancelled", None))
     assert list(stores.posteriors.newest()) == []
     assert stores.posteriors.of_dataset(str(job.dataset)) == []
     assert len(stored_files(stores)) == (event == "cancelled"), "the file of the data set"
@@ -336,7 +336,7 @@ def test_a_repeated_task_finds_what_a_killed_one_has_recorded(
     tasks.fit(again.id)
     tasks.draw(job.id, 0)
     ended = [stores.jobs.fetch(id_) for id_ in (again.id, job.id)]
-    assert [(found.status, found.done) for found in ended] == [("succeeded", 1), ("succeeded", spec.total)]
+    assert [(fetched.status, fetched.done) for fetched in ended] == [("succeeded", 1), ("succeeded", spec.total)]
     assert stored_files(stores) == before
 
 

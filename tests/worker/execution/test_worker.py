@@ -124,8 +124,8 @@ def test_a_worker_that_was_cut_off_registers_again(stores: Stores) -> None:
     clean_worker_registry(open_queue(BATCH, stores.client))
     assert TaskWorker.all(stores.client) == []
     worker_.heartbeat()
-    (found,) = TaskWorker.all(stores.client)
-    assert (found.key, found.queue_names()) == (worker_.key, [BATCH, INTERACTIVE])
+    (registered,) = TaskWorker.all(stores.client)
+    assert (registered.key, registered.queue_names()) == (worker_.key, [BATCH, INTERACTIVE])
     assert stores.client.smembers(f"rq:workers:{BATCH}") == {worker_.key.encode()}
 
 

@@ -51,12 +51,12 @@ def enqueued_fit(stores: Stores, n: int, *, short: bool = False) -> Job:
     return job
 
 
-def draws_job(stores: Stores, posterior: str, **more: Any) -> tuple[Job, DrawsSpec]:
+def draws_job(stores: Stores, posterior: str, **changes: Any) -> tuple[Job, DrawsSpec]:
     """Create a job of draws in shards of one lane group."""
     fields: dict[str, Any] = {
         "n": N, "p": 2, "n_draws": 9, "first": 0, "seed": 0, "scales": (1.0,), "grid": False,
         "source": "posterior", "align": "procrustes",
-        "draw_seconds": 1e-6 * more.get("n", N), "shard_seconds": 4e-6 * N, **more,
+        "draw_seconds": 1e-6 * changes.get("n", N), "shard_seconds": 4e-6 * N, **changes,
     }  # fmt: skip
     spec = DrawsSpec(**fields)
     job, _ = stores.jobs.create(

@@ -61,11 +61,11 @@ def read(client: redis.Redis, name: str = "one") -> list[DrawBatch]:
 
 def batches(stream: DrawStream, count: int = 16) -> list[DrawBatch]:
     """Return the batches of the next requests, in their turns."""
-    in_hand, found = RequestsInHand(), []
+    in_hand, popped = RequestsInHand(), []
     in_hand.add(stream.read(count, 0.05))
     while in_hand:
-        found.append(in_hand.pop(len(in_hand)))
-    return found
+        popped.append(in_hand.pop(len(in_hand)))
+    return popped
 
 
 def requests_of(client: redis.Redis, reply: str = DRAWN, tenant: str = DEFAULT, limit: int = UNLIMITED) -> DrawRequests:
@@ -186,9 +186,9 @@ def test_an_answer_carries_small_draws(client: redis.Redis, monkeypatch: pytest.
     answers = outcome_of(channel)
     assert list(answers) == [waited_name("a", each) for each in wanted]
     for each in (wanted[0], wanted[2]):
-        found = answers[waited_name("a", each)].entry
-        assert found.meta == entries[each].meta
-        assert found.arrays["embedding"].tobytes() == entries[each].arrays["embedding"].tobytes()
+        entry = answers[waited_name("a", each)].entry
+        assert entry.meta == entries[each].meta
+        assert entry.arrays["embedding"].tobytes() == entries[each].arrays["embedding"].tobytes()
     assert answers[waited_name("a", wanted[1])].entry is None
     channel.close()
 
@@ -197,8 +197,10 @@ def test_an_expired_lease_moves_a_request(client: redis.Redis, monkeypatch: pyte
     """The request of a machine that is gone is claimed by another sampler, by one only."""
     send(requests_of(client), waited_name("a", key(1)))
     assert read(client, "one")
-    for own in (False, True):
-        assert not list(DrawStream(client, "two").claim_abandoned(of_predecessor=own)), "before the end of the lease"
+    for of_predecessor in (False, True):
+        assert not list(DrawStream(client, "two").claim_abandoned(of_predecessor=of_predecessor)), (
+            "before the end of the lease"
+        )
     monkeypatch.setattr(draw_stream, "LEASE_SECONDS", 0)
     (request,) = DrawStream(client, "two").claim_abandoned(of_predecessor=False)
     assert request.key == key(1)

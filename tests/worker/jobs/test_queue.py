@@ -256,9 +256,9 @@ def test_repair_enqueues_the_missing_shards(stores: Stores) -> None:
     assert waiting(stores) == [task_id(job, shard) for shard in (3, 5, 6, 7, 9)]
 
 
-@pytest.mark.parametrize("at", ["before", "meanwhile"])
+@pytest.mark.parametrize("moment", ["before", "meanwhile"])
 def test_a_sweep_survives_what_is_left_of_a_deleted_task(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, at: str
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """A worker that takes a task just deleted writes fields without data; a sweep removes them and frees the place."""
     job, other = fit_job(stores), fit_job(stores, "other")
@@ -271,12 +271,12 @@ def test_a_sweep_survives_what_is_left_of_a_deleted_task(
         stores.client.hset(key, mapping={"status": "started", "worker_name": "w"})
 
     def fetch_before(*arguments: Any) -> list[RqJob | None]:
-        found = fetch_tasks(*arguments)
+        fetched = fetch_tasks(*arguments)
         stores.client.delete(key)
-        return found
+        return fetched
 
     stores.jobs.cancel(job.id)
-    if at == "before":
+    if moment == "before":
         leave_fields()
     else:
         monkeypatch.setattr(queue, "fetch_tasks", fetch_before)
@@ -479,8 +479,8 @@ def test_live_workers_renew_their_records(stores: Stores) -> None:
     assert stores.queue.live_workers() == 1
 
 
-@pytest.mark.parametrize(("keys", "workers", "most"), [(True, 1, 1), (True, 3, 2), (False, 3, 3)])
-def test_a_tenant_leaves_a_worker_of_each_queue(stores: Stores, *, keys: bool, workers: int, most: int) -> None:
+@pytest.mark.parametrize(("keys", "workers", "allowed"), [(True, 1, 1), (True, 3, 2), (False, 3, 3)])
+def test_a_tenant_leaves_a_worker_of_each_queue(stores: Stores, *, keys: bool, workers: int, allowed: int) -> None:
     """With keys a tenant has one task less than workers in each queue, but of draws, and later workers change it.
 
     Without keys, and with one worker, all of it.
@@ -500,9 +500,9 @@ def test_a_tenant_leaves_a_worker_of_each_queue(stores: Stores, *, keys: bool, w
     for number in range(1, workers):
         announce(stores.client, stores.settings, state(f"w{number}"))
     stores.queue.sweep()
-    assert len(waiting(stores, INTERACTIVE)) == most
+    assert len(waiting(stores, INTERACTIVE)) == allowed
     tasks = [id_.partition("-s")[0] == draws.id for id_ in waiting(stores) if fetch(stores, id_).func_name != SWEEP]
-    assert (tasks.count(False), tasks.count(True)) == (most, workers)
+    assert (tasks.count(False), tasks.count(True)) == (allowed, workers)
 
 
 def test_a_stopped_task_is_a_batch_once(stores: Stores) -> None:

@@ -137,19 +137,19 @@ def recover(monkeypatch: pytest.MonkeyPatch, stores: Stores, queues: Sequence[st
 
 def held(stores: Stores) -> list[str]:
     """Return what RQ still has of any task: places, waiting and running ones, and records that do not expire."""
-    found = []
+    remains = []
     for limit in RateLimitRegistry.all(stores.client):
-        found += [f"place {id_} {limit.key}" for id_ in limit.get_allowed_job_ids()]
-        found += [f"behind its limit {id_} {limit.key}" for id_ in limit.get_rate_limited_job_ids()]
+        remains += [f"place {id_} {limit.key}" for id_ in limit.get_allowed_job_ids()]
+        remains += [f"behind its limit {id_} {limit.key}" for id_ in limit.get_rate_limited_job_ids()]
     for name in QUEUES:
         lists = [*stores.client.lrange(f"rq:queue:{name}", 0, -1)]
         lists += stores.client.lrange(f"rq:queue:{name}:intermediate", 0, -1)
-        found += [f"waits {text(id_)}" for id_ in lists]
+        remains += [f"waits {text(id_)}" for id_ in lists]
         for registry in ("wip", "deferred", "ready"):
-            found += [f"{registry} {text(id_)}" for id_ in stores.client.zrange(f"rq:{registry}:{name}", 0, -1)]
+            remains += [f"{registry} {text(id_)}" for id_ in stores.client.zrange(f"rq:{registry}:{name}", 0, -1)]
     left = [text(key) for key in stores.client.scan_iter(match="rq:job:*") if stores.client.ttl(key) == -1]
     # A sweep of the files that was lost is enqueued again after an hour, under the same name.
-    return [*found, *(f"record {key}" for key in left if key != SafeJob.key_for(queue.SWEEP))]
+    return [*remains, *(f"record {key}" for key in left if key != SafeJob.key_for(queue.SWEEP))]
 
 
 def require_service(monkeypatch: pytest.MonkeyPatch, stores: Stores, where: str) -> None:

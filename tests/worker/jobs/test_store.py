@@ -28,10 +28,10 @@ PROBLEM = Problem(code="some-failure", status=422, detail="It failed.", remedy="
 MOVES = ("start", "succeed", "fail", "cancel", "finish_cancel", "forget")
 
 
-def create(stores: Stores, claim: str = "claim", **more: Any) -> tuple[Job, bool]:
+def create(stores: Stores, claim: str = "claim", **fields: Any) -> tuple[Job, bool]:
     """Create a draws job of three draws."""
     return stores.jobs.create(
-        **{"kind": "draws", "claim": claim, "posterior": "post_1", "spec": {"a": [1, 2]}, "total": 3, **more}
+        **{"kind": "draws", "claim": claim, "posterior": "post_1", "spec": {"a": [1, 2]}, "total": 3, **fields}
     )
 
 
@@ -217,8 +217,8 @@ def record_bytes(stores: Stores, job: Job) -> int:
 
 def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
     """Assert that the lists have each job once, the newest first, and the index of ended jobs no other member."""
-    jobs_by_age = [(at, job) for at, job in jobs.iterate() if job is not None]
-    assert [at for at, _ in jobs_by_age] == sorted((at for at, _ in jobs_by_age), reverse=True)
+    jobs_by_age = [(cursor, job) for cursor, job in jobs.iterate() if job is not None]
+    assert [cursor for cursor, _ in jobs_by_age] == sorted((cursor for cursor, _ in jobs_by_age), reverse=True)
     for status in get_args(Status):
         for kind in ("fit", "draws", None):
             matches = [job.id for _, job in jobs_by_age if status == job.status and kind in {None, job.kind}]
@@ -226,7 +226,7 @@ def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
     for place, (cursor, _) in enumerate(jobs_by_age):
         assert [job.id for _, job in jobs.iterate(cursor) if job] == [job.id for _, job in jobs_by_age[place + 1 :]]
     entries = stores.client.zrange(tenant_key("glle:jobs:ended", tenant), 0, -1)
-    assert sorted(map(text, entries)) == sorted(at for at, job in jobs_by_age if not job.is_open)
+    assert sorted(map(text, entries)) == sorted(cursor for cursor, job in jobs_by_age if not job.is_open)
     nbytes = sum(record_bytes(stores, job) for _, job in jobs_by_age if not job.is_open)
     assert int(stores.client.get(tenant_key(ENDED_BYTES, tenant)) or 0) == nbytes
     assert jobs.counts() == (sum(job.is_open for _, job in jobs_by_age), nbytes)

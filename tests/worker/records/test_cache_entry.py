@@ -52,8 +52,8 @@ def require_equal(entry: Entry | None, meta: dict[str, Any], arrays: Mapping[str
     assert entry is not None
     assert (entry.meta, list(entry.arrays)) == (meta, list(arrays))
     for name, array in arrays.items():
-        found = entry.arrays[name]
-        assert (found.dtype, found.shape, found.tobytes()) == (array.dtype, array.shape, array.tobytes()), name
+        stored = entry.arrays[name]
+        assert (stored.dtype, stored.shape, stored.tobytes()) == (array.dtype, array.shape, array.tobytes()), name
 
 
 @settings(max_examples=60)

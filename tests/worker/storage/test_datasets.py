@@ -28,9 +28,9 @@ def store(stores: Stores) -> DatasetStore:
     return stores.datasets
 
 
-def table(values: Any, **more: Any) -> Table:
+def table(values: Any, **fields: Any) -> Table:
     """Return a table of these values."""
-    return Table(values=np.asarray(values), source={"kind": "test"}, **more)
+    return Table(values=np.asarray(values), source={"kind": "test"}, **fields)
 
 
 def test_same_content_is_the_same_data_set(store: DatasetStore) -> None:

@@ -50,9 +50,9 @@ def process(stores: Stores) -> RecordsMark:
     return RecordsMark(stores.client, stores.datasets.files.bucket)
 
 
-def code(found: ProblemError | None) -> str | None:
+def code(loss: ProblemError | None) -> str | None:
     """Return the code of a loss."""
-    return None if found is None else found.problem.code
+    return None if loss is None else loss.problem.code
 
 
 def write_mark(stores: Stores, raw: bytes) -> None:

@@ -41,9 +41,9 @@ X = np.random.default_rng(0).normal(size=(50, 3))
 LABELS = np.array(["a", "ü"] * 25)
 
 
-def table(values: Any = X, **more: Any) -> Table:
+def table(values: Any = X, **fields: Any) -> Table:
     """Return a table of these values."""
-    return Table(values=np.asarray(values), source={"kind": "test"}, **more)
+    return Table(values=np.asarray(values), source={"kind": "test"}, **fields)
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -130,7 +130,7 @@ def test_every_machine_reads_what_one_has_stored(one: Stores, two: Stores) -> No
         "ids": list(range(50)),
     }
     second, _ = other.add(table(X + 1))
-    assert [found for _, found in alice.newest()] == [second, dataset]
+    assert [record for _, record in alice.newest()] == [second, dataset]
     assert alice.usage() == other.usage() == one.datasets.usage()
     assert alice.usage()["stored_bytes"] >= 2 * X.nbytes + LABELS.nbytes
     renamed = other.rename(dataset.id, {"name": "sheet", "tags": ["a"]})

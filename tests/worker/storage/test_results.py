@@ -34,9 +34,9 @@ def dataset(stores: Stores) -> str:
     return stores.datasets.add(Table(values=X, source={"kind": "test"}))[0].id
 
 
-def put(store: ResultStore, key: str, *owners: str, entry: Entry = ENTRY, **more: Any) -> bool:
+def put(store: ResultStore, key: str, *owners: str, entry: Entry = ENTRY, **fields: Any) -> bool:
     """Store a result of the default tenant."""
-    return store.put(key, entry, **{"owners": owners, "job": "job_1", "tenant": "default", **more})
+    return store.put(key, entry, **{"owners": owners, "job": "job_1", "tenant": "default", **fields})
 
 
 def test_a_result_is_one_record_and_one_file(stores: Stores, dataset: str) -> None:

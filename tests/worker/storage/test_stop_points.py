@@ -256,25 +256,25 @@ def stored(stores: Stores) -> dict[str, Any]:
     """Return how many records of each kind there are; assert that counters, sets and files agree with them."""
     records = {store.kind: [store.kind.load(*each) for each in store.all()] for store in stores.with_files}
     records[stores.keys.records.kind] = stores.keys.all()
-    for tenant in {record.tenant for found in records.values() for record in found} | {DEFAULT}:
+    for tenant in {record.tenant for listed in records.values() for record in listed} | {DEFAULT}:
         counted: Counter[str] = Counter()
-        for kind, found in records.items():
-            own = [record for record in found if record.tenant == tenant]
-            for record in own:
+        for kind, listed in records.items():
+            tenant_records = [record for record in listed if record.tenant == tenant]
+            for record in tenant_records:
                 counted.update(kind.counts(record))
             of_kind: RecordStore[Any] = RecordStore(stores.client, kind)
-            assert sorted(of_kind.for_tenant(tenant).ids_in("")) == sorted(record.id for record in own)
+            assert sorted(of_kind.for_tenant(tenant).ids_in("")) == sorted(record.id for record in tenant_records)
         usage = stores.datasets.for_tenant(tenant).usage()
         assert +usage == +counted
         assert min(usage.values(), default=0) >= 0
     assert find_unnamed_files(stores, NOW) == []
     assert find_records_without_files(stores) == []
     temporary = [path for path in stores.files.bucket.local_path("data").rglob("*") if path.name.startswith(".")]
-    return {kind.name: len(found) for kind, found in records.items()} | {"temporary": temporary}
+    return {kind.name: len(listed) for kind, listed in records.items()} | {"temporary": temporary}
 
 
 def run(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, kind: type[Scenario], number: int
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, scenario_class: type[Scenario], number: int
 ) -> tuple[Any, list[str], bool]:
     """Die at a stop-point, repeat, and sweep; return what is stored, the stop-points, and whether the process died."""
     stores.client.flushall()
@@ -282,7 +282,7 @@ def run(
         stores.files.bucket.remove(path)
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     with closing(Stores.connect(stores.settings)) as before:
-        scenario = kind(before)
+        scenario = scenario_class(before)
     with closing(Stores.connect(stores.settings)) as victim:
         monkeypatch.setattr(tasks, "process_stores", lambda: victim)
         with stopping(number) as stop:
@@ -296,19 +296,19 @@ def run(
         return stored(client), stop.names, stop.is_dead
 
 
-@pytest.mark.parametrize("kind", SCENARIOS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("scenario_class", SCENARIOS, ids=lambda scenario_class: scenario_class.__name__)
 def test_a_death_between_two_writes_leaves_what_a_repetition_and_a_sweep_complete(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, kind: type[Scenario]
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, scenario_class: type[Scenario]
 ) -> None:
     """Whatever was acknowledged is there, and nothing else remains."""
-    if kind is Sweeps:
+    if scenario_class is Sweeps:
         monkeypatch.setattr(
             results.ResultStore, "delete_expired", lambda store, tenant: store.delete_of("job_1", tenant) or 0
         )
-    expected, names, _ = run(stores, monkeypatch, kind, -1)
-    assert len(names) > 1 or kind is Names
+    expected, names, _ = run(stores, monkeypatch, scenario_class, -1)
+    assert len(names) > 1 or scenario_class is Names
     for number in count():  # there may be a folder less to make than before
-        found, names, is_dead = run(stores, monkeypatch, kind, number)
-        assert found == expected, f"before write {number} of {names}"
+        outcome, names, is_dead = run(stores, monkeypatch, scenario_class, number)
+        assert outcome == expected, f"before write {number} of {names}"
         if not is_dead:
             return

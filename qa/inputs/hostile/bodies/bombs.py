@@ -25,9 +25,9 @@ def arrow_schema_bomb(width: int, depth: int, padding: int) -> bytes:
     flat.vector("fields", ["field 0"])
     for level in range(depth + 1):
         is_leaf = level == depth
-        kind = _NULL if is_leaf else _STRUCT
+        type_code = _NULL if is_leaf else _STRUCT
         children: list[tuple[str, int | str]] = [] if is_leaf else [("none", 0), ("to", f"children {level}")]
-        flat.table(f"field {level}", [("to", "name"), ("byte", 1), ("byte", kind), ("to", "type"), *children])
+        flat.table(f"field {level}", [("to", "name"), ("byte", 1), ("byte", type_code), ("to", "type"), *children])
         if not is_leaf:
             flat.vector(f"children {level}", [f"field {level + 1}"] * width)
     flat.table("type", [])

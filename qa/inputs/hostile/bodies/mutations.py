@@ -73,19 +73,19 @@ def _change(body: bytes, chance: random.Random) -> bytes:
     changed = bytearray(body)
     for _ in range(chance.choice((1, 1, 1, 2, 3, 5))):
         place = _place(len(changed), chance)
-        kind = chance.randrange(10)
-        if kind < 3:
+        choice = chance.randrange(10)
+        if choice < 3:
             changed[place] = chance.randrange(256)
-        elif kind < 5:
+        elif choice < 5:
             changed[place] ^= 1 << chance.randrange(8)
-        elif kind < 7:
+        elif choice < 7:
             value = chance.choice(_VALUES).to_bytes(8, chance.choice(("little", "big")))
             piece = value[: chance.choice((1, 2, 4, 8))]
             changed[place : place + len(piece)] = piece
-        elif kind == 7:
+        elif choice == 7:
             start = chance.randrange(len(changed))
             changed[place : place + 8] = changed[start : start + 8]
-        elif kind == 8:
+        elif choice == 8:
             del changed[place : place + chance.randint(1, 16)]
         else:
             changed[place:place] = changed[place : place + chance.randint(1, 16)] * chance.choice((1, 2, 100))

@@ -37,9 +37,9 @@ def parquet_file(table: Any, **options: Any) -> bytes:
     return buffer.getvalue()
 
 
-def frame(rows: int = 6, **more: Any) -> Any:
+def frame(rows: int = 6, **columns: Any) -> Any:
     """Return a table with one feature and extra columns."""
-    return pa.table({"x": np.arange(float(rows)), **more})
+    return pa.table({"x": np.arange(float(rows)), **columns})
 
 
 def with_words(rows: int, words: list[Any]) -> Any:
@@ -161,10 +161,10 @@ def parquet_attacks() -> Iterator[Attack]:
 
 def _nest(depth: int) -> Any:
     """Return nested structs."""
-    kind: Any = pa.float64()
+    arrow_type: Any = pa.float64()
     for _ in range(depth):
-        kind = pa.struct([("s", kind)])
-    return kind
+        arrow_type = pa.struct([("s", arrow_type)])
+    return arrow_type
 
 
 def _message(length: int) -> bytes:

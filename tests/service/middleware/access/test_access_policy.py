@@ -141,8 +141,8 @@ def test_metrics_need_the_scope_admin(stores: Stores, client: httpx.Client) -> N
 
 def test_without_keys_only_loopback_names_are_accepted(client: httpx.Client, stores: Stores) -> None:
     """In any spelling. Neither DNS rebinding nor a proxy gains access; with a key any name works."""
-    own = "127.0.0.1, 127.0.0.1:8000, localhost:80, LOCALHOST, localhost., glle.localhost, [::1], [::1]:8000"
-    for name in own.split(", "):
+    loopback_names = "127.0.0.1, 127.0.0.1:8000, localhost:80, LOCALHOST, localhost., glle.localhost, [::1], [::1]:8000"
+    for name in loopback_names.split(", "):
         assert client.get("/v1/datasets", headers={"Host": name}).status_code == 200, name
     foreign = "evil.example, 192.0.2.1:8000, localhost.evil.example, 127.0.0.1.evil.example, x@y"
     with serve_stores(stores, auth="off") as off:

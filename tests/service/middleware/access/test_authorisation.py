@@ -34,7 +34,9 @@ OPERATIONS = sorted(
 )
 
 
-def outcome(method: str, path: str, scope: str | None, *, own: bool) -> Literal["open", "401", "403", "404", "yes"]:
+def outcome(
+    method: str, path: str, scope: str | None, *, is_owner: bool
+) -> Literal["open", "401", "403", "404", "yes"]:
     """Return the outcome of a request on loopback with a scope, None without a key, to an own or another's resource."""
     if path in OPEN_PATHS:
         return "open"
@@ -42,7 +44,7 @@ def outcome(method: str, path: str, scope: str | None, *, own: bool) -> Literal[
         return "401"
     if (path == METRICS and scope != "admin") or (method != "GET" and scope == "read"):
         return "403"
-    return "yes" if own or "{id}" not in path else "404"
+    return "yes" if is_owner or "{id}" not in path else "404"
 
 
 def at_once(method: str, path: str) -> dict[str, int]:
@@ -69,13 +71,13 @@ def test_every_route_keeps_the_rule(guarded_client: httpx.Client, stores: Stores
     callers: list[tuple[str | None, bool, dict[str, str]]] = [(None, True, {}), (None, True, BAD), other, *owner, other]
     wrong = []
     for method, path in OPERATIONS:
-        more: dict[str, Any] = {"json": BODIES[path]} if method in {"POST", "PATCH"} and path in BODIES else {}
+        body: dict[str, Any] = {"json": BODIES[path]} if method in {"POST", "PATCH"} and path in BODIES else {}
         named = alice.path(path) if "{id}" in path else path.replace("{name}", "pca")
-        for scope, own, headers in callers:
-            answer = guarded_client.request(method, named, params=at_once(method, path), headers=headers, **more)
-            expected = outcome(method, path, scope, own=own)
+        for scope, is_owner, headers in callers:
+            answer = guarded_client.request(method, named, params=at_once(method, path), headers=headers, **body)
+            expected = outcome(method, path, scope, is_owner=is_owner)
             if seen(answer, expected) != expected:
-                wrong.append((method, path, scope, own, expected, answer.status_code))
+                wrong.append((method, path, scope, is_owner, expected, answer.status_code))
     assert wrong == []
     for method, path in (("GET", "/nowhere"), ("PUT", "/v1/datasets"), ("GET", "/docs/")):
         check_refusal(guarded_client.request(method, path))
@@ -123,9 +125,9 @@ def sent_after(seconds: float, status: int) -> float:
         del message
         sent.append(now[0])
 
-    async def sleep(more: float) -> None:
-        assert more >= 0
-        now[0] += more
+    async def sleep(duration: float) -> None:
+        assert duration >= 0
+        now[0] += duration
 
     async def run() -> None:
         padded = pad_not_found(send, lambda: now[0], sleep)

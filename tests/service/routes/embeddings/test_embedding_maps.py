@@ -74,8 +74,8 @@ def test_matrices_of_all_pairs_are_embedded(client: httpx.Client, stores: Stores
         links[name] = answer.json()["links"]["embedding"]
         one = method_of(name)
         direct = one.embed(data, one.spec(**parameters))
-        found = client.get(f"{links[name]}/coordinates", headers=NPY).content
-        assert found.endswith(direct.Y.tobytes())
+        content = client.get(f"{links[name]}/coordinates", headers=NPY).content
+        assert content.endswith(direct.Y.tobytes())
         assert [note["code"] for note in client.get(links[name]).json()["notes"]] == [
             note.code for note in direct.notes
         ]
@@ -93,15 +93,15 @@ def test_the_arrays_of_an_embedding(client: httpx.Client, stores: Stores, sheet:
     assert list(client.get(result_of(stores, answer)).json()["arrays"]) == ["embedding"]
     assert list(npz(client.get(f"{link}/coordinates", headers=NPZ))) == ["embedding"]
     path = f"{link}/arrays?name=components"
-    found = client.get(path, headers=NPY)
+    reply = client.get(path, headers=NPY)
     axes = PCA.embed(SHEET.X).map
     assert axes is not None
-    assert found.content.endswith(np.ascontiguousarray(axes.arrays["components"]).tobytes())
+    assert reply.content.endswith(np.ascontiguousarray(axes.arrays["components"]).tobytes())
     as_json = client.get(path, headers={"accept": "application/json"}).json()
     assert (as_json["shape"], as_json["dtype"]) == ([2, 3], "float64")
-    assert client.get(path, headers={**NPY, "if-none-match": found.headers["etag"]}).status_code == 304
+    assert client.get(path, headers={**NPY, "if-none-match": reply.headers["etag"]}).status_code == 304
     tags = {client.get(f"{link}/arrays{query}").headers["etag"] for query in ("", "?dtype=float32", "?name=mean")}
-    assert len(tags | {found.headers["etag"]}) == 4
+    assert len(tags | {reply.headers["etag"]}) == 4
     problem = check_problem(client.get(f"{link}/arrays?name=axes"), 422, "no-such-array")
     assert "embedding, mean, components" in problem["remedy"]
     check_problem(client.get("/v1/embeddings/emb_0/arrays"), 404, "embedding-not-found")
@@ -142,7 +142,9 @@ def test_named_columns_of_new_points_have_any_order(client: httpx.Client, stores
         path = answer.json()["links"]["embedding"]
     placed = client.post(f"{path}/transform", json={"dataset": mixed})
     arrays = npz(client.get(f"{path}/arrays", headers=NPZ))
-    found = npz(client.get(result_of(stores, placed), headers=NPZ))
-    np.testing.assert_allclose(found["embedding"], arrays["embedding"], atol=1e-8 * np.abs(arrays["embedding"]).max())
+    placed_arrays = npz(client.get(result_of(stores, placed), headers=NPZ))
+    np.testing.assert_allclose(
+        placed_arrays["embedding"], arrays["embedding"], atol=1e-8 * np.abs(arrays["embedding"]).max()
+    )
     problem = check_problem(client.post(f"{path}/transform", json={"dataset": other}), 422, "invalid-shape")
     assert problem["details"] == {"missing": ["z"], "unknown": ["w"]}

@@ -61,9 +61,9 @@ def test_embedding_is_the_engines_and_a_resource(client: httpx.Client, stores: S
     assert "immutable" in whole.headers["cache-control"]
     assert whole.content.endswith(direct.Y.tobytes())
     assert npz(client.get(coordinates, headers=NPZ))["embedding"].tobytes() == direct.Y.tobytes()
-    part = rows(client.get(coordinates + "?points=3:5", headers={"accept": "text/csv"}))
-    assert [list(row) for row in part] == [["point", "embedding_1", "embedding_2"]] * 2
-    assert [[float(row["embedding_1"]), float(row["embedding_2"])] for row in part] == direct.Y[3:5].tolist()
+    selected = rows(client.get(coordinates + "?points=3:5", headers={"accept": "text/csv"}))
+    assert [list(row) for row in selected] == [["point", "embedding_1", "embedding_2"]] * 2
+    assert [[float(row["embedding_1"]), float(row["embedding_2"])] for row in selected] == direct.Y[3:5].tolist()
     assert client.get(coordinates + "?points=0:1&dtype=float32").json()["arrays"]["embedding"]["dtype"] == "float32"
 
 
@@ -77,10 +77,10 @@ def test_options_of_a_library_and_weights_of_labels(client: httpx.Client, stores
         answer = embed(client, sheet, "t-sne", parameters=parameters, scores=[])
         links.append(answer.json()["links"]["embedding"])
         result_of(stores, answer)
-    found = [client.get(link).json() for link in links]
-    assert ["options" in each["parameters"] for each in found] == [False, True]
-    assert found[1]["parameters"]["options"] == options
-    assert found[0]["id"] != found[1]["id"]
+    embeddings = [client.get(link).json() for link in links]
+    assert ["options" in each["parameters"] for each in embeddings] == [False, True]
+    assert embeddings[1]["parameters"]["options"] == options
+    assert embeddings[0]["id"] != embeddings[1]["id"]
     answer = embed(client, sheet, "t-sne", parameters={**short, "options": {"max_step": 1}}, scores=[])
     finish(stores, answer.json()["id"])
     problem = check_problem(client.get(answer.json()["links"]["embedding"] + "?wait=0"), 422, "invalid-parameter")
@@ -153,8 +153,8 @@ def test_an_embedding_is_202_until_it_is_computed(client: httpx.Client, stores: 
         failing.json()["id"], Problem(code="no-convergence", status=422, detail="It fails.", remedy="Retry.")
     )
     check_problem(client.get(failing.json()["links"]["embedding"] + "?wait=0"), 422, "no-convergence")
-    found = client.get("/v1/embeddings/job_0")
-    problem = check_problem(found, 404, "embedding-not-found")
+    of_job = client.get("/v1/embeddings/job_0")
+    problem = check_problem(of_job, 404, "embedding-not-found")
     assert problem["remedy"] == "Give the id of an embedding: job_0 is the id of a job."
 
 

@@ -46,8 +46,8 @@ def test_summary_is_computed_once_then_immutable(client: httpx.Client, stores: S
     assert payload["quantiles"]["spread"] == np.quantile(arrays["spread"], levels).tolist()
     half = npz(client.get(path + "&dtype=float32", headers=NPZ))
     assert (half["consensus"].dtype, half["eigenvalues"].dtype) == (np.float32, np.float64)
-    pairs = [(path + more, kind) for more in ("", "&dtype=float32") for kind in ({}, NPZ)]
-    assert len({client.get(url, headers=kind).headers["etag"] for url, kind in pairs}) == 4
+    pairs = [(path + query, headers) for query in ("", "&dtype=float32") for headers in ({}, NPZ)]
+    assert len({client.get(url, headers=headers).headers["etag"] for url, headers in pairs}) == 4
     cached = client.get(path, headers={"if-none-match": answer.headers["etag"]})
     assert (cached.status_code, cached.content) == (304, b"")
     assert "immutable" in cached.headers["cache-control"]
@@ -62,7 +62,7 @@ def test_an_unknown_gap_is_null(
         draws, seconds = make_draws(*arguments)
         unknown = [{"next_eigenvalue": None} if draw.index == 1 else {} for draw in draws]
         pairs = zip(draws, unknown, strict=True)
-        return [replace(draw, diagnostics=draw.diagnostics | more) for draw, more in pairs], seconds
+        return [replace(draw, diagnostics=draw.diagnostics | diagnostics) for draw, diagnostics in pairs], seconds
 
     monkeypatch.setattr("worker.execution.context.make_draws", make)
     path = posterior + "/summary?n_draws=3&scale=1"
