@@ -173,9 +173,9 @@ def full_distribution(
     def m_step(raw: NDArray[np.float64]) -> NDArray[np.float64]:
         if spec.covariance != "full-descent":
             return (corrected_m_step if corrected else published_m_step)(raw, scatter, second)
-        found, count, share = descend(raw, scatter, second, _DESCENT_STEPS)
+        omega_block, count, share = descend(raw, scatter, second, _DESCENT_STEPS)
         steps[-1], left[-1] = max(steps[-1], count), max(left[-1], share)
-        return found
+        return omega_block
 
     omega = np.broadcast_to(np.eye(k), (n, k, k)).copy()
     rows_of = list(blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"))
