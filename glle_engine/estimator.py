@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
 
 DEFAULTS = FitSpec()
-_WARNINGS = {"bridged": UserWarning, "not-converged": ConvergenceWarning}
+_WARNINGS = {"bridged": UserWarning, "neighbors-raised": UserWarning, "not-converged": ConvergenceWarning}
 
 
 class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
@@ -312,8 +312,8 @@ class Embedding(_Embedder):
     """Embedding by a method of the registry.
 
     Parameters that are not given have the method's defaults, and fewer neighbors, perplexity and components for few
-    points or features. A graph in parts is treated as in `glle.embed`: bridged, with a UserWarning, or refused by the
-    methods "ltsa", "hessian-lle" and "modified-lle", for which an edge between two parts is no help.
+    points or features. A graph in parts is treated as in `glle.embed`, with a UserWarning: bridged, or connected by
+    more neighbors for "ltsa", "hessian-lle" and "modified-lle", to which an edge between two parts is no help.
 
     Parameters
     ----------

@@ -73,8 +73,7 @@ class Source:
     is_linear : bool
         Whether embeddings are affine functions of the points.
     is_placed_by_chance : bool
-        Whether the method places separate groups by chance: it starts at random, or joins the pieces of its graph by
-        bridges.
+        Whether the method places separate groups by chance: it starts at random, or joins the parts of its graph.
     notes : tuple of Note
         Notes on the embedding.
 
@@ -144,7 +143,7 @@ def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
     data = finite_matrix(dense_rows(X))
     place = partial(_points, spec=spec)
     return Source(
-        "GLLE", data, place, again, embedder, wider, is_threaded=True, is_placed_by_chance=_is_bridged(notes),
+        "GLLE", data, place, again, embedder, wider, is_threaded=True, is_placed_by_chance=_is_joined(notes),
         notes=notes,
     )  # fmt: skip
 
@@ -170,7 +169,7 @@ def source_of_method(
     source = Source(
         method.title, data, partial(_points, spec=spec), again, embedder, wider,
         is_threaded=not method.libraries or method.name in THREADED, is_linear=method.linear,
-        is_placed_by_chance=method.random or _is_bridged(notes), notes=notes,
+        is_placed_by_chance=method.random or _is_joined(notes), notes=notes,
     )  # fmt: skip
     return source, checked_coordinates(Y, len(data)) if made is None else made.Y
 
@@ -265,8 +264,8 @@ def checked_coordinates(Y: Any, n: int) -> NDArray[np.float64]:
     return embedding
 
 
-def _is_bridged(notes: Iterable[Note]) -> bool:
-    return any(note.code == "bridged" for note in notes)
+def _is_joined(notes: Iterable[Note]) -> bool:
+    return any(note.code in {"bridged", "neighbors-raised"} for note in notes)
 
 
 def _posterior_again(points: NDArray[np.float64], number: int, *, spec: FitSpec) -> NDArray[np.float64]:  # noqa: ARG001 # LLE has no seed

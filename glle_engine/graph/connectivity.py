@@ -24,7 +24,6 @@ from glle_engine.linalg.distances import ranks_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.base.progress import OnProgress
     from glle_engine.base.spec import Search
     from glle_engine.graph.relations import Data
 
@@ -113,25 +112,6 @@ def distinct_points(X: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[n
         rank = np.argsort(np.argsort(start))
         first, group = first[np.sort(start)], rank[order][group]
     return first, group
-
-
-def connected_neighbors(
-    X: Data, n_neighbors: int, on_progress: OnProgress
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k nearest neighbors of each point and their distances, both (n, k), nearest first.
-
-    For methods that cannot use a bridge; all others take the graph of their specification, which joins its parts
-    (`glle_engine.methods.parameters.GraphSpec`).
-
-    Raises
-    ------
-    DisconnectedGraphError
-        With the smallest k that connects.
-
-    """
-    nearest, distances = kneighbors(X, n_neighbors, on_progress)
-    require_connected(X, nearest)
-    return nearest, distances
 
 
 def require_connected(

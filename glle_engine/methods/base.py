@@ -481,6 +481,20 @@ def note_bridges(
     return replace(embedding, figures=figures, notes=(*bridge_notes(len(bridges)), *embedding.notes))
 
 
+def note_raised(embedding: Embedding, n_neighbors: int, used: int) -> Embedding:
+    """Add the number of neighbors that was used, if it is not `n_neighbors`, to the figures and the notes."""
+    if used == n_neighbors:
+        return embedding
+    message = (
+        f"With {Way('n_neighbors', n_neighbors)} the neighbor graph falls into several parts; "
+        f"{Way('n_neighbors', used)} was used, the smallest number that connects it. Where those parts lie in the "
+        f"embedding means little. Raise {Way('n_neighbors')} above {used} to join them by more neighbors, embed each "
+        f"part as a separate data set, or use {Way('disconnected', 'error')} to refuse such data."
+    )
+    figures = {**embedding.figures, "n_neighbors": used}
+    return replace(embedding, figures=figures, notes=(Note("neighbors-raised", message), *embedding.notes))
+
+
 def _locate(data: NDArray[np.float64] | csr_array, spec: MethodSpec) -> Data:
     """Return the data as a method takes them: points after `standardize` and `metric`, or precomputed distances."""
     if not isinstance(data, np.ndarray):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
+from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.parameters import Parameter, boolean, choice, integer, number
 from glle_engine.base.spec import (
     Disconnected,
@@ -17,6 +17,8 @@ from glle_engine.base.spec import (
 )
 from glle_engine.base.texts import Way
 from glle_engine.base.validation import require_enough_points
+from glle_engine.graph.connectivity import require_connected
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.radius import bridged_graph, neighbor_graph, neighbors_of_others
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ __all__ = [
     "NeighborSpec",
     "Parameter",
     "RadiusSpec",
+    "RaisingSpec",
     "boolean",
     "choice",
     "integer",
@@ -45,6 +48,8 @@ __all__ = [
     "require_points",
     "require_size",
 ]
+
+_MAX_PAIRS = 1 << 26  # n k^2, the pairs in all neighborhoods, if the number of neighbors is raised: some seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,9 +127,8 @@ class NeighborSpec(DistanceSpec):
 class GraphSpec(MethodSpec):
     """Parameters of a method that needs a connected graph of neighbors, and can use an edge between two of its parts.
 
-    This is the rule for graphs in several parts, for functions and estimators alike. A method without this
-    specification that needs a connected graph, because such an edge would be no help to it, refuses a graph in parts
-    (`glle_engine.graph.connectivity.connected_neighbors`).
+    This is the rule for graphs in several parts, for functions and estimators alike; `RaisingSpec` is the rule for
+    methods to which such an edge would be no help.
     """
 
     disconnected: str = choice(
@@ -152,6 +156,45 @@ class GraphSpec(MethodSpec):
     def _n_neighbors(self) -> Any:
         """The parameter `n_neighbors`, which subclasses inherit from another base: a number or a word."""
         return vars(self)["n_neighbors"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaisingSpec(NeighborSpec):
+    """Parameters of a method that needs a connected graph, but to which an edge between two of its parts is no help.
+
+    This is the rule for graphs in several parts, for functions and estimators alike: more neighbors, or an error.
+    """
+
+    disconnected: str = choice(
+        "neighbors",
+        "A graph in several parts: the smallest number of neighbors that connects it (neighbors), with a note, or an "
+        "error.",
+        "neighbors",
+        "error",
+        added=True,
+    )
+
+    def neighbors(self, X: Data, on_progress: OnProgress) -> NDArray[np.int32]:
+        """Return the nearest neighbors (n, k) of each point of X (n, d), nearest first, in a connected graph.
+
+        k is `n_neighbors`, or the smallest larger number that connects the graph.
+
+        Raises
+        ------
+        DisconnectedGraphError
+            If k may not be raised, if no k connects the graph, or if all neighborhoods together would have more than
+            2^26 pairs, n k^2, which take some seconds.
+
+        """
+        nearest, _ = kneighbors(X, self.n_neighbors, on_progress)
+        try:
+            require_connected(X, nearest)
+        except DisconnectedGraphError as refusal:
+            k = refusal.details["smallest_connecting_k"]
+            if self.disconnected == "error" or k is None or len(X) * k**2 > _MAX_PAIRS:
+                raise
+            nearest, _ = kneighbors(X, k, on_progress)
+        return nearest
 
 
 @dataclass(frozen=True, kw_only=True)

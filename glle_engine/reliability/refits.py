@@ -24,7 +24,7 @@ from glle_engine.base.texts import Way
 from glle_engine.base.validation import Unit, finite_matrix
 from glle_engine.graph.relations import Distances
 from glle_engine.methods.maps import AffineMap, NeighborMap
-from glle_engine.methods.parameters import GraphSpec, MethodSpec
+from glle_engine.methods.parameters import GraphSpec, MethodSpec, RaisingSpec
 from glle_engine.methods.registry import method as method_of
 from glle_engine.reliability.resamples import Embedder, placed_by_weights, require_enough_for_halves
 
@@ -127,12 +127,13 @@ def embed_again(
     """Embed `data`, a share of the points, with smaller numbers of neighbors (`shrunk`), and another seed if random.
 
     The parameters are not shrunk if the method refuses the smaller values, or if the smaller neighbor graph is
-    disconnected, even if the method could bridge that graph.
+    disconnected, even if the method could join its parts. The rule of the specification then joins the parts of the
+    graph with the parameters as they are.
     """
     if method.random:
         spec = replace(spec, seed=(getattr(spec, "seed", 0) + 1 + number) % _SEEDS)  # type: ignore[call-arg] # random methods have a seed
-    is_bridging = isinstance(spec, GraphSpec) and spec.disconnected == "bridge"
-    changes = shrunk(spec, share) | ({"disconnected": "error"} if is_bridging else {})
+    is_joining = isinstance(spec, GraphSpec | RaisingSpec) and spec.disconnected in {"bridge", "neighbors"}
+    changes = shrunk(spec, share) | ({"disconnected": "error"} if is_joining else {})
     try:
         return method.embed(data, replace(spec, **changes), on_progress, labels=labels)
     except (DisconnectedGraphError, InvalidParameterError):

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from glle_engine import GlleError
 from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.estimator import GLLE, Embedding
-from glle_engine.methods.parameters import GraphSpec, RadiusSpec
+from glle_engine.methods.parameters import GraphSpec, RadiusSpec, RaisingSpec
 from glle_engine.methods.registry import METHODS, method
 from glle_engine.reliability.calibration import calibrate
 
@@ -160,15 +160,12 @@ _SETTINGS: tuple[dict[str, Any], ...] = (
 )
 
 
-_REFUSING = ("modified-lle", "hessian-lle", "ltsa")  # the graphs of scikit-learn's blobs
-
-
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning")  # graphs of blobs are bridged
+@pytest.mark.filterwarnings("ignore::UserWarning")  # graphs of blobs are joined
 @pytest.mark.parametrize(
     "estimator",
     [
-        *(Embedding(name) for name in METHODS if name not in _REFUSING),
+        *(Embedding(name) for name in METHODS),
         *(GLLE(**setting) for setting in _SETTINGS),
     ],
     ids=repr,
@@ -298,16 +295,36 @@ def test_a_graph_in_parts_is_treated_alike(name: str, sheet: NDArray[np.float64]
             Embedding(name, weights="precomputed").fit(np.exp(-cdist(X, X)))
 
 
-@pytest.mark.parametrize("name", _REFUSING)
-def test_a_method_that_cannot_bridge_refuses(name: str, sheet: NDArray[np.float64]) -> None:
-    """Function and estimator raise the same error with the remedy, also for the default number of neighbors."""
+_RAISING = [name for name, each in METHODS.items() if issubclass(each.spec, RaisingSpec)]
+
+
+@pytest.mark.parametrize("name", _RAISING)
+def test_a_method_that_cannot_bridge_takes_more_neighbors(name: str, sheet: NDArray[np.float64]) -> None:
+    """Function and estimator raise their number with the same note and figure, or refuse if the user says so."""
     X = np.concatenate([sheet[:40], sheet[:40] + 100])
+    chosen = method(name)
+    with pytest.warns(UserWarning, match="With n_neighbors=10 .* n_neighbors=40 was used"):
+        model = Embedding(name).fit(X)
+    found = chosen.embed(X)
+    np.testing.assert_array_equal(model.embedding_, found.Y)
+    np.testing.assert_array_equal(chosen.embed(X, chosen.spec(n_neighbors=40)).Y, found.Y)
+    assert found.notes[0].code == "neighbors-raised"
+    assert model.result_.notes == found.notes
+    assert found.figures["n_neighbors"] == model.result_.figures["n_neighbors"] == 40
     with pytest.raises(DisconnectedGraphError, match="2 components") as refused:
-        method(name).embed(X)
+        chosen.embed(X, chosen.spec(disconnected="error"))
     assert "smallest n_neighbors that connects it is 40" in refused.value.remedy
     with pytest.raises(DisconnectedGraphError) as again:
-        Embedding(name).fit(X)
+        Embedding(name, disconnected="error").fit(X)
     assert str(again.value) == str(refused.value)
+
+
+def test_too_many_neighbors_are_refused(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the number that would connect the graph."""
+    monkeypatch.setattr("glle_engine.methods.parameters._MAX_PAIRS", 80 * 40**2 - 1)
+    with pytest.raises(DisconnectedGraphError, match="2 components") as refused:
+        Embedding("ltsa").fit(np.concatenate([sheet[:40], sheet[:40] + 100]))
+    assert refused.value.details["smallest_connecting_k"] == 40
 
 
 def test_more_neighbors_are_no_remedy_for_a_bandwidth(sheet: NDArray[np.float64]) -> None:

@@ -15,9 +15,10 @@ LTSA: :math:`P_i = I - Q_i Q_i^T`, where :math:`Q_i` (m, p + 1) is an orthonorma
 coordinates. :math:`\sum_i |P_i Y_i|^2` is then the deviation of the embedding from affine functions of the tangent
 coordinates (Zhang and Zha 2004).
 
-A graph in parts is refused, because an edge between two parts would not join them here. The first tangent coordinate of
-a patch with one far point is, up to a constant, 1 at this point and 0 at all others. The penalty annihilates tangent
-coordinates, so the far part could have any position.
+A graph in parts gets more neighbors, because an edge between two parts would not join them here. The first tangent
+coordinate of a patch with one far point is, up to a constant, 1 at this point and 0 at all others. The penalty
+annihilates tangent coordinates, so the far part could have any position. With the smallest number of neighbors that
+connects the graph, patches may still have only one far point; a note says that the positions of the parts mean little.
 """
 
 from __future__ import annotations
@@ -31,9 +32,8 @@ from glle_engine.base.progress import blocks
 from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.eigenpairs import relative_gap
 from glle_engine.eigen.eigenproblem import scale_embedding
-from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.parameters import NeighborSpec, of_neighborhoods
+from glle_engine.methods.base import Embedding, Method, note_raised
+from glle_engine.methods.parameters import RaisingSpec, of_neighborhoods
 from glle_engine.methods.spectral.laplacian import bottom_pairs
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _VANISHING = 1e-13  # smaller eigenvalues count as 0 (relative to the largest en
 _FLAT = 1e-10  # a patch with a smaller p-th singular value (relative to the first) is flat
 
 
-class HessianLleSpec(NeighborSpec):
+class HessianLleSpec(RaisingSpec):
     """Parameters of Hessian LLE."""
 
     def require_possible(self, n: int, d: int) -> None:
@@ -59,7 +59,7 @@ class HessianLleSpec(NeighborSpec):
         self.require_neighbors("Hessian LLE", min_neighbors, f"more than p(p + 3)/2 = {min_neighbors - 1}")
 
 
-class LtsaSpec(NeighborSpec):
+class LtsaSpec(RaisingSpec):
     """Parameters of local tangent space alignment."""
 
     def require_possible(self, n: int, d: int) -> None:
@@ -91,13 +91,13 @@ def misalignment(tangent: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def align_patches(
     X: NDArray[np.float64],
-    spec: NeighborSpec,
+    spec: RaisingSpec,
     penalty: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     on_progress: OnProgress,
 ) -> Embedding:
     """Embed X (n, d) by the bottom eigenvectors of the sum of the penalties of all patches.
 
-    A patch is a point and its k nearest neighbors, m = k + 1 points.
+    A patch is a point and its k nearest neighbors, m = k + 1 points; k is raised if the specification says so.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def align_patches(
     DisconnectedGraphError, ConvergenceError
 
     """
-    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
+    nearest = spec.neighbors(X, on_progress)
     n, p = len(X), spec.n_components
     flat = 0
 
@@ -127,7 +127,8 @@ def align_patches(
         return penalty(tangent)
 
     embedding = embedding_of_patches(nearest, p, projectors, on_progress)
-    return embedding.extended({"flat_patches": flat}, _notes(p, n - len(np.unique(nearest)), flat))
+    embedding = embedding.extended({"flat_patches": flat}, _notes(p, n - len(np.unique(nearest)), flat))
+    return note_raised(embedding, spec.n_neighbors, nearest.shape[1])
 
 
 def embedding_of_patches(

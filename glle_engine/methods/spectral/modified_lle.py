@@ -16,8 +16,10 @@ are
 
 P_i is the identity minus the projection on the k - s_i leading singular vectors, so that only these are computed.
 
-A graph in parts is refused, because an edge between two parts would not join them here. A far neighbor has the leading
-singular vector, which no weight vector contains, to itself, so the far part could have almost any position.
+A graph in parts gets more neighbors, because an edge between two parts would not join them here. A far neighbor has the
+leading singular vector, which no weight vector contains, to itself, so the far part could have almost any position.
+With the smallest number of neighbors that connects the graph, points may still have only one far neighbor; a note says
+that the positions of the parts mean little.
 """
 
 from __future__ import annotations
@@ -27,10 +29,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.progress import blocks
-from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg.distances import power_of_two
-from glle_engine.methods.base import Embedding, Method
-from glle_engine.methods.parameters import NeighborSpec, of_neighborhoods
+from glle_engine.methods.base import Embedding, Method, note_raised
+from glle_engine.methods.parameters import RaisingSpec, of_neighborhoods
 from glle_engine.methods.spectral.local_alignment import embedding_of_patches
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _BLOCK_ENTRIES = 1 << 20
 _RIDGE = 1e-3  # relative to the trace of a Gram matrix, as in LLE
 
 
-class ModifiedLleSpec(NeighborSpec):
+class ModifiedLleSpec(RaisingSpec):
     """Parameters of modified LLE."""
 
     def require_possible(self, n: int, d: int) -> None:
@@ -88,9 +89,9 @@ def ridge_weights(vectors: NDArray[np.float64], variance: NDArray[np.float64]) -
 )
 def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed so that all weight vectors of each point reconstruct the point well."""
-    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
+    nearest = spec.neighbors(X, on_progress)
     X = X / power_of_two(float(np.abs(X).max()))  # squares stay in range
-    k, p = spec.n_neighbors, spec.n_components
+    k, p = nearest.shape[1], spec.n_components
     counts = leading_counts(X, nearest, p)
 
     def penalties(members: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -110,4 +111,4 @@ def modified_lle(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnP
         out[:, 1:, 1:] += ((1 - alpha) ** 2 * s * w)[:, :, None] * w[:, None, :]
         return out
 
-    return embedding_of_patches(nearest, p, penalties, on_progress)
+    return note_raised(embedding_of_patches(nearest, p, penalties, on_progress), spec.n_neighbors, k)

@@ -398,10 +398,11 @@ def test_a_few_points_that_the_method_tears_off_are_no_island() -> None:
 
 
 def test_islands_that_a_method_places_by_chance_have_no_arrangement() -> None:
-    """UMAP starts at random, and GLLE places the pieces of a bridged graph as it comes; PCA does neither."""
+    """UMAP starts at random, and GLLE and LTSA place the parts of a graph as it comes; PCA does neither."""
     for method, is_by_chance in (("umap", True), ("t-sne", True), ("pca", False), ("isomap", False)):
         source, _ = source_of_method(ISLANDS, method, {}, principal(ISLANDS))
         assert source.is_placed_by_chance == is_by_chance
+    assert source_of_method(np.concatenate([ISLANDS[:40], ISLANDS[:40] + 1e3]), "ltsa", {})[0].is_placed_by_chance
     audited = audit(ISLANDS, fit(ISLANDS, n_neighbors=8, disconnected="bridge"))
     assert audited.islands.stays.all()
     assert audited.arrangement is None

@@ -239,12 +239,13 @@ def test_refusals(curve: np.ndarray, n: int, k: int, words: str, enough: int | N
         resample(refit(curve, "supervised-lle"), 1)
 
 
-def test_a_half_in_parts_is_bridged_or_a_problem() -> None:
-    """Two far groups of points have no connected graph: it is bridged, or positions are NaN, with the reason."""
+@pytest.mark.parametrize("name", ["lle", "ltsa"])
+def test_a_half_in_parts_is_joined_or_a_problem(name: str) -> None:
+    """Far groups have no connected graph: bridges or more neighbors join it, or positions are NaN, with the reason."""
     X = np.random.default_rng(0).standard_normal((40, 3))
     X[20:] += 1000
-    assert np.isfinite(resample(refit(X, "lle", n_neighbors=5), 2, strict=True).places).all()
-    embed = refit(X, "lle", n_neighbors=5, disconnected="error")
+    assert np.isfinite(resample(refit(X, name, n_neighbors=5), 2, strict=True).places).all()
+    embed = refit(X, name, n_neighbors=5, disconnected="error")
     resamples = resample(embed, 2)
     assert np.isnan(resamples.places).all()
     assert len(resamples.problems) == 2

@@ -10,9 +10,10 @@ const WORDS = { n_neighbors: 'neighbors', n_components: 'dimensions' };
  * Return the steps that a problem of the service allows.
  * @param {object} problem - problem+json: type, details
  * @param {object} spec - the specification of the request
+ * @param {object} settings - the schemas of the method's settings by name
  * @returns {{label: string, values: object}[]} values of the method's form
  */
-export function stepsOf(problem, spec = {}) {
+export function stepsOf(problem, spec = {}, settings = {}) {
   const { details = {} } = problem;
   const code = (problem.type ?? '').split(':').pop();
   const steps = [];
@@ -20,7 +21,7 @@ export function stepsOf(problem, spec = {}) {
     const k = details.smallest_connecting_k;
     steps.push({ label: `Use the smallest k that connects: ${k}`, values: { n_neighbors: k } });
   }
-  if (details.sizes && spec.disconnected === 'error') {
+  if (details.sizes && spec.disconnected === 'error' && settings.disconnected?.default === 'bridge') {
     steps.push({ label: 'Bridge the pieces', values: { disconnected: 'bridge' } });
   }
   if (details.n_points > 3 && details.n_neighbors >= details.n_points) {

@@ -7,6 +7,7 @@ import { useKey } from '../api.js';
 import { html } from '../lib/html.js';
 import { chooseMissing, giveRole } from '../actions/data.js';
 import { plainProblem, stepsOf, waysOf } from '../lib/remedies.js';
+import { methodNamed, settingsOf } from '../methods.js';
 import { set, state, useStore } from '../store.js';
 import { chooseFile } from '../views/empty.js';
 
@@ -72,7 +73,7 @@ export function Problem() {
   const { problem, service, method, forms, pending, dataset, view } = useStore('problem', 'service', 'method',
     'forms', 'pending', 'dataset', 'view');
   if (!problem || service === 'down' || service === 'locked') return null;
-  const steps = stepsOf(problem, forms[method] ?? {});
+  const steps = stepsOf(problem, forms[method] ?? {}, methodNamed(method) && settingsOf(method));
   const ways = waysOf(problem);
   const { errors } = problem.details ?? {};
   const { title, text, remedy, own } = plainProblem(problem);

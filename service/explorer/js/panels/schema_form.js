@@ -15,7 +15,7 @@ const HELP = {
   variant: 'Constrained is the dependable one; published has the equations as they were printed.',
   standardize:
     'Bring columns in different units to one scale: zscore by mean and deviation, robust by median and quartiles.',
-  disconnected: 'Join pieces of the data that no neighbors connect by bridges, or stop with an error.',
+  disconnected: 'Join separate pieces of the data, by bridges or by more neighbors, or stop with an error.',
   n_draws: 'How many maps. More show the uncertainty better and take longer.',
   landmarks:
     'Rows that the map is fitted to; the others are placed beside them. Auto takes all rows while draws stay quick, ' +
