@@ -355,7 +355,7 @@ def _reasons(facts: Facts) -> list[str]:
 def _expected(facts: Facts, expect: str = "we expect") -> str:
     """Return a clause that says what share of the map a new sample would reproduce."""
     size = "half this size" if facts.half is None else f"of {facts.half:,} points"
-    return f"{expect} a new sample {size} to reproduce {facts.remains:.0%} of this map (R², {TRUST:.0%} needed)"
+    return f"{expect} a new sample {size} to reproduce {facts.remains:.0%} of this map (R²)"
 
 
 def _kept(fidelity: Agreement, subject: str = "it") -> str:
@@ -383,11 +383,11 @@ def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
         (true if is_true else false).append(_true_distances(fidelity))
     shares = f"{fidelity.near:.0%} of its neighbors are near in the data ({NEAR_IN_DATA:.0%} needed)"
     if facts.neighborhoods is not None:
-        shares += f", and {facts.neighborhoods.share:.0%} are neighbors in another sample ({PARTLY:.0%} needed)"
+        shares += f", and {facts.neighborhoods.share:.0%} are neighbors in another sample"
     if fidelity.near < NEAR_IN_DATA:
-        false.append(shares)
+        false.append(f"{shares} ({PARTLY:.0%} needed)" if facts.neighborhoods is not None else shares)
     elif _neighbors(facts)[0]:
-        true.append(shares)
+        true.append(shares)  # what to read has the share of another sample with its threshold
     return false, true
 
 

@@ -38,10 +38,10 @@ ALONE: Any = {"remains": None}
 @pytest.mark.parametrize(
     ("changes", "level", "trusted", "distrusted", "parts"),
     [
-        ({}, "trust", "layout neighbors", "", ["Trust the layout", "half this size", "96% of this map (R², 60% need"]),
+        ({}, "trust", "layout neighbors", "", ["Trust the layout", "half this size", "96%", "in another sample."]),
         ({"half": 2000}, "trust", "layout neighbors", "", ["of 2,000 points"]),
         ({"fidelity": Agreement(0.5, 0.1, 0.51, 0.93, 0.9)}, "trust", "layout", "neighbors",
-         ["51% of its neighbors are near in the data (80% needed), and 95% are neighbors in"]),
+         ["51% of its neighbors are near in the data (80% needed), and 95% are neighbors in another sample (30% need"]),
         ({"fidelity": Agreement(0.5, 0.1, 0.9, 0.93, 0.4)}, "trust", "layout neighbors", "",
          ["rank like straight distances (0.93), not like distances along the data (0.40)"]),
         ({"fidelity": Agreement(0.5, 0.1, 0.9, 0.4, 0.93)}, "trust", "layout neighbors", "",

@@ -26,7 +26,7 @@ export const textOf = ({ lines, is_preliminary: isPreliminary }) =>
  * glle_engine/reliability/thresholds.py.
  */
 export const SCALES = {
-  remains: '60% needed',
+  remains: '30% needed for the rough layout, 60% for its details',
   arrangement: '60% needed',
   shape: '60% needed',
   neighborhoods: '30% needed',
