@@ -107,9 +107,9 @@ def complete(X: NDArray[np.float64], n_components: int = 2, max_iter: int = _STE
         before, shift = W, z.mean(axis=0)
         root = np.linalg.cholesky(outer[:, :p, :p].mean(axis=0) - np.outer(shift, shift))
         W, center = solution[:, :p] @ root, solution[:, p] + solution[:, :p] @ shift
-        left = float((known**2).sum() - (cross * solution).sum()) / float(weight.sum())
+        left = max(float((known**2).sum() - (cross * solution).sum()) / float(weight.sum()), _MIN_NOISE)
         change = max(float(np.abs(W - before).max()), abs(left / noise - 1))
-        noise = max(left, _MIN_NOISE)
+        noise = left
         if change < _CHANGE:
             converged = True
             break

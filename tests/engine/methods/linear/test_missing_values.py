@@ -51,6 +51,15 @@ def test_it_is_a_fixed_point_of_the_equations() -> None:
     assert noise == pytest.approx(np.mean(errors), rel=1e-5)
 
 
+def test_data_without_noise_converge() -> None:
+    """Two components without noise: the missing values are exact, and the steps end."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 5))
+    found = complete(np.where(rng.random(X.shape) < 0.1, np.nan, X), 2)
+    assert found.converged
+    np.testing.assert_allclose(found.data, X, atol=1e-4)
+
+
 def test_missing_values_are_found_again() -> None:
     """Their errors are a tenth of those of the columns' means; the other values stay."""
     X, holes = with_holes(200, 8, 0.2)
