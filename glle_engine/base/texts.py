@@ -34,7 +34,7 @@ FEATURE = "feature"
 Role = Literal["read", "avoid", "first", "why"]
 MARKS: dict[Role, str] = {"read": "✓ ", "avoid": "✗ ", "first": "", "why": ""}
 """What stands before a line of a verdict, by the role of the line."""
-_BEGIN, _END = "\ue000", "\ue001"  # private-use characters: `repr` escapes them in names from users, so marks are safe
+_BEGIN, _END = "\ue000", "\ue001"  # private-use characters, which `repr` escapes in names from users
 _MARK = re.compile(f"{_BEGIN}(.*?){_END}")
 
 
@@ -191,9 +191,17 @@ def parts_of(text: str | Way) -> tuple[str | Way, ...]:
     if isinstance(text, Way) or _BEGIN not in text:
         return (text,)
     try:
-        return tuple(Way(*json.loads(part)) if place % 2 else part for place, part in enumerate(_MARK.split(text)))
+        return tuple(_way_of(part) if place % 2 else part for place, part in enumerate(_MARK.split(text)))
     except (ValueError, TypeError):  # the text has the private-use characters, but they are not marks of a `Way`
         return (text,)
+
+
+def _way_of(mark: str) -> Way:
+    """Return the `Way` of a mark; raise ValueError or TypeError if the mark is a text of a caller."""
+    way = Way(*json.loads(mark))
+    if not isinstance(way.name, str):
+        raise TypeError(way.name)
+    return way
 
 
 def joined(texts: Iterable[str], sign: str = " ") -> Text:

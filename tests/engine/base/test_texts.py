@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import glle_engine
 from glle_engine.base.errors import InvalidParameterError
@@ -91,3 +92,11 @@ def test_a_note_has_the_names_of_features() -> None:
     assert Note.from_dict(json.loads(json.dumps(named.to_dict()))) == named
     assert note.message == "X[:, 1] and X[:, 0]: use standardize='zscore'."
     assert note.with_names(None) is note
+
+
+@pytest.mark.parametrize("name", ["\ue000[[1]]\ue001", "\ue000[5]\ue001", "\ue000x", "\ue000{}\ue001"])
+def test_a_name_with_private_characters_stays_a_text(name: str) -> None:
+    """A label of a user that has the characters of a mark is no option."""
+    text = Text(f"label {name} stays apart")
+    assert (text, text.parts) == (f"label {name} stays apart", (f"label {name} stays apart",))
+    assert joined([text, "."], "") == f"label {name} stays apart."
