@@ -49,7 +49,7 @@ __all__ = [
     "require_size",
 ]
 
-_MAX_PAIRS = 1 << 26  # n k^2, the pairs in all neighborhoods, if the number of neighbors is raised: some seconds
+_MAX_PAIRS = 1 << 24  # n k^2, the pairs in all neighborhoods, if the number of neighbors is raised: some seconds
 
 
 @dataclass(frozen=True, kw_only=True)

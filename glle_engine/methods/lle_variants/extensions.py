@@ -73,10 +73,7 @@ def relative_lle(X: NDArray[np.float64], spec: RelativeLleSpec, on_progress: OnP
 
 @dataclass(frozen=True, kw_only=True)
 class SmoothedLleSpec(GraphSpec, LleSpec):
-    """Return X (n, d) with each point projected onto the plane that best fits the point and its k nearest neighbors.
-
-    The plane has `n_components` dimensions, and k is `n_neighbors`.
-    """
+    """Parameters of LLE of smoothed points, of which the planes have `n_components` dimensions."""
 
 
 def smoothed(

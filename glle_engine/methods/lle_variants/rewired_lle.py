@@ -331,6 +331,9 @@ def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) ->
         for start, end in bridges:  # by paths, k other points may be nearer than the end of a long bridge
             if end not in along[start]:
                 along[start, -1] = end
+        if bridges:  # a point with two bridges has lost one of them
+            along, further = joined(X, along, spec, f"With {Way('n_graph', g)}", f"Raise {Way('n_graph')}.")
+            bridges = [*bridges, *further]
     embedding = lle_of(X, along, spec, on_progress)
     figures = {"n_graph": g, "neighbors_replaced": _replaced_share(kneighbors(X, k)[0], along)}
     return note_bridges(embedding.extended(figures), bridges)

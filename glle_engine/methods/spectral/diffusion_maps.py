@@ -90,8 +90,9 @@ class DiffusionMapsSpec(RadiusSpec):
     )
     lump: bool = boolean(
         default=False,
-        doc="Whether the labels are groups of states: the figure lumping has the chain between the groups, its "
-        "eigenvalues and its deviation, which is 0 if the sequence of groups is a Markov chain.",
+        doc="Whether the labels are groups of states: the figure lumping has the groups (for texts, numbers in the "
+        "order of the sorted texts), the chain between them, its eigenvalues and its deviation, which is 0 if the "
+        "sequence of groups is a Markov chain.",
         added=True,
     )
 

@@ -82,6 +82,18 @@ def test_isolle_bridges_a_graph_of_few_neighbors() -> None:
     assert embedding.eigenvalues[0] > 0
 
 
+def test_isolle_keeps_a_graph_of_many_parts_connected() -> None:
+    """A point at which several bridges begin keeps them, or others join the parts."""
+    center = np.zeros((1, 3))
+    arms = [
+        np.random.default_rng(seed).standard_normal((9, 3)) * 0.1 + 20 * axis for seed, axis in enumerate(np.eye(3))
+    ]
+    embedding = embed("isolle", np.concatenate([center, *arms]), n_neighbors=6, n_graph=2)
+    assert len(embedding.figures["bridges"]) >= 3
+    assert embedding.eigenvalues is not None
+    assert embedding.eigenvalues[0] > 1e-14
+
+
 def uneven_sheet(seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return an S-curve whose density falls from its middle, and its true coordinates."""
     uniform = np.random.default_rng(seed).random((500, 2))
