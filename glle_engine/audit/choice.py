@@ -203,7 +203,7 @@ class Choices:
         return (*([first] if first else []), *(answer.sentence for answer in self.answers))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return `best`, `as_good` by question, `asks`, and `sentences` as a JSON-able dictionary."""
+        """Return `best`, `as_good` by question, `asks`, `sentences` and `sentence_parts` as a JSON-able dictionary."""
         labels = {answer.question: list(answer.as_good) for answer in self.answers}
         as_good = {question: labels.get(question, []) for question in QUESTIONS}
         return {
@@ -226,7 +226,8 @@ def choose(maps: Sequence[MapFacts], n: int) -> Choices:
     if not relied:
         return Choices(nothing="Show no map: none of these shows what another sample of the data would show, too.")
     asks = {facts.asks for facts in relied}
-    return Choices((_neighbors(relied), _layout(relied), _groups(relied)), asks=asks.pop() if len(asks) == 1 else None)
+    shared = asks.pop() if len(asks) == 1 and asks <= FIRST.keys() else None
+    return Choices((_neighbors(relied), _layout(relied), _groups(relied)), asks=shared)
 
 
 def behind(maps: Sequence[MapFacts]) -> set[str]:

@@ -152,7 +152,8 @@ def state(facts: Facts) -> Statement:
         return _first("unknown" if unseen is None else unseen[0], action, why, asks="method")
     if unseen is not None:
         level, action, because = unseen
-        return Statement(level, _lines({"avoid" if level == "no" else "first": f"{action}."}, [because]))
+        roles: dict[str, Role] = {"no": "avoid", "partly": "read"}
+        return Statement(level, _lines({roles.get(level, "first"): f"{action}."}, [because]))
     if facts.dominant is not None:
         name, share = facts.dominant
         action = (

@@ -97,7 +97,7 @@ def test_a_result_in_json_has_the_words_of_the_command(capsys: pytest.CaptureFix
 def test_every_name_has_a_text_on_the_page() -> None:
     """The table of the page has each option of data and each call, and nothing else."""
     (table,) = re.findall(r"^const WAYS = \{\n(.*?)^\};", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    assert {name.strip("'") for name in re.findall(r"^  ('?[\w-]+'?): ", table, re.MULTILINE)} == NAMES | {"blocks"}
+    assert {name.strip("'") for name in re.findall(r"^  ('?[\w-]+'?): ", table, re.MULTILINE)} == NAMES
 
 
 def test_no_text_of_an_error_is_put_into_a_string() -> None:

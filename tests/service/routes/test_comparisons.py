@@ -38,6 +38,7 @@ def test_the_answer_is_the_engines(client: httpx.Client, stores: Stores, space: 
     candidates = candidates_of(["pca", ("isomap", {"n_neighbors": 12})])
     *_, (compared, choices) = compare_maps(X, candidates, threads=1, **space)
     assert comparison["sentences"] == list(choices.sentences)
+    assert ["".join(parts) for parts in comparison["sentence_parts"]] == comparison["sentences"]
     assert comparison["best"] == choices.best
     for row, each in zip(comparison["rows"], compared, strict=False):
         assert each.audit is not None
