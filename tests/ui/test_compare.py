@@ -111,6 +111,7 @@ def test_a_comparison_that_needs_one_scale_has_its_button(explorer: Explorer) ->
     assert json.loads(sent.value.post_data or "")["standardize"] == "zscore"
     expect(explorer.at("thumb")).to_have_count(2, timeout=120_000)
     expect(explorer.at("cancel")).to_have_count(0, timeout=120_000)
+    expect(explorer.at("answers").locator(".sentence").first).to_be_visible()
     expect(explorer.at("answers")).not_to_contain_text("Standardize")
 
 

@@ -232,7 +232,7 @@ def test_stretches_of_a_series_without_subjects(explorer: Explorer) -> None:
     explorer.upload("walk.csv", csv(walk))
     explorer.at("method").select_option("pca")
     explorer.at("fit").click()
-    expect(explorer.at("verdict")).to_contain_text("or stretches of one series, with the control below", timeout=LONG)
+    expect(explorer.at("verdict")).to_contain_text("with “Rows that belong together”: ", timeout=LONG)
     expect(explorer.at("blocks")).to_have_count(0)
     explorer.at("stretches").click()
     until(lambda: (explorer.state("audit") or {}).get("blocks"), 120)

@@ -31,7 +31,8 @@ let version = 0; // number of changes
  * @typedef {{seed: number, scale: number, isAuto: boolean, count: number, n: number, p: number,
  *   data: Float32Array, notes: string[]}} Draws - data: (count, n, p)
  * @typedef {Places & {title: string, label?: string, path?: string | null, isGiven?: boolean, isExample?: boolean,
- *   body: {dataset: string, coordinates?: string, method?: string, parameters?: Record<string, any>},
+ *   body: {dataset: string, coordinates?: string, method?: string, standardize?: string,
+ *     parameters?: Record<string, any>},
  *   result: Record<string, any>}} Single - a map that has no draws
  * @typedef {{rows: Schemas['ComparedOut'][], places: Record<string, Places>, request: Record<string, any>,
  *   best: Schemas['BestOut'] | null, asks: string | null, isDone: boolean, sentences: string[],

@@ -225,13 +225,15 @@ FOLD = """async (folded) => {
 
 # How many circles of the radius of a fold a picture has.
 CIRCLES = """async () => {
+    const frames = () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    await frames();
     const context = CanvasRenderingContext2D.prototype;
     const { arc } = context;
     let count = 0;
     context.arc = function (...at) { count += at[2] === 4; return arc.apply(this, at); };
     const { set, state } = await import('/explorer/js/store.js');
     set({ traced: state.traced + 1 });
-    await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+    await frames();
     Object.assign(context, { arc });
     return count;
 }"""

@@ -13,6 +13,7 @@ import { clearResults, fold, runWork } from './state.js';
 const LABEL = 'Auditing the map';
 const EARLY = 1500; // milliseconds between two looks at the partial result of a running job
 export const STRETCHES = 20; // of consecutive rows, which are kept together
+const MIN_BLOCKS = 4; // as an audit needs
 const MAX_BLOCK_FEATURES = 200; // columns that are offered as the subject of a row
 // Points of a map that is audited, and of a spread that is measured, without being asked.
 export const MAX_AUDITED = 5000;
@@ -22,7 +23,12 @@ export const auditShown = () => runWork(auditAgain);
 
 /** The same within other work. */
 export const auditAgain = () =>
-  state.single?.isGiven ? auditCoordinates(state.single.body.coordinates, state.single.body.method) : audit();
+  state.single?.isGiven
+    ? auditCoordinates(state.single.body.coordinates, state.single.body.method, scaleOfAudit())
+    : audit();
+
+/** The scale of the columns in the shown audit, if it was chosen. */
+const scaleOfAudit = () => (state.audit?.standardize ? { standardize: state.audit.standardize } : {});
 
 /** Audit what is shown, within other work; the same audit is one job, which a link follows or reads. */
 export async function audit() {
@@ -30,7 +36,8 @@ export async function audit() {
   const ofSingle = () =>
     single.path
       ? { embedding: single.path.split('/')[3] }
-      : { dataset: dataset.id, method: single.body.method, parameters: single.body.parameters };
+      : { dataset: dataset.id, method: single.body.method, parameters: single.body.parameters,
+        ...(single.body.standardize && { standardize: single.body.standardize }) };
   const body = single ? ofSingle() : { posterior: posterior.id };
   const job = await askJson('/v1/audits', { method: 'POST', body: { ...body, ...(blocks && { blocks }) } });
   set({ isAudited: true });
@@ -79,7 +86,8 @@ export async function auditCoordinates(coordinates, method, more = {}) {
 }
 
 /** Audit the shown coordinates again, as a map by this method: only so can their stability be known. */
-export const auditAsMapOf = (method) => runWork(() => auditCoordinates(state.single.body.coordinates, method));
+export const auditAsMapOf = (method) =>
+  runWork(() => auditCoordinates(state.single.body.coordinates, method, scaleOfAudit()));
 
 /** Audit the shown coordinates again, with columns of one scale. */
 export const auditStandardized = () =>
@@ -87,15 +95,16 @@ export const auditStandardized = () =>
 
 /**
  * The columns that may name the subject of each row: of those with the data, others of this tab, and features; each
- * with a value twice.
+ * has as many values as can be halved, and most of them more than once.
  */
 export function blockColumns() {
   const { dataset, metadata, columns } = state;
   const { labels = [], colors = [], id = [] } = dataset.columns ?? {};
   const features = columns?.values ? (columns.names ?? []).slice(0, MAX_BLOCK_FEATURES) : [];
-  return [...new Set([...labels, ...colors, ...id, ...Object.keys(metadata ?? {}), ...features])].filter(
-    (name) => new Set(byName(name) ?? []).size < (3 * dataset.n) / 4,
-  );
+  return [...new Set([...labels, ...colors, ...id, ...Object.keys(metadata ?? {}), ...features])].filter((name) => {
+    const count = new Set(byName(name) ?? []).size;
+    return count >= MIN_BLOCKS && count < (3 * dataset.n) / 4;
+  });
 }
 
 /**

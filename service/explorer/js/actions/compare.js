@@ -88,7 +88,8 @@ export async function compareNow(space = {}) {
  */
 export async function showComparison(started, onShown = () => {}) {
   const { request } = started;
-  set({ comparison: null, comparisonJob: started.id });
+  const audited = request.methods.find((row) => row.audit);
+  set({ comparison: null, comparisonJob: started.id, blocks: audited?.audit.blocks ?? null });
   writeLink({ isRunning: true });
   if (!state.scoreList) set({ scoreList: (await askJson('/v1/scores')).items });
   await followEarly(started, `Comparing ${request.methods.length} maps`, async (query) => {
@@ -116,9 +117,12 @@ async function readAudits(comparisonJob) {
     comparison.rows
       .filter((row) => row.level && !row.is_preliminary)
       .map(async ({ label, method, parameters, embedding }) => {
+        const { audit: made } = comparison.request.methods.find((row) => row.label === label);
         const body = {
-          ...(embedding ? { embedding } : { dataset: dataset.id, method, parameters }),
-          ...(blocks && { blocks }),
+          ...(embedding
+            ? { embedding }
+            : { dataset: dataset.id, method, parameters, ...(made.standardize && { standardize: made.standardize }) }),
+          ...(made.blocks && { blocks: made.blocks }),
         };
         try {
           const job = await askJson('/v1/audits', { method: 'POST', body });
@@ -139,9 +143,11 @@ async function readAudits(comparisonJob) {
 
 /** Show the embedding of one row of the comparison on the large stage. */
 export function openRow(row) {
-  const { places, audits } = state.comparison;
+  const { places, audits, request } = state.comparison;
   const { data, p } = places[row.label];
-  const body = { dataset: state.dataset.id, method: row.method, parameters: row.parameters };
+  const { standardize } = request; // of the methods that have no such parameter, whose map has no record
+  const body = { dataset: state.dataset.id, method: row.method, parameters: row.parameters,
+    ...(standardize && !row.embedding && { standardize }) };
   const result = { ...row, seconds: row.seconds ?? {} };
   const single = { title: row.title ?? titleOfMethod(row.method), label: row.label,
     path: row.links.coordinates ?? null, data, p, result, body };

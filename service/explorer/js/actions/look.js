@@ -28,7 +28,7 @@ function follow() {
   if (known.dataset !== source.dataset) set({ look: null });
   known = source;
   made = ask(source).then((look) => look && known === source && set({ look })).catch((error) => {
-    known = { dataset: source.dataset }; // it is asked again
+    if (known === source) known = { dataset: source.dataset }; // it is asked again
     throw error;
   });
   return undefined;

@@ -1,5 +1,6 @@
 /** What an audit says that the picture shows: islands to trust, tears and folds. */
 
+const MAX_RINGS = 2000; // of folded points
 const MAX_FOLDED = 0.5; // share of the points; if more are folded, the fault is not local, and no point is marked
 
 /** Whether the verdict trusts an island; no island of a map that is not trusted at all. */
@@ -14,8 +15,16 @@ export function tearLines({ audit, hidden }) {
   );
 }
 
-/** The rows with a ring: points that lie beside points that are far in the data. */
+let folded = { flags: null, hidden: null, rows: [] };
+
+/** The rows with a ring: points that lie beside points that are far in the data, or an even sample of them. */
 export function foldedRows({ audit, hidden }) {
-  const rows = Array.from(audit.arrays.is_glued.keys()).filter((row) => audit.arrays.is_glued[row]);
-  return rows.length > MAX_FOLDED * audit.arrays.is_glued.length ? [] : rows.filter((row) => !hidden?.mask[row]);
+  const flags = audit.arrays.is_glued;
+  if (folded.flags !== flags || folded.hidden !== hidden) {
+    const all = Array.from(flags.keys()).filter((row) => flags[row]);
+    const shown = all.length > MAX_FOLDED * flags.length ? [] : all.filter((row) => !hidden?.mask[row]);
+    const step = Math.ceil(shown.length / MAX_RINGS);
+    folded = { flags, hidden, rows: shown.filter((_, i) => i % step === 0) };
+  }
+  return folded.rows;
 }

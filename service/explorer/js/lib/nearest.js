@@ -54,10 +54,15 @@ function mapsHere() {
   if (view === 'compare')
     return (comparison?.rows ?? []).filter(({ label }) => comparison.places[label]).map(
       ({ label, title, method, parameters }) => (
-        { title: title ?? titleOfMethod(method), spec: parameters, ...comparison.places[label] }),
+        { title: title ?? titleOfMethod(method), ...comparison.places[label],
+          spec: { ...parameters, standardize: parameters.standardize ?? comparison.request.standardize } }),
     );
   const data = embeddingOf(state.frame);
-  const spec = single ? (single.result?.parameters ?? single.body.parameters) : posterior?.spec;
+  const ofSingle = () => {
+    const parameters = single.result?.parameters ?? single.body.parameters;
+    return { ...parameters, standardize: parameters?.standardize ?? single.body.standardize };
+  };
+  const spec = single ? ofSingle() : posterior?.spec;
   return data ? [{ title: 'the map', data, p: dimension(), spec: spec ?? {} }] : [];
 }
 

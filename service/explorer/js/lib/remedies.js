@@ -56,7 +56,6 @@ const WAYS = {
   decimal: (value) => `a decimal ${value}`,
   charset: (value) => `the encoding ${value} over HTTP`,
   sheet: (name) => `the sheet “${name}”`,
-  blocks: () => 'the control below',
   force: () => 'a request over HTTP',
   feature: (at) => `column ${at + 1}`,
   upload: () => '“Choose a file”',

@@ -40,6 +40,7 @@ const LABELS = {
   metric: 'Distance',
   n_draws: 'Maps to draw',
   variance: 'Noise variance',
+  blocks: 'Rows that belong together',
 };
 
 /** Label of a field: `max_iter` is “Max iter”. */

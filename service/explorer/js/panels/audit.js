@@ -51,7 +51,7 @@ export function Audit() {
       ${folded > 0 && html`<dt>Folded</dt>
         <dd data-testid="audit-folded">${number(folded)} ${folded === 1 ? 'point lies' : 'points lie'} beside points
           that are far in the data${rings > 0 &&
-            html`<span data-testid="audit-rings">: ${rings === 1 ? 'it has an orange ring'
+            html`<span data-testid="audit-rings">: ${rings === 1 ? `${folded === 1 ? 'it' : 'one'} has an orange ring`
               : `${number(rings)} have an orange ring`}</span>`}</dd>`}
       ${outside > 0 &&
         html`<dt>No island</dt><dd data-testid="audit-outside">

@@ -43,7 +43,7 @@ export function createGlPlot(canvas, on) {
   plot.subscribe('deselect', () => isSelecting || on.select([]));
   plot.subscribe('view', () => on.view());
 
-  const opacityNow = () => (isAllDim ? UNSEEN * seen : seen);
+  const opacityNow = () => (isAllDim ? Math.min(UNSEEN, seen) : seen);
 
   /** Write positions and colors into the rows. */
   function write({ xy, look }) {

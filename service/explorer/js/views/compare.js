@@ -37,15 +37,17 @@ export function Compare() {
 /** What to do first, if anything, and the answers, at most three sentences; they change while maps are being made. */
 function Answers() {
   const { comparison: { sentences, asks, isDone, rows, request }, work } = useStore('comparison', 'work');
-  return html`<div class="headline answers" data-testid="answers" aria-live="polite">
-    ${sentences.map((sentence) => html`<p class="sentence" key=${sentence}>${sentence}</p>`)}
-    ${isDone && !work && asks === 'blocks' && html`<${Blocks} repeat=${compareNow} />`}
+  const scale = request.standardize ? { standardize: request.standardize } : {};
+  return html`<div class="headline answers" data-testid="answers">
+    <div aria-live="polite">
+      ${sentences.map((sentence) => html`<p class="sentence" key=${sentence}>${sentence}</p>`)}
+      ${!isDone && work &&
+        html`<p class="quiet" data-testid="answers-so-far">So far,
+          of ${number(rows.length)} of ${number(request.methods.length)} maps.</p>`}</div>
+    ${isDone && !work && asks === 'blocks' && html`<${Blocks} repeat=${() => compareNow(scale)} />`}
     ${isDone && !work && asks === 'standardize' &&
       html`<div class="buttons"><button type="button" data-testid="compare-standardized"
         onClick=${() => compare({ standardize: 'zscore' })}>Standardize the columns, and compare again</button></div>`}
-    ${!isDone && work &&
-      html`<p class="quiet" data-testid="answers-so-far">So far,
-        of ${number(rows.length)} of ${number(request.methods.length)} maps.</p>`}
   </div>`;
 }
 
@@ -117,6 +119,7 @@ async function outlinesOfMaps(audits, boxes) {
     const inputs = { data, p, box, directions: directionsOf(p, axes, null), hidden: hidden?.mask };
     const made = compute('outlinesOf', { islands: islandsOf(audit), ...inputs });
     traced.set(audit, { place, hidden, outlines: made });
+    made.catch(() => traced.delete(audit)); // it is asked again
     return made;
   }));
   return Object.fromEntries(known.map((label, i) => [label, outlines[i]]));

@@ -71,8 +71,8 @@ function Verdict({ audit }) {
       of which the truth is known (184 maps by six methods),
       no verdict trusted anything that fresh samples did not show, and no map of noise was taken for
         structure${audit.method ? '' : '; coordinates alone tell less'}. The shares below say how much is the same;
-      from 60% on a share is trusted, and from 30% on for neighbors. An island is trusted if it is apart in four of
-        five halves, and in the data.</p></details>`;
+      from 60% on a share is trusted, from 30% on for neighbors and for the rough layout. An island is trusted if it
+      is apart in four of five halves, and in the data.</p></details>`;
 }
 
 /** The control for what the verdict asks for, and the way to a better map. */

@@ -195,6 +195,7 @@ function direct(host, overlay) {
     if (!plot) return;
     const has = (...names) => names.some((name) => name in changes);
     if (has('reference', 'draws', 'single', 'axes', 'dataset', 'hidden')) {
+      clearTimeout(exact);
       measure();
       host.hidden = !onStage.box;
       if (onStage.box) show(has('draws') && state.draws ? 0 : SETTLE);
