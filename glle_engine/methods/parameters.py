@@ -183,7 +183,7 @@ class RaisingSpec(NeighborSpec):
         ------
         DisconnectedGraphError
             If k may not be raised, if no k connects the graph, or if all neighborhoods together would have more than
-            2^26 pairs, n k^2, which take some seconds.
+            2^24 pairs, n k^2, which take some seconds.
 
         """
         nearest, _ = kneighbors(X, self.n_neighbors, on_progress)
