@@ -44,10 +44,11 @@ export function spokenShare(share) {
 }
 
 /** How a verdict was found, in one sentence. */
-export function methodOf({ pairs, method, level }) {
+export function methodOf({ pairs, method, level, blocks }) {
   if (!method) return 'Found by comparing the map with the data alone.';
   return pairs
-    ? `Found by making the map again from ${2 * pairs} random halves of the rows, and comparing what they share.`
+    ? `Found by making the map again from ${2 * pairs} random halves of the ${blocks
+      ? 'groups of rows that belong together' : 'rows'}, and comparing what they share.`
     : level === 'no'
       ? 'Found by comparing the data with copies whose columns were shuffled.'
       : 'Found by comparing the map with the data, and with shuffled copies.';

@@ -59,12 +59,17 @@ export function strokeOutlines(context, outlines, place, ink, unit = 1) {
   context.setLineDash([]);
 }
 
-/** Write the letter of each island above its outline, and within the picture, from `top` on. */
+/** Twice the area of a ring, negative for one that turns clockwise. */
+const areaOf = (ring) =>
+  ring.reduce((sum, [x, y], i) => sum + ring.at(i - 1)[0] * y - x * ring.at(i - 1)[1], 0);
+
+/** Write the letter of each island above each piece of its outline, and within the picture, from `top` on. */
 export function nameOutlines(context, outlines, place, colors, { unit = 1, top = 9 } = {}) {
   for (const { name, rings } of outlines) {
-    if (!rings.length) continue;
-    const [x, y] = place(rings[0].reduce((best, point) => (point[1] > best[1] ? point : best)));
-    writeName(context, name, x, Math.max(top * unit, y - 10 * unit), colors, unit);
+    for (const ring of rings.filter((one) => areaOf(one) * areaOf(rings[0]) > 0)) { // a hole turns the other way
+      const [x, y] = place(ring.reduce((best, point) => (point[1] > best[1] ? point : best)));
+      writeName(context, name, x, Math.max(top * unit, y - 10 * unit), colors, unit);
+    }
   }
 }
 

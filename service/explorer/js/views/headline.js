@@ -31,6 +31,8 @@ export function Headline() {
   if (!dataset || view === 'compare') return null;
   if (!posterior && !single) return work && html`<div class="headline"></div>`; // keeps its place
   const k = posterior?.spec.n_neighbors;
+  const { standardize } = (single ? single.body.parameters : posterior.spec) ?? {};
+  const scale = standardize ?? single?.body.standardize ?? audit?.standardize ?? 'none';
   const about = single ? single.title
     : `${titleOfMethod(posterior.spec.method)}, ${k} neighbors${draws
       ? `, scale ${number(draws.scale)}${draws.notes?.length ? ' (doubtful)' : ''}` : ''}`;
@@ -52,7 +54,7 @@ export function Headline() {
     ${!meaning && !audit &&
       html`<p class="verdict">${single ? 'May I believe this map?'
         : 'This is one plausible map. Others are being drawn.'}</p>`}</div>
-    <p class="quiet about"><span>${nameOf(dataset)} · ${about}</span>
+    <p class="quiet about"><span>${nameOf(dataset)} · ${about}${scale === 'none' ? '' : ', columns standardized'}</span>
       ${!audit && html`<button type="button" class=${single ? 'primary' : ''}
       data-testid="audit" disabled=${Boolean(work)} onClick=${auditShown}
         title="Compare it with chance and with other samples of the data">Audit this map</button>`}</p>
