@@ -271,6 +271,7 @@ def test_notes_that_scikit_learn_warns_of_are_warnings(sheet: NDArray[np.float64
 _BRIDGING = [name for name, each in METHODS.items() if issubclass(each.spec, GraphSpec)]
 
 
+@pytest.mark.filterwarnings("ignore:The map may not be final")  # of MVU, as rounding has it
 @pytest.mark.parametrize("name", [*_BRIDGING, "glle"])
 def test_a_graph_in_parts_is_treated_alike(name: str, sheet: NDArray[np.float64]) -> None:
     """Function and estimator join the parts with the same note and figure, or refuse if the user says so."""
