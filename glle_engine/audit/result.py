@@ -13,7 +13,7 @@ from glle_engine.audit.chance import Chance  # noqa: TC001 # for type hints that
 from glle_engine.audit.groups import Groups  # noqa: TC001 # for type hints that are read
 from glle_engine.audit.statement import Level, Statement  # noqa: TC001 # for type hints that are read
 from glle_engine.base.results import PointResult, brief
-from glle_engine.base.texts import Note  # noqa: TC001 # for type hints that are read
+from glle_engine.base.texts import Line, Note  # noqa: TC001 # for type hints that are read
 from glle_engine.reliability.alignment import Regions  # noqa: TC001 # for type hints that are read
 
 if TYPE_CHECKING:
@@ -116,6 +116,11 @@ class Audit(PointResult):
         return "\n".join(filter(None, [self.verdict, self.how, *(note.message for note in self.notes)]))
 
     @property
+    def lines(self) -> tuple[Line, ...]:
+        """Lines of the verdict, by their roles."""
+        return self.statement.lines
+
+    @property
     def how(self) -> str:
         """Sentence that says how the verdict was found; an empty text for coordinates alone."""
         return f"Your data were halved {self.pairs} times and mapped again ({PAGE})." if self.pairs else ""
@@ -190,7 +195,7 @@ class Audit(PointResult):
         return {
             "verdict": self.verdict,
             "level": self.level,
-            "lines": [line.to_dict() for line in self.statement.lines],
+            "lines": [line.to_dict() for line in self.lines],
             "asks": self.statement.asks,
             "how": self.how,
             "is_preliminary": self.is_preliminary,

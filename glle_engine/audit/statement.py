@@ -192,11 +192,13 @@ def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
     apart = "points lie as far apart as points with independent features would"
     if facts.has_structure is False and (count := len(facts.clustered)):
         named = _and(list(facts.clustered)) if count <= MAX_NAMED_ISLANDS else f"{count} columns"
-        verb, theirs = (
-            ("has", "its combinations with the other columns") if count == 1 else ("have", "their combinations")
+        clusters = (
+            "has clusters, but it combines with the other columns as an independent column would"
+            if count == 1
+            else "have clusters, but they combine as independent columns would"
         )
         action = "Read clusters of single columns from this map, and no relations between columns"
-        return "partly", action, f"{named} {verb} clusters, but {theirs} are those of independent columns"
+        return "partly", action, f"{named} {clusters}"
     if facts.has_structure is False and facts.n < FEW_POINTS:
         action = f"Collect more points before you read this map: {facts.n} points are too few to tell"
         return "unknown", action, "we found no structure, but in so few points we would miss all but a strong one"

@@ -147,15 +147,19 @@ class GraphSpec(MethodSpec):
         """
         k = self._n_neighbors if n_neighbors is None else n_neighbors
         k = len(X) - 1 if k == "all" else k
-        radius = vars(self).get("radius")
         if self.disconnected == "bridge":
-            return bridged_graph(X, k, radius, on_progress)
-        return neighbor_graph(X, k, radius, on_progress), []
+            return bridged_graph(X, k, self._radius, on_progress)
+        return neighbor_graph(X, k, self._radius, on_progress), []
 
     @property
     def _n_neighbors(self) -> Any:
         """The parameter `n_neighbors`, which subclasses inherit from another base: a number or a word."""
         return vars(self)["n_neighbors"]
+
+    @property
+    def _radius(self) -> float | None:
+        """The distance within which all points are neighbors; None if there is only a number of neighbors."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +211,10 @@ class RadiusSpec(GraphSpec, DistanceSpec):
         "standardize and metric.",
         above=0,
     )
+
+    @property
+    def _radius(self) -> float | None:
+        return self.radius
 
     def check_together(self) -> None:
         """Raise `InvalidParameterError` if a number of neighbors is given in addition to a radius."""

@@ -67,7 +67,7 @@ def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
 def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: bool = False) -> Iterator[Stores]:
     """Yield the stores of a deployment, whether the deployment runs or not.
 
-    Without URLs in the settings, the Redis servers are those of a running `glle up`, or are started for this command.
+    If the settings name no Redis servers, the command uses the servers of a running `glle up`, or starts its own.
 
     Parameters
     ----------

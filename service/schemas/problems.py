@@ -79,7 +79,9 @@ class LineOut(BaseModel):
 
     role: Role = Field(description="Whether it says what to read, what not to read, what to do first, or why.")
     text: str = Field(description="The line, without a mark.")
-    parts: list[str | WayOut] = Field(description="The text in parts, as those of a note.")
+    parts: list[str | WayOut] = Field(
+        description="The text in parts, in which options and calls are values, as in `message_parts`."
+    )
 
 
 class ProblemOut(BaseModel):

@@ -384,7 +384,7 @@ class ComparisonOut(BaseModel):
     as_good: AsGoodOut | None = absent("Maps that are as good.")
     asks: Asks | None = Field(default=None, description="What the audits of all maps ask for before one is shown.")
     sentences: list[str] | None = absent("What the audits ask for, and the answers in words.")
-    sentence_parts: list[list[str | WayOut]] | None = absent("The sentences in parts, as those of a note.")
+    sentence_parts: list[list[str | WayOut]] | None = absent("Each sentence in parts, as in `message_parts`.")
     standardize: str | None = Field(default=None, description="Of the features.")
     metric: str | None = Field(default=None, description="Of the distances.")
 

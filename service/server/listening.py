@@ -27,7 +27,7 @@ class SharedSocket(socket.socket):
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process open `DESCRIPTORS` files, or as many as the hard limit permits; each request takes up to two."""
+    """Raise the limit of open files to `DESCRIPTORS`, but not above the hard limit; a request opens up to two files."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
     with contextlib.suppress(OSError, ValueError):

@@ -140,7 +140,7 @@ class CandidateMaps:
             "scores": scores,
             "notes": [*embedded["notes"], *notes],
             "verdict": audit.verdict,
-            "lines": [line.to_dict() for line in audit.statement.lines],
+            "lines": [line.to_dict() for line in audit.lines],
             "remains": audit.remains,
             "facts": facts.to_dict(),
         }

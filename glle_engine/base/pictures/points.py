@@ -298,7 +298,7 @@ def _audited(shown: Any, islands: Any) -> dict[str, Any]:
     stays = [bool(flag) and is_trusting for flag in _part(islands, "stays")]
     named = dict(enumerate(zip(_part(islands, "names"), stays, strict=True))) if len(stays) > 1 else {}
     tears = shown.disturbed.tears if hasattr(shown, "disturbed") else shown.tears
-    lines = shown.statement.lines if hasattr(shown, "statement") else [Line.from_dict(line) for line in shown.lines]
+    lines = [line if isinstance(line, Line) else Line.from_dict(line) for line in shown.lines]  # services send JSON
     return {
         "islands": named,
         "tears": np.asarray(tears, np.int64).reshape(-1, 2),

@@ -1,16 +1,16 @@
 r"""Probabilistic PCA of data with missing values, which the model fills in.
 
-Row i has the values :math:`x_{ij}` of the features :math:`O_i`. Expectation maximisation on the observed values alone
+Row i has the values :math:`x_{ij}` of the features :math:`O_i`. Expectation maximization on the observed values alone
 (Tipping and Bishop 1999, section 2.4; Ilin and Raiko 2010, JMLR 11, section 3): with the rows :math:`W_O` of W,
 :math:`\Sigma_i = \sigma^2 (W_O^T W_O + \sigma^2 I)^{-1}` and :math:`z_i = \Sigma_i W_O^T (x_O - \mu_O) / \sigma^2`,
 
 .. math:: (w_j, \mu_j) \leftarrow \arg\min \sum_i |x_{ij} - w_j^T z_i - \mu_j|^2 + w_j^T \Sigma_i w_j, \qquad
           \sigma^2 \leftarrow \mathrm{mean}_{ij} \; |x_{ij} - w_j^T z_i - \mu_j|^2 + w_j^T \Sigma_i w_j
 
-over the rows that have feature j. The mean m and the covariance A of z are estimated, too, and taken into the loadings
-:math:`W A^{1/2}` and the mean :math:`\mu + W m`, which needs far fewer steps (Liu, Rubin and Wu 1998). Without missing
-values the limit is the maximum in closed form (`glle_engine.methods.linear.pca.fit_ppca`). A missing value is filled in
-by its mean :math:`w_j^T z_i + \mu_j`.
+over the rows that have feature j. Each step also estimates the mean m and the covariance A of z, and continues with the
+loadings :math:`W A^{1/2}` and the mean :math:`\mu + W m`. This needs far fewer steps (Liu, Rubin and Wu 1998). Without
+missing values the limit is the maximum in closed form (`glle_engine.methods.linear.pca.fit_ppca`). A missing value is
+filled in by its mean :math:`w_j^T z_i + \mu_j`.
 """
 
 from __future__ import annotations

@@ -277,8 +277,8 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
 def fit_bayesian_ppca(X: NDArray[np.float64], axes: PcaFit, on_progress: OnProgress) -> tuple[Fit, int]:
     r"""Return the loadings and the noise with automatic relevance determination, and the number of steps.
 
-    Expectation maximisation from the maximum of the likelihood (Bishop 1999). The loadings stay along the principal
-    axes, so that a step has p numbers: with :math:`m = w^2 + \sigma^2`, :math:`c = \lambda w / m` and
+    Expectation maximization starts at the maximum of the likelihood (Bishop 1999). The loadings stay along the
+    principal axes, so that a step has p numbers: with :math:`m = w^2 + \sigma^2`, :math:`c = \lambda w / m` and
     :math:`s = \sigma^2 / m + \lambda w^2 / m^2` it is :math:`w \leftarrow c / (s + \sigma^2 d / (n w^2))`. A column
     whose square is below `EQUAL` of the noise variance is 0.
 

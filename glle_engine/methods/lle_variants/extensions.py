@@ -3,10 +3,10 @@ r"""Extensions of LLE, listed in the surveys, that change the data before the se
 Relative transformation: a point becomes the vector of its distances to all points,
 :math:`x_i \mapsto (d_{i1}, ..., d_{in})`. *Kernel* relative transformation takes the distances in the feature space of
 a Gaussian kernel, :math:`d_{ij}^2 = 2 - 2 \exp(-\gamma |x_i - x_j|^2)` (Wen, Jiang and Wen 2008). A point off the data
-differs from all others in many coordinates, so that it moves away from them, in units of the usual distance of
-neighbors. Beside three uniform squares it moved away by 2 to 8 %, and only if :math:`\gamma` times the squared extent
-of the data was small, because a kernel saturates. The transformed points choose the neighbors; weights and embedding
-are LLE's.
+then differs from all others in many coordinates: relative to the usual distance between neighbors, the point moves away
+from the data. Points beside three uniform squares moved away by 2 to 8 %, and only if :math:`\gamma` times the squared
+extent of the data was small, because a kernel saturates. The transformed points choose the neighbors; weights and
+embedding are LLE's.
 
 Neighbor smoothing: each point is projected onto the p-dimensional plane that fits it and its k nearest neighbors best,
 a local linear estimate of the surface, so that noise off the surface does not bend the weights (after Yin, Hu and Zhou

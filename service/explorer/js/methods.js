@@ -21,6 +21,14 @@ export function changedFrom(method, spec) {
   return Object.fromEntries(Object.entries(spec).filter(isOwn));
 }
 
+/** The settings of the shown map; also the scale of its columns if the method has no such setting. */
+export function settingsHere() {
+  const { single, posterior } = state;
+  if (!single) return posterior?.spec ?? {};
+  const parameters = single.result?.parameters ?? single.body.parameters;
+  return { ...parameters, standardize: parameters?.standardize ?? single.body.standardize };
+}
+
 /** The methods that make an embedding. */
 export const embedders = () => state.methods.filter((method) => method.makes === 'embedding');
 

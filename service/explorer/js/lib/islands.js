@@ -1,7 +1,9 @@
 /** What an audit says that the picture shows: islands to trust, tears and folds. */
 
 const MAX_RINGS = 2000; // of folded points
-const MAX_FOLDED = 0.5; // share of the points; if more are folded, the fault is not local, and no point is marked
+// Share of the points; if more are folded, the fault is not local, and no point is marked; as in
+// glle_engine/reliability/thresholds.py.
+const MAX_FOLDED = 0.5;
 
 /** Whether the verdict trusts an island; no island of a map that is not trusted at all. */
 export const isTrusted = ({ level, islands: { names, stays } }, island) =>

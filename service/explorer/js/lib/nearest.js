@@ -1,5 +1,6 @@
 /** The nearest rows of a row, in the data and on each shown map. */
 
+import { settingsHere } from '../methods.js';
 import { state } from '../store.js';
 import { newest } from './background.js';
 import { dimension, embeddingOf, points } from './frames.js';
@@ -50,7 +51,7 @@ function scalesOf(values, d) {
  * @returns {{title: string, data: Float32Array, p: number, spec: Record<string, any>}[]}
  */
 function mapsHere() {
-  const { view, comparison, single, posterior } = state;
+  const { view, comparison } = state;
   if (view === 'compare')
     return (comparison?.rows ?? []).filter(({ label }) => comparison.places[label]).map(
       ({ label, title, method, parameters }) => (
@@ -58,12 +59,7 @@ function mapsHere() {
           spec: { ...parameters, standardize: parameters.standardize ?? comparison.request.standardize } }),
     );
   const data = embeddingOf(state.frame);
-  const ofSingle = () => {
-    const parameters = single.result?.parameters ?? single.body.parameters;
-    return { ...parameters, standardize: parameters?.standardize ?? single.body.standardize };
-  };
-  const spec = single ? ofSingle() : posterior?.spec;
-  return data ? [{ title: 'the map', data, p: dimension(), spec: spec ?? {} }] : [];
+  return data ? [{ title: 'the map', data, p: dimension(), spec: settingsHere() }] : [];
 }
 
 /** Why the page does not know the distances in the data of the shown maps, or an empty string. */

@@ -158,7 +158,7 @@ function tracing(name) {
         found = { picture, box: inputs.box, traced };
         set({ traced: state.traced + 1 });
       }).catch((error) => {
-        key = null; // it is asked again
+        if (isSame(key, wanted)) key = null; // it is asked again
         throw error;
       });
     }

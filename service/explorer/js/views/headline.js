@@ -2,7 +2,7 @@
 
 import { auditAgain, auditAsMapOf, auditShown, auditStandardized } from '../actions/audit.js';
 import { findTrusted } from '../actions/compare.js';
-import { embedders, hindrance, settingsOf } from '../methods.js';
+import { embedders, hindrance, settingsHere, settingsOf } from '../methods.js';
 import { titleOfMethod } from '../lib/titles.js';
 import { nameOf } from '../panels/data_panel.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
@@ -31,8 +31,7 @@ export function Headline() {
   if (!dataset || view === 'compare') return null;
   if (!posterior && !single) return work && html`<div class="headline"></div>`; // keeps its place
   const k = posterior?.spec.n_neighbors;
-  const { standardize } = (single ? single.body.parameters : posterior.spec) ?? {};
-  const scale = standardize ?? single?.body.standardize ?? audit?.standardize ?? 'none';
+  const scale = settingsHere().standardize ?? audit?.standardize ?? 'none';
   const about = single ? single.title
     : `${titleOfMethod(posterior.spec.method)}, ${k} neighbors${draws
       ? `, scale ${number(draws.scale)}${draws.notes?.length ? ' (doubtful)' : ''}` : ''}`;

@@ -248,7 +248,7 @@ function direct(host, overlay) {
     hover: (row) => !state.playing && set({ hover: row }),
     select: (rows) => {
       choosePoints(rows);
-      plot.select(brightRows()); // the plot has dimmed all others, or none
+      if (!rows.length) plot.select(brightRows()); // the plot has dimmed none, but filters may
     },
     view: () => {
       soon();

@@ -101,7 +101,7 @@ def bayesian_pca(X: np.ndarray, p: int) -> tuple[np.ndarray, float]:
 
 
 def test_bayesian_pca_is_bishops_em_and_finds_the_number_of_components() -> None:
-    """Loadings and noise of `prior="ard"` are those of full matrices; of five components three are left, two are 0."""
+    """The loadings and the noise equal the results of full matrices; three of five components stay, two become 0."""
     rng = np.random.default_rng(0)
     X = 5 + rng.standard_normal((60, 3)) @ rng.standard_normal((3, 8)) * 2 + 0.7 * rng.standard_normal((60, 8))
     embedding = embed("ppca", X, n_components=5, prior="ard")

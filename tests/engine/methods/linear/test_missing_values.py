@@ -61,7 +61,7 @@ def test_data_without_noise_converge() -> None:
 
 
 def test_missing_values_are_found_again() -> None:
-    """Their errors are a tenth of those of the columns' means; the other values stay."""
+    """Filled-in values have a tenth of the error of the columns' means; the values that were given stay."""
     X, holes = with_holes(200, 8, 0.2)
     found, missing = complete(holes, 2), np.isnan(holes)
     assert found.data[~missing].tobytes() == X[~missing].tobytes()
