@@ -28,6 +28,7 @@ def test_a_comparison_says_which_map_to_show(explorer: Explorer) -> None:
     assert 1 <= len(sentences) <= 3
     expect(explorer.at("answers").locator(".sentence")).to_have_text(sentences)
     expect(thumbs.get_by_test_id("thumb-verdict")).to_have_count(3)
+    expect(explorer.at("compare-t-sne")).to_be_hidden()  # the choice of the methods is folded
     best = explorer.state("comparison")["best"]
     expect(explorer.at("best")).to_have_count(len({label for label in best.values() if label}))
     assert "comparison=job_" in explorer.page.url
@@ -99,9 +100,9 @@ def test_a_verdict_that_is_not_green_leads_to_a_better_map(explorer: Explorer) -
 
 def test_a_comparison_that_needs_one_scale_has_its_button(explorer: Explorer) -> None:
     """If all maps show one column alone, a button compares maps of standardized columns."""
-    X = np.random.default_rng(4).standard_normal((120, 3)) @ np.random.default_rng(5).standard_normal((3, 4))
+    X = np.random.default_rng(4).standard_normal((120, 3)) @ np.random.default_rng(5).standard_normal((3, 3))
     explorer.open()
-    explorer.upload("units.csv", csv(X * [1, 1e4, 1, 1]))
+    explorer.upload("units.csv", csv(X * [1, 1e4, 1]))
     explorer.choose_methods("pca", "isomap")
     explorer.at("compare-go").click()
     expect(explorer.at("answers")).to_contain_text("Standardize the features first", timeout=120_000)

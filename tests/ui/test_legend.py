@@ -108,3 +108,13 @@ def test_the_legend_of_a_stage_scrolls(sixty: Explorer) -> None:
     assert stage["y"] < legend["y"] < legend["y"] + legend["height"] <= stage["y"] + stage["height"]
     sixty.at("legend").locator(".class").last.click()
     expect(sixty.at("selected")).to_contain_text("4 points selected")
+
+
+def test_a_column_without_a_name_has_its_number(explorer: Explorer) -> None:
+    """An empty cell in the row of names is no empty choice of the color."""
+    explorer.open()
+    rows = np.random.default_rng(0).standard_normal((60, 3)).round(3)
+    explorer.upload("unnamed.csv", "\n".join([",x,y", *(",".join(map(str, row)) for row in rows)]).encode())
+    explorer.at("method").select_option("pca")
+    explorer.at("fit").click()
+    expect(explorer.at("color").locator("option:checked")).to_have_text("Column 1", timeout=60_000)

@@ -33,7 +33,7 @@ export function choices({ dataset, columns, metadata, summary, audit }) {
   if (audit?.arrays.p_value) found.push(['p_value', 'Chance: p-value of its neighbors']);
   if (columns?.values) {
     for (let j = 0; j < Math.min(dataset.n_features, 200); j++)
-      found.push([`column:${j}`, columns.names?.[j] ?? `Column ${j + 1}`]);
+      found.push([`column:${j}`, columns.names?.[j] || `Column ${j + 1}`]);
   }
   found.push(['row', 'Row number'], ['plain', 'One color']);
   return found;

@@ -25,7 +25,7 @@ export function Compare() {
     ${comparison ? html`<${Answers} />`
       : html`<p>Several maps of these data are made, each is audited on the same halves of the rows, and you read
         which to show for which question.</p>`}
-    <${Choice} names=${names} />
+    <${Choice} names=${names} isMade=${Boolean(comparison)} />
     <div class="buttons first"><button type="button" class=${comparison ? '' : 'primary'} data-testid="compare-go"
       disabled=${Boolean(work) || names?.length === 0}
       onClick=${() => compare()}>${names ? `Compare ${names.length} ${names.length === 1 ? 'map' : 'maps'}`
@@ -51,15 +51,16 @@ function Answers() {
   </div>`;
 }
 
-/** The methods by their families. */
-function Choice({ names }) {
+/** The methods by their families; folded once maps are made of them. */
+function Choice({ names, isMade }) {
   const families = new Map();
   for (const method of embedders()) families.set(method.family, [...(families.get(method.family) ?? []), method]);
   const toggle = (name) => {
     const now = state.compared ?? [];
     set({ compared: now.includes(name) ? now.filter((other) => other !== name) : [...now, name] });
   };
-  return html`<details class="more method-choice" open=${Boolean(names)}><summary>Choose the methods</summary>
+  return html`<details class="more method-choice" open=${Boolean(names) && !isMade}>
+    <summary>Choose the methods</summary>
     ${[...families].map(([family, methods]) => html`<div class="family" role="group" aria-label=${family}>
       <span class="quiet">${family}</span><span class="chips">${methods.map((method) => {
         const why = hindrance(method);
