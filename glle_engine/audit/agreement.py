@@ -114,3 +114,8 @@ def nearest_among(
 def shared(first: NDArray[np.int32], second: NDArray[np.int32]) -> NDArray[np.float64]:
     """Return the share (n,) of each point's neighbors `first` (n, k) that are also in its neighbors `second` (n, k)."""
     return np.asarray((first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1))
+
+
+def standard_error(values: NDArray[np.float64]) -> float:
+    """Return the standard error of the mean of values; 0 for a single value."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0

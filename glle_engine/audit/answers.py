@@ -27,22 +27,18 @@ sides: connected points that are torn off each other, or laid onto each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from glle_engine.audit.agreement import far_neighbors, shared, spaces_of
-from glle_engine.audit.islands import find_islands, isolated, numbered
-from glle_engine.base.progress import silent
+from glle_engine.audit.agreement import far_neighbors, shared, spaces_of, standard_error
 from glle_engine.base.randomness import generator
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity
-from glle_engine.methods.linear.pca import principal_axes
-from glle_engine.reliability.resamples import placing_weights
 from glle_engine.reliability.thresholds import (
     DISTURBED,
     FAR,
@@ -50,15 +46,11 @@ from glle_engine.reliability.thresholds import (
     GLUED,
     LIKELY_NEIGHBORS,
     MANY_DISTURBED,
-    SMALL_ISLAND,
-    STAYS,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-COMPONENTS = (10, 3)  # islands that are isolated among this many principal components are isolated in the data, too
-PLACING_ISLANDS = 5  # the points outside a half are placed by this many neighbors in the half
 MIN_CENTERS = 3  # islands that an arrangement needs
 MIN_SHAPE = 5  # points that an island needs for a shape
 PERMUTATIONS = 8
@@ -91,89 +83,6 @@ class Answer:
         """Return the fields as a JSON-able dictionary."""
         of_islands = None if self.of_islands is None else self.of_islands.tolist()
         return {"share": self.share, "error": self.error, "of_islands": of_islands}
-
-
-@dataclass(frozen=True, eq=False)
-class Islands:
-    """Islands of an embedding; if only coordinates are given, nothing is known of other samples.
-
-    Attributes
-    ----------
-    share, error : float or None
-        Mean share of the halves in which the islands are isolated, with its standard error; None if only coordinates
-        are given, and for a single island.
-    of_points : (n,) int64
-        Island of each point: 0 is the largest one, and -1 is none, for clumps that are too small to judge.
-    in_data : (m,) bool
-        Whether the points of the island are isolated in the data, too; False for a single island.
-    in_samples : (m,) float64 or None
-        Share of the halves in whose maps the other half's points of the island are isolated.
-    in_halves : (m,) float64 or None
-        Share of the halves in whose maps the half's own points of the island are isolated.
-    of_halves : (h, m) bool or None
-        Islands that are isolated in the map of each half.
-
-    """
-
-    share: float | None
-    error: float | None
-    of_points: NDArray[np.int64]
-    in_data: NDArray[np.bool_]
-    in_samples: NDArray[np.float64] | None = None
-    in_halves: NDArray[np.float64] | None = None
-    of_halves: NDArray[np.bool_] | None = None
-
-    __repr__ = brief
-
-    @property
-    def stays(self) -> NDArray[np.bool_]:
-        """Islands (m,) that can be trusted: they are isolated in 80 % of the halves, and in the data."""
-        if self.in_samples is None:
-            return np.zeros(len(self.in_data), bool)
-        return np.asarray((self.in_samples >= STAYS) & self.in_data)
-
-    @property
-    def is_cut(self) -> NDArray[np.bool_]:
-        """Islands (m,) that the method cuts: they are isolated in 80 % of the halves, but not in the data."""
-        if self.in_samples is None:
-            return np.zeros(len(self.in_data), bool)
-        inside = self.in_samples if self.in_halves is None else self.in_halves
-        return np.asarray((np.maximum(self.in_samples, inside) >= STAYS) & ~self.in_data)
-
-    @property
-    def count(self) -> int:
-        """Number of islands; 0 for a single one, because it is not separate from anything."""
-        return len(self.in_data) if len(self.in_data) > 1 else 0
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Number of points (m,) of each island."""
-        return np.bincount(self.of_points[self.of_points >= 0], minlength=len(self.in_data))
-
-    @property
-    def outside(self) -> int:
-        """Number of points in clumps that are too small to judge, which are in no island."""
-        return int((self.of_points < 0).sum())
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the islands: A for the largest one, and so on; A1 follows Z."""
-        letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-        return [letters[index % 26] + (str(index // 26) if index >= 26 else "") for index in range(len(self.in_data))]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the numbers of each island as a JSON-able dictionary, without arrays of points or of single halves."""
-        return {
-            "share": self.share,
-            "error": self.error,
-            "names": self.names,
-            "sizes": self.sizes.tolist(),
-            "outside": self.outside,
-            "in_data": self.in_data.tolist(),
-            "in_samples": None if self.in_samples is None else self.in_samples.tolist(),
-            "stays": self.stays.tolist(),
-            "is_cut": self.is_cut.tolist(),
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,94 +146,6 @@ class Disturbed:
             for side, sign in zip(seam.sides, (1, -1), strict=True):
                 of_points[side] = sign * number
         return of_points
-
-
-def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64], *, is_linear: bool = False) -> Islands:
-    """Return the islands of an embedding (n, p) of points (n, d), before maps of halves confirm them.
-
-    Small islands that are not isolated in the data are left out, because a method may tear off a few points anywhere.
-    """
-    of_points = find_islands(Y)
-    in_data = np.ones(int(of_points.max()) + 1, bool) if is_linear else _isolated_in_data(points, of_points)
-    is_small = np.bincount(of_points[of_points >= 0]) < SMALL_ISLAND * len(Y)
-    if (is_torn_off := is_small & ~in_data).any():
-        of_points[(of_points >= 0) & is_torn_off[of_points]] = -1
-        of_points = numbered(of_points)
-        in_data = _isolated_in_data(points, of_points)
-    if len(in_data) == 2:  # two islands are isolated from each other, or neither is isolated
-        in_data[:] = in_data.all()
-    return Islands(None, None, of_points, in_data & (len(in_data) > 1))
-
-
-def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each island (m,) is isolated among points (n, d), or among their first principal components.
-
-    A linear map cuts nothing, so a gap among the components is a gap in the data. If there are many features, noise
-    makes all distances nearly equal, and only the components show the gap.
-    """
-    holds = isolated(points, islands)
-    limit = min(COMPONENTS[0], len(points) - 1, points.shape[1] - 1)
-    if len(holds) == 1 or holds.all() or limit < 1:
-        return holds
-    scores = principal_axes(np.ascontiguousarray(points), limit, silent).scores
-    for count in sorted({min(count, limit) for count in COMPONENTS}):
-        holds = holds | isolated(np.ascontiguousarray(scores[:, :count]), islands)
-    return holds
-
-
-def island_places(
-    points: NDArray[np.float64],
-    rows: NDArray[np.bool_],
-    chosen: NDArray[np.intp],
-    Y: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Return a copy of a sample's map Y (n, p) in which only five neighbors in the sample place each of the `rows`.
-
-    The sample is of the points `chosen`. If a point of a small group were placed by ten neighbors, some would belong to
-    other groups, and their weights would put the point between the groups.
-    """
-    placed = Y.copy()
-    placed[rows] = placing_weights(points[chosen], points[rows], PLACING_ISLANDS).embed(Y[chosen])
-    return placed
-
-
-def islands_of_samples(
-    islands: Islands, isolated_outside: NDArray[np.bool_], isolated_inside: NDArray[np.bool_] | None = None
-) -> Islands:
-    """Return the islands of a map with the share of halves in whose embeddings each island is isolated.
-
-    `isolated_outside` (m, islands) says whether an island is isolated among the points that are not in the half, and
-    `isolated_inside` whether it is isolated among the half's own points. The half's own points show whether the method
-    cuts the islands, because other points may be placed across a cut.
-    """
-    if not islands.count:
-        return replace(islands, in_samples=np.zeros(1))
-    if islands.count == 2:  # two islands are isolated from each other, or neither is isolated
-        isolated_outside = np.repeat(isolated_outside.all(axis=1, keepdims=True), 2, axis=1)
-    of_pairs = isolated_outside.mean(axis=1).reshape(-1, 2).mean(axis=1)
-    return replace(
-        islands,
-        share=float(of_pairs.mean()),
-        error=standard_error(of_pairs),
-        in_samples=isolated_outside.mean(axis=0),
-        in_halves=None if isolated_inside is None else isolated_inside.mean(axis=0),
-        of_halves=isolated_outside,
-    )
-
-
-def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which islands (m,) are isolated when only the points `rows` are looked at; islands without them are not.
-
-    Points of no island (-1) are ignored.
-
-    To judge the embedding of a half, pass the points that are not in the half: an embedding of few points in many
-    dimensions shows the points that it was made from farther apart than it would show points of a new sample.
-    """
-    rows = rows & (islands >= 0)
-    present, of_rows = np.unique(islands[rows], return_inverse=True)
-    holds = np.zeros(int(islands.max()) + 1, bool)
-    holds[present] = isolated(Y[rows], of_rows) & (len(present) > 1)
-    return holds
 
 
 def arrangement(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer | None:
@@ -491,11 +312,6 @@ def _seams(
             mean_score = float(score[np.concatenate(points)].mean())
             seams.append(Seam(kind, (points[0], points[1]), (first_island, second_island), mean_score))
     return tuple(sorted(seams, key=lambda seam: -sum(len(each) for each in seam.sides))[:MAX_SEAMS])
-
-
-def standard_error(values: NDArray[np.float64]) -> float:
-    """Return the standard error of the mean of values; 0 for a single value."""
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def _some_tears(rows: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.int64]:

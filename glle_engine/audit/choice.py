@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from glle_engine.audit.answers import standard_error
+from glle_engine.audit.agreement import standard_error
 from glle_engine.base.results import brief
 from glle_engine.base.texts import Text, Way, to_json
 from glle_engine.reliability.thresholds import CLEARANCE, FEW_POINTS

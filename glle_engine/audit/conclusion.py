@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from glle_engine.audit.agreement import shared
+from glle_engine.audit.agreement import shared, standard_error
 from glle_engine.audit.answers import (
     arrangement,
     disturbed_by_data,
     disturbed_by_samples,
-    islands_of_samples,
     neighborhoods,
     shape,
-    standard_error,
 )
 from glle_engine.audit.groups import compare_groups
+from glle_engine.audit.islands import islands_of_samples
 from glle_engine.audit.result import Audit
 from glle_engine.audit.statement import state
 from glle_engine.linalg.procrustes import disparity, root_trace

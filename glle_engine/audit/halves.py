@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from glle_engine.audit.agreement import far_neighbors, nearest_among, spaces_of
-from glle_engine.audit.answers import island_places, isolated_among, squeeze_of
+from glle_engine.audit.answers import squeeze_of
 from glle_engine.audit.dependence import MIN_BLOCKS
 from glle_engine.audit.groups import groups_apart
+from glle_engine.audit.islands import isolated_among
 from glle_engine.audit.options import AuditOptions
 from glle_engine.audit.sources import source_of
 from glle_engine.audit.subject import blocks_of_rows, rows_of_halves
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     Placement = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
+PLACING_ISLANDS = 5  # the points outside a half are placed by this many neighbors in the half
 MIN_PAIRS = 2  # pairs of halves that an audit needs
 
 
@@ -192,6 +194,22 @@ def _embedder_of_rows(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArra
             remedy=f"Give at least {MIN_BLOCKS} different blocks, such as the subject of each row, or none.",
         )
     return replace(embedder, blocks=of_blocks)
+
+
+def island_places(
+    points: NDArray[np.float64],
+    rows: NDArray[np.bool_],
+    chosen: NDArray[np.intp],
+    Y: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return a copy of a sample's map Y (n, p) in which only five neighbors in the sample place each of the `rows`.
+
+    The sample is of the points `chosen`. If a point of a small group were placed by ten neighbors, some would belong to
+    other groups, and their weights would put the point between the groups.
+    """
+    placed = Y.copy()
+    placed[rows] = placing_weights(points[chosen], points[rows], PLACING_ISLANDS).embed(Y[chosen])
+    return placed
 
 
 def _placement(points: NDArray[np.float64], rows: NDArray[np.intp], *, is_linear: bool) -> Placement:

@@ -1,11 +1,12 @@
-r"""Islands of an embedding: its clusters that do not touch each other.
+r"""Islands of an embedding: its clusters that do not touch each other, and which of them can be trusted.
 
-HDBSCAN finds the clusters (Campello, Moulavi and Sander, "Density-based clustering based on hierarchical density
-estimates", PAKDD 2013): single linkage of the mutual reachability distances :math:`\max(d_{ij}, c_i, c_j)`, :math:`c`
-the distance to the m-th neighbor, is cut where clusters of at least m points part, and the clusters with the largest
-excess of mass are selected. A first pass looks for clusters of 8 points and 2 % of all points; a second pass looks for
-smaller clumps within these, of at least 8 points. The linkage is scipy's; the selection is made here and not by
-scikit-learn, because audits have to work without that extra.
+An island can be trusted (`Islands.stays`) if it is isolated in at least 80 % of the maps of halves, where only the
+points outside the half are looked at (`isolated_among`), and also in the data (`islands_of_picture`): among all
+columns, or among the first 10 or 3 principal components. The map of a linear method cuts nothing, so its islands count
+as isolated in the data. A single island is separate from nothing, and is never trusted.
+
+HDBSCAN finds the clusters (`glle_engine.audit.hdbscan`). A first pass looks for clusters of 8 points and 2 % of all
+points; a second pass looks for smaller clumps within these, of at least 8 points.
 
 A cluster is not yet an island: HDBSCAN cuts even a uniform disc, and random points on a curve have gaps. A gap is more
 than chance if points of a distribution without the gap would hardly leave it open. Random points of density
@@ -25,28 +26,34 @@ that lie far from every island, in clumps of fewer than 8, belong to none.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.cluster.hierarchy import linkage
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
-from scipy.spatial.distance import pdist
 
+from glle_engine.audit.agreement import standard_error
+from glle_engine.audit.hdbscan import clusters_of
+from glle_engine.base.progress import silent
 from glle_engine.base.randomness import generator
+from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_to
+from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.reliability.thresholds import (
     CHANCE_GAP,
     CUT_CONTACT,
     FAR_CLUMP,
     ISLAND_CONTACT,
     SMALL_ISLAND,
+    STAYS,
     WIDER_REACH,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+COMPONENTS = (10, 3)  # islands that are isolated among this many principal components are isolated in the data, too
 MIN_ISLAND_POINTS = 8  # points of the smallest island
 INNER_NEIGHBOR = 5  # the distance to this neighbor is the reach in two dimensions and more
 TREE_DIMENSIONS = 10  # up to here a k-d tree is faster than computing all distances
@@ -54,6 +61,161 @@ MANY = 5000  # above this number of points a random sample is compared
 DIMENSION_NEIGHBORS = 30  # neighbors from which the dimension of a cluster is estimated
 CUTS = (0.25, 0.5, 0.75)  # shares of the points on one side of cuts
 MIN_CUT = 4  # fewest points that can be cut
+
+
+@dataclass(frozen=True, eq=False)
+class Islands:
+    """Islands of an embedding; if only coordinates are given, nothing is known of other samples.
+
+    Attributes
+    ----------
+    share, error : float or None
+        Mean share of the halves in which the islands are isolated, with its standard error; None if only coordinates
+        are given, and for a single island.
+    of_points : (n,) int64
+        Island of each point: 0 is the largest one, and -1 is none, for clumps that are too small to judge.
+    in_data : (m,) bool
+        Whether the points of the island are isolated in the data, too; False for a single island.
+    in_samples : (m,) float64 or None
+        Share of the halves in whose maps the other half's points of the island are isolated.
+    in_halves : (m,) float64 or None
+        Share of the halves in whose maps the half's own points of the island are isolated.
+    of_halves : (h, m) bool or None
+        Islands that are isolated in the map of each half.
+
+    """
+
+    share: float | None
+    error: float | None
+    of_points: NDArray[np.int64]
+    in_data: NDArray[np.bool_]
+    in_samples: NDArray[np.float64] | None = None
+    in_halves: NDArray[np.float64] | None = None
+    of_halves: NDArray[np.bool_] | None = None
+
+    __repr__ = brief
+
+    @property
+    def stays(self) -> NDArray[np.bool_]:
+        """Islands (m,) that can be trusted: they are isolated in 80 % of the halves, and in the data."""
+        if self.in_samples is None:
+            return np.zeros(len(self.in_data), bool)
+        return np.asarray((self.in_samples >= STAYS) & self.in_data)
+
+    @property
+    def is_cut(self) -> NDArray[np.bool_]:
+        """Islands (m,) that the method cuts: they are isolated in 80 % of the halves, but not in the data."""
+        if self.in_samples is None:
+            return np.zeros(len(self.in_data), bool)
+        inside = self.in_samples if self.in_halves is None else self.in_halves
+        return np.asarray((np.maximum(self.in_samples, inside) >= STAYS) & ~self.in_data)
+
+    @property
+    def count(self) -> int:
+        """Number of islands; 0 for a single one, because it is not separate from anything."""
+        return len(self.in_data) if len(self.in_data) > 1 else 0
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of points (m,) of each island."""
+        return np.bincount(self.of_points[self.of_points >= 0], minlength=len(self.in_data))
+
+    @property
+    def outside(self) -> int:
+        """Number of points in clumps that are too small to judge, which are in no island."""
+        return int((self.of_points < 0).sum())
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the islands: A for the largest one, and so on; A1 follows Z."""
+        letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+        return [letters[index % 26] + (str(index // 26) if index >= 26 else "") for index in range(len(self.in_data))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers of each island as a JSON-able dictionary, without arrays of points or of single halves."""
+        return {
+            "share": self.share,
+            "error": self.error,
+            "names": self.names,
+            "sizes": self.sizes.tolist(),
+            "outside": self.outside,
+            "in_data": self.in_data.tolist(),
+            "in_samples": None if self.in_samples is None else self.in_samples.tolist(),
+            "stays": self.stays.tolist(),
+            "is_cut": self.is_cut.tolist(),
+        }
+
+
+def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64], *, is_linear: bool = False) -> Islands:
+    """Return the islands of an embedding (n, p) of points (n, d), before maps of halves confirm them.
+
+    Small islands that are not isolated in the data are left out, because a method may tear off a few points anywhere.
+    """
+    of_points = find_islands(Y)
+    in_data = np.ones(int(of_points.max()) + 1, bool) if is_linear else _isolated_in_data(points, of_points)
+    is_small = np.bincount(of_points[of_points >= 0]) < SMALL_ISLAND * len(Y)
+    if (is_torn_off := is_small & ~in_data).any():
+        of_points[(of_points >= 0) & is_torn_off[of_points]] = -1
+        of_points = numbered(of_points)
+        in_data = _isolated_in_data(points, of_points)
+    if len(in_data) == 2:  # two islands are isolated from each other, or neither is isolated
+        in_data[:] = in_data.all()
+    return Islands(None, None, of_points, in_data & (len(in_data) > 1))
+
+
+def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether each island (m,) is isolated among points (n, d), or among their first principal components.
+
+    A linear map cuts nothing, so a gap among the components is a gap in the data. If there are many features, noise
+    makes all distances nearly equal, and only the components show the gap.
+    """
+    holds = isolated(points, islands)
+    limit = min(COMPONENTS[0], len(points) - 1, points.shape[1] - 1)
+    if len(holds) == 1 or holds.all() or limit < 1:
+        return holds
+    scores = principal_axes(np.ascontiguousarray(points), limit, silent).scores
+    for count in sorted({min(count, limit) for count in COMPONENTS}):
+        holds = holds | isolated(np.ascontiguousarray(scores[:, :count]), islands)
+    return holds
+
+
+def islands_of_samples(
+    islands: Islands, isolated_outside: NDArray[np.bool_], isolated_inside: NDArray[np.bool_] | None = None
+) -> Islands:
+    """Return the islands of a map with the share of halves in whose embeddings each island is isolated.
+
+    `isolated_outside` (m, islands) says whether an island is isolated among the points that are not in the half, and
+    `isolated_inside` whether it is isolated among the half's own points. The half's own points show whether the method
+    cuts the islands, because other points may be placed across a cut.
+    """
+    if not islands.count:
+        return replace(islands, in_samples=np.zeros(1))
+    if islands.count == 2:  # two islands are isolated from each other, or neither is isolated
+        isolated_outside = np.repeat(isolated_outside.all(axis=1, keepdims=True), 2, axis=1)
+    of_pairs = isolated_outside.mean(axis=1).reshape(-1, 2).mean(axis=1)
+    return replace(
+        islands,
+        share=float(of_pairs.mean()),
+        error=standard_error(of_pairs),
+        in_samples=isolated_outside.mean(axis=0),
+        in_halves=None if isolated_inside is None else isolated_inside.mean(axis=0),
+        of_halves=isolated_outside,
+    )
+
+
+def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which islands (m,) are isolated when only the points `rows` are looked at; islands without them are not.
+
+    Points of no island (-1) are ignored.
+
+    To judge the embedding of a half, pass the points that are not in the half: an embedding of few points in many
+    dimensions shows the points that it was made from farther apart than it would show points of a new sample.
+    """
+    rows = rows & (islands >= 0)
+    present, of_rows = np.unique(islands[rows], return_inverse=True)
+    holds = np.zeros(int(islands.max()) + 1, bool)
+    holds[present] = isolated(Y[rows], of_rows) & (len(present) > 1)
+    return holds
 
 
 def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -81,7 +243,7 @@ def _large_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
     A point without a cluster belongs to the island of the nearest point that has a cluster.
     """
     min_size = max(MIN_ISLAND_POINTS, int(SMALL_ISLAND * len(Y)))
-    clusters = _clusters(Y, min_size) if len(Y) >= 2 * min_size else np.full(len(Y), -1)
+    clusters = clusters_of(Y, min_size) if len(Y) >= 2 * min_size else np.full(len(Y), -1)
     if not (is_known := clusters >= 0).any():
         return np.zeros(len(Y), np.int64)
     return _join_touching(Y, clusters[is_known][cKDTree(Y[is_known]).query(Y)[1]])
@@ -117,7 +279,7 @@ def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> N
     for island in range(count):
         rows = np.flatnonzero(islands == island)
         if len(rows) >= 2 * MIN_ISLAND_POINTS:
-            clumps = _grown(Y[rows], _clusters(Y[rows], MIN_ISLAND_POINTS))
+            clumps = _grown(Y[rows], clusters_of(Y[rows], MIN_ISLAND_POINTS))
             split[rows] = np.where(clumps >= 0, split.max() + 1 + clumps, -1)
     split = _join_touching(Y, numbered(split))
     is_large = np.bincount(split[split >= 0]) >= SMALL_ISLAND * len(Y)
@@ -153,12 +315,6 @@ def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.in
         distance[is_nearer], joined[is_nearer] = to_row[is_nearer], cluster
     clusters[(np.bincount(clusters) < MIN_ISLAND_POINTS)[clusters]] = -1
     return numbered(clusters)
-
-
-def _clusters(Y: NDArray[np.float64], min_size: int) -> NDArray[np.int64]:
-    """Return the cluster (n,) of each point by HDBSCAN, or -1, for clusters of at least `min_size` points."""
-    core = kneighbors(np.ascontiguousarray(Y), min_size - 1)[1][:, -1]  # `min_size` counts the point itself
-    return numbered(_select_clusters(*_condense(_single_linkage(Y, core), min_size)))
 
 
 def numbered(islands: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -261,71 +417,3 @@ def _reach(points: NDArray[np.float64], n: int) -> float:
     dimension = float(np.clip(dimension, 1, 2))
     needed = INNER_NEIGHBOR + (2 - dimension) * max(2 * (np.log(n) + CHANCE_GAP) - INNER_NEIGHBOR, 0.0)
     return float(usual * (needed / INNER_NEIGHBOR) ** (1 / dimension))
-
-
-def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the merges (n - 1, 4) of single linkage, as scipy does: two nodes, their distance, and their joint size.
-
-    Distances are at least the core distances (n,) of both points: mutual reachability.
-    """
-    n, distances, first = len(points), pdist(points), 0
-    for row in range(n - 1):
-        of_row = distances[first : (first := first + n - 1 - row)]
-        np.maximum(of_row, np.maximum(core[row], core[row + 1 :]), out=of_row)
-    return np.asarray(linkage(distances, "single"))
-
-
-def _condense(linked: NDArray[np.float64], min_size: int) -> tuple[list[int], list[float], NDArray[np.int64]]:
-    """Return parent and stability of each cluster of `min_size` points or more, and each point's smallest cluster (n,).
-
-    Cluster 0 is the root. The stability is the excess of mass: the sum, over the cluster's points, of the range of
-    densities at which the point belongs to the cluster.
-    """
-    merges = [(int(left), int(right), length) for left, right, length, _ in linked.tolist()]
-    n = len(merges) + 1
-    sizes = [1] * n + linked[:, 3].astype(int).tolist()
-    shortest = 1e-12 * (merges[-1][2] or 1.0)
-    parents, births, stability = [-1], [0.0], [0.0]
-    fallen = np.zeros(n, np.int64)
-    waiting = [(2 * n - 2, 0)]
-    while waiting:
-        node, cluster = waiting.pop()
-        left, right, length = merges[node - n]
-        density = 1 / max(length, shortest)
-        gain = density - births[cluster]
-        children = (left, right)
-        if min(sizes[left], sizes[right]) >= min_size:
-            stability[cluster] += gain * sizes[node]
-            for child in children:
-                parents.append(cluster)
-                births.append(density)
-                stability.append(0.0)
-                waiting.append((child, len(parents) - 1))
-            continue
-        for child in children:
-            if sizes[child] >= min_size:
-                waiting.append((child, cluster))
-                continue
-            stability[cluster] += gain * sizes[child]
-            leaves = [child]
-            while leaves:
-                leaf = leaves.pop()
-                if leaf < n:
-                    fallen[leaf] = cluster
-                else:
-                    leaves += merges[leaf - n][:2]
-    return parents, stability, fallen
-
-
-def _select_clusters(parents: list[int], stability: list[float], fallen: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the selected cluster of each point, or -1; the root is never selected."""
-    children: list[float] = [0.0] * len(parents)
-    is_selected = [False] * len(parents)
-    for cluster in range(len(parents) - 1, 0, -1):  # children have larger numbers
-        is_selected[cluster] = stability[cluster] >= children[cluster]
-        children[parents[cluster]] += max(stability[cluster], children[cluster])
-    chosen = [-1] * len(parents)
-    for cluster in range(1, len(parents)):
-        above = chosen[parents[cluster]]
-        chosen[cluster] = above if above >= 0 else cluster if is_selected[cluster] else -1
-    return np.array(chosen)[fallen]

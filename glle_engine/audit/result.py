@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np  # noqa: TC002 # `service.schemas.derived` reads the type hints
 from scipy.sparse import csr_array  # noqa: TC002 # for type hints that are read
 
-from glle_engine.audit.answers import Answer, Disturbed, Islands  # noqa: TC001 # for type hints that are read
+from glle_engine.audit.answers import Answer, Disturbed  # noqa: TC001 # for type hints that are read
 from glle_engine.audit.chance import Chance  # noqa: TC001 # for type hints that are read
 from glle_engine.audit.groups import Groups  # noqa: TC001 # for type hints that are read
+from glle_engine.audit.islands import Islands  # noqa: TC001 # for type hints that are read
 from glle_engine.audit.statement import Level, Statement  # noqa: TC001 # for type hints that are read
 from glle_engine.base.results import PointResult, brief
 from glle_engine.base.texts import Line, Note  # noqa: TC001 # for type hints that are read

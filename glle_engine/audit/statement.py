@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.audit.agreement import Agreement
-    from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
+    from glle_engine.audit.answers import Answer, Disturbed, Seam
+    from glle_engine.audit.islands import Islands
 
 Level = Literal["trust", "partly", "no", "unknown"]
 Asks = Literal["method", "standardize", "blocks"]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.audit.agreement import measure_agreement
-from glle_engine.audit.answers import islands_of_picture
 from glle_engine.audit.chance import (
     compare_with_chance,
     dominant_feature,
@@ -22,6 +21,7 @@ from glle_engine.audit.columns import find_clustered_columns
 from glle_engine.audit.dependence import block_candidates, find_dependence
 from glle_engine.audit.dimension import find_dimension
 from glle_engine.audit.groups import groups_of_labels, labels_and_classes
+from glle_engine.audit.islands import islands_of_picture
 from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.statement import Facts
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError

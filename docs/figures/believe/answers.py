@@ -19,16 +19,11 @@ import numpy as np
 
 from docs.figures.believe.truths import TRUTHS
 from docs.figures.methods.tables import table
-from glle_engine.audit.answers import (
-    arrangement,
-    island_places,
-    islands_of_samples,
-    isolated_among,
-    neighborhoods,
-    shape,
-)
+from glle_engine.audit.answers import arrangement, neighborhoods, shape
 from glle_engine.audit.audit import audit
 from glle_engine.audit.groups import groups_apart
+from glle_engine.audit.halves import island_places
+from glle_engine.audit.islands import islands_of_samples, isolated_among
 from glle_engine.audit.sources import quick_spec
 from glle_engine.base.errors import GlleError
 from glle_engine.graph.neighbors import kneighbors

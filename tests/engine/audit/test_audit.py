@@ -14,14 +14,14 @@ from sklearn.decomposition import PCA
 from glle_engine import fit, manifolds
 from glle_engine.audit import chance
 from glle_engine.audit.agreement import Agreement
-from glle_engine.audit.answers import Disturbed, Islands, Seam, disturbed_by_data, islands_of_picture
+from glle_engine.audit.answers import Disturbed, Seam, disturbed_by_data
 from glle_engine.audit.audit import audit, audits, is_certain
 from glle_engine.audit.chance import discoveries, find_copies, find_relations, unknown_reason
 from glle_engine.audit.conclusion import common_share
 from glle_engine.audit.dimension import canonical_correlations, shared_coordinates
 from glle_engine.audit.groups import Groups, groups_apart
 from glle_engine.audit.halves import embedder_of_halves
-from glle_engine.audit.islands import contact, find_islands, isolated
+from glle_engine.audit.islands import Islands, contact, find_islands, islands_of_picture, isolated
 from glle_engine.audit.result import PAGE
 from glle_engine.audit.sources import source_of_method
 from glle_engine.audit.statement import Facts, state

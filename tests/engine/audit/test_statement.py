@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from glle_engine.audit.agreement import Agreement
-from glle_engine.audit.answers import Answer, Disturbed, Islands, Seam
+from glle_engine.audit.answers import Answer, Disturbed, Seam
+from glle_engine.audit.islands import Islands
 from glle_engine.audit.statement import Facts, state
 
 N = 200

@@ -1,0 +1,96 @@
+r"""Clusters by HDBSCAN.
+
+Campello, Moulavi and Sander, "Density-based clustering based on hierarchical density estimates", PAKDD 2013: single
+linkage of the mutual reachability distances :math:`\max(d_{ij}, c_i, c_j)`, :math:`c` the distance to the m-th
+neighbor, is cut where clusters of at least m points part, and the clusters with the largest excess of mass are
+selected. The linkage is scipy's; the selection is made here and not by scikit-learn, because audits have to work
+without that extra.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.cluster.hierarchy import linkage
+from scipy.spatial.distance import pdist
+
+from glle_engine.graph.neighbors import kneighbors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def clusters_of(Y: NDArray[np.float64], min_size: int) -> NDArray[np.int64]:
+    """Return the cluster (n,) of each point by HDBSCAN, or -1, for clusters of at least `min_size` points."""
+    core = kneighbors(np.ascontiguousarray(Y), min_size - 1)[1][:, -1]  # `min_size` counts the point itself
+    clusters = _select_clusters(*_condense(_single_linkage(Y, core), min_size))
+    return np.searchsorted(np.unique(clusters[clusters >= 0]), clusters) - (clusters < 0)  # numbers without gaps
+
+
+def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the merges (n - 1, 4) of single linkage, as scipy does: two nodes, their distance, and their joint size.
+
+    Distances are at least the core distances (n,) of both points: mutual reachability.
+    """
+    n, distances, first = len(points), pdist(points), 0
+    for row in range(n - 1):
+        of_row = distances[first : (first := first + n - 1 - row)]
+        np.maximum(of_row, np.maximum(core[row], core[row + 1 :]), out=of_row)
+    return np.asarray(linkage(distances, "single"))
+
+
+def _condense(linked: NDArray[np.float64], min_size: int) -> tuple[list[int], list[float], NDArray[np.int64]]:
+    """Return parent and stability of each cluster of `min_size` points or more, and each point's smallest cluster (n,).
+
+    Cluster 0 is the root. The stability is the excess of mass: the sum, over the cluster's points, of the range of
+    densities at which the point belongs to the cluster.
+    """
+    merges = [(int(left), int(right), length) for left, right, length, _ in linked.tolist()]
+    n = len(merges) + 1
+    sizes = [1] * n + linked[:, 3].astype(int).tolist()
+    shortest = 1e-12 * (merges[-1][2] or 1.0)
+    parents, births, stability = [-1], [0.0], [0.0]
+    fallen = np.zeros(n, np.int64)
+    waiting = [(2 * n - 2, 0)]
+    while waiting:
+        node, cluster = waiting.pop()
+        left, right, length = merges[node - n]
+        density = 1 / max(length, shortest)
+        gain = density - births[cluster]
+        children = (left, right)
+        if min(sizes[left], sizes[right]) >= min_size:
+            stability[cluster] += gain * sizes[node]
+            for child in children:
+                parents.append(cluster)
+                births.append(density)
+                stability.append(0.0)
+                waiting.append((child, len(parents) - 1))
+            continue
+        for child in children:
+            if sizes[child] >= min_size:
+                waiting.append((child, cluster))
+                continue
+            stability[cluster] += gain * sizes[child]
+            leaves = [child]
+            while leaves:
+                leaf = leaves.pop()
+                if leaf < n:
+                    fallen[leaf] = cluster
+                else:
+                    leaves += merges[leaf - n][:2]
+    return parents, stability, fallen
+
+
+def _select_clusters(parents: list[int], stability: list[float], fallen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the selected cluster of each point, or -1; the root is never selected."""
+    children: list[float] = [0.0] * len(parents)
+    is_selected = [False] * len(parents)
+    for cluster in range(len(parents) - 1, 0, -1):  # children have larger numbers
+        is_selected[cluster] = stability[cluster] >= children[cluster]
+        children[parents[cluster]] += max(stability[cluster], children[cluster])
+    chosen = [-1] * len(parents)
+    for cluster in range(1, len(parents)):
+        above = chosen[parents[cluster]]
+        chosen[cluster] = above if above >= 0 else cluster if is_selected[cluster] else -1
+    return np.array(chosen)[fallen]
