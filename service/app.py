@@ -1,4 +1,4 @@
-"""FastAPI application: routes, problems and middleware around the stores."""
+"""Create the FastAPI application of one API process: its routes, error handlers and middleware."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from worker.stores import Stores
 
-MAX_TENANT_VIEWS = 256  # cached views of the stores, one for each tenant; creating a view takes microseconds
+MAX_TENANT_VIEWS = 256  # cached views of the stores, one per tenant; another tenant's view is made in microseconds
 
 MAX_PREFIXES = 4  # a proxy may serve the API below a path prefix; the contracts of this many prefixes are cached
 
@@ -67,9 +67,9 @@ Authorization: Bearer; on loopback no key is needed until the first exists."""
 
 
 def create_app(stores: Stores) -> FastAPI:
-    """Return the FastAPI application that serves these stores; it connects to Redis at the first request.
+    """Return the FastAPI application that serves the data of `stores`; it connects to Redis at the first request.
 
-    Raises `SettingsError` if the settings would let other machines connect without a key, or if one is malformed.
+    Raises `SettingsError` if the settings would let other machines connect without an API key, or if one is malformed.
     """
     settings = stores.settings
     app = FastAPI(
@@ -115,7 +115,7 @@ def create_app(stores: Stores) -> FastAPI:
 
 
 def _make_once(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `make` with a cache and a lock, because making the OpenAPI contract takes over a second."""
+    """Return `make` with a cache of its results and a lock, because making the OpenAPI contract takes over a second."""
     lock, cached_make = Lock(), lru_cache(MAX_PREFIXES)(make)
 
     def get(*arguments: str) -> Any:

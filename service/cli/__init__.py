@@ -1,6 +1,6 @@
 """Commands of the server: `glle up`, `serve`, `worker`, `keys`, `doctor`, `scrub`, `settings`.
 
-May import every package of `service`. Start with `main`.
+May import every package of `service`. Start with `main`, which adds these commands to the `glle` of the client.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Data folder of a deployment with embedded Redis servers: its lock, and the addresses of its servers.
+"""Data folder of a deployment whose Redis servers `glle up` runs: its lock, and the addresses of the servers.
 
-At each start the embedded servers get random passwords and free ports. `glle up` writes their addresses to a file that
-only the owner of the file can read.
+At each start these embedded servers get random passwords and free ports. `glle up` writes the addresses to a file that
+only its owner can read, so that other commands find the servers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def lock_data_folder(data: Path) -> Iterator[None]:
-    """Lock the data folder while the context lasts, because two process trees would write the same files in it.
+    """Lock the data folder while the context lasts, because two deployments would overwrite each other's files in it.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def lock_data_folder(data: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def publish_addresses(data: Path, settings: Settings) -> Iterator[None]:
-    """Keep the addresses of the running Redis servers in a file of the data folder while the context lasts."""
+    """While the context lasts, keep the addresses of the running Redis servers in a file of the data folder."""
     addresses = {"redis_url": settings.redis_url, "cache_url": settings.cache_url}
     with temporary(data) as file:  # only its owner can read it
         file.write(json.dumps(addresses).encode())
@@ -120,7 +120,7 @@ def connect_stores(settings: Settings, *, is_new: bool = False, allows_loss: boo
 def _require_no_loss(stores: Stores) -> None:
     """Raise `StartError` if records or files are lost (see worker/storage/mark.py).
 
-    A store that does not answer raises nothing here; the command fails where it uses the store.
+    If Redis or the file store does not answer, nothing is raised; the command fails where it uses them.
     """
     try:
         stores.mark.require_no_loss()

@@ -1,4 +1,4 @@
-"""`glle doctor`: check a deployment from the outside and the inside, and print remedies."""
+"""Checks of `glle doctor`: settings, servers, workers and engine of a deployment; with a URL, a small job over HTTP."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FIT_SECONDS = 90.0  # includes three retries of a task whose worker died
 # A fit of this size takes some seconds as a batch task, and its posterior has 30 MB. A worker that is killed again and
 # again might still complete a shorter task.
 POINTS, NEIGHBORS = 6000, 25
-_MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
+_STATE_TEXTS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
 OLDEST_REDIS = (7, 0)  # the first version with ACL DRYRUN, and the oldest that was tested
 PINGS = 15
 SLOW_SECONDS = 0.005  # per round trip; a cached draw takes three
@@ -71,7 +71,7 @@ SHOWN_IDS = 5  # a message names at most this many records without files
 
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
-    """Yield all checks; if a URL is given, also the checks of the service at this URL."""
+    """Yield the checks of settings and deployment; if a URL is given, also those of the service at this URL."""
     misspelt = sorted(set(unknown_variables(environ)) - VARIABLES)
     if misspelt:
         remedy = "Correct or remove them. `glle settings` lists the settings."
@@ -85,7 +85,7 @@ def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> 
 
 
 def access(settings: Settings) -> Check:
-    """Check that the access settings let the service start, and do not admit every web page."""
+    """Check that the access settings let the service start, and warn if they admit every web page."""
     try:
         warning = AccessPolicy(settings).page_warning
     except SettingsError as error:
@@ -96,7 +96,7 @@ def access(settings: Settings) -> Check:
 
 
 def service(url: str, key: str = "") -> Iterator[Check]:
-    """Yield checks that a service is alive, ready, of this version, and completes a small job.
+    """Yield checks that the service at a URL is alive, ready and of this version, and computes a correct draw.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def _readiness(response: httpx.Response) -> Check:
 
 
 def _end_to_end(client: Client) -> Iterator[Check]:
-    """Yield checks that the service has this version, completes a fit, and draws as the local engine does."""
+    """Yield checks that the service has this version, completes a fit, and draws the same as the local engine."""
     name, work = "version", ""
     try:
         info = client.info()
@@ -171,7 +171,7 @@ def _end_to_end(client: Client) -> Iterator[Check]:
 
 
 def deployment(settings: Settings) -> Iterator[Check]:
-    """Yield the checks of the Redis servers, workers, disk and engine of a deployment."""
+    """Yield the checks of the Redis servers, workers, disk and engine that the settings describe."""
     if settings.redis_url and settings.cache_url:
         with closing(Stores.connect(settings)) as stores:
             yield from _servers(stores)
@@ -188,7 +188,7 @@ def deployment(settings: Settings) -> Iterator[Check]:
 
 
 def accept_loss(stores: Stores) -> Iterator[str]:
-    """Let the service continue with the records and files that are left; yield lines that say what was lost."""
+    """Let a service that has lost records or files start again with the rest; yield lines that say what was lost."""
     if (loss := stores.mark.find_loss()) is None:
         yield "Nothing is lost: the records and the mark beside their files belong together. Nothing was changed."
         return
@@ -200,7 +200,7 @@ def accept_loss(stores: Stores) -> Iterator[str]:
 
 
 def _embedded(settings: Settings) -> Iterator[Check]:
-    """Yield checks that the records in a data folder of `glle up` are complete, and have all their files."""
+    """If the data folder belongs to `glle up`, yield checks that its records are complete and have all their files."""
     if not queue_server(settings).folder.is_dir():
         return
     try:
@@ -278,7 +278,7 @@ def _replay(client: redis.Redis) -> Check:
 
 
 def _files(stores: Stores) -> Check:
-    """Check that the folder or bucket has the files of all records."""
+    """Check that every record has its file in the folder or the bucket."""
     name = "files"
     try:
         lost = find_records_without_files(stores)
@@ -308,7 +308,7 @@ def _separation(queue: dict[str, Any], cache: dict[str, Any]) -> Check:
 def _connection(
     name: str, client: redis.Redis, variable: str, needed: permissions.Permissions
 ) -> Generator[Check, None, dict[str, Any] | None]:
-    """Yield checks of a server's permissions, version, latency and clock; return its INFO, or None on failure."""
+    """Yield checks of a server's permissions, version, latency and clock; return its INFO, or None if it fails."""
     try:
         if missing := needed.missing(client):
             detail = f"The user of {variable} may not use {', '.join(missing)}."
@@ -429,7 +429,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
 
 
 def _roles(client: redis.Redis, number: int) -> Iterator[Check]:
-    """Yield checks that each worker has two processes, one that prefers interactive tasks and one for batches."""
+    """Yield checks that every worker has a process for each queue, which takes the tasks of this queue first."""
     for queue in QUEUES:
         takers = sum(queue == worker.queue_names()[0] for worker in RqWorker.all(client))
         yield _check(
@@ -441,7 +441,7 @@ def _roles(client: redis.Redis, number: int) -> Iterator[Check]:
 
 
 def _object_store(stores: Stores) -> Check:
-    """Check that the object store can write, read and remove an object."""
+    """Check that an object can be written to the object store, read and removed."""
     name, path, data = OBJECT_STORE, f"doctor/{secrets.token_hex(8)}", secrets.token_bytes(64)
     bucket = stores.files.bucket
     try:
@@ -481,12 +481,12 @@ def engine(settings: Settings) -> Iterator[Check]:
 
 
 def _check(name: str, state: State, detail: str, remedy: str) -> Check:
-    """Return a check with this state, without the remedy if the state is ok."""
+    """Return a check, which has the remedy only if its state is not ok."""
     return Check(name, state, detail, "" if state == "ok" else remedy)
 
 
 def _check_each(name: str, problem: str, faulty: list[str], good: str, remedy: str) -> Check:
-    """Return a check of all workers: a warning that names the faulty ones, or ok with the text `good`."""
+    """Return a check of all workers: a warning that lists the `faulty` ones, or ok with the text `good`."""
     if not faulty:
         return _check(name, "ok", good, remedy)
     return _check(name, "warning", f"{problem} {', '.join(faulty)}.", remedy)
@@ -499,8 +499,8 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def lines(check: Check) -> list[str]:
-    """Return the lines that show a check: its state, name and detail, and its remedy if it has one."""
-    text = [f"{_MARKS[check.state]:<8} {check.name}: {check.detail}"]
+    """Return a check as lines of text: its state, name and detail, and below them its remedy if it has one."""
+    text = [f"{_STATE_TEXTS[check.state]:<8} {check.name}: {check.detail}"]
     return [*text, f"{'':<8} -> {check.remedy}"] if check.remedy else text
 
 
@@ -511,9 +511,9 @@ def summary(checks: Sequence[Check]) -> str:
 
 
 def as_json(checks: Sequence[Check]) -> str:
-    """Return the report as a JSON object: the checks, and their number in each state."""
+    """Return the checks, and the number of checks in each state, as a JSON object."""
     return json.dumps({"counts": _counts(checks), "checks": [check.to_dict() for check in checks]}, indent=1)
 
 
 def _counts(checks: Sequence[Check]) -> dict[str, int]:
-    return {state: sum(check.state == state for check in checks) for state in _MARKS}
+    return {state: sum(check.state == state for check in checks) for state in _STATE_TEXTS}

@@ -21,7 +21,7 @@ _KEY_COLUMNS = ("id", "tenant", "scopes", "created", "expires", "name")
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Add the command `glle keys` with its actions to the parser."""
+    """Add `glle keys` to the commands, with the actions create, list, revoke and rotate."""
     keys = commands.add_parser("keys", help="create, list, revoke and rotate API keys")
     actions = keys.add_subparsers(required=True, metavar="action")
 

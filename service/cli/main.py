@@ -1,4 +1,4 @@
-"""The `glle` command."""
+"""Entry point of the `glle` command; adds the commands that run the server to the commands of the client."""
 
 from __future__ import annotations
 
@@ -150,7 +150,10 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _serve_on(sock: SharedSocket, settings: Settings) -> int:
-    """Run one API process on a socket, whose address decides whether requests need keys; return the exit code."""
+    """Run one API process on a listening socket; return the exit code.
+
+    The address of the socket, and not GLLE_HOST, decides whether requests need API keys.
+    """
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
     from service.server.uvicorn_server import ApiServer, renew_mark  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
@@ -216,7 +219,7 @@ def _check_alive_file(settings: Settings) -> None:
 
 
 def _check_access(settings: Settings) -> None:
-    """Log whether requests need a key, and a warning if every web page may be admitted.
+    """Report on the log whether requests need an API key, and whether every web page would be admitted.
 
     Raises `SettingsError` if the API would be open to other machines.
     """

@@ -1,4 +1,4 @@
-"""Options of the commands, tables of the settings, and the output of commands."""
+"""Flags of the commands for the settings, tables of the settings, and the output of commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StartError(RuntimeError):
 
 
 def add_flags(command: argparse.ArgumentParser, settings: Settings, names: Sequence[str] = ()) -> None:
-    """Add a flag for each setting to a command, or only for the settings in `names`; its help has the current value."""
+    """Add a flag for each setting, or for those in `names`, to a command; its help shows the value in `settings`."""
     group = command.add_argument_group("settings", "Each flag is also a variable: --data-dir is GLLE_DATA_DIR.")
     for row in rows():
         if names and row.name not in names:
@@ -40,7 +40,7 @@ def add_flags(command: argparse.ArgumentParser, settings: Settings, names: Seque
 
 
 def settings_of(options: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
-    """Return the settings of a command line; flags override the environment.
+    """Return the settings of a command: its flags override the environment variables.
 
     Raises
     ------
@@ -60,13 +60,13 @@ def settings_of(options: argparse.Namespace, environ: Mapping[str, str]) -> Sett
 
 
 def require_both_urls(settings: Settings) -> None:
-    """Raise `StartError` if only one of the two Redis servers has a URL in the settings."""
+    """Raise `StartError` if the settings have a URL for only one of the two Redis servers."""
     if bool(settings.redis_url) != bool(settings.cache_url):
         raise StartError("Set both GLLE_REDIS_URL and GLLE_CACHE_URL, or neither for embedded servers.")
 
 
 def span(text: str) -> float:
-    """Return a number of hours or days from 0 to 36,500; an argparse type, which raises its error otherwise."""
+    """Parse a number of hours or days from 0 to 36,500, as the `type` of an argparse argument."""
     value = float(text)
     if not 0 <= value <= _LONGEST_SPAN:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and {_LONGEST_SPAN:,}")
@@ -74,7 +74,7 @@ def span(text: str) -> float:
 
 
 def days(text: str) -> float:
-    """Return a number of days above 0, at most 36,500; an argparse type, which raises its error otherwise."""
+    """Parse a number of days above 0 and up to 36,500, as the `type` of an argparse argument."""
     if not (value := span(text)):
         raise argparse.ArgumentTypeError(f"{text} days would end the key at once: give more, or leave the option out")
     return value
@@ -91,13 +91,13 @@ def print_message(text: str) -> None:
 
 
 def list_settings() -> str:
-    """Return one line for each setting: variable, default, help."""
+    """Return a line of text for each setting: variable, default, help."""
     width = max(len(row.variable) for row in rows())
     return "\n".join(f"{row.variable:<{width}}  {row.format(row.default):<12}  {row.help}" for row in rows())
 
 
 def current_values(environ: Mapping[str, str]) -> str:
-    """Return one line for each setting: variable, value without secrets, and where the value comes from."""
+    """Return a line of text for each setting: variable, value without secrets, and "set" or "default"."""
     settings = Settings.from_env(environ)
     shown = ((row, row.format(getattr(settings, row.name)) or "(empty)") for row in rows())
     return table_text([(row.variable, value, "set" if row.variable in environ else "default") for row, value in shown])

@@ -1,4 +1,4 @@
-"""`glle scrub`: compare the stored files with their digests."""
+"""`glle scrub`: compare the stored files with the digests in their records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Add the command `glle scrub` to the parser."""
+    """Add `glle scrub` to the commands."""
     scrub = commands.add_parser("scrub", help="compare every stored file with its digest; 1 if one is damaged")
     add_flags(scrub, settings, ["data_dir"])
     scrub.set_defaults(run=with_stores(_scrub))

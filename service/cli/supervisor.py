@@ -1,4 +1,4 @@
-"""Head processes of `glle serve` and `glle up`: each loads the program once, and forks API processes and workers."""
+"""Parent processes of `glle serve` and `glle up`: each imports the program once and forks API processes and workers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ServeHead:
     sock
         A listening socket that this process holds and all API processes share, so that a new one has the same port.
     main
-        Runs a command of the program, in a forked process.
+        Called in each forked process with the arguments of a `glle` command; returns the exit code.
 
     """
 
@@ -73,7 +73,7 @@ class ServeHead:
         self._add_api_processes(self._settings.to_env())
 
     def _load(self, *loaders: Callable[[], object]) -> None:
-        """Load the modules that the processes share; if that takes long, report that loops are being compiled."""
+        """Run `loaders`, which import the modules that the processes share; report if they are compiling for long."""
         text = "The first start in an environment compiles its loops, which takes a minute or two."
         signal.signal(signal.SIGALRM, lambda *_: self._report(text))
         signal.setitimer(signal.ITIMER_REAL, COMPILING_SECONDS)
@@ -89,12 +89,12 @@ class ServeHead:
             self._supervisor.add_forked(f"glle-api-{number}", run)
 
     def _run(self, arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Run a command of the program in this forked process; return its exit code."""
+        """Run a `glle` command in this forked process, with these environment variables; return its exit code."""
         os.environ.update(environment)
         return self._main(arguments)
 
     def _wait_until_ready(self) -> None:
-        """Wait until the API answers, then report its address; raise `StartError` if a process cannot start."""
+        """Wait until the API answers, then report its URL; raise `StartError` if a process cannot start."""
         supervisor = self._supervisor
         host, port = self._sock.getsockname()[:2]
         until = time.monotonic() + READY_SECONDS
@@ -171,7 +171,7 @@ class UpHead(ServeHead):
         return self._run(["worker", "--name", name], environment)
 
     def _ready_text(self, url: str) -> str:
-        """Return what `glle up` prints when the service is ready: one line if the log format is JSON, else a table."""
+        """Return what `glle up` prints when the service is ready: one line if logs are JSON, else a table."""
         settings = self._settings
         servers = "external Redis" if settings.redis_url else "embedded Redis"
         processes = f"API processes: {settings.api_processes}, workers: {settings.workers}, {servers}"
@@ -187,7 +187,7 @@ class UpHead(ServeHead):
         return "\n".join([f"glle is ready at {url}", *(f"  {name:<13}  {value}" for name, value in rows.items())])
 
     def _stop(self) -> None:
-        """Stop the API and the workers, and then the Redis servers, which the workers need until they have ended."""
+        """Stop the API processes and workers, and then the Redis servers, which workers need until they have ended."""
         supervisor = self._supervisor
         if supervisor.signals:
             self._report(f"glle stops. Work in progress has {STOP_SECONDS:g} s to end.")
@@ -197,13 +197,13 @@ class UpHead(ServeHead):
 
 
 def load_api() -> None:
-    """Import the modules that API processes share."""
+    """Import the modules that all API processes use, so that forked processes share their memory."""
     import service.app  # noqa: PLC0415 # each command loads what it needs
     import service.server.uvicorn_server  # noqa: F401, PLC0415 # each command loads what it needs
 
 
 def load_worker() -> None:
-    """Import the modules that workers share."""
+    """Import the modules that all workers use, so that forked processes share their memory."""
     from worker.execution import parent  # noqa: PLC0415 # each command loads what it needs
 
     parent.load()

@@ -58,7 +58,10 @@ _PREFLIGHT = "OPTIONS"  # browsers send it without a key, and the response only 
 
 
 def allowed_origins(origins: str) -> list[str]:
-    """Return the origins in GLLE_CORS_ORIGINS, or ``["*"]``; raise `SettingsError` for malformed text."""
+    """Return the origins that GLLE_CORS_ORIGINS lists; ``["*"]`` means all.
+
+    Raise `SettingsError` for malformed text.
+    """
     allowed = [origin.strip() for origin in origins.split(",") if origin.strip()]
     for origin in allowed:
         if origin != "*" and not _ORIGIN.fullmatch(origin):
@@ -70,7 +73,7 @@ def allowed_origins(origins: str) -> list[str]:
 
 
 def with_cors(app: ASGIApp, origins: str) -> ASGIApp:
-    """Return the app with CORS headers for the origins in GLLE_CORS_ORIGINS, or the app itself if there are none."""
+    """Return the app with CORS headers for the origins that GLLE_CORS_ORIGINS lists; without any, the app unchanged."""
     if not (allowed := allowed_origins(origins)):
         return app
     return CORSMiddleware(
@@ -84,7 +87,12 @@ def with_cors(app: ASGIApp, origins: str) -> ASGIApp:
 
 
 class Proxies:
-    """The proxies whose X-Forwarded-* headers the service trusts: addresses and networks, separated by commas.
+    """The proxies whose X-Forwarded-* headers the service trusts.
+
+    Parameters
+    ----------
+    networks
+        Setting GLLE_TRUSTED_PROXIES: addresses and networks, separated by commas.
 
     Attributes
     ----------
@@ -106,7 +114,7 @@ class Proxies:
         self.is_any = bool(self._networks)
 
     def client(self, scope: Scope) -> str | None:
-        """Return the client address of a request, or None if a trusted proxy does not name it.
+        """Return the address of the client that sent a request, or None if a trusted proxy does not name it.
 
         Each trusted proxy appends the address of its peer to X-Forwarded-For. The client is the last address that does
         not belong to a trusted proxy; anybody could have written the addresses before it.
@@ -123,10 +131,10 @@ class Proxies:
         return None
 
     def remove_prefix(self, scope: Scope) -> None:
-        """Set the request's path prefix (`service.schemas.addresses`), and remove uvicorn's root path from the path.
+        """Set the path prefix of the request (`service.schemas.addresses`), and remove uvicorn's root path from it.
 
-        The prefix is uvicorn's root path, which uvicorn puts before each path, or the X-Forwarded-Prefix of a trusted
-        proxy. If several proxies send a prefix, the prefixes are joined, the outermost first.
+        The prefix is GLLE_ROOT_PATH, which uvicorn puts before each path, or the X-Forwarded-Prefix of a trusted proxy.
+        If several proxies send a prefix, the prefixes are joined, the outermost first.
         """
         root = scope.get("root_path", "")
         if root and scope["path"].startswith(root):
@@ -140,7 +148,7 @@ class Proxies:
         set_prefix(root)
 
     def trust(self, host: str) -> bool:
-        """Return whether an address belongs to a trusted proxy."""
+        """Return whether the address `host` belongs to a trusted proxy."""
         if not self._networks:
             return False
         try:
@@ -155,7 +163,7 @@ def _peer(scope: Scope) -> str:
 
 
 def _address(text: str) -> str | None:
-    """Return the address in one part of X-Forwarded-For, without its port, or None if there is no valid address."""
+    """Return the IP address in one entry of X-Forwarded-For, without the port; None if the entry has no valid one."""
     host = text.strip()
     if host.startswith("["):
         host = host[1:].partition("]")[0]
@@ -168,7 +176,7 @@ def _address(text: str) -> str | None:
 
 
 def required_scope(path: str, method: str) -> api_keys.Scope | None:
-    """Return the scope that the API key of a request must have, or None if the request needs no key."""
+    """Return the scope that a request's API key must have (read, write or admin), or None if no key is needed."""
     if path in OPEN_PATHS or path.startswith(OPEN_FOLDER) or method == _PREFLIGHT:
         return None
     if path == METRICS:
@@ -177,10 +185,10 @@ def required_scope(path: str, method: str) -> api_keys.Scope | None:
 
 
 class AccessPolicy:
-    """Authenticates requests by API key, or by host and origin while no key exists.
+    """Authenticates requests by API key; while no key exists, by the host that they name and the page that sent them.
 
-    While records or files are lost, all requests are refused, except those for the paths in `REPORTS`. Raises
-    `SettingsError` if other machines could connect without a key, or if a setting is malformed.
+    While records or files are lost, all requests are refused, except those for the paths in `REPORTS`. The constructor
+    raises `SettingsError` if other machines could connect without a key, or if a setting is malformed.
 
     Parameters
     ----------
@@ -189,12 +197,12 @@ class AccessPolicy:
     keys
         The stored API keys, or None if there are none.
     mark
-        The mark that shows a loss of records or files (see worker/storage/mark.py); None to check nothing.
+        Detects a loss of records or files (see worker/storage/mark.py); None to check nothing.
 
     Attributes
     ----------
     is_required
-        Whether requests need a key before the first one exists.
+        Whether requests need a key even before the first key exists.
     proxies
         The trusted proxies.
 
@@ -214,7 +222,7 @@ class AccessPolicy:
         self._is_off = settings.auth == "off"
 
     async def admit(self, scope: Scope) -> tuple[str, bool]:
-        """Return what `authenticate` returns; a thread asks Redis unless what was read in the last second suffices."""
+        """Return what `authenticate` returns, without a thread if what Redis answered in the last second suffices."""
         is_whole = self._mark is None or self._mark.was_whole(is_write=scope["method"] not in _READ_METHODS)
         if is_whole and (self._is_off or self._keys is None or self._keys.is_current(_bearer_token(scope))):
             return self._authenticate(scope, self._keys)
@@ -222,14 +230,14 @@ class AccessPolicy:
 
     @property
     def page_warning(self) -> str:
-        """Warning that every web page can use the service until a key exists, or an empty text."""
+        """Warning that every web page in a local browser can use the service; an empty text if that is not so."""
         if self.is_required or "*" not in self._origins:
             return ""
         since = "" if self._is_off else " until a key exists"
         return f"GLLE_CORS_ORIGINS=*: every web page in a browser of this machine can read, write and delete{since}."
 
     def is_authenticated(self, scope: Scope) -> bool:
-        """Return whether `authenticate` would admit the request; False if the API keys cannot be read."""
+        """Return whether `authenticate` admits the request; False if Redis cannot be asked for the API keys."""
         try:
             self.authenticate(scope)
         except (ProblemError, redis.RedisError):
@@ -237,10 +245,10 @@ class AccessPolicy:
         return True
 
     def authenticate(self, scope: Scope) -> tuple[str, bool]:
-        """Return the tenant of a request, and whether its answer cannot reveal ids of other tenants.
+        """Return the tenant of a request, and whether the answer needs no delay (`pad_not_found`) to hide foreign ids.
 
-        If the queue's Redis does not answer or has lost the keys, the paths in `REPORTS` are authenticated by the keys
-        that were read last, because these paths report on this server. All other requests raise `redis.RedisError` or
+        If the queue's Redis does not answer or has lost the keys, requests for the paths in `REPORTS`, which report on
+        this server, are checked against the keys that were read last. All other requests raise `redis.RedisError` or
         the loss.
 
         Raises ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``foreign-origin``,
@@ -276,11 +284,10 @@ class AccessPolicy:
             detail = f"Key {key.id} has the scope {' and '.join(key.scopes)}; {method} {path} needs {needed}."
             remedy = f"Use a key made with --scope {needed}."
             raise refuse("scope-missing", 403, detail, remedy, needed=needed, scopes=list(key.scopes))
-        # The second value is true if the answer cannot reveal ids of other tenants: its 404 then needs no delay.
         return key.tenant, is_open or path == METRICS
 
     def _proxy_trace(self, scope: Scope) -> str | None:
-        """Return the evidence that a request came through a proxy, or None for a client of this machine.
+        """Return the evidence that a request came through a proxy, as words for a message; None for a local client.
 
         A proxy on this machine connects from loopback, with any host name, so neither proves that the client is local.
         """
@@ -299,7 +306,7 @@ class AccessPolicy:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is a loopback address or `localhost`, which only this machine can reach."""
+    """Return whether a host is a loopback address or `localhost`, which only clients of this machine can reach."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -308,14 +315,14 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(64)
 def names_loopback(host: bytes) -> bool:
-    """Return whether a Host header is a loopback name of this machine."""
+    """Return whether the value of a Host header names the loopback interface, such as localhost:8000 or [::1]."""
     name = str(host, "latin-1").lower()
     name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0].rstrip(".")
     return is_loopback(name) or name.endswith(".localhost")
 
 
 def _require_own_client(scope: Scope, origins: Collection[str], *, any_host: bool) -> None:
-    """Refuse a request without a key that names a foreign host, or comes from a web page of another origin.
+    """Refuse a request without a key if its Host is foreign, or if it comes from a web page of another origin.
 
     A web page could reach the service under the page's own host name (DNS rebinding), and a proxy could admit everyone.
     Unless `any_host`, the host must therefore be a loopback name.
@@ -350,7 +357,6 @@ def _require_own_client(scope: Scope, origins: Collection[str], *, any_host: boo
 
 
 def _bearer_token(scope: Scope) -> str | None:
-    """Return the bearer token of the Authorization header, or None."""
     for name, value in scope["headers"]:
         if name == _AUTHORIZATION:
             scheme, _, token = value.partition(b" ")

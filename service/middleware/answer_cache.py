@@ -1,7 +1,8 @@
-"""Cache of immutable responses in the memory of one API process; a hit runs no route and reads no array.
+"""Cache of immutable responses in the memory of one API process; a hit calls no route and reads no array.
 
-A draw is a function of its address, so its response becomes stale only if its posterior is deleted. The cache therefore
-checks the state of the posterior (`service.routes.draws`). A response is served only to the tenant that requested it.
+A draw is a function of its address (seed, index, scale, ...), so its response becomes stale only if its posterior is
+deleted. Before each hit the cache therefore checks that the posterior is unchanged (`RecentPosteriors` in
+`service.routes.draws`). A response is served only to the tenant that requested it.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ ENTRY_BYTES = 2**11  # bytes of an entry without its body: headers, key and cont
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """A complete response, with the tenant, posterior and state for which it is valid, and its route for the metrics.
+    """A complete response, with the tenant and the state of the posterior for which it is valid.
 
-    `size` is roughly the memory of the entry in bytes.
+    `route` is kept for the metrics. `size` is roughly the memory of the entry in bytes.
     """
 
     tenant: str
@@ -44,8 +45,8 @@ class CachedAnswer:
 class AnswerCache:
     """LRU cache of responses, whose entries take at most `budget` bytes together.
 
-    `state` is called with a tenant and the id of a posterior, and returns the posterior's `PosteriorRecord.state`, or
-    None if the posterior does not exist.
+    `state` is called with a tenant and the id of a posterior. It returns a text that changes when the posterior does
+    (`PosteriorRecord.state`), or None if the posterior does not exist.
     """
 
     def __init__(self, budget: int, state: Callable[[str, str], Awaitable[str | None]]) -> None:
@@ -56,7 +57,7 @@ class AnswerCache:
         self._answers: OrderedDict[bytes, CachedAnswer] = OrderedDict()
 
     def keep(self, scope: Scope, posterior: str, state: str, response: Response) -> None:
-        """Cache a complete response, which must depend only on the request and on the state of the posterior."""
+        """Cache a complete response, which must depend only on the request and on the posterior in this `state`."""
         key, body = _key(scope), bytes(response.body)
         size = ENTRY_BYTES + len(body)
         if len(body) > MAX_ANSWER_BYTES or size > self._budget or key in self._answers:
@@ -69,7 +70,7 @@ class AnswerCache:
             self._bytes -= self._answers.popitem(last=False)[1].size
 
     async def find(self, scope: Scope) -> CachedAnswer | None:
-        """Return the cached response to a request, if there is one and its posterior is unchanged; otherwise None."""
+        """Return the cached response to a request, or None if there is none or its posterior has changed."""
         key = _key(scope)
         answer = self._answers.get(key)
         if answer is None or answer.tenant != scope["glle.tenant"]:
@@ -93,7 +94,7 @@ class AnswerCache:
 
 
 async def send_answer(answer: CachedAnswer, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send a cached response, the requested range of the response, or 304."""
+    """Send a cached response: the whole, the requested byte range, or 304 if the client has it."""
     if_none_match = header(scope, b"if-none-match")
     if not if_none_match or not matches_tag(if_none_match, dict(answer.headers)[b"etag"]):
         await send_body(scope, receive, send, answer.headers, answer.body)
@@ -104,6 +105,6 @@ async def send_answer(answer: CachedAnswer, scope: Scope, receive: Receive, send
 
 
 def _key(scope: Scope) -> bytes:
-    """Return the cache key of a request: path, query and Accept, or their digest if they are long."""
+    """Return the key of a request in the cache: path, query and Accept, or their digest if they are long."""
     key: bytes = b" ".join((scope["path"].encode(), scope["query_string"], header(scope, b"accept")))
     return key if len(key) <= MAX_KEY_BYTES else hashlib.sha256(key).digest()

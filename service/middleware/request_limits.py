@@ -1,4 +1,4 @@
-"""Limits on requests: number in progress, length of the query, size and speed of the body, and media type."""
+"""Limits on requests: number in progress, length of the query, and size, speed and media type of the body."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UPLOADS = frozenset({"/v1/datasets", "/v1/datasets/preview"})  # their bodies ar
 _BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 PATIENCE_SECONDS = 30.0  # a body may pause for this long
 MIN_SPEED = 16 * 2**10  # bytes per second of a body, on average over the last `PATIENCE_SECONDS`
-PLACE_CHECK_SECONDS = 0.02  # pause between two checks whether a tenant may begin another request
+PLACE_CHECK_SECONDS = 0.02  # pause between two checks whether a tenant may have another request in progress
 BODY_GRACE_SECONDS = 1.0  # a body may be ended in favor of others only after this time
 
 
@@ -41,6 +41,12 @@ class RequestLimits:
     If too many requests are in progress, further requests, except probes, are refused before they take a thread, or
     memory for their body. Answers from the answer cache do not count. While the body of a request arrives, the request
     counts against the limit of bodies instead, so that slow bodies do not keep other requests out.
+
+    Parameters
+    ----------
+    shares
+        Count how many requests and bodies each tenant has in progress, and how many it may have.
+
     """
 
     def __init__(self, shares: Shares) -> None:
@@ -48,7 +54,7 @@ class RequestLimits:
         self._bodies: set[_Body] = set()
 
     async def serve(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, tenant: str) -> None:
-        """Pass a request of a tenant to the app, or raise the problem for which the request is refused."""
+        """Pass a request of a tenant to the app, or raise `ProblemError` if the request exceeds a limit."""
         is_counted = scope["path"] not in PROBE_PATHS
         if is_counted:
             self._require_place(self._shares.requests, tenant)
@@ -65,7 +71,7 @@ class RequestLimits:
     async def _serve_with_body(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, tenant: str) -> None:
         """Serve a request with a body.
 
-        The request counts against the limit of bodies until its body has arrived, then against the limit of requests.
+        Until the body has arrived, the request counts against the limit of bodies, then against the limit of requests.
         """
         is_upload = scope["path"] in UPLOADS
         if not is_upload:
@@ -80,9 +86,9 @@ class RequestLimits:
             self._end(body)
 
     async def _begin(self, body: _Body) -> None:
-        """Count a request whose body has arrived against `shares.requests`, once its tenant may have one more.
+        """Once the body has arrived: wait until the tenant may have one more request, and count this one.
 
-        Raises 503 if that takes more than `PATIENCE_SECONDS`.
+        Raises `HTTPException` 503 after `PATIENCE_SECONDS`.
         """
         until = time.monotonic() + PATIENCE_SECONDS
         while not self._shares.requests.allows(body.tenant):
@@ -99,7 +105,7 @@ class RequestLimits:
         share.add(body.tenant, -1)
 
     def _make_place(self, tenant: str) -> None:
-        """End the slowest arriving body of a tenant that has reached its limit; raises as `_require_place`.
+        """If the tenant is at its limit of bodies, end the slowest of them; raises as `_require_place` if none may end.
 
         A body that has just begun is not ended, so that quick bodies are received beside any number of slow ones.
         """
@@ -111,7 +117,7 @@ class RequestLimits:
         min(slow, key=lambda body: body.speed).end()
 
     def _require_place(self, share: Share, tenant: str) -> None:
-        """Raise ``too-many-requests`` if the process is at its limit, ``quota-exceeded`` if only the tenant is."""
+        """Raise ``too-many-requests`` if this process is at its limit, ``quota-exceeded`` if only the tenant is."""
         if share.allows(tenant):
             return
         if share.used < share.total:
@@ -122,7 +128,7 @@ class RequestLimits:
 
 
 def _require_command(scope: Scope) -> None:
-    """Raise a problem if the Content-Length of a command is too large, or its media type is not JSON.
+    """Raise `ProblemError` if a JSON body is announced as too long (413), or is of another media type (415).
 
     A request that matches no route is left to the router, which answers 404 or 405.
     """
@@ -169,7 +175,7 @@ class _Body:
 
     @property
     def may_end(self) -> bool:
-        """Whether the body may be ended: it is still arriving, did not begin just now, and has not been ended yet."""
+        """Whether the body may be ended: it is still arriving, began a while ago, and has not been ended yet."""
         return self._has_more and not self._is_ended and time.monotonic() > self._started + BODY_GRACE_SECONDS
 
     @property
@@ -184,7 +190,7 @@ class _Body:
             self._waiting.reschedule(0.0)
 
     async def receive(self) -> Message:
-        """Return the next message; raise 408 for a body that arrives too slowly, and 413 beyond `max_bytes` bytes.
+        """Return the next ASGI message; raise 408 for a body that arrives too slowly, 413 beyond `max_bytes`.
 
         FastAPI lets an HTTPException pass wherever it reads the body. Starlette's RequestBodyLimitMiddleware is not
         used: if a route does not read its body, that middleware answers in text/plain, without the sizes.

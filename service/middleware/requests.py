@@ -1,7 +1,7 @@
-"""The middleware of every request: id, errors, metrics, HEAD, authentication, limits and the answer cache.
+"""The middleware that every request passes: request id, errors, metrics, HEAD, authentication, limits, answer cache.
 
 It is a single middleware, because each further one would cost two calls for each message of each request. Routes never
-read a key; they get the tenant's view of the stores (`worker.stores.Stores.for_tenant`).
+read an API key; they get the tenant's view of the stores (`worker.stores.Stores.for_tenant`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from service.encoding.representations import compress_json
 from service.middleware import access_policy
 from service.middleware.access_policy import required_scope
 from service.middleware.answer_cache import AnswerCache, send_answer
-from service.middleware.turns import Turns
+from service.middleware.fair_scheduling import FairScheduler
 from service.schemas.addresses import address, prefix
 from service.schemas.problems import internal_error, problem_response
 from worker.base.problems import ProblemError
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 PROBE_PATHS = frozenset({"/livez", "/readyz", "/metrics"})  # paths that are requested every few seconds
 NOT_FOUND_STEP_SECONDS = 0.02
 TENANT = "glle.tenant"  # key of the ASGI scope of an authenticated request
-_NO_TENANT = ""  # requests to open paths and refused requests take their turns together
+_NO_TENANT = ""  # requests to open paths and refused requests are scheduled like one tenant
 _STARTED = "glle.started"  # key of the ASGI scope: whether the response has started
 _REALM = 'Bearer realm="glle"'
 _CHALLENGES = {  # RFC 6750
@@ -63,13 +63,13 @@ class RequestMiddleware:
     Parameters
     ----------
     on_deletion
-        Called at the end of each DELETE.
+        Called without arguments at the end of each DELETE.
     observe
-        Called with method, route template, status, and the start by `time.perf_counter`.
+        Called after each response with method, the route's path template, status, and `time.perf_counter` at the start.
     draining
         Event; while it is set, responses close their connection.
     origins
-        Origins whose pages may read responses (`access_policy.allowed_origins`).
+        Setting GLLE_CORS_ORIGINS: the origins whose pages may read responses, separated by commas.
 
     """
 
@@ -85,11 +85,11 @@ class RequestMiddleware:
 
     def __post_init__(self) -> None:
         self._resource_policy = b"cross-origin" if self.origins.strip() else b"same-origin"
-        self._turns = Turns()
+        self._scheduler = FairScheduler()
         self._respond = access_policy.with_cors(self._respond_safely, self.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request: add headers to the response, and count and log the response."""
+        """Serve one request: add the common headers to its response, and then count and log the response."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -131,7 +131,7 @@ class RequestMiddleware:
                 _log(scope, route, status, size, time.perf_counter() - started)
 
     async def _respond_safely(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond; an unhandled exception becomes problem+json on a connection that stays open.
+        """Respond to a request; turn an unhandled exception into problem+json, and keep the connection open.
 
         Starlette's ServerErrorMiddleware is the outermost one, so its response would lack the request id. It also
         raises the error again, and the server then closes the connection without notice, so that the next request on
@@ -148,19 +148,19 @@ class RequestMiddleware:
             await _failure(error)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Authenticate a request, and answer it from the answer cache or by a route."""
+        """Authenticate a request, wait until its tenant may begin one, and answer it from the cache or by its route."""
         method: str = scope["method"]
         scope[TENANT] = DEFAULT
         if required_scope(scope["path"], method) is None:
-            if scope["path"] not in PROBE_PATHS:  # probes do not wait for a turn
-                await self._turns.begin(_NO_TENANT)
+            if scope["path"] not in PROBE_PATHS:  # probes do not wait
+                await self._scheduler.begin(_NO_TENANT)
         else:
             try:
                 scope[TENANT], is_alone = await self.policy.admit(scope)
             except ProblemError:
-                await self._turns.begin(_NO_TENANT)
+                await self._scheduler.begin(_NO_TENANT)
                 raise
-            await self._turns.begin(scope[TENANT])
+            await self._scheduler.begin(scope[TENANT])
             if not is_alone:
                 send = pad_not_found(send)
         send = compress_json(scope, send)
@@ -183,8 +183,8 @@ def pad_not_found(
 ) -> Send:
     """Return a `send` that delays a 404 until the time since this call is a multiple of `NOT_FOUND_STEP_SECONDS`.
 
-    Before the service refuses an id of another tenant, it reads the record, which takes some 100 us. The delay hides
-    whether an id is unknown or belongs to another tenant.
+    To refuse an id of another tenant, the service reads its record, which takes some 100 us longer than for an unknown
+    id. The delay hides this difference.
     """
     started = clock()
 
@@ -198,7 +198,7 @@ def pad_not_found(
 
 
 async def _respond_to_head(app: ASGIApp, scope: Scope, send: Send) -> None:
-    """Serve a HEAD like a GET whose client disconnects after the headers; this ends a streaming body."""
+    """Serve a HEAD like a GET whose client disconnects after the headers, so that a streaming body ends early."""
     answered = asyncio.Event()
     is_body_read = False
 
@@ -223,7 +223,7 @@ async def _respond_to_head(app: ASGIApp, scope: Scope, send: Send) -> None:
 
 
 def _failure(error: Exception) -> Response:
-    """Return the error response for a problem, for a Redis server that does not answer, or for any other error."""
+    """Return the error response for an exception: its problem if it has one, 503 for Redis, 500 for anything else."""
     if isinstance(error, ProblemError):
         challenge = _CHALLENGES.get(error.problem.code)
         return problem_response(error.problem, {} if challenge is None else {"WWW-Authenticate": challenge})
@@ -231,12 +231,12 @@ def _failure(error: Exception) -> Response:
 
 
 def _below_prefix(name: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """Return a header; if its value is a path of the API, put the path prefix of the request before the value."""
+    """Return a header; in Location and Content-Location, put the path prefix of the request before the path."""
     return name, address(value.decode("latin-1")).encode("latin-1") if name in _ADDRESSES else value
 
 
 def _log(scope: Scope, route: str, status: int, size: int, seconds: float) -> None:
-    """Write a line of the access log, without the query."""
+    """Write a line of the access log: method, route, status, duration and bytes, but not the query."""
     fields = {
         "method": scope["method"],
         "route": route,
@@ -250,7 +250,7 @@ def _log(scope: Scope, route: str, status: int, size: int, seconds: float) -> No
 
 
 def _request_id(scope: Scope) -> bytes:
-    """Return the request id of the client if it is short and alphanumeric, otherwise a new one."""
+    """Return the client's X-Request-Id if it is alphanumeric, of at most 64 characters; otherwise a new random id."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and value.isalnum() and len(value) <= 64:
             return bytes(value)

@@ -1,9 +1,10 @@
-"""HTTP/1.1 on one connection: uvicorn's h11 protocol, with limits on request heads and chunks.
+"""HTTP/1.1 on one connection: uvicorn's h11 protocol, with limits on request heads and on chunks.
 
 By default, h11 parses all received bytes without a pause, on the event loop. Here a connection parses at most
-`EVENTS_PER_TURN` parts of a message, and then the other connections have their turn. A response to a request whose body
-was not read closes the connection. httptools parses faster, but it sends chunks to clients of HTTP/1.0, accepts a
-missing or repeated Host, and adds trailers to the headers.
+`EVENTS_PER_ITERATION` events of h11 (heads, chunks and ends of messages) in one iteration of the event loop, so that
+other connections are served in between. A response to a request whose body was not read closes the connection.
+httptools parses faster, but it sends chunks to clients of HTTP/1.0, accepts a missing or repeated Host, and adds
+trailers to the headers.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ HEAD_BYTES = 64 * 2**10  # largest request line and headers of a request
 MAX_HEAD_LINES = 200  # lines of a request's head; browsers behind two proxies send some 40
 MAX_SMALL_CHUNKS = 2**14  # a body may have this many chunks more than one per `MIN_CHUNK_BYTES` received bytes
 MIN_CHUNK_BYTES = 64
-EVENTS_PER_TURN = 32  # heads, chunks and ends that a connection parses per turn of the event loop, in less than 1 ms
+EVENTS_PER_ITERATION = 32  # events that a connection parses in one iteration of the event loop, in less than 1 ms
 SHORT_BODY_BYTES = 64 * 2**10  # a refused body of at most this many bytes is read, and the connection stays open
 LINGER_SECONDS = 30.0  # a refused body is discarded for this long; a client may read the response only after sending
 
 
 class BoundedConnection(h11.Connection):
-    """h11's state of a connection, which refuses long heads and tiny chunks and pauses after `EVENTS_PER_TURN` events.
+    """An `h11.Connection` that refuses long request heads and tiny chunks, and can be paused between two events.
 
     Attributes
     ----------
     events_left
-        Number of events that `next_event` may still return before the connection is paused.
+        Number of events that `next_event` may still return before it returns `h11.PAUSED`.
     error
         The last protocol error that was raised for the client's bytes, or None.
 
@@ -47,12 +48,15 @@ class BoundedConnection(h11.Connection):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.events_left = EVENTS_PER_TURN
+        self.events_left = EVENTS_PER_ITERATION
         self.error: h11.RemoteProtocolError | None = None
         self._chunks, self._chunk_bytes = 0, 0
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA | h11.PAUSED]:
-        """Return the next event, or `h11.PAUSED` if none is left for this turn; raises `h11.RemoteProtocolError`."""
+        """Return the next event, or `h11.PAUSED` if `events_left` is 0.
+
+        Raises `h11.RemoteProtocolError` if the client's bytes are not HTTP, or exceed a limit.
+        """
         if not self.events_left:
             return h11.PAUSED
         try:
@@ -70,7 +74,7 @@ class BoundedConnection(h11.Connection):
         return event
 
     def _require_short_head(self) -> None:
-        """Raise an error if the request head in the buffer is too long; h11 itself limits only incomplete heads."""
+        """Raise `h11.RemoteProtocolError` if the head in the buffer is too long; h11 limits incomplete heads only."""
         head = self.trailing_data[0]
         ends = [end for end in (head.find(b"\n\r\n"), head.find(b"\n\n")) if end >= 0]
         size = min(ends, default=len(head))
@@ -89,18 +93,18 @@ class BoundedConnection(h11.Connection):
 
 
 class _Flow(FlowControl):
-    """Flow control that stays paused while `is_held` is set: the connection still has received bytes to parse."""
+    """Uvicorn's flow control, which does not resume reading while received bytes are still to be parsed (`is_held`)."""
 
     is_held = False
 
     def resume_reading(self) -> None:
-        """Resume reading from the socket, unless `is_held` is set."""
+        """Resume reading from the socket, unless `is_held` is true."""
         if not self.is_held:
             super().resume_reading()
 
 
 class _Transport:
-    """The transport of a connection, whose `close` waits for the rest of a body that is still arriving.
+    """Wrapper of an asyncio transport, whose `close` first discards the rest of a request body that is still arriving.
 
     If the socket were closed at once, the kernel would answer further bytes with a reset, and a client that is still
     sending would lose the response.
@@ -114,11 +118,11 @@ class _Transport:
         return getattr(self._transport, name)
 
     def is_closing(self) -> bool:
-        """Return whether the connection is closing, or only discards what still arrives (`HttpProtocol.linger`)."""
+        """Return whether the connection is closing, or only discards what still arrives (see `HttpProtocol.linger`)."""
         return self._protocol.is_lingering or self._transport.is_closing()
 
     def close(self) -> None:
-        """Close the connection; if a message is still arriving, linger first, unless this is the second call."""
+        """Close the connection; if a request is still arriving, the first call starts `HttpProtocol.linger` instead."""
         if self._protocol.is_lingering or self._transport.is_closing() or not self._protocol.is_arriving:
             self._transport.close()
         else:
@@ -126,7 +130,7 @@ class _Transport:
 
 
 class HttpProtocol(H11Protocol):
-    """Uvicorn's h11 protocol with limits on request heads and chunks, and with turns of the connections."""
+    """Uvicorn's h11 protocol with limits on request heads and chunks, which parses a few events at a time."""
 
     flow: _Flow
 
@@ -140,31 +144,31 @@ class HttpProtocol(H11Protocol):
 
     @property
     def is_arriving(self) -> bool:
-        """Whether the client may still be sending a message."""
+        """Whether the client may still be sending a request."""
         return self.conn.their_state in {h11.SEND_BODY, h11.ERROR} or self.conn.error is not None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
-        """Set up a new connection, with a transport and a flow control that this module wraps."""
+        """Set up a new connection, with `_Transport` and `_Flow` in place of the classes that uvicorn uses."""
         super().connection_made(cast("asyncio.Transport", _Transport(transport, self)))
         self.flow = _Flow(self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Clean up after a connection, and cancel the timer that `linger` has set."""
+        """Clean up after a closed connection, and cancel the timer that `linger` has set."""
         if self._lingering is not None:
             self._lingering.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse received bytes, or discard them if the connection lingers."""
+        """Parse received bytes, or discard them after a call of `linger`."""
         if not self.is_lingering:
             super().data_received(data)
 
     def handle_events(self) -> None:
-        """Parse at most `EVENTS_PER_TURN` received events; schedule the others for the next turns of the event loop."""
+        """Parse at most `EVENTS_PER_ITERATION` received events; the rest is parsed in later event loop iterations."""
         if self.transport.is_closing():
             return
         was_held, self.flow.is_held = self.flow.is_held, False
-        self.conn.events_left = EVENTS_PER_TURN
+        self.conn.events_left = EVENTS_PER_ITERATION
         super().handle_events()
         if not self.conn.events_left:
             self.flow.pause_reading()
@@ -174,7 +178,7 @@ class HttpProtocol(H11Protocol):
             self.flow.resume_reading()
 
     def linger(self, transport: asyncio.Transport) -> None:
-        """Send the end of the stream, and discard what the client still sends, for at most `LINGER_SECONDS`."""
+        """Send the end of the stream, and discard what the client still sends; close after `LINGER_SECONDS`."""
         self.is_lingering = True
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is not None and not cycle.response_complete:  # its request was malformed
@@ -187,7 +191,7 @@ class HttpProtocol(H11Protocol):
         self._lingering = self.loop.call_later(LINGER_SECONDS, transport.close)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a malformed or too large message with a problem, unless a response has begun, and close."""
+        """Answer a malformed or too large request with problem+json, unless a response has begun; then close."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             problem = _problem(self.conn.error, msg)
             body = json.dumps(problem.to_dict()).encode()
@@ -201,7 +205,7 @@ class HttpProtocol(H11Protocol):
         self.transport.close()
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; a response that starts while a long body is still arriving closes the connection."""
+        """Pass a request to the app; if the response starts before a long body has arrived, close the connection."""
 
         async def send_closing(message: Message) -> None:
             is_start = message["type"] == "http.response.start"
@@ -218,7 +222,7 @@ class HttpProtocol(H11Protocol):
 
 
 def _problem(error: h11.RemoteProtocolError | None, detail: str) -> Problem:
-    """Return the problem for a message with a long head, with tiny chunks, or that is malformed."""
+    """Return the problem for a request with a long head, with tiny chunks, or that is not valid HTTP."""
     status = 400 if error is None else error.error_status_hint
     if status == 431:
         return Problem(

@@ -1,4 +1,4 @@
-"""Listening socket that several API processes share, its URL, and a probe of the API behind it."""
+"""The listening socket that several API processes share, the URL of the socket, and a probe whether the API answers."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import http.client
 import resource
 import socket
 
-STOP_SECONDS = 8.0  # when they stop, an API and `glle up` wait this long for requests and tasks in progress
-DESCRIPTORS = 2**14
+STOP_SECONDS = 8.0  # an API or `glle up` that stops waits this long for requests and tasks in progress
+DESCRIPTORS = 2**14  # open files of a process
 BACKLOG = 2048  # connections that may wait for an API process to accept them
-# Connections that a process accepts at each turn of its event loop. The default is its backlog: the process that wakes
-# first would accept a whole burst of connections, and the others would idle while the clients keep them open.
+# Connections that a process accepts in one iteration of its event loop. asyncio would accept the whole backlog,
+# so that the process that wakes first would take a whole burst of connections, and the other processes would idle.
 ACCEPTED = 1
 
 
 class SharedSocket(socket.socket):
-    """TCP socket that lets at least `BACKLOG` connections wait to be accepted.
+    """Listening TCP socket on which at least `BACKLOG` connections may wait to be accepted.
 
-    asyncio calls `listen` with the number of connections that it accepts at each turn, which is smaller.
+    asyncio calls `listen` with the number of connections to accept per event loop iteration, which is too small a
+    backlog.
     """
 
     def listen(self, backlog: int = BACKLOG, /) -> None:
-        """Listen, with room for at least `BACKLOG` connections that wait to be accepted."""
+        """Listen with a backlog of `backlog`, but of `BACKLOG` at least."""
         super().listen(max(backlog, BACKLOG))
 
 
@@ -41,7 +42,7 @@ def url_of(sock: socket.socket) -> str:
 
 
 def answers(host: str, port: int, path: str, seconds: float) -> bool:
-    """Return whether a path of the API answers 200 within `seconds`."""
+    """Return whether a GET of `path` is answered with status 200 within `seconds`."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 # compared, not bound
     with contextlib.closing(http.client.HTTPConnection(host, port, timeout=seconds)) as connection:
         try:

@@ -1,7 +1,7 @@
-"""Prometheus metrics of the whole deployment, with a bounded number of series.
+"""Prometheus metrics of the whole deployment, with a bounded number of time series.
 
-Events are counted in Redis (`worker.observability.counters`), and states are read at each scrape, so that every process
-reports the same numbers. docs/how-to/operations.md lists the metrics.
+Counters are added up in Redis (`worker.observability.counters`), and gauges are read from Redis and the disk at each
+scrape, so that every API process reports the same numbers. docs/how-to/operations.md lists the metrics.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Responses = dict[tuple[str, str, int], list[float]]
 
 
 class Metrics:
-    """Metrics of one API process.
+    """Metrics that GET /metrics of an API process returns, and the counts of this process that Redis does not have yet.
 
     The counts have no lock, so `observe` and `drain` must be called on the event loop.
     """
@@ -85,7 +85,7 @@ class Metrics:
         self._registry.register(_Deployment(stores))
 
     def observe(self, method: str, route: str, status: int, started: float) -> None:
-        """Count one response; `route` is its template, `started` the `time.perf_counter` at the request's start."""
+        """Count a response; `route` is a path template, `started` the `time.perf_counter` at the request's arrival."""
         now = time.perf_counter()
         counts = self._responses.get((method, route, status))
         if counts is None:
@@ -100,13 +100,13 @@ class Metrics:
         asyncio.get_running_loop().run_in_executor(None, self.flush, self.drain())
 
     def drain(self) -> tuple[Responses, int]:
-        """Return and reset the counted responses and the hits of the answer cache."""
+        """Return the counted responses and the hits of the answer cache, and reset both to zero."""
         responses, self._responses = self._responses, {}
         hits, self._answer_cache.hits = self._answer_cache.hits, 0
         return responses, hits
 
     def flush(self, counted: tuple[Responses, int]) -> None:
-        """Add the counts from `drain` to the counts of the deployment in Redis."""
+        """Add the counts that `drain` returned to the counters of the deployment in Redis."""
         responses, hits = counted
         for (method, route, status), (*counts, seconds) in responses.items():
             label = method if method in _METHODS else "(other)"  # a client may send anything as method
@@ -117,23 +117,23 @@ class Metrics:
         self._counts.flush()
 
     def exposition(self, counted: tuple[Responses, int]) -> bytes:
-        """Flush the counts from `drain`, and return all metrics as text."""
+        """Flush the counts that `drain` returned, and return all metrics in the text format of Prometheus."""
         self.flush(counted)
         return generate_latest(self._registry)
 
 
 class _Deployment(Collector):
-    """States in Redis and on disk, read at each scrape."""
+    """Prometheus collector that reads the state of the deployment from Redis and the disk at each scrape."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
 
     def describe(self) -> Iterable[Metric]:
-        """Return no metrics, so that registering does not connect to Redis."""
+        """Return no metrics, so that Prometheus does not call `collect`, which needs Redis, when it registers this."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield all metrics; for a Redis server that does not answer, only the gauge that says so."""
+        """Yield all metrics; of a Redis server without an answer only the gauge `glle_redis_up` or `glle_cache_up`."""
         versions = (glle_engine.__version__, np.__version__, platform.python_version())
         build = GaugeMetricFamily("glle_build_info", "Versions.", labels=("version", "numpy", "python"))
         build.add_metric(versions, 1)
@@ -156,7 +156,10 @@ class _Deployment(Collector):
         yield _gauge("glle_data_disk_bytes", "Bytes of the disk of the data folder.", disk.total)
 
     def _losses(self) -> Metric:
-        """Return the gauge `glle_data_lost`, 1 for the reason of a loss; raises as `RecordsMark.find_loss`."""
+        """Return the gauge `glle_data_lost`: for each reason 1 if data are lost for this reason, else 0.
+
+        Raises as `RecordsMark.find_loss`.
+        """
         loss = self._stores.mark.find_loss(MAX_OUTCOME_AGE)
         gauge = GaugeMetricFamily(
             "glle_data_lost", "Whether data are lost or unreadable, by reason.", labels=("reason",)
@@ -217,7 +220,7 @@ class _Deployment(Collector):
             yield histogram
 
     def _shares(self) -> Metric:
-        """Return the gauge `glle_share_in_use`: by resource, the largest fraction of its share that a tenant uses.
+        """Return the gauge `glle_share_in_use`: by resource, the largest fraction of its share that any tenant uses.
 
         Raises `redis.RedisError`.
         """
@@ -247,7 +250,7 @@ class _Deployment(Collector):
 
 
 def _server(name: str, text: str, collect: Callable[[], list[Metric]]) -> Iterator[Metric]:
-    """Yield the gauge `name`, 1 if the Redis server answers and else 0, and then the metrics that `collect` returns."""
+    """Yield the gauge `name` (1 if the Redis server answers, else 0), and then the metrics that `collect` returns."""
     try:
         metrics = collect()
     except redis.RedisError:

@@ -1,6 +1,6 @@
-"""HTTP server of one API process; its shutdown answers every accepted request.
+"""HTTP server of one API process, whose shutdown still answers every request that was accepted.
 
-    SIGTERM -> not ready -> no new connections -> waits end -> running requests end -> exit
+    SIGTERM -> /readyz answers 503 -> no new connections -> waits end -> running requests end -> exit
 
 A load balancer sees /readyz fail while the process still serves, and routes elsewhere. A second signal exits at once.
 """
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 KEEP_ALIVE_SECONDS = 75  # longer than in most clients and proxies, so that these close idle connections first
-LAST_TURNS = 16  # turns of the event loop that accept queued connections, which closing the socket would reset
-SETTLE_SECONDS = 0.5  # time for connections that were accepted just before the shutdown
+LAST_ITERATIONS = 16  # of the event loop, which accept the connections that closing the socket would reset
+SETTLE_SECONDS = 0.5  # time in which connections that were accepted just before the shutdown may send a request
 TICK_SECONDS = 0.05
 TICKS = 10  # uvicorn calls `on_tick` ten times a second
 
@@ -46,9 +46,10 @@ log = logging.getLogger(__name__)
 
 
 class Shutdown:
-    """Shutdown state of one API process.
+    """State of an API process that shuts down.
 
-    While `draining` is set, /readyz answers 503, and responses close their connections: clients reconnect elsewhere.
+    While `draining` is set, /readyz answers 503, and responses close their connections, so that clients connect to
+    another process.
     """
 
     def __init__(self, stores: Stores) -> None:
@@ -56,7 +57,7 @@ class Shutdown:
         self.draining = Event()
 
     def end_waits(self) -> None:
-        """End the waits of all requests for jobs and draws, so that each is answered with the current state."""
+        """End the waits of all requests for jobs and draws: each is answered at once with the current state."""
         self._stores.endings.end()
         self._stores.drawn.end()
 
@@ -108,7 +109,11 @@ class ApiServer(uvicorn.Server):
         self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Each second touch the alive file and publish the tenants' shares; every `RENEW_SECONDS` renew the mark."""
+        """Once a second touch the alive file and publish what tenants use; every `RENEW_SECONDS` renew the mark.
+
+        The mark is a value in Redis and beside the files, by which a loss of either is noticed
+        (worker/storage/mark.py).
+        """
         if counter % TICKS == 0:
             with suppress(OSError):  # the disk may be full
                 prolong(self._settings)
@@ -124,11 +129,11 @@ class ApiServer(uvicorn.Server):
             stores.shares.publish(stores.cache.client)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down: serve while load balancers notice, close the sockets, end the waits, let running requests end."""
+        """Serve until load balancers have noticed, close the sockets, end all waits, and let running requests end."""
         shutdown = self._app.state.shutdown
         shutdown.draining.set()
         await self._serve_on(self._settings.drain)
-        for _ in range(LAST_TURNS):
+        for _ in range(LAST_ITERATIONS):
             await asyncio.sleep(0)
         for server in self.servers:
             server.close()
@@ -146,7 +151,10 @@ class ApiServer(uvicorn.Server):
 
 
 def renew_mark(mark: RecordsMark, *, is_last: bool = False) -> None:
-    """Renew the mark that shows a loss (see worker/storage/mark.py); log a warning if a server does not answer."""
+    """Renew the mark by which a loss of records or files is noticed (see worker/storage/mark.py).
+
+    If a Redis server or the file store does not answer, only a warning is logged.
+    """
     try:
         mark.renew(is_last=is_last)
     except (ProblemError, redis.RedisError) as error:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from service.server.http_protocol import (
-    EVENTS_PER_TURN,
+    EVENTS_PER_ITERATION,
     HEAD_BYTES,
     MAX_HEAD_LINES,
     MAX_SMALL_CHUNKS,
@@ -107,12 +107,12 @@ def test_a_connection_parses_a_few_chunks_at_a_turn() -> None:
     connection = BoundedConnection(h11.SERVER)
     connection.receive_data(UPLOAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n1\r\n" * 1000)
     counts: list[int] = []
-    while connection.events_left < EVENTS_PER_TURN or not counts:
-        connection.events_left = EVENTS_PER_TURN
+    while connection.events_left < EVENTS_PER_ITERATION or not counts:
+        connection.events_left = EVENTS_PER_ITERATION
         while connection.next_event() not in (h11.PAUSED, h11.NEED_DATA):  # requests have no hash
             pass
-        counts.append(EVENTS_PER_TURN - connection.events_left)
-    assert set(counts[:-2]) == {EVENTS_PER_TURN}
+        counts.append(EVENTS_PER_ITERATION - connection.events_left)
+    assert set(counts[:-2]) == {EVENTS_PER_ITERATION}
     assert sum(counts) == 1001  # the head, and the chunks
 
 
