@@ -185,8 +185,8 @@ def show(console: Console, row: Row) -> None:
     """Print a row as soon as it is measured."""
     work, against, figure, goal, verdict = row.cells()
     label = ", ".join(f"{name} {_number(value)}" for name, value in row.detail.items() if isinstance(value, float))
-    colour = {"reached": "green", "missed": "red", "": "default"}[verdict]
-    ends = f" (goal {goal}: [{colour}]{verdict}[/])" if goal else ""
+    color = {"reached": "green", "missed": "red", "": "default"}[verdict]
+    ends = f" (goal {goal}: [{color}]{verdict}[/])" if goal else ""
     console.print(f"{work}, against {against}: [bold]{figure}[/]{ends}  [dim]{label}[/]", highlight=False)
 
 

@@ -32,10 +32,10 @@ def quality(name: str, n: int, p: int) -> None:
         marked = fit(X, spec, landmarks=n // share)
         assert marked.placement is not None
         landmark_spread, others = marked.summary(DRAWS).spread, marked.placement.others
-        centred = marked.embedding - marked.embedding.mean(axis=0)
+        centered = marked.embedding - marked.embedding.mean(axis=0)
         figures = (
             trustworthiness(X, marked.embedding, k),
-            disparity(centred, whole.embedding),
+            disparity(centered, whole.embedding),
             rank_correlation(landmark_spread, spread),
             np.median(landmark_spread) / np.median(spread),
             np.median(landmark_spread[others]) / np.median(landmark_spread[marked.placement.landmarks]),

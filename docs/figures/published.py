@@ -57,12 +57,12 @@ def sigma_by_plain_inverse(X: NDArray[Any], k: int, iterations: int) -> list[flo
     """
     n, d = X.shape
     raw = X[np.sort(kneighbors(X, k)[0], axis=1)].transpose(0, 2, 1)
-    gram, centred, sigma, medians = raw @ raw.transpose(0, 2, 1), X - X.mean(axis=0), np.ones(n), []
+    gram, centered, sigma, medians = raw @ raw.transpose(0, 2, 1), X - X.mean(axis=0), np.ones(n), []
     for _ in range(iterations):
         gain = sigma[:, None, None] * raw.transpose(0, 2, 1) @ np.linalg.inv(sigma[:, None, None] * gram)
-        mean = (gain @ centred[:, :, None])[:, :, 0]
+        mean = (gain @ centered[:, :, None])[:, :, 0]
         covariance = sigma[:, None, None] * (np.eye(k) - gain @ raw)
-        scatter = centred.T @ centred - 2 * np.einsum("ndk,nk,ne->de", raw, mean, centred)
+        scatter = centered.T @ centered - 2 * np.einsum("ndk,nk,ne->de", raw, mean, centered)
         scatter += (raw @ covariance @ raw.transpose(0, 2, 1)).sum(axis=0)
         explained = np.einsum("nij,ji->n", np.linalg.inv(gram), scatter / n)
         sigma = (explained + np.trace(covariance.sum(axis=0)) / n) / (d + k)

@@ -139,7 +139,7 @@ class MethodOperations(Generic[EmbeddingT]):
 
         """
         of_data, spec = data_options(parameters)
-        dataset, id_ = await self._labelled_data(data, of_data, labels)
+        dataset, id_ = await self._labeled_data(data, of_data, labels)
         body = {
             "labels": id_,
             "method": method,
@@ -201,7 +201,7 @@ class MethodOperations(Generic[EmbeddingT]):
         roles: Any = of_data
         if not is_stored(data, roles):
             blocks, roles = set_blocks_apart(data, blocks, roles)
-        dataset, id_ = await self._labelled_data(data, roles, roles.pop("labels", None))
+        dataset, id_ = await self._labeled_data(data, roles, roles.pop("labels", None))
         body = {
             "labels": id_,
             "methods": None if methods is None else [_row(method) for method in methods],
@@ -275,7 +275,7 @@ class MethodOperations(Generic[EmbeddingT]):
         result = await run_job(self._session, "/v1/audits", body, timeout)
         return result_of(data, result)
 
-    async def _labelled_data(self, data: Any, options: Any, labels: Any) -> tuple[Any, str | None]:
+    async def _labeled_data(self, data: Any, options: Any, labels: Any) -> tuple[Any, str | None]:
         """Return the data set of `data`, or its id, and the id of the data set that holds the labels, or None.
 
         Without `labels`, the data set itself holds the labels if it has a column of labels.

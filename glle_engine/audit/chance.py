@@ -57,7 +57,7 @@ from glle_engine.base.randomness import generator
 from glle_engine.base.results import brief
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.distances import power_of_two
-from glle_engine.linalg.rank_correlation import doubled_centred_ranks
+from glle_engine.linalg.rank_correlation import doubled_centered_ranks
 from glle_engine.reliability.thresholds import CLEAR_GAIN, DOMINANT, STRUCTURE_LEVEL
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _test_relations(data: NDArray[np.float64], seed: int, of_blocks: NDArray[np.
     rows = _equal_blocks(np.arange(len(data)) if of_blocks is None else of_blocks, limit, rng)
     columns = np.sort(rng.permutation(data.shape[1])[:MAX_FEATURES])
     data = data[np.ix_(rows.ravel(), columns)]
-    ranks = np.stack([doubled_centred_ranks(column) for column in data.T], axis=1)
+    ranks = np.stack([doubled_centered_ranks(column) for column in data.T], axis=1)
     varies = np.ptp(ranks, axis=0) > 0
     if varies.sum() < 2:
         return None

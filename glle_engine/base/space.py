@@ -5,7 +5,7 @@ LLE's weights depend on distances only: with distances :math:`d_{ij}`, a neighbo
 determines both the neighbors and the weights, and both are computed from these points:
 
 - *cosine*: rows of length 1, whose squared distance is :math:`2 (1 - \cos)`;
-- *correlation*: centred rows of length 1, with :math:`2 (1 - r)`;
+- *correlation*: centered rows of length 1, with :math:`2 (1 - r)`;
 - *hamming*: one column of 0 and 1 for each level of each feature; the squared distance is twice the number of features
   that differ. If no feature has more than two levels, one column for each feature; the squared distance is that number.
 

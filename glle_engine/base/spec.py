@@ -67,7 +67,7 @@ def metric_parameter(metrics: Any = Metric, doc: str = "") -> Any:
     return choice(
         "euclidean",
         "Distance by which neighbors are found. Weights reconstruct points that have this distance: rows scaled to "
-        "length 1 (cosine), centred rows scaled to length 1 (correlation), or one column for each level of integers "
+        "length 1 (cosine), centered rows scaled to length 1 (correlation), or one column for each level of integers "
         f"(hamming). With precomputed, the data are a matrix of distances.{doc}",
         *get_args(metrics),
         added=True,

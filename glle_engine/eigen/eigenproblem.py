@@ -276,5 +276,5 @@ def warm() -> None:
     embedding = few_points(neighbors, weights, 1, 1).vectors
     for factored in (factor_mean(pattern, weights, rows[:1])[1], factor(pattern, weights, rows[:1])):
         factored.eigenpairs(1, factored.null_left(), exhaustive=False)
-    aligned_to(embedding, embedding, centred=True)
+    aligned_to(embedding, embedding, centered=True)
     distances.warm()

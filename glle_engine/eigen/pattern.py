@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.texts import Way
 from glle_engine.eigen.batched.elimination import column_counts, elimination_tree, postorder, symmetric
-from glle_engine.eigen.batched.structure import Structure, analyse
+from glle_engine.eigen.batched.structure import Structure, analyze
 from glle_engine.eigen.dissection import nested_dissection
 from glle_engine.eigen.minimum_degree import minimum_degree
 from glle_engine.linalg.compiled import compiled
@@ -192,7 +192,7 @@ class Pattern:
     @cached_property
     def structure(self) -> Structure:
         """The symbolic factorization that the mean weights and all draws share."""
-        return analyse(self.neighbors, self.order)
+        return analyze(self.neighbors, self.order)
 
     @cached_property
     def transposed(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:

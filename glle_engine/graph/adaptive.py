@@ -131,9 +131,9 @@ def _expand(
     kept = np.arange(k) < size[:, None]
     for row in np.flatnonzero(size < k):
         members = np.concatenate([points[row][None, :], X[nearest[row, kept[row]]]])
-        centre = members.mean(axis=0)
-        axes = dense.svd(members - centre)[2][:p]
-        offset = X[nearest[row]] - centre
+        center = members.mean(axis=0)
+        axes = dense.svd(members - center)[2][:p]
+        offset = X[nearest[row]] - center
         along = dense.matmul(offset, np.ascontiguousarray(axes.T))
         off = offset - dense.matmul(along, axes)
         kept[row] |= (off * off).sum(axis=1) <= thresholds[k] ** 2 * (along * along).sum(axis=1)

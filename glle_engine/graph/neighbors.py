@@ -315,9 +315,9 @@ def measured_recall(
 
 def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
     """Return the points in float32, centered, and scaled so that their largest coordinate lies between 1/2 and 1."""
-    centred = X - X.mean(axis=0)
-    _, exponent = np.frexp(np.abs(centred).max())
-    return np.asarray(np.ldexp(centred, -exponent), np.float32)
+    centered = X - X.mean(axis=0)
+    _, exponent = np.frexp(np.abs(centered).max())
+    return np.asarray(np.ldexp(centered, -exponent), np.float32)
 
 
 def _nearest_first(

@@ -1,8 +1,8 @@
 r"""Points with sparse coordinates, such as texts by the frequencies of their words: exact search and differences.
 
-A point is a sparse row minus a constant, :math:`u_i = x_i - c_i 1`, so that centred rows (correlation) stay sparse. The
-search first bounds squared distances by products of sparse rows, :math:`|u_i|^2 + |u_j|^2 - 2 u_i^T u_j`, in blocks.
-For the pairs that remain, it sums the squared differences in the order of the columns. The differences of a
+A point is a sparse row minus a constant, :math:`u_i = x_i - c_i 1`, so that centered rows (correlation) stay sparse.
+The search first bounds squared distances by products of sparse rows, :math:`|u_i|^2 + |u_j|^2 - 2 u_i^T u_j`, in
+blocks. For the pairs that remain, it sums the squared differences in the order of the columns. The differences of a
 neighborhood are stored densely, but only for the columns in which it has entries. The other columns, in which a
 difference is the constant :math:`(c_i - c_j)`, are replaced by one column: this constant times the root of their
 number.
@@ -216,7 +216,7 @@ class SparsePoints:
         return float(np.clip(total * total / squares, 1.0, min(n, d)))
 
     def principal_scores(self, count: int) -> NDArray[np.float64]:
-        """Return the leading principal components (n, count), by a Lanczos method on the centred points.
+        """Return the leading principal components (n, count), by a Lanczos method on the centered points.
 
         Raises
         ------
@@ -300,7 +300,7 @@ def require_possible(spec: Any) -> None:
         "the distances of standardize='zscore'."
     )
     for is_wrong, option, remedy in (
-        (standardize != "none", f"standardize={standardize!r}, which centres columns", scaled),
+        (standardize != "none", f"standardize={standardize!r}, which centers columns", scaled),
         (
             metric == "hamming",
             "metric='hamming'",

@@ -88,12 +88,12 @@ def counts_nearer(
     the bounds do not decide, the distance is computed.
     """
     mean = data.mean(axis=0)
-    centred, others = points - mean, data - mean
-    square_points, square_data = (np.einsum("ij,ij->i", rows, rows) for rows in (centred, others))
+    centered, others = points - mean, data - mean
+    square_points, square_data = (np.einsum("ij,ij->i", rows, rows) for rows in (centered, others))
     # Bound of |computed - true| / (|x|^2 + |y|^2) for any order of the sums: (1.25 d + 8) epsilon, with a margin.
     error = 2 * (data.shape[1] + 8) * float(np.finfo(np.float64).eps)
     out = np.zeros(thresholds.shape, np.int64)
-    products = (centred * -2) @ others.T
+    products = (centered * -2) @ others.T
     values = readable(points), readable(data), products, square_points, square_data, error
     kernels.counts_by_products(*values, _integers(excluded), readable(thresholds), out)
     return out

@@ -46,7 +46,7 @@ def _rotation(
 
 
 def procrustes_rotation(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""Return the orthogonal R (p, p) that minimises :math:`\|Y R - Y_0\|_F` for embeddings (n, p).
+    r"""Return the orthogonal R (p, p) that minimizes :math:`\|Y R - Y_0\|_F` for embeddings (n, p).
 
     R = U V^T for the singular value decomposition :math:`Y^T Y_0 = U S V^T` (Schoenemann 1966). Reflections are
     allowed, because an eigenvector has no sign.
@@ -83,14 +83,14 @@ def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
 
 
 def aligned_to(
-    Y: NDArray[np.float64], reference: NDArray[np.float64], *, centred: bool
+    Y: NDArray[np.float64], reference: NDArray[np.float64], *, centered: bool
 ) -> tuple[NDArray[np.float64], float]:
     """Return the embedding Y rotated to the reference (`procrustes_rotation`), and the `disparity` of Y and reference.
 
-    If the columns of both embeddings sum to zero (`centred`), one decomposition serves for both results.
+    If the columns of both embeddings sum to zero (`centered`), one decomposition serves for both results.
     """
     turn, overlap, (a, b) = _rotation(Y, reference)
-    apart = max(0.0, 1 - overlap * overlap / (a * b)) if centred else disparity(Y, reference)
+    apart = max(0.0, 1 - overlap * overlap / (a * b)) if centered else disparity(Y, reference)
     return rotate(Y, turn), apart
 
 
@@ -108,7 +108,7 @@ def generalized_procrustes(
 ) -> NDArray[np.float64]:
     r"""Return embeddings (m, n, p) rotated to their mean (Gower 1975), with the mean rotated to the reference.
 
-    Minimises :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the
+    Minimizes :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the
     rotations. Every round lowers the sum. Which minimum is found depends on the first mean, which is the medoid of the
     embeddings. The reference is (n, p). `on_progress` is called with (round, largest number of rounds, "consensus").
 

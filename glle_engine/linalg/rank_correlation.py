@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     """Return Spearman's correlation of two arrays (n,), ties at their mean rank; 0 if one is constant.
 
-    Doubled centred ranks are integers: their products are exact, and their sums up to 10^5 values.
+    Doubled centered ranks are integers: their products are exact, and their sums up to 10^5 values.
     """
-    x, y = (doubled_centred_ranks(values) for values in (a, b))
+    x, y = (doubled_centered_ranks(values) for values in (a, b))
     variance = dense.dot(x, x) * dense.dot(y, y)
     return dense.dot(x, y) / math.sqrt(variance) if variance else 0.0
 
 
-def doubled_centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def doubled_centered_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return 2 (mean rank) - (n + 1) for each value: the number of smaller values minus the number of larger ones."""
     ordered = np.sort(values)  # scipy.stats has the ranks, too, but takes half a second to import
     below, above = np.searchsorted(ordered, values, "left"), len(values) - np.searchsorted(ordered, values, "right")

@@ -99,14 +99,14 @@ def standardize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
         If all points are equal.
 
     """
-    centred = Y - Y.mean(axis=0)
-    deviation = centred.std(axis=0)
+    centered = Y - Y.mean(axis=0)
+    deviation = centered.std(axis=0)
     constant = deviation <= 1e-12 * max(float(deviation.max()), np.finfo(float).tiny)
     if constant.all():
         raise DegenerateDataError(
             "All points of the embedding are equal.", remedy="Check that the embedding was read as intended."
         )
-    return np.asarray(np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation)))
+    return np.asarray(np.where(constant, 0.0, centered / np.where(constant, 1.0, deviation)))
 
 
 def log_likelihood(
@@ -183,14 +183,14 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
             remedy=f"Score a sample of at most {MAX_LIKELIHOOD_POINTS:,} points, the same one for every embedding.",
             details={"n_points": n, "most": MAX_LIKELIHOOD_POINTS},
         )
-    centred, places = X - X.mean(axis=0), standardize(Y)
-    scale = float((centred**2).mean())
+    centered, places = X - X.mean(axis=0), standardize(Y)
+    scale = float((centered**2).mean())
     if scale == 0:
         raise DegenerateDataError(
             "All points of the data are equal.", remedy="Check that the data were read as intended."
         )
     rows = np.sort(np.random.default_rng(_SAMPLE_SEED).choice(n, min(n, _SEARCHED), replace=False))
-    few = _Ascent(centred[rows], places[rows], scale)
+    few = _Ascent(centered[rows], places[rows], scale)
     starts = [
         np.log([1 - noise, inverse_width, _BIAS, noise]) for inverse_width, noise in product(_INVERSE_WIDTHS, _NOISES)
     ]
@@ -201,7 +201,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
         on_progress(len(summits), ascents, "gplvm")
     best = max(summits, key=lambda one: one.log_likelihood)
     if n > len(rows) and np.isfinite(best.log_likelihood):
-        best = _Ascent(centred, places, scale).climb(np.log(list(asdict(best.kernel).values())))
+        best = _Ascent(centered, places, scale).climb(np.log(list(asdict(best.kernel).values())))
         on_progress(ascents, ascents, "gplvm")
     if not np.isfinite(best.log_likelihood):
         raise ConvergenceError(
@@ -217,12 +217,12 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
 class _Ascent:
     """Likelihood of the data at some points, as a function of the logarithms of the hyperparameters."""
 
-    def __init__(self, centred: NDArray[np.float64], places: NDArray[np.float64], scale: float) -> None:
-        n, self.d = centred.shape
+    def __init__(self, centered: NDArray[np.float64], places: NDArray[np.float64], scale: float) -> None:
+        n, self.d = centered.shape
         square = (places**2).sum(axis=1)
         self.squared = np.maximum(square[:, None] - 2 * places @ places.T + square, 0.0)
         self.squared.flat[:: n + 1] = 0.0
-        unit = centred / np.sqrt(scale)
+        unit = centered / np.sqrt(scale)
         self.factor = unit if self.d <= n else np.asarray(np.linalg.qr(unit.T, mode="r")).T
 
     def climb(self, start: NDArray[np.float64]) -> Likelihood:

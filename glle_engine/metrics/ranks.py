@@ -164,13 +164,13 @@ def _counted_by_tree(
     tree = cKDTree(X)
     excess = np.zeros(len(rows))
     for block in blocks(len(rows), _TREE_BLOCK_POINTS, "ranks"):
-        centre, near = X[rows[block]], neighbors[block]
-        closer = np.nextafter(distances(centre, X, near) * (1 - _EQUAL), 0.0)
+        center, near = X[rows[block]], neighbors[block]
+        closer = np.nextafter(distances(center, X, near) * (1 - _EQUAL), 0.0)
         # A neighbor that is no farther away than the k-th nearest point has at most rank k, so it adds nothing.
-        kth = tree.query(centre, k + 1)[0][:, -1]
+        kth = tree.query(center, k + 1)[0][:, -1]
         far = closer > kth[:, None]
         item = np.nonzero(far)[0]
-        rank = tree.query_ball_point(centre[item], closer[far], return_length=True)
+        rank = tree.query_ball_point(center[item], closer[far], return_length=True)
         excess[block] = np.bincount(item, np.maximum(rank - k, 0), minlength=len(near))
     return excess
 
@@ -180,9 +180,9 @@ def _counted_by_products(
 ) -> NDArray[np.float64]:
     excess = np.zeros(len(rows))
     for block in blocks(len(rows), max(1, _BRUTE_BLOCK_ENTRIES // len(X)), "ranks"):
-        centre = X[rows[block]]
-        closer = np.sort(distances(centre, X, neighbors[block]) * (1 - _EQUAL), axis=1)
-        rank = 1 + counts_nearer(X, centre, rows[block], closer)
+        center = X[rows[block]]
+        closer = np.sort(distances(center, X, neighbors[block]) * (1 - _EQUAL), axis=1)
+        rank = 1 + counts_nearer(X, center, rows[block], closer)
         excess[block] = np.maximum(rank - k, 0).sum(axis=1)
     return excess
 

@@ -375,7 +375,7 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     if exact := figures.get("exact_reconstructions"):
         yield Note(
             "linear-projection",
-            f"The {d} features are fewer than the {k} neighbors: draws reconstruct {exact} of {n} centred points "
+            f"The {d} features are fewer than the {k} neighbors: draws reconstruct {exact} of {n} centered points "
             "exactly, so that the bottom eigenvectors are linear projections of the data.",
         )
     if full := figures.get("full_rank_neighborhoods"):

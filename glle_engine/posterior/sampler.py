@@ -257,7 +257,7 @@ class Sampler:
     def _draw(self, key: DrawKey, source: Source, align: Align, pairs: Eigenpairs) -> Draw:
         """Scale eigenvectors to an embedding (GLLE Eq. 37-43), and align it."""
         embedding = math.sqrt(len(pairs.vectors)) * pairs.vectors
-        aligned, disparity = aligned_to(embedding, self.reference, centred=self.distribution.constrained)
+        aligned, disparity = aligned_to(embedding, self.reference, centered=self.distribution.constrained)
         embedding = aligned if align == "procrustes" else sign_convention(embedding)
         diagnostics = dict(pairs.diagnostics, disparity=disparity)
         return Draw(key.index, key.seed, key.scale, source, align, embedding, pairs.values, diagnostics)

@@ -46,7 +46,7 @@ from glle_engine.graph.relations import Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import dense
 from glle_engine.weights.gaussian import WeightDistribution
-from glle_engine.weights.lle import neighborhoods, normalised_precision, ridge_factor, whiten
+from glle_engine.weights.lle import neighborhoods, normalized_precision, ridge_factor, whiten
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -181,20 +181,20 @@ def distribution_at(
     for block in neighborhoods(X, neighbors, "posterior", on_progress, kept, points):
         rows, kept_of_rows = block.rows, block.kept
         count = kept_of_rows.sum(axis=1)
-        precision, unit = normalised_precision(whiten(block, known.frames), block.trace, spec.reg)
+        precision, unit = normalized_precision(whiten(block, known.frames), block.trace, spec.reg)
         if spec.method == "direct":
             apart = (embedding[neighbors[rows]] - places[rows, None, :]) * kept_of_rows[:, :, None]
             precision += (noise.unit_ratio / unit)[:, None, None] * dense.gram(apart)
         root = ridge_factor(precision)
-        centre, minimum = dense.affine_solution(root, None if kept is None else kept_of_rows)
+        center, minimum = dense.affine_solution(root, None if kept is None else kept_of_rows)
         if noise.variance == "dirichlet":
             ratio = spec.reg / (count * (count + 1))  # s_i^2 in units of the trace of G_i
         else:
             ratio = np.maximum(minimum - spec.reg / count, 0.0) / noise.dimension
-        mean[rows] = centre if spec.mean == "derived" else known.weights[rows]
+        mean[rows] = center if spec.mean == "derived" else known.weights[rows]
         if kept is not None:
             root *= kept_of_rows[:, :, None]
-        factor[rows] = (root - centre[:, :, None] * root.sum(axis=1)[:, None, :]) * np.sqrt(ratio)[:, None, None]
+        factor[rows] = (root - center[:, :, None] * root.sum(axis=1)[:, None, :]) * np.sqrt(ratio)[:, None, None]
         prior[rows] = np.sqrt(ratio / spec.reg)
         noise_ratio[rows] = ratio
     distribution = WeightDistribution(mean, factor, 1 / k, prior, constrained=True, sigma=None, kept=kept)

@@ -247,11 +247,11 @@ def sample(
             store(z, i, load(tag, z, i) * scale)
         for point in range(first, min(first + GROUP, n)):
             target_index, normals_of_point = position[point] * k, advance(tag, z, (point - first) * k)
-            centre, rows = offset(means, point * k), offset(factors, point * k * k)
+            center, rows = offset(means, point * k), offset(factors, point * k * k)
             fours = k - k % 4
             for a in range(0, fours, 4):  # four sums at once, because in a sum each addition waits for the one before
-                v0, v1 = fill(tag, centre[a]), fill(tag, centre[a + 1])
-                v2, v3 = fill(tag, centre[a + 2]), fill(tag, centre[a + 3])
+                v0, v1 = fill(tag, center[a]), fill(tag, center[a + 1])
+                v2, v3 = fill(tag, center[a + 2]), fill(tag, center[a + 3])
                 for b in range(k):
                     normal = load(tag, normals_of_point, b)
                     v0 = fma(fill(tag, rows[a * k + b]), normal, v0)
@@ -263,7 +263,7 @@ def sample(
                 store(target, target_index + a + 2, v2)
                 store(target, target_index + a + 3, v3)
             for a in range(fours, k):
-                value = fill(tag, centre[a])
+                value = fill(tag, center[a])
                 for b in range(k):
                     value = fma(fill(tag, rows[a * k + b]), load(tag, normals_of_point, b), value)
                 store(target, target_index + a, value)

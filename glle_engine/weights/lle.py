@@ -178,7 +178,7 @@ def lle_weights(
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress, kept, points):
         relative_reg = reg if ridge == "relative" else reg / np.where(block.trace > 0, block.trace, 1.0)[:, None]
-        root = ridge_factor(normalised_precision(block.gram, block.trace, relative_reg)[0])
+        root = ridge_factor(normalized_precision(block.gram, block.trace, relative_reg)[0])
         weights[block.rows] = dense.affine_solution(root, None if kept is None else block.kept)[0]
     return weights
 
@@ -202,7 +202,7 @@ def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
         ) from error
 
 
-def normalised_precision(
+def normalized_precision(
     gram: NDArray[np.float64], trace: NDArray[np.float64], reg: float | NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the precisions A_i / u_i (m, k, k), which do not depend on the unit of the data, and the units u_i (m,).
@@ -315,6 +315,6 @@ def frame_weights(
     """
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress, points=points):
-        precision, _ = normalised_precision(whiten(block, frames, VANISHING), block.trace, reg)
+        precision, _ = normalized_precision(whiten(block, frames, VANISHING), block.trace, reg)
         weights[block.rows] = dense.affine_solution(ridge_factor(precision))[0]
     return weights

@@ -73,18 +73,18 @@ def _em_spherical(
     """
     n, k = neighbors.shape
     d = X.shape[1]
-    centred = X - X.mean(axis=0)
+    centered = X - X.mean(axis=0)
     mean, null, rank = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
-    scatter = dense.cross(centred, centred)
+    scatter = dense.cross(centered, centered)
     rows_of = list(blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"))
     for rows in rows_of:
         raw = X[neighbors[rows]].transpose(0, 2, 1)  # X_i, (m, d, k)
         inverse = dense.pinv(raw)
-        mean[rows] = dense.matmul(inverse, centred[rows, :, None])[:, :, 0]
+        mean[rows] = dense.matmul(inverse, centered[rows, :, None])[:, :, 0]
         null[rows] = np.eye(k) - dense.matmul(inverse, raw)
         rank[rows] = np.rint(k - np.trace(null[rows], axis1=1, axis2=2))
         # The term X E[w w^T] X^T of Eq. 24 is 0 as published: sigma X (I - X^+ X) X^T. This is one of its other terms.
-        scatter -= 2 * dense.cross(dense.matmul(raw, mean[rows, :, None])[:, :, 0], centred[rows])
+        scatter -= 2 * dense.cross(dense.matmul(raw, mean[rows, :, None])[:, :, 0], centered[rows])
         on_progress(rows.stop, n, "posterior")
     null[rank == k] = 0.0  # full column rank: the covariance is exactly 0, without rounding errors
     scatter /= n
@@ -229,13 +229,13 @@ def e_step(
     """
     (n, k), d = neighbors.shape, X.shape[1]
     condition, scatters = (_condition, _scatters) if corrected else (_published_condition, _published_scatters)
-    centred = X - X.mean(axis=0)
+    centered = X - X.mean(axis=0)
     mean, covariance = np.empty((n, k)), np.empty((n, k, k))
-    scatter, second = np.zeros((d, d)) if corrected else dense.cross(centred, centred), np.zeros((k, k))
+    scatter, second = np.zeros((d, d)) if corrected else dense.cross(centered, centered), np.zeros((k, k))
     for rows in blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"):
         raw = X[neighbors[rows]].transpose(0, 2, 1)
-        mean[rows], covariance[rows] = condition(raw, omega[rows], centred[rows])
-        parts = scatters(raw, mean[rows], covariance[rows], centred[rows])
+        mean[rows], covariance[rows] = condition(raw, omega[rows], centered[rows])
+        parts = scatters(raw, mean[rows], covariance[rows], centered[rows])
         scatter += parts[0]
         second += parts[1]
     return mean, covariance, (scatter + scatter.T) / (2 * n), second / n
@@ -337,7 +337,7 @@ def corrected_m_step(
     (r dimensions), index 2 for its null space (k - r dimensions). Then
     :math:`X \Omega X^T = U S \Omega_{11} S U^T`, and Eq. 23 splits:
 
-    - :math:`\Omega_{11}` maximises
+    - :math:`\Omega_{11}` maximizes
       :math:`-2 \log|\Omega_{11}| - \mathrm{tr}(\Omega_{11}^{-1} (T_1 + S_{11}))` with
       :math:`T_1 = S^{-1} U^T S_1 U S^{-1}`, so :math:`\Omega_{11} = (T_1 + S_{11}) / 2`;
     - block 2 given block 1 has the regression :math:`B = S_{21} S_{11}^{-1}` and the covariance
@@ -406,13 +406,13 @@ def _scatters(
     raw: NDArray[np.float64],
     mean: NDArray[np.float64],
     covariance: NDArray[np.float64],
-    centred: NDArray[np.float64],
+    centered: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return what some points add to n S1 (d, d) and to n S2 (k, k), with E[w w^T] = C + m m^T.
 
     S1 has no term X C X^T, because a covariance that is conditional on X w = x - mu annihilates X.
     """
-    residual = centred - dense.matmul(raw, mean[:, :, None])[:, :, 0]
+    residual = centered - dense.matmul(raw, mean[:, :, None])[:, :, 0]
     return dense.cross(residual, residual), covariance.sum(axis=0) + dense.cross(mean, mean)
 
 
@@ -420,7 +420,7 @@ def _published_scatters(
     raw: NDArray[np.float64],
     mean: NDArray[np.float64],
     covariance: NDArray[np.float64],
-    centred: NDArray[np.float64],
+    centered: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return what some points add to n S1 (d, d) and to n S2 (k, k) as published, with E[w w^T] replaced by C.
 
@@ -429,13 +429,13 @@ def _published_scatters(
     """
     m, d, k = raw.shape
     rebuilt = dense.matmul(raw, np.concatenate([mean[:, :, None], covariance], axis=2))
-    scatter = -2 * dense.cross(rebuilt[:, :, 0], centred)
+    scatter = -2 * dense.cross(rebuilt[:, :, 0], centered)
     columns = (stack.transpose(0, 2, 1).reshape(m * k, d) for stack in (rebuilt[:, :, 1:], raw))
     return scatter + dense.cross(*columns), covariance.sum(axis=0)
 
 
 def _condition(
-    raw: NDArray[np.float64], omega: NDArray[np.float64], centred: NDArray[np.float64]
+    raw: NDArray[np.float64], omega: NDArray[np.float64], centered: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean (m, k) and covariance (m, k, k) of Eq. 21-22 for covariances that are positive semidefinite.
 
@@ -444,14 +444,14 @@ def _condition(
     """
     back, right, row_space = _row_space(raw)
     _, regression, rest = _regress(_congruence(right, omega), row_space)
-    projected = dense.matmul(back.transpose(0, 2, 1), centred[:, :, None])
+    projected = dense.matmul(back.transpose(0, 2, 1), centered[:, :, None])
     mean = dense.matmul(right.transpose(0, 2, 1), projected + dense.matmul(regression, projected))
     covariance = _congruence(right.transpose(0, 2, 1), rest)
     return mean[:, :, 0], (covariance + covariance.transpose(0, 2, 1)) / 2
 
 
 def _published_condition(
-    raw: NDArray[np.float64], omega: NDArray[np.float64], centred: NDArray[np.float64]
+    raw: NDArray[np.float64], omega: NDArray[np.float64], centered: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean (m, k) and covariance (m, k, k) of Eq. 21-22 as published.
 
@@ -462,7 +462,7 @@ def _published_condition(
     reduced = singular[:, :, None] * right  # X_i = U (S V^T)
     cross = dense.matmul(omega, reduced.transpose(0, 2, 1))
     gain = dense.matmul(cross, dense.pinv(dense.matmul(reduced, cross)))
-    mean = dense.matmul(gain, dense.matmul(basis.transpose(0, 2, 1), centred[:, :, None]))
+    mean = dense.matmul(gain, dense.matmul(basis.transpose(0, 2, 1), centered[:, :, None]))
     covariance = omega - dense.matmul(gain, cross.transpose(0, 2, 1))
     return mean[:, :, 0], (covariance + covariance.transpose(0, 2, 1)) / 2
 

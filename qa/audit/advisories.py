@@ -31,7 +31,7 @@ SECONDS = 600.0
 
 @dataclass(frozen=True, order=True)
 class Pin:
-    """A package of one version; its name is normalised."""
+    """A package of one version; its name is normalized."""
 
     name: str
     version: str

@@ -157,7 +157,7 @@ class LocallyLinearEmbedding(StandIn):
     __init__ = manifold.LocallyLinearEmbedding.__init__
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Return the variant; only LLE has a regularisation."""
+        """Return the variant; only LLE has a regularization."""
         name = LLE[parameters.pop("method")]
         if name != "lle":
             del parameters["reg"]

@@ -17,7 +17,7 @@ from service.submission.planning import (
     Plan,
     blocks_for_audit,
     classes_for_audit,
-    judgement,
+    judgment,
     map_of_plan,
     plan_to_audit,
     resampled_priority,
@@ -65,7 +65,7 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
     plans = [plan for plan, _ in planned]
     uses = {"labels"} if any(plan.needs_labels for plan in plans) else set()
     uses |= {"truth"} if body.align == "truth" else set()
-    judged = judgement(stores, dataset, body, uses=frozenset(uses))
+    judged = judgment(stores, dataset, body, uses=frozenset(uses))
     _require_alignable(stores, body, plans, judged.truth)
     if body.align is not None:
         shapes = [(dataset.n, plan.spec.n_components) for plan in plans]

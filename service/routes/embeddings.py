@@ -28,7 +28,7 @@ from service.schemas.results import CoordinatesOut
 from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute
 from service.submission.planning import (
     Plan,
-    judgement,
+    judgment,
 )
 from service.submission.validation import new_points, require_not_all_equal, require_storage
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
@@ -207,7 +207,7 @@ def _embed(stores: Stores, body: EmbeddingIn) -> Job:
     dataset = stores.datasets.fetch(body.dataset)
     plan = Plan.from_method(body.method, body.parameters)
     uses = frozenset({"labels"} if plan.needs_labels else ())
-    judged = judgement(stores, dataset, body, uses=uses)
+    judged = judgment(stores, dataset, body, uses=uses)
     plan.require_possible(stores, dataset, labels=judged.labels is not None)
     method: dict[str, Any] = {"method": plan.method.name, "parameters": plan.parameters}
     spec = EmbeddingSpec(dataset=dataset.id, **method, **asdict(judged))

@@ -55,7 +55,7 @@ _OF_POSTERIOR: Links = {
     "export": ("export", {}),
     "draw_one": ("draw_one", {}),
     "draw_many": ("draw_many", {}),
-    "summarise": ("summary", {}),
+    "summarize": ("summary", {}),
     "place_new_points": ("transform", {}),
     "generate_data": ("reconstructions", {}),
     "calibrate": ("calibration", {}),

@@ -143,7 +143,7 @@ def resampled_priority(dataset: Dataset, plan: Plan) -> Priority:
     return plan.priority(dataset.n)
 
 
-def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str]) -> ScoreSpec:
+def judgment(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str]) -> ScoreSpec:
     """Return the scores of a request, with their number of neighbors and the data sets of labels and truth.
 
     Parameters

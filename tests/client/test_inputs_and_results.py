@@ -73,17 +73,17 @@ def test_an_index_that_numbers_no_rows_has_the_ids() -> None:
 
 def test_given_labels_and_colors_of_a_frame_are_columns_with_free_names() -> None:
     """The query names them; options may be names, numbers and arrays of them."""
-    labelled = pd.DataFrame({"a": [1.5, 2.5], "labels": [3, 4], 0: [1, 2]})
+    labeled = pd.DataFrame({"a": [1.5, 2.5], "labels": [3, 4], 0: [1, 2]})
     options: Any = {"ignore": [0], "labels": pd.Series([None, "u"], index=[1, 0]), "colors": [0.5, 0.25]}
-    upload = upload_of(labelled, options)
+    upload = upload_of(labeled, options)
     assert upload.query == {"labels": "labels_", "colors": "colors", "ignore": ["0"]}
     sent = members(b"".join(upload.body.pieces()))
     assert (bytes(sent["4_text"]), sent["4_lengths"]) == (b"u", [1, -1])  # in the order of the frame's index
     with pytest.raises(InvalidParameterError, match="a different index"):
-        upload_of(labelled, {"labels": pd.Series(["u", "v"], index=[7, 8])})
+        upload_of(labeled, {"labels": pd.Series(["u", "v"], index=[7, 8])})
     for ignore in (0, np.array(["0"]), pd.Index([0]), ("0",)):
         options = {"ignore": ignore}
-        assert upload_of(labelled, options).query == {"ignore": ["0"]}
+        assert upload_of(labeled, options).query == {"ignore": ["0"]}
     for wrong in (
         {"ignore": slice(1)},
         {"ignore": np.array([True, False])},
@@ -92,7 +92,7 @@ def test_given_labels_and_colors_of_a_frame_are_columns_with_free_names() -> Non
         {"colors": True},
     ):
         with pytest.raises(InvalidParameterError, match=r"names no columns\. Give names"):
-            upload_of(labelled, wrong)  # type: ignore[arg-type] # what is tested
+            upload_of(labeled, wrong)  # type: ignore[arg-type] # what is tested
 
 
 def test_sparse_data_go_as_scipy_saves_them() -> None:

@@ -63,9 +63,9 @@ def draw(job_id: str, shard: int) -> None:
     _run(job_id, partial(_make_shard, shard=shard))
 
 
-def analyse(job_id: str) -> None:
+def analyze(job_id: str) -> None:
     """Run the analysis of a job, and store its result."""
-    _run(job_id, _analyse)
+    _run(job_id, _analyze)
 
 
 def sweep_files() -> None:
@@ -77,7 +77,7 @@ def sweep_files() -> None:
         log.warning("The stored files were not swept: %s", error)
 
 
-HANDLERS: Mapping[str, Callable[..., None]] = {FIT: fit, DRAWS: draw, ANALYSIS: analyse, SWEEP: sweep_files}
+HANDLERS: Mapping[str, Callable[..., None]] = {FIT: fit, DRAWS: draw, ANALYSIS: analyze, SWEEP: sweep_files}
 
 
 def _run(job_id: str, work: Work) -> None:
@@ -290,14 +290,14 @@ def _make_parts(shard: _Shard) -> Job | None:
     return job
 
 
-def _analyse(context: TaskContext) -> Job | None:
+def _analyze(context: TaskContext) -> Job | None:
     stores, job = context.stores, context.job
     spec = analysis_of(job)
     result = None
     if job.parts is not None and stores.jobs.unfinished_shards(job):
         raise ProblemError(worker_lost(job.id, RETRIES + 1))  # a task that makes some of the parts has failed in RQ
     if not stores.has_result(spec, job.subject):
-        with stage("analysing"):
+        with stage("analyzing"):
             result = spec.run(context)
     stores.jobs.progress(job.id, spec.total, spec.total, "storing")
     if result is not None:

@@ -162,8 +162,8 @@ def score_embedding(points: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float
 
 def round_coordinates(Y: np.ndarray[Any, Any]) -> list[list[float]]:
     """Return the embedding in [-1, 1], to four digits."""
-    centred = Y - Y.mean(axis=0)
-    shrunk: list[list[float]] = np.round(centred / np.abs(centred).max(), 4).tolist()
+    centered = Y - Y.mean(axis=0)
+    shrunk: list[list[float]] = np.round(centered / np.abs(centered).max(), 4).tolist()
     return shrunk
 
 

@@ -373,7 +373,7 @@ class Structure(NamedTuple):
 def front_sizes(
     neighbors: NDArray[np.int32], order: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return the number of columns and of rows below, for each front of `analyse`, and an estimate of `block_size`.
+    """Return the number of columns and of rows below, for each front of `analyze`, and an estimate of `block_size`.
 
     The rows themselves are not computed, so that time and memory depend on the pattern and not on its fill.
     """
@@ -390,7 +390,7 @@ def front_sizes(
     return width, below, int(GAPS * peak_blocks(width, below, above))
 
 
-def analyse(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure:
+def analyze(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure:
     """Return the structure of the factorizations of B on a pattern.
 
     Parameters

@@ -63,9 +63,9 @@ class PrincipalAxes:
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, m, step):
                 rows = slice(start, start + step)
-                centred = points[rows] - self.mean
-                places[rows] = centred @ self.axes
-                tolerance[rows] = 2 * (d + 8) * _EPSILON * np.sqrt(np.einsum("ij,ij->i", centred, centred))
+                centered = points[rows] - self.mean
+                places[rows] = centered @ self.axes
+                tolerance[rows] = 2 * (d + 8) * _EPSILON * np.sqrt(np.einsum("ij,ij->i", centered, centered))
         return places, tolerance
 
 
@@ -137,17 +137,17 @@ class Leaves:
         self._order = leaf_order(self._places, self.size)
         rows, starts = data[self._order], np.arange(0, n, self.size)
         count = len(starts)
-        centres = np.zeros((count, -(-d // len(TAG)) * len(TAG)))
-        centres[:, :d] = np.add.reduceat(rows, starts) / np.diff(starts, append=n)[:, None]
+        centers = np.zeros((count, -(-d // len(TAG)) * len(TAG)))
+        centers[:, :d] = np.add.reduceat(rows, starts) / np.diff(starts, append=n)[:, None]
         panels = np.zeros((count * self.size // PANEL, d, PANEL), np.float32)
         halves = np.full(count * self.size, np.inf, np.float32)
         scale = float(np.ldexp(1.0, -int(np.frexp(np.ptp(data, axis=0).max())[1])))
-        panels_of(rows, centres, scale, panels, halves)
+        panels_of(rows, centers, scale, panels, halves)
         boxes = leaf_boxes(self._places[self._order], self._tolerance[self._order], self.size)
         lowest = np.minimum.reduceat(self._order, starts)
         self._tree = Tree(
             self.size, rows, self._order, self._order if groups is None else groups[self._order], node_boxes(boxes),
-            boxes, lowest, centres, panels, halves, scale,
+            boxes, lowest, centers, panels, halves, scale,
         )  # fmt: skip
 
     def nearest(

@@ -59,8 +59,8 @@ def _read(builder: Any, data: Any, index: Any, lanes: int) -> Any:
 
 
 @instruction
-def center_row(typing: Any, tag: Any, row: Any, centre: Any, scale: Any, out: Any, count: Any) -> Any:
-    """Write (centre - row) * scale to `out` as floats, and return the sum of their squares.
+def center_row(typing: Any, tag: Any, row: Any, center: Any, scale: Any, out: Any, count: Any) -> Any:
+    """Write (center - row) * scale to `out` as floats, and return the sum of their squares.
 
     `count` is the number of entries, a multiple of the lanes.
     """
@@ -68,12 +68,12 @@ def center_row(typing: Any, tag: Any, row: Any, centre: Any, scale: Any, out: An
     narrow = ir.VectorType(FLOAT, lanes)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _, row, centre, scale, out, count = args
+        _, row, center, scale, out, count = args
         total = cgutils.alloca_once_value(builder, ir.Constant(narrow, [0.0] * lanes))
         factor = spread(builder, scale, lanes)
         step = ir.Constant(INTEGER, lanes)
         with cgutils.for_range_slice(builder, ir.Constant(INTEGER, 0), count, step, INTEGER) as (index, _):
-            apart = builder.fsub(_read(builder, centre, index, lanes), _read(builder, row, index, lanes))
+            apart = builder.fsub(_read(builder, center, index, lanes), _read(builder, row, index, lanes))
             value = builder.fptrunc(builder.fmul(apart, factor), narrow)
             builder.store(value, builder.bitcast(builder.gep(out, [index]), narrow.as_pointer())).align = 4
             builder.store(emit(builder, "fmuladd", value, value, builder.load(total)), total)
@@ -83,7 +83,7 @@ def center_row(typing: Any, tag: Any, row: Any, centre: Any, scale: Any, out: An
         square = builder.call(function, [ir.Constant(FLOAT, 0.0), builder.load(total)], fastmath=("reassoc",))
         return builder.fpext(square, DOUBLE)
 
-    return types.float64(tag, row, centre, types.float64, out, types.intp), code
+    return types.float64(tag, row, center, types.float64, out, types.intp), code
 
 
 @instruction
@@ -150,7 +150,7 @@ class Tree(NamedTuple):
     nodes: NDArray[np.float64]  # (nodes, 2, axes): least and greatest coordinates on the axes
     boxes: NDArray[np.float64]  # (leaves, 2, axes): least and greatest coordinates of each leaf
     lowest: NDArray[np.int64]  # (leaves,): smallest number of a row
-    centres: NDArray[np.float64]  # (leaves, d and some zeros)
+    centers: NDArray[np.float64]  # (leaves, d and some zeros)
     panels: NDArray[np.float32]  # (panels, d, PANEL): scaled rows about their leaf's center, transposed
     halves: NDArray[np.float32]  # (panels * PANEL,): half their squares, less the error; infinity after the last row
     scale: float
@@ -175,7 +175,7 @@ def error_of(features: int) -> float:
 @compiled
 def panels_of(
     data: NDArray[np.float64],
-    centres: NDArray[np.float64],
+    centers: NDArray[np.float64],
     scale: float,
     panels: NDArray[np.float32],
     halves: NDArray[np.float32],
@@ -185,12 +185,12 @@ def panels_of(
     Half the squared lengths of these rows, less the error of bounds, go to `halves`.
     """
     n, d = data.shape
-    size = len(halves) // len(centres)
+    size = len(halves) // len(centers)
     for i in range(n):
         leaf, panel, column = i // size, i // PANEL, i % PANEL
         square = 0.0
         for f in range(d):
-            value = np.float32((data[i, f] - centres[leaf, f]) * scale)
+            value = np.float32((data[i, f] - centers[leaf, f]) * scale)
             panels[panel, f, column] = value
             square += float(value) * float(value)
         halves[i] = np.float32(square * (0.5 - error_of(d)))
@@ -299,7 +299,7 @@ def nearest_in_leaves(
     boxes, groups, points, excluded = tree.boxes, tree.groups, queries.points, queries.excluded
     n, d = data.shape
     axes, k = queries.places.shape[1], out_index.shape[1]
-    leaves, wide = tree.centres.shape
+    leaves, wide = tree.centers.shape
     largest, origin = 0, queries.starts[first]
     for g in range(first, last):
         largest = max(largest, queries.starts[g + 1] - queries.starts[g])
@@ -313,7 +313,7 @@ def nearest_in_leaves(
     # Exceeds the rounding errors of squares and distances, and the difference of distances that count as equal.
     relative = 1.0 + 8.0 * (d + 16) * _EPSILON + 8.0 * TIED
     error = error_of(d)
-    row_at, left_at, centre_at, panel_at = address(rows), address(left), address(tree.centres), address(tree.panels)
+    row_at, left_at, center_at, panel_at = address(rows), address(left), address(tree.centers), address(tree.panels)
     half_at, threshold_at, mask_at = address(tree.halves), address(thresholds), address(masks)
     for g in range(first, last):
         begin, m, tolerance = queries.starts[g], queries.starts[g + 1] - queries.starts[g], queries.tolerance[g]
@@ -355,7 +355,7 @@ def nearest_in_leaves(
                     if bounds[r] > limits[r] or (distances[r, 0] == 0 and lowest[leaf] > indices[r, 0]):
                         continue
                     row, target = offset(row_at, r * wide), offset(left_at, used * wide)
-                    square = center_row(TAG, row, offset(centre_at, leaf * wide), scale, target, wide)
+                    square = center_row(TAG, row, offset(center_at, leaf * wide), scale, target, wide)
                     if square < _LARGEST_SQUARE:
                         halves[used] = square * (0.5 - error) - d * _TINY
                     else:

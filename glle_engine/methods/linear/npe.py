@@ -88,7 +88,7 @@ def whiten(
 
 @Method(
     spec=NpeSpec,
-    title="Neighbourhood preserving embedding",
+    title="Neighborhood preserving embedding",
     about="The linear functions of the data that LLE's weights reconstruct best: X^T M X a = lambda X^T X a.",
     source="He, Cai, Yan and Zhang 2005, ICCV",
     linear=True,

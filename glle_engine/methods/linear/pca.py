@@ -239,7 +239,7 @@ def fit_ppca_by_em(
     root = centered / (unit * np.sqrt(n))
     root = np.asarray(np.linalg.qr(root, mode="r"), np.float64) if n > d else root
     start = Model(np.random.default_rng(0).standard_normal((d, p)), np.ones(d))
-    model, likelihoods, _ = maximise(root, start, EM_GAIN, max_iter, on_progress, isotropic=True)
+    model, likelihoods, _ = maximize(root, start, EM_GAIN, max_iter, on_progress, isotropic=True)
     left, spread, _ = np.linalg.svd(model.loadings, full_matrices=False)
     noise = float(model.noise[0]) * unit**2
     return Fit(left * spread * unit, noise, n * (likelihoods[-1] - d * float(np.log(unit)))), len(likelihoods) - 1
@@ -303,7 +303,7 @@ def fit_bayesian_ppca(X: NDArray[np.float64], axes: PcaFit, on_progress: OnProgr
         if moved < EM_CHANGE:
             break
         if steps % 100 == 0:
-            on_progress(steps, EM_STEPS, "expectation maximisation")
+            on_progress(steps, EM_STEPS, "expectation maximization")
     m = w**2 + noise
     log_det = float(np.log(m).sum()) + (d - len(m)) * float(np.log(noise)) + d * float(np.log(unit))
     distance = float((values / m).sum()) + (total - float(values.sum())) / noise
@@ -421,7 +421,7 @@ def step(root: NDArray[np.float64], model: Model, *, isotropic: bool = False) ->
     return Model(loadings, np.maximum(residual, MIN_NOISE * float(variance.mean()))), likelihood
 
 
-def maximise(
+def maximize(
     root: NDArray[np.float64],
     start: Model,
     tol: float,
@@ -442,7 +442,7 @@ def maximise(
         if likelihood - likelihoods[-2] < tol:
             return model, likelihoods[1:], True
         model = following
-        on_progress(i + 1, max_iter, "expectation maximisation")
+        on_progress(i + 1, max_iter, "expectation maximization")
     likelihoods.append(step(root, model)[1])
     return model, likelihoods[1:], likelihoods[-1] - likelihoods[-2] < tol
 
@@ -491,7 +491,7 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
     residual = np.maximum(np.mean(centered**2, axis=0) - (loadings**2).sum(axis=1), 0.01)
     start = Model(loadings, residual)
     root = np.linalg.qr(centered, mode="r") / np.sqrt(n) if n > used.shape[1] else centered / np.sqrt(n)
-    model, likelihoods, converged = maximise(root, start, spec.tol, spec.max_iter, on_progress)
+    model, likelihoods, converged = maximize(root, start, spec.tol, spec.max_iter, on_progress)
     noise = model.noise * unit**2
     figures: dict[str, Any] = {
         "log_likelihood": n * (likelihoods[-1] - float(np.log(unit).sum())),

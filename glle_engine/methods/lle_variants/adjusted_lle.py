@@ -57,7 +57,7 @@ from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.parameters import DistanceSpec, GraphSpec, NeighborSpec, choice, integer, number
 from glle_engine.methods.spectral.lle import LleGraphSpec, LleSpec, embedding_of, lle_neighbor_count, lle_of
 from glle_engine.posterior.placement import attach
-from glle_engine.weights.lle import Neighborhoods, neighborhoods, normalised_precision, ridge_factor
+from glle_engine.weights.lle import Neighborhoods, neighborhoods, normalized_precision, ridge_factor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +156,7 @@ def residual_ridge(block: Neighborhoods, p: int) -> NDArray[np.float64]:
 
 @Method(
     spec=AutoRegLleSpec,
-    title="LLE with automatic regularisation",
+    title="LLE with automatic regularization",
     about="LLE whose ridge is, at each point, the variance off its tangent plane.",
     source="de Ridder and Duin 2002; survey arXiv 2011.10925",
     growth="as LLE, and k^3 a point",
@@ -169,7 +169,7 @@ def auto_reg_lle(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnPr
     for block in neighborhoods(X, neighbors, "weights", on_progress):
         ridge[block.rows] = chosen = residual_ridge(block, spec.n_components)
         reg = np.clip(chosen, spec.reg_least, spec.reg_most)[:, None]
-        root = ridge_factor(normalised_precision(block.gram, block.trace, reg)[0])
+        root = ridge_factor(normalized_precision(block.gram, block.trace, reg)[0])
         weights[block.rows] = dense.affine_solution(root)[0]
     embedding = embedding_of(neighbors, weights, spec, on_progress)
     at_least, at_most = int((ridge <= spec.reg_least).sum()), int((ridge >= spec.reg_most).sum())

@@ -13,7 +13,7 @@ from qa.inputs.clients import npm, page
 if TYPE_CHECKING:
     from pathlib import Path
 
-LICENCES = {"MIT", "ISC", "BSD-2-Clause", "Apache-2.0", "Python-2.0", "(MIT OR CC0-1.0)"}
+LICENSES = {"MIT", "ISC", "BSD-2-Clause", "Apache-2.0", "Python-2.0", "(MIT OR CC0-1.0)"}
 FAILING = '#!/bin/sh\n[ "$1" = --version ] && echo v20.19.0 && exit\necho "npm error code {code}" >&2\nexit 1\n'
 
 
@@ -29,14 +29,14 @@ def failing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_lock_file_pins_licensed_packages_and_names_no_host() -> None:
-    """Every package has an integrity hash, and a licence for any use."""
+    """Every package has an integrity hash, and a license for any use."""
     packages = json.loads((program.FOLDER / "package-lock.json").read_text(encoding="utf-8"))["packages"]
     declared = json.loads((program.FOLDER / "package.json").read_text(encoding="utf-8"))["devDependencies"]
     assert packages.pop("")["devDependencies"] == declared
     for name, package in packages.items():
         assert package["integrity"].startswith("sha512-"), name
         assert "resolved" not in package, name
-        assert package["license"] in LICENCES, name
+        assert package["license"] in LICENSES, name
 
 
 def test_no_registry_is_no_failure_unless_required(

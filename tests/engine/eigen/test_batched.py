@@ -23,7 +23,7 @@ from glle_engine.eigen.batched.elimination import MAX_SUPERNODES, WIDEST
 from glle_engine.eigen.batched.factorization import factorise
 from glle_engine.eigen.batched.lanczos import Workspace, empty_aligned, verdict
 from glle_engine.eigen.batched.solver import LaneSolver
-from glle_engine.eigen.batched.structure import Structure, analyse
+from glle_engine.eigen.batched.structure import Structure, analyze
 from glle_engine.eigen.lu import SingleLU
 from glle_engine.eigen.pattern import Pattern
 from glle_engine.linalg import LANES
@@ -302,7 +302,7 @@ def require_factors(structure: Structure, rng: np.random.Generator) -> None:
 def test_factors_of_any_pattern_solve_in_every_lane(n: int, k: int, seed: int) -> None:
     """Whatever the pattern, its order, and the pins."""
     rng = np.random.default_rng(seed)
-    structure = analyse(drawn_neighbors(rng, n, min(k, n - 1)), rng.permutation(n).astype(np.int32))
+    structure = analyze(drawn_neighbors(rng, n, min(k, n - 1)), rng.permutation(n).astype(np.int32))
     require_factors(structure, rng)
 
 
@@ -311,7 +311,7 @@ def test_fronts_of_several_supernodes_solve_in_every_lane(n: int, k: int) -> Non
     """The last separator of a random graph is one wide front, or a chain of the widest fronts."""
     rng = np.random.default_rng(n)
     pattern, _ = Pattern.from_neighbors(drawn_neighbors(rng, n, k)).order_for(1)
-    structure = analyse(pattern.neighbors, pattern.order)
+    structure = analyze(pattern.neighbors, pattern.order)
     assert np.diff(structure.first).max() == WIDEST
     assert 1 < np.diff(structure.front).max() <= MAX_SUPERNODES
     require_factors(structure, rng)

@@ -1,4 +1,4 @@
-"""Neighbourhoods that drop candidates off the tangent plane."""
+"""Neighborhoods that drop candidates off the tangent plane."""
 
 import math
 from importlib import import_module
@@ -81,7 +81,7 @@ def test_dropped_candidates_have_no_weight(roll: manifolds.Manifold, options: di
     np.testing.assert_allclose(factor.sum(axis=1), 0, atol=1e-9 * np.abs(factor).max())
 
 
-def test_the_posterior_of_one_neighbourhood(roll: manifolds.Manifold, adaptive_posterior: Posterior) -> None:
+def test_the_posterior_of_one_neighborhood(roll: manifolds.Manifold, adaptive_posterior: Posterior) -> None:
     """Mean and covariance are those of the kept neighbors, as without other candidates."""
     kept = kept_of(adaptive_posterior)
     point = int(np.argmin(kept.sum(axis=1)))

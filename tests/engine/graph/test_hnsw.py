@@ -207,7 +207,7 @@ def test_without_faiss_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("options", [{"noise": "tangent"}, {"neighborhoods": "adaptive"}])
-def test_a_fit_whose_neighbours_are_all_found_is_the_exact_one(options: Any) -> None:
+def test_a_fit_whose_neighbors_are_all_found_is_the_exact_one(options: Any) -> None:
     """Bit for bit, but for the parameter and what the diagnostics add."""
     X = manifolds.make("swiss_roll", 1500, seed=2).X
     exact, approximate = fit(X, **options), fit(X, search="approximate", **options)
@@ -232,7 +232,7 @@ def test_a_large_exact_search_says_that_there_is_another() -> None:
     assert not search_notes({"n_points": 1_000_000, "n_features": 3})
 
 
-def test_wherever_neighbours_are_sought(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wherever_neighbors_are_sought(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames, the k that connects, half-samples and the estimator search as the specification says."""
     sought: list[int] = []
 

@@ -156,7 +156,7 @@ def test_other_methods_refuse_sparse_data(matrix: NDArray[np.float64], name: str
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"standardize": "zscore"}, r"centres columns takes no sparse data.*with_mean=False"),
+        ({"standardize": "zscore"}, r"centers columns takes no sparse data.*with_mean=False"),
         ({"metric": "hamming"}, "metric='hamming' takes no sparse data.*column of 0 and 1"),
         ({"metric": "precomputed"}, "neighbors=graph"),
         ({"variant": "published"}, r"variant='published' takes no sparse data.*truncated SVD"),

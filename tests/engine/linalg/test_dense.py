@@ -141,7 +141,7 @@ def turned_copies(seed: int, p: int, noise: float) -> NDArray[np.float64]:
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), p=st.integers(1, 4), noise=st.floats(0.0, 0.5))
-def test_generalised_procrustes_converges_to_a_stationary_point(seed: int, p: int, noise: float) -> None:
+def test_generalized_procrustes_converges_to_a_stationary_point(seed: int, p: int, noise: float) -> None:
     """With moderate noise it converges, and no turn brings an embedding closer to the mean."""
     Y, rounds = turned_copies(seed, p, noise), []
     aligned = generalized_procrustes(Y, Y[0], lambda round_, *_: rounds.append(round_))
@@ -250,7 +250,7 @@ def test_embeddings_of_different_shapes_are_not_aligned(shape: tuple[int, int]) 
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), p=st.integers(1, 4), noise=st.floats(0.3, 2.0))
-def test_each_round_of_generalised_procrustes_lowers_the_residual(seed: int, p: int, noise: float) -> None:
+def test_each_round_of_generalized_procrustes_lowers_the_residual(seed: int, p: int, noise: float) -> None:
     """The first round aligns to the medoid, and later ones improve on it."""
     Y, residuals = turned_copies(seed, p, noise), []
     with pytest.MonkeyPatch.context() as patched:

@@ -76,7 +76,7 @@ def test_embeds_a_sheet(name: str) -> None:
 def test_points_at_one_distance(name: str) -> None:
     """The corners of a simplex have highly multiple eigenvalues: any p of them are an answer, none is a crash.
 
-    Coordinates of a multiple eigenvalue are orthogonal, of equal length, and centred.
+    Coordinates of a multiple eigenvalue are orthogonal, of equal length, and centered.
     """
     options = {"perplexity": 10} if "perplexity" in METHODS[name].spec.parameters() else {}
     Y = embed_or_skip(name, np.eye(40), **options | ({"n_neighbors": 39} if name == "isomap" else {})).Y
@@ -90,7 +90,7 @@ def test_points_at_one_distance(name: str) -> None:
 
 @pytest.mark.parametrize("m", [12, 100])
 def test_all_pairs_of_a_multiple_eigenvalue_are_found(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Centred dissimilarities of a simplex have one eigenvalue; as many pairs as wanted come, whatever LAPACK gives."""
+    """Centered dissimilarities of a simplex have one eigenvalue; all wanted pairs come, whatever LAPACK gives."""
     matrix = (np.eye(m) - 1 / m) / 2
     partial = scipy.linalg.eigh
 

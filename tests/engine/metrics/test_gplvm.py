@@ -25,7 +25,7 @@ KERNEL = Kernel(variance=0.7, inverse_width=1.3, bias=0.2, white=0.05)
 
 
 def parts(n: int = 60) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return centred data, standardised true places, and their squared distances."""
+    """Return centered data, standardized true places, and their squared distances."""
     sheet = manifolds.make("s_curve", n, seed=4)
     X, Y = sheet.X - sheet.X.mean(axis=0), standardize(sheet.coordinates)
     return X, Y, ((Y[:, None] - Y) ** 2).sum(axis=2)

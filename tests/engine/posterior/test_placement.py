@@ -214,7 +214,7 @@ def test_a_draw_is_a_pure_function_of_its_address(landmark_posterior: Posterior,
 
 
 def test_normals_of_points_are_independent(landmark_posterior: Posterior) -> None:
-    """No two points share normals: the standardised weights of all points are uncorrelated between points."""
+    """No two points share normals: the standardized weights of all points are uncorrelated between points."""
     draws = np.stack([landmark_posterior.weights(index) for index in range(400)])
     place = draws[:, :, 0] - landmark_posterior.mean[:, 0]
     deviation = np.sqrt((landmark_posterior.covariance_factor[:, 0] ** 2).sum(axis=1))

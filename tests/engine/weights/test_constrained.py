@@ -94,7 +94,7 @@ def test_auto_variance_follows_the_residuals(sheet: NDArray[np.float64], wide: N
     assert fit(wide, noise="tangent").diagnostics.figures["variance"] == "dirichlet"
 
 
-def test_ml_maximises_the_marginal_likelihood(wide: NDArray[np.float64]) -> None:
+def test_ml_maximizes_the_marginal_likelihood(wide: NDArray[np.float64]) -> None:
     """The closed form is the maximum of the evidence over s^2, found by brute force on a grid."""
     fitted = fit(wide, variance="ml")
     i, k, d, reg = 11, 10, 25, 1e-3
@@ -125,8 +125,8 @@ def test_empirical_moments_are_the_analytic_ones(method: Any, source: Any) -> No
         covariance = np.broadcast_to(2 * (np.eye(10) - 0.1) / 110, (5, 10, 10))
     deviation = np.sqrt(covariance.diagonal(axis1=1, axis2=2))
     assert np.abs((drawn.mean(axis=0) - mean) / deviation).max() < 5 / np.sqrt(4000)
-    centred = drawn - drawn.mean(axis=0)
-    empirical = np.einsum("sni,snj->nij", centred, centred) / 4000
+    centered = drawn - drawn.mean(axis=0)
+    empirical = np.einsum("sni,snj->nij", centered, centered) / 4000
     scale = deviation[:, :, None] * deviation[:, None, :]
     assert np.abs((empirical - covariance) / scale).max() < 0.15
 

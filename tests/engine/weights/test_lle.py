@@ -18,7 +18,7 @@ from glle_engine.weights.lle import MeanWeights, lle_weights
 from tests.engine.methods.reference import embed
 
 
-def test_weights_solve_the_regularised_problem(sheet: NDArray[np.float64]) -> None:
+def test_weights_solve_the_regularized_problem(sheet: NDArray[np.float64]) -> None:
     """Rows sum to one and are the solution of the bordered system, point by point."""
     neighbors = np.sort(kneighbors(sheet, 7)[0], axis=1)
     weights = lle_weights(sheet, neighbors, 1e-2)

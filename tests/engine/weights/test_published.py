@@ -301,7 +301,7 @@ def test_the_corrected_m_step_never_lowers_the_objective(seed: int, shape: tuple
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("lost", [0, 1])
 def test_the_corrected_m_step_is_stationary(shape: tuple[int, int], lost: int) -> None:
-    """Central differences of Eq. 23 in every symmetric direction vanish at the maximiser, and not beside it."""
+    """Central differences of Eq. 23 in every symmetric direction vanish at the maximizer, and not beside it."""
     d, k = shape
     X, S1, S2 = problem(7, d, k, max(1, min(d, k) - lost))
     best = corrected_m_step(X[None], S1, S2)[0]
@@ -347,11 +347,11 @@ def test_the_e_step_conditions_the_joint_gaussian(condition: Any, shape: tuple[i
     The test conditions by the precision of w, with a noise of the reconstruction that goes to 0.
     """
     X, _, omega = problem(3, *shape, min(shape))
-    centred = np.random.default_rng(4).standard_normal(shape[0])
+    centered = np.random.default_rng(4).standard_normal(shape[0])
     noise = 1e-7
     posterior = np.linalg.inv(np.linalg.inv(omega) + X.T @ X / noise)
-    mean, covariance = condition(X[None], omega[None], centred[None])
-    np.testing.assert_allclose(mean[0], posterior @ X.T @ centred / noise, atol=1e-5)
+    mean, covariance = condition(X[None], omega[None], centered[None])
+    np.testing.assert_allclose(mean[0], posterior @ X.T @ centered / noise, atol=1e-5)
     np.testing.assert_allclose(covariance[0], posterior, atol=1e-5)
 
 
@@ -363,11 +363,11 @@ def scatters(
     mu, means, covariances = X.mean(axis=0), np.empty((n, k)), np.empty((n, k, k))
     S1, S2 = np.zeros((X.shape[1],) * 2), np.zeros((k, k))
     for i in range(n):
-        raw, centred = X[neighbors[i]].T, X[i] - mu
+        raw, centered = X[neighbors[i]].T, X[i] - mu
         gain = omega[i] @ raw.T @ np.linalg.pinv(raw @ omega[i] @ raw.T)
-        means[i], covariances[i] = gain @ centred, omega[i] - gain @ raw @ omega[i]
+        means[i], covariances[i] = gain @ centered, omega[i] - gain @ raw @ omega[i]
         second = covariances[i] + (np.outer(means[i], means[i]) if proper else 0)
-        S1 += np.outer(centred, centred) - 2 * np.outer(raw @ means[i], centred) + raw @ second @ raw.T
+        S1 += np.outer(centered, centered) - 2 * np.outer(raw @ means[i], centered) + raw @ second @ raw.T
         S2 += second
     return (S1 + S1.T) / (2 * n), S2 / n, means, covariances
 
@@ -467,7 +467,7 @@ def test_the_corrected_em_by_the_equations_point_by_point(width: int) -> None:
 def test_the_corrected_em_never_lowers_the_likelihood_of_the_data(sheet: NDArray[np.float64]) -> None:
     """With d < k its rounds are EM for w_i ~ N(0, S2) of which X_i w_i = x_i - mu is observed, exactly by all draws."""
     X = sheet[:80]
-    centred, likelihoods = X - X.mean(axis=0), []
+    centered, likelihoods = X - X.mean(axis=0), []
     options: Any = {"covariance": "full-corrected", "n_neighbors": 8, "tol": 0, "disconnected": "bridge"}
     for rounds in range(1, 9):
         fitted = fit(X, variant="published", max_iter=rounds, **options)
@@ -475,11 +475,11 @@ def test_the_corrected_em_never_lowers_the_likelihood_of_the_data(sheet: NDArray
         second = (F @ F.transpose(0, 2, 1)).mean(axis=0) + mean.T @ mean / len(X)
         raw = X[fitted.neighbors].transpose(0, 2, 1)
         marginal = raw @ second @ raw.transpose(0, 2, 1)
-        distance = (centred[:, None, :] @ np.linalg.solve(marginal, centred[:, :, None])).sum()
+        distance = (centered[:, None, :] @ np.linalg.solve(marginal, centered[:, :, None])).sum()
         likelihoods.append(-0.5 * (np.linalg.slogdet(marginal)[1].sum() + distance))
     assert (np.diff(likelihoods) > 0).all()
     assert likelihoods[-1] > likelihoods[0] + 1
-    np.testing.assert_allclose(np.einsum("ndk,nk->nd", raw, fitted.weights(3)), centred, atol=1e-6)
+    np.testing.assert_allclose(np.einsum("ndk,nk->nd", raw, fitted.weights(3)), centered, atol=1e-6)
     assert "linear-projection" in notes(fitted)
     assert "negative-variances" not in notes(fitted)
 
@@ -496,7 +496,7 @@ def test_no_tolerance_asks_for_every_round(wide: NDArray[np.float64], options: d
 
 
 def test_an_iteration_that_diverges_is_refused() -> None:
-    """On collinear points the published zero grows without end; the corrected maximiser does not."""
+    """On collinear points the published zero grows without end; the corrected maximizer does not."""
     X = np.random.default_rng(0).standard_normal((40, 1)) @ [[1.0, 2.0, 3.0]]
     options: dict[str, Any] = {"variant": "published", "method": "em", "n_neighbors": 6, "max_iter": 500}
     with pytest.raises(OutOfRangeError, match=r"diverges.*full-corrected"):

@@ -142,7 +142,7 @@ def test_slices_of_a_job_in_every_form(client: httpx.Client, result: str) -> Non
 def test_summary_and_generated_data_as_tables(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:
     """A summary has a row per point; generated data a row per point of each data set."""
     job = client.get(f"{drawn_posterior}/summary?n_draws=4&scale=1&wait=0").json()
-    tasks.analyse(job["id"])
+    tasks.analyze(job["id"])
     path = f"{drawn_posterior}/summary?n_draws=4&scale=1&points=20:23"
     arrays = get(client, path, JSON).json()["arrays"]
     table = arrow_of(get(client, path, ARROW)).to_pydict()
@@ -151,7 +151,7 @@ def test_summary_and_generated_data_as_tables(client: httpx.Client, stores: Stor
     assert table["covariance_1_2"] == [matrix[0][1] for matrix in arrays["covariance"]["data"]]
     assert get(client, path, CSV).text.splitlines()[0].startswith("point,consensus_1,consensus_2,covariance_1_1")
     job = client.post(f"{drawn_posterior}/reconstructions", json={"n_draws": 3, "first": 1}).json()
-    tasks.analyse(job["id"])
+    tasks.analyze(job["id"])
     path = f"/v1/jobs/{job['id']}/result"
     data = npy_of(client, path)
     response = arrow_of(get(client, path + "?draws=1:3&points=0,149", ARROW)).to_pylist()

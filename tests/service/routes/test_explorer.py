@@ -106,8 +106,8 @@ def test_the_page_is_small_and_names_no_other_host() -> None:
     assert size < FIRST_LOAD_BYTES
 
 
-def test_every_library_and_every_example_has_its_licence(client: httpx.Client) -> None:
-    """A vendored file has its licence text next to it; a README names author, DOI and licence of the examples."""
+def test_every_library_and_every_example_has_its_license(client: httpx.Client) -> None:
+    """A vendored file has its license text next to it; a README names author, DOI and license of the examples."""
     libraries = list((FOLDER / "vendor").glob("*.min.js"))
     assert len(libraries) == 3
     for library in libraries:

@@ -78,7 +78,7 @@ def test_only_arrays_may_be_repeated(client: httpx.Client) -> None:
                 assert answer.json()["remedy"] == f"Send it once.{only}"
 
 
-def test_a_member_of_the_body_in_the_query_is_recognised(client: httpx.Client) -> None:
+def test_a_member_of_the_body_in_the_query_is_recognized(client: httpx.Client) -> None:
     """Also misspelt; `wait` is a parameter and not a member."""
     for name in ("n_neighbors", "n_neighbours"):
         answer = client.post(f"/v1/posteriors?{name}=5", json={"dataset": "ds_none"})

@@ -139,7 +139,7 @@ def test_integers_and_floats_of_every_width(write: Callable[[Any], bytes], media
     assert [read(body, media).values.dtype.name for body in (mixed, single)] == ["float64", "float32"]
 
 
-def test_colour_in_csv_and_json(client: httpx.Client) -> None:
+def test_color_in_csv_and_json(client: httpx.Client) -> None:
     """A numeric column is stored as the color, and is part of the content."""
     body = "x,kind,c\n1,a,7\n2,b,8.5\n3,a,9\n"
     first = client.post("/v1/datasets?labels=kind&colors=c", content=body, headers={"content-type": CSV}).json()

@@ -72,7 +72,7 @@ def analysis_job(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> J
 def run_analysis(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> Entry:
     """Run an analysis and return its result."""
     job = analysis_job(stores, spec, posterior)
-    tasks.analyse(job.id)
+    tasks.analyze(job.id)
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "succeeded", ended.error
     assert ended.done == ended.total

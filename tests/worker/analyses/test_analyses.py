@@ -178,7 +178,7 @@ def test_cancel_stops_between_groups(stores: Stores, posterior_id: str, monkeypa
         return draws
 
     monkeypatch.setattr(context, "make_draws", draw_and_cancel)
-    tasks.analyse(job.id)
+    tasks.analyze(job.id)
     assert stores.jobs.fetch(job.id).status == "cancelled"
     assert not stores.has_result(SUMMARY, posterior_id)
     assert indices == [2, 3, 4, 5]

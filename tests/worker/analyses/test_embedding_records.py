@@ -72,7 +72,7 @@ def test_a_deleted_embedding_is_not_stored(
         return file
 
     monkeypatch.setattr(ObjectFiles, "write_entry", write_and_delete)
-    tasks.analyse(job.id)
+    tasks.analyze(job.id)
     error = stores.jobs.fetch(job.id).error
     assert error is not None
     assert error.code == "embedding-not-found"
@@ -139,5 +139,5 @@ def test_a_damaged_embedding_is_a_problem_and_not_computed_again(
     assert (problem.code, problem.status) == ("embedding-damaged", 500)
     assert f"DELETE /v1/embeddings/{spec.recipe.id}" in problem.to_dict()["remedy"]
     job = analysis_job(stores, scored(spec), None)
-    tasks.analyse(job.id)
+    tasks.analyze(job.id)
     assert stores.jobs.fetch(job.id).error == problem

@@ -333,6 +333,6 @@ def test_a_comparison_in_parts_is_that_of_one_task(stores: Stores, blocks: list[
         kind=spec.kind, claim="alone", posterior=None, spec=spec.to_dict(), total=spec.total
     )
     stores.results.delete(result_id(spec.key(spec.dataset)))
-    tasks.analyse(one_task.id)
+    tasks.analyze(one_task.id)
     assert result(stores, one_task).meta == shared.meta
     assert len(blocks) == made

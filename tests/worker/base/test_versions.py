@@ -212,7 +212,7 @@ def test_a_posterior_of_other_numbers_is_not_drawn_from(stores: Stores, monkeypa
     put(stores, "posterior", json.dumps(record))
     spec = CalibrationSpec().to_dict()
     job, _ = stores.jobs.create(kind="calibration", claim="c", posterior="post_1", spec=spec, total=1)
-    tasks.analyse(job.id)
+    tasks.analyze(job.id)
     ended = stores.jobs.fetch(job.id)
     assert ended.error is not None
     assert (ended.status, ended.error.code, ended.error.status) == ("failed", "other-numbers", 409)

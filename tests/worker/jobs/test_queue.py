@@ -514,7 +514,7 @@ def test_a_stopped_task_is_a_batch_once(stores: Stores) -> None:
     for job in jobs:
         stores.queue.enqueue(job)
         stores.jobs.start(job.id)
-        stores.jobs.progress(job.id, 5, 9, "analysing")
+        stores.jobs.progress(job.id, 5, 9, "analyzing")
     running, done, unwanted = jobs
     stores.jobs.succeed(done.id)
     stores.jobs.cancel(unwanted.id)

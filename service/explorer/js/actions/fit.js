@@ -81,7 +81,7 @@ export async function draw({ plays = false, onDrawn } = {}) {
   onDrawn?.();
   if (plays && !matchMedia('(prefers-reduced-motion: reduce)').matches) set({ playing: 'once' });
   writeLink();
-  if (count > 1) await summarise(id, made.scales[0]);
+  if (count > 1) await summarize(id, made.scales[0]);
   await auditFirst();
 }
 
@@ -96,7 +96,7 @@ async function makeDraws(id, body, label) {
 }
 
 /** Fetch spread, stability and consensus of the shown draws. */
-async function summarise(id, scale) {
+async function summarize(id, scale) {
   const { n_draws: count, seed } = drawSettings();
   const query = `n_draws=${count}&seed=${seed}&scale=${scale}&dtype=float32&wait=0`;
   const path = `/v1/posteriors/${id}/summary?${query}`;

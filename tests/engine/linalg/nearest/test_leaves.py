@@ -34,10 +34,10 @@ def assert_exact(data: NDArray[np.float64], points: NDArray[np.float64], own_row
 
 def clusters(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float64]:
     """Return groups of some 40 points of very different sizes, down to 1e-12 of the distance between them."""
-    centre = rng.standard_normal((n // 40 + 1, d))
-    size = 10.0 ** rng.integers(-12, 0, len(centre))
-    group = rng.integers(0, len(centre), n)
-    return np.asarray(centre[group] + size[group, None] * rng.standard_normal((n, d)))
+    center = rng.standard_normal((n // 40 + 1, d))
+    size = 10.0 ** rng.integers(-12, 0, len(center))
+    group = rng.integers(0, len(center), n)
+    return np.asarray(center[group] + size[group, None] * rng.standard_normal((n, d)))
 
 
 def equidistant(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float64]:

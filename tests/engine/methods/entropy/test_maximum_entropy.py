@@ -130,7 +130,7 @@ def test_words_for_an_ordering_are_what_they_say() -> None:
 
 @pytest.mark.parametrize("k", [5, 29])
 def test_the_precision_meets_its_optimality_conditions(k: int) -> None:
-    """The subgradient of the penalised likelihood is 0: |s - w| is rho where p is not 0, at most rho elsewhere."""
+    """The subgradient of the penalized likelihood is 0: |s - w| is rho where p is not 0, at most rho elsewhere."""
     X = cloud(30, 20)
     S = second_moment(X)
     i, j = undirected_edges(kneighbors(X, k)[0])
@@ -147,7 +147,7 @@ def test_the_precision_meets_its_optimality_conditions(k: int) -> None:
 
 
 def test_the_precision_of_all_points_is_that_of_scikit_learn() -> None:
-    """Which does not penalise the diagonal: penalising it is adding rho to that of S."""
+    """Which does not penalize the diagonal: penalizing it is adding rho to that of S."""
     S = second_moment(cloud(15, 40))
     neighbors = [np.delete(np.arange(15), i) for i in range(15)]
     K, P = graphical_lasso(S + 0.1 * np.eye(15), 0.1, tol=1e-6, enet_tol=1e-10)

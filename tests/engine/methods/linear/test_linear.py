@@ -26,7 +26,7 @@ from glle_engine.base.progress import silent
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS, Embedding, maps, method
-from glle_engine.methods.linear.pca import FactorMap, Model, fit_ppca, fit_ppca_by_em, maximise, principal_axes, step
+from glle_engine.methods.linear.pca import FactorMap, Model, fit_ppca, fit_ppca_by_em, maximize, principal_axes, step
 from glle_engine.methods.registry import MAPPED, no_map
 from glle_engine.weights.lle import lle_weights
 from tests.engine.methods.reference import codes_of, embed, factor_data, same_columns, values_of
@@ -158,11 +158,11 @@ def test_ppca_embeds_by_the_posterior_mean() -> None:
 def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> None:
     """It is that of the dense covariance; no step lowers it, its end is scikit-learn's, the scores the same factors."""
     X = factor_data(300, 8)
-    centred = (X - X.mean(axis=0)) / X.std(axis=0)
+    centered = (X - X.mean(axis=0)) / X.std(axis=0)
     start = Model(np.random.default_rng(0).standard_normal((8, 3)), np.ones(8))
-    first = step(centred / np.sqrt(300), start)[1]
-    assert first * 300 == pytest.approx(gaussian(centred, start.loadings, start.noise), rel=1e-12)
-    result = maximise(centred / np.sqrt(300), start, 1e-9, 2000, silent)[1]
+    first = step(centered / np.sqrt(300), start)[1]
+    assert first * 300 == pytest.approx(gaussian(centered, start.loadings, start.noise), rel=1e-12)
+    result = maximize(centered / np.sqrt(300), start, 1e-9, 2000, silent)[1]
     assert (np.diff(result) >= -1e-12).all()
     embedding = embed("factor-analysis", X, n_components=3, tol=1e-9, max_iter=5000)
     other = FactorAnalysis(3, tol=1e-9, max_iter=5000, svd_method="lapack").fit(X)
@@ -353,16 +353,16 @@ def reconstruction(X: np.ndarray, k: int = 10) -> np.ndarray:
     return np.asarray(rest.T @ rest)
 
 
-def test_npe_solves_its_generalised_eigenproblem() -> None:
+def test_npe_solves_its_generalized_eigenproblem() -> None:
     """A dense solver finds the same values, and the embedding, of unit variance, reaches their sum by a linear map."""
     X = factor_data(120, 6)
     embedding = embed("npe", X)
-    M, centred = reconstruction(X), X - X.mean(axis=0)
-    dense = eigh(centred.T @ M @ centred, centred.T @ centred, eigvals_only=True)
+    M, centered = reconstruction(X), X - X.mean(axis=0)
+    dense = eigh(centered.T @ M @ centered, centered.T @ centered, eigvals_only=True)
     np.testing.assert_allclose(values_of(embedding), dense[:2], rtol=1e-8)
     np.testing.assert_allclose(embedding.Y.T @ embedding.Y / 120, np.eye(2), atol=1e-10)
     assert np.trace(embedding.Y.T @ M @ embedding.Y) == pytest.approx(120 * values_of(embedding).sum(), rel=1e-9)
-    assert np.linalg.lstsq(centred, embedding.Y, rcond=None)[1].max() < 1e-15 * 120
+    assert np.linalg.lstsq(centered, embedding.Y, rcond=None)[1].max() < 1e-15 * 120
 
 
 def test_npe_with_every_axis_of_many_features_is_lle() -> None:

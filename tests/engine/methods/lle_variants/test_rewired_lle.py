@@ -205,9 +205,9 @@ def test_full_alpha_is_bridged_or_refused_or_collapses(classes: tuple[np.ndarray
     embedding = embed("supervised-lle", X, labels, class_distance=1, disconnected="collapse")
     assert codes_of(embedding) == ["components-collapsed"]
     assert (embedding.figures["components"], embedding.figures["own_class"]) == (3, 1.0)
-    centres = np.array([embedding.Y[labels == c].mean(axis=0) for c in range(3)])
-    assert np.abs(embedding.Y - centres[labels]).max() < 1e-6
-    assert cdist(centres, centres)[np.triu_indices(3, 1)].min() > 1
+    centers = np.array([embedding.Y[labels == c].mean(axis=0) for c in range(3)])
+    assert np.abs(embedding.Y - centers[labels]).max() < 1e-6
+    assert cdist(centers, centers)[np.triu_indices(3, 1)].min() > 1
 
 
 def test_supervised_neighbors_are_those_of_the_formula(classes: tuple[np.ndarray, np.ndarray]) -> None:

@@ -96,7 +96,7 @@ def test_isomap_of_degenerate_data() -> None:
 def test_laplacian_eigenmaps_against_dense_algebra(
     few: NDArray[np.float64], n: int, weights: str, *, normalized: bool
 ) -> None:
-    """The generalised problem, solved as such by LAPACK; by either of the two solvers."""
+    """The generalized problem, solved as such by LAPACK; by either of the two solvers."""
     X, t = few[:n], 0.05
     nearest = patches_of(X, 10)[:, 1:]
     W = np.zeros((n, n))
@@ -133,7 +133,7 @@ def test_given_weights_are_those_of_the_kernel(
 
 
 def test_laplacian_eigenmaps_agree_with_scikit_learn(few: NDArray[np.float64]) -> None:
-    """Simple weights, normalised: the spectral embedding of the same graph."""
+    """Simple weights, normalized: the spectral embedding of the same graph."""
     ones = (symmetric_graph(*kneighbors(few, 10)).toarray() > 0).astype(float)
     theirs = SpectralEmbedding(2, affinity="precomputed", random_state=0).fit_transform(ones)
     Y = embed("laplacian-eigenmaps", few, weights="simple").Y
@@ -287,7 +287,7 @@ def test_patches_that_hang_together_by_one_point_are_reported() -> None:
 
 @pytest.mark.parametrize("name", ["hessian-lle", "ltsa"])
 def test_patches_of_too_few_dimensions_are_reported(name: str) -> None:
-    """A line has no tangent plane: the result is centred, keeps the local conditions, and a note tells what is any."""
+    """A line has no tangent plane: the result is centered, keeps the local conditions, and a note tells what is any."""
     line = np.linspace(0, 1, 40)[:, None] * np.array([1.0, 2.0, 3.0])
     embedding = embed(name, line, n_neighbors=7)
     assert embedding.figures["flat_patches"] == 40

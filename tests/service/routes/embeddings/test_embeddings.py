@@ -174,7 +174,7 @@ def test_an_embedding_requested_during_the_deletion_goes_with_its_job(
     assert stores.embeddings.ids_in(f"of:{sheet}") == []
     assert client.delete(f"/v1/datasets/{sheet}").status_code == 204
     stores.embeddings.request(record.recipe, record.claim)  # after the deletion has looked for records
-    tasks.analyse(answer.json()["id"])
+    tasks.analyze(answer.json()["id"])
     assert stores.embeddings.ids_in(f"of:{sheet}") == []
     check_problem(client.get(link), 404, "embedding-not-found")
 
@@ -322,8 +322,8 @@ def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sh
     truth = result_of(stores, compare(client, sheet, *methods, scores=[], align="truth", truth=sheet))
     payload = client.get(truth).json()
     assert (payload["aligned_to"], set(payload["arrays"])) == ("truth", {"pca", "lle"})
-    centre = np.mean(payload["arrays"]["lle"]["data"], axis=0)
-    np.testing.assert_allclose(centre, SHEET.coordinates.mean(axis=0))
+    center = np.mean(payload["arrays"]["lle"]["data"], axis=0)
+    np.testing.assert_allclose(center, SHEET.coordinates.mean(axis=0))
     table = rows(client.get(truth + "?points=0:2", headers={"accept": "text/csv"}))
     assert list(table[0]) == ["point", "pca_1", "pca_2", "lle_1", "lle_2"]
     other = ({"method": "pca"}, {"method": "pca", "parameters": {"n_components": 1}})
@@ -366,7 +366,7 @@ def test_comparison_reports_the_running_method_and_can_be_cancelled(
     replace_method("endless", run=iterate)
     answer = compare(client, sheet, {"method": "pca"}, {"method": "endless"})
     path = answer.json()["links"]["self"]
-    tasks.analyse(answer.json()["id"])
+    tasks.analyze(answer.json()["id"])
     assert client.get(path).json()["status"] == "cancelled"
     assert len(stages) == 1
     assert (stages[0]["done"], stages[0]["total"], stages[0]["stage"]) == (1, 2, "endless: iterations")

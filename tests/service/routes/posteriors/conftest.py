@@ -53,7 +53,7 @@ def finish(stores: Stores, id_: str) -> None:
     for shard in range(0 if record.sharding is None else record.sharding.shards):
         tasks.draw(id_, shard)
     if record.kind != "draws":
-        (tasks.fit if record.kind == "fit" else tasks.analyse)(id_)
+        (tasks.fit if record.kind == "fit" else tasks.analyze)(id_)
 
 
 def result_of(stores: Stores, answer: httpx.Response) -> str:

@@ -195,7 +195,7 @@ def test_a_deleted_data_set_fails_its_analysis_and_deletes_results(client: httpx
     job = client.post("/v1/audits", json={"dataset": dataset, "coordinates": dataset, "score_neighbors": 6}).json()
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
     assert stores.results.usage()["results"] == 0
-    tasks.analyse(job["id"])
+    tasks.analyze(job["id"])
     payload = client.get(job["links"]["self"]).json()
     assert (payload["status"], payload["error"]["type"]) == ("failed", "urn:glle:problem:dataset-not-found")
     check_problem(client.get(job["links"]["self"] + "/result"), 404, "dataset-not-found")
