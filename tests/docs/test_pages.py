@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,17 @@ def test_functions_of_the_architecture_exist() -> None:
         for name in ".".join(re.findall(r"`([\w.]+)`", names)).split("."):
             pattern = rf"^\s*(?:(?:async )?def |class )?{name}\b\s*[(:=\[]"
             assert re.search(pattern, source, re.MULTILINE), f"{path}: {name}"
+
+
+def test_the_example_of_a_new_method_embeds() -> None:
+    """The method in the architecture's code works as it stands."""
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"__name__": "glle_engine.methods.linear.random_projection"}
+    exec(code, names)  # noqa: S102 # our own page
+    method = names["random_projection"]
+    embedding = method.embed([[0, 0, 1], [1, 0, 0], [0, 1, 0], [1, 1, 1]], method.spec(seed=1))
+    assert (method.name, method.family, embedding.Y.shape) == ("random-projection", "linear and kernel", (4, 2))
 
 
 def test_every_package_is_named_in_its_room() -> None:

@@ -119,7 +119,7 @@ class Worker:
 
     def _is_busy(self, role: str) -> bool:
         """Return whether the RQ worker with this role runs a task now; raises `redis.RedisError`."""
-        key = f"{RqWorker.redis_worker_namespace_prefix}{self._rq_name(role)}"
+        key = f"{RqWorker.redis_worker_namespace_prefix}{self._rq_name(role, self._rq[role].starts)}"
         return text(self._stores.client.hget(key, "state") or "") == WorkerStatus.BUSY
 
     def _tick_while_stopping(self) -> None:
@@ -136,15 +136,15 @@ class Worker:
                 if child.pid and not self._is_busy(role):
                     child.send(signal.SIGTERM)
 
-    def _rq_name(self, role: str) -> str:
-        """Return the name of the RQ worker with this role; each new process has another name."""
-        return f"{self._name}.{role}.{self._rq[role].starts}"
+    def _rq_name(self, role: str, start: int) -> str:
+        """Return the name of the RQ worker with this role after its process was started for the time number `start`."""
+        return f"{self._name}.{role}.{start}"
 
     def _run_rq(self, role: str) -> int:
         process_stores.cache_clear()
-        with suppress(redis.RedisError):
-            process_stores().queue.abandon(f"{self._name}.{role}.{self._rq[role].starts - 1}")  # the predecessor died
-        return work(self._rq_name(role), QUEUES_OF_ROLE[role], self._settings, self._place)
+        start = self._rq[role].starts
+        name, predecessor = self._rq_name(role, start), self._rq_name(role, start - 1)
+        return work(name, QUEUES_OF_ROLE[role], self._settings, self._place, predecessor)
 
     def _run_sampler(self) -> int:
         process_stores.cache_clear()

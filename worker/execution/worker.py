@@ -4,6 +4,17 @@ Of the two RQ workers of a parent (`worker.execution.parent`), only one at a tim
 (`LongPlace`). An interactive task has `INTERACTIVE_SECONDS` and `INTERACTIVE_BYTES`. After this time, it goes on as a
 batch task if the lock is free and the tenant's share of the batch queue is not full. Otherwise, and if it needs more
 memory, the task is stopped and queued as a batch task. This happens at most once for each job.
+
+If a process dies while a task runs, the task is repeated, at most `worker.jobs.queue.RETRIES` times:
+
+- The work-horse died: its RQ worker puts the task back into the queue (`TaskWorker.handle_work_horse_killed`). If the
+  kernel killed the work-horse for lack of memory, or if it crashed, a repetition would end in the same way, so the job
+  fails. Only an interactive task that crashed, or needs more than `INTERACTIVE_BYTES`, is first tried as a batch task.
+- The RQ worker died, and its work-horse with it: the parent starts a successor, which gives up the tasks of its
+  predecessor (`work`), and RQ repeats them.
+- The machine died: workers on other machines repeat the task when its heartbeats are missing
+  (`TaskWorker.get_heartbeat_ttl`).
+- Redis lost the task: `worker.jobs.queue.TaskQueue.repair` enqueues it again.
 """
 
 from __future__ import annotations
@@ -305,9 +316,14 @@ def batch_parts(job: Job) -> PartsSharding | None:
     return PartsSharding.from_sizes("halves", sizes, SHARD_SECONDS, SHARD_SECONDS)
 
 
-def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace) -> int:
-    """Run an RQ worker with this name on queues until a signal to stop arrives; return the exit code."""
-    process_stores()  # connected before the fork, so that each work-horse inherits the stores
+def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace, predecessor: str) -> int:
+    """Run an RQ worker with this name on queues until a signal to stop arrives; return the exit code.
+
+    The tasks of its `predecessor`, an RQ worker whose process has died, are repeated.
+    """
+    stores = process_stores()  # connected before the fork, so that each work-horse inherits the stores
+    with suppress(redis.RedisError):
+        stores.queue.abandon(predecessor)
     guard_forks()
     worker = TaskWorker(
         list(queues),
