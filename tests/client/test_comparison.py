@@ -40,6 +40,8 @@ def test_a_row_for_each_map(comparison: Any) -> None:
     assert {"level", "neighbors", "distances", "along", "trusted_islands", "trustworthiness"} <= set(frame.columns)
     assert frame.loc["pca", "neighborhood_hit"] == comparison.scores["pca"]["neighborhood_hit"]
     assert "not known" in frame.loc["nonsense", "problem"]
+    for label, facts in comparison.facts.items():
+        assert frame.loc[label, "level"] == (facts.level if facts.is_complete else "behind")
     best = {question for label in frame.index for question in str(frame.loc[label, "best_for"]).split(", ") if question}
     assert best == {question for question, label in comparison.best.items() if label}
 

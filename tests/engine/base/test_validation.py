@@ -1,6 +1,7 @@
 """Masked values of numpy.ma, missing ones, and the unit of data."""
 
 import re
+from collections import UserDict
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 from glle_engine import fit, manifolds
-from glle_engine.base.errors import NotFiniteError
+from glle_engine.base.arrays import array_of
+from glle_engine.base.errors import InvalidShapeError, NotFiniteError
 from glle_engine.base.validation import Unit, resolve_missing
 from glle_engine.estimator import GLLE
 from glle_engine.graph.neighbors import kneighbors
@@ -77,3 +79,17 @@ def test_a_unit_is_a_power_of_two_without_constant_features() -> None:
     same = Unit.from_data(X[[0, 0]])
     assert (same.exponent, same.varying.tolist(), same.origin.tolist()) == (3, [True] * 3, [0, 0, 0])
     np.testing.assert_array_equal(same.scale(X), X / 8)
+
+
+@pytest.mark.parametrize(
+    ("module", "remedy"),
+    [
+        ("polars.tables", r"pandas\.DataFrame\(X\)"),
+        ("h5py._hl.group", r"an array of numbers, such as X\.X or X\[name\]"),
+    ],
+)
+def test_mappings_are_refused_with_the_way_to_an_array(module: str, remedy: str) -> None:
+    """A mapping of columns becomes a table; a group of an HDF5 file has arrays by name."""
+    mapping = type("Group", (UserDict,), {"__module__": module})
+    with pytest.raises(InvalidShapeError, match=remedy):
+        array_of(mapping(a=[1.0], b=[2.0]), "the data")

@@ -8,7 +8,7 @@ from scipy.stats import chi2, spearmanr
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.linalg.rank_correlation import rank_correlation
-from glle_engine.reliability.alignment import LEVELS, Alignment, calibrated_regions
+from glle_engine.reliability.alignment import LEVELS, Alignment, calibrated_regions, normalize
 
 
 @settings(max_examples=4)
@@ -96,3 +96,13 @@ def test_refusals() -> None:
         Alignment.from_maps(np.zeros((4, 29, 2)), original)
     with pytest.raises(InvalidShapeError, match=r"have shape \(3, .*at least 4"):
         Alignment.from_maps(np.zeros((3, 30, 2)), original)
+
+
+def test_normalized_embeddings_have_mean_0_and_mean_square_radius_1() -> None:
+    """Wherever they were, and the mean and the scale lead back; equal points have no scale, and stay equal."""
+    Y = np.random.default_rng(3).standard_normal((50, 2)) * 4 + [30.0, -20.0]
+    unit, center, scale = normalize(Y)
+    np.testing.assert_allclose(unit.mean(axis=0), 0, atol=1e-12)
+    assert (unit**2).sum(axis=1).mean() == pytest.approx(1)
+    np.testing.assert_allclose(unit * scale + center, Y)
+    np.testing.assert_array_equal(normalize(np.full((5, 2), 7.0))[0], np.zeros((5, 2)))

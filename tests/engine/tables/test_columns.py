@@ -3,7 +3,9 @@
 from decimal import Decimal
 from fractions import Fraction
 
-from glle_engine.tables.columns import objects_column
+import numpy as np
+
+from glle_engine.tables.columns import Column, objects_column
 
 
 def test_numbers_that_float64_cannot_hold_are_texts() -> None:
@@ -14,3 +16,12 @@ def test_numbers_that_float64_cannot_hold_are_texts() -> None:
     assert column.missing.tolist() == [False, False, False, True, False, False]
     texts = [text for text, gone in zip(column.values.tolist(), column.missing, strict=True) if not gone]
     assert texts == ["1" + 20 * "0", str(2**70), "1", "1/3", "0.5"]
+
+
+def test_a_block_of_rows_has_the_cells_and_faults_of_its_rows() -> None:
+    """Rows are counted from the block's first one; a column that does not come from text has no cells."""
+    values, missing = np.array([1.0, np.nan, 3.0, 4.0]), np.array([False, True, False, False])
+    column = Column("number", "text", values, missing, cells=["1", "?", "3", "4"], faults={1: "no-number"})
+    block = column.rows(1, 3)
+    assert (block.cells, block.faults, block.missing.tolist()) == (["?", "3"], {0: "no-number"}, [True, False])
+    assert Column("number", "float64", values, missing).rows(1, 3).cells is None

@@ -345,16 +345,30 @@ def test_a_user_default_without_permissions_is_a_problem(tmp_path: Path) -> None
         server.stop()
 
 
-@pytest.mark.parametrize(("version", "state"), [("6.2.14", "problem"), ("7.0.15", "ok")])
-def test_a_server_older_than_documented_is_a_problem(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, version: str, state: str
+@pytest.mark.parametrize(
+    ("version", "slow_seconds", "state", "remedy"),
+    [
+        ("6.2.14", doctor.SLOW_SECONDS, "problem", "Use Redis"),
+        ("7.0.15", doctor.SLOW_SECONDS, "ok", None),
+        ("7.0.15", -1.0, "warning", "Move the server nearer"),
+    ],
+)
+def test_servers_that_are_old_or_far_away_are_named(
+    stores: Stores,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    slow_seconds: float,
+    state: str,
+    remedy: str | None,
 ) -> None:
-    """The page names the same least version."""
+    """Each has its remedy; the page names the same oldest version."""
     page = (ROOT / "docs" / "how-to" / "storage.md").read_text(encoding="utf-8")
     assert f"glle needs Redis {'.'.join(map(str, doctor.OLDEST_REDIS))} or newer" in page
     monkeypatch.setattr(stores.client, "info", lambda *_: {"redis_version": version})
+    monkeypatch.setattr(doctor, "SLOW_SECONDS", slow_seconds)
     checks = checks_by_name(doctor._connection("queue", stores.client, "GLLE_REDIS_URL", permissions.QUEUE))
     assert checks["queue connection"].state == state
+    assert (checks["queue connection"].remedy or "").startswith(remedy or "")
 
 
 def test_missing_rules_of_users_are_named(tmp_path: Path) -> None:

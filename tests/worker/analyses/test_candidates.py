@@ -1,0 +1,23 @@
+"""Candidates of a comparison: which of them are audited wholly."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from worker.analyses.candidates import CandidateMaps
+
+
+def test_a_candidate_clearly_behind_is_not_audited_wholly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pairs of halves showed that it answers no question best; all candidates have this first look."""
+    audits = list[tuple[str, bool]]()
+    monkeypatch.setattr(CandidateMaps, "_behind", lambda _: {"pca"})
+    monkeypatch.setattr(CandidateMaps, "_answer", lambda _: None)
+    monkeypatch.setattr(CandidateMaps, "_try", lambda _, row, is_whole: audits.append((row["label"], is_whole)))
+    spec: Any = SimpleNamespace(key=lambda _: "key")
+    context: Any = SimpleNamespace(subject=None, publish_partial=lambda *_: None)
+    maps = CandidateMaps(spec, context)
+    for is_whole in (False, True):
+        for label in ("pca", "umap"):
+            maps.attempt({"label": label}, is_whole=is_whole)
+    assert audits == [("pca", False), ("umap", False), ("umap", True)]
