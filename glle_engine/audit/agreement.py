@@ -1,8 +1,9 @@
 """Agreement of an embedding with the data: shared neighbors, points that the embedding folds together, and distances.
 
-An embedding that another sample reproduces can still be wrong: two sheets that lie on top of each other do so in every
-sample. So an audit also compares the embedding with the data. If the data have many features, noise hides neighbors and
-distances, so the first ten principal components are compared, too, and the larger agreement counts.
+An embedding that another sample reproduces can still be wrong: if a method lays two sheets on top of each other, it
+does so in every sample. An audit therefore also compares the embedding with the data. If the data have many features,
+noise hides neighbors and distances. The embedding is then also compared with the first ten principal components, and
+the larger agreement counts.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class Agreement:
     kept : float in [0, 1]
         Share of each point's k nearest neighbors in the data that are among its k nearest in the embedding.
     by_chance : float
-        The share of neighbors that random positions would keep.
+        The value of `kept` that is expected for random positions.
     near : float in [0, 1]
-        Share of each point's k nearest neighbors in the embedding that are near in the data (`far_neighbors`).
+        Share of each point's k nearest neighbors in the embedding that are not far in the data (`far_neighbors`).
     straight, along : float
         Rank correlation of distances in the embedding with Euclidean distances in the data, and with distances along
         the data: the lengths of shortest paths over nearest neighbors.
@@ -72,7 +73,9 @@ def measure_agreement(points: NDArray[np.float64], Y: NDArray[np.float64], k: in
 def far_neighbors(
     spaces: list[NDArray[np.float64]], near: NDArray[np.int32], rows: NDArray[np.intp], k: int
 ) -> NDArray[np.bool_]:
-    """Return which neighbors `near` (n, m) of the points in an embedding are far in all `spaces` (n, d) of the data.
+    """Return which of the neighbors `near` (n, m) in an embedding are far from their point in all `spaces` (n, d).
+
+    The spaces are the data and their principal components (`spaces_of`).
 
     Points i and j are far if neither is among the 3 k nearest neighbors of the other, and their distance exceeds 1.5
     times the distance of either point to its k-th neighbor. Only the points `rows` count as neighbors. Ranks alone
@@ -91,7 +94,7 @@ def far_neighbors(
 
 
 def spaces_of(points: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """Return a list of the points (n, d) and, if they have more than ten features, ten principal components (n, 10)."""
+    """Return the spaces in which neighbors are compared: the points, and ten principal components if d > 10."""
     points = np.ascontiguousarray(points)
     if points.shape[1] <= COMPONENTS or len(points) <= COMPONENTS + 1:
         return [points]

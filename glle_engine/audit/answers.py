@@ -20,9 +20,9 @@ halves, so that 1 is usual. If only coordinates are given, the data take the rol
 
 A point is *torn off* if a tenth of its neighbors in halves, by weight, are far from it in the embedding: more than four
 times the distance from each of the two points to its k-th neighbor. It is *glued* if more than 35 % of its neighbors in
-the embedding are far from it in the data (`far_neighbors`). Embeddings of halves cannot show this, because a fold of
-the data is often a fold of each half. A *seam* is a tear or a fold with two
-sides: connected points that are torn off each other, or laid onto each other.
+the embedding are far from it in the data (`far_neighbors`). Embeddings of halves cannot show this, because a method
+that folds the data often folds each half, too. A *seam* is a tear or a fold with two sides: two connected regions that
+are torn off each other, or laid onto each other.
 """
 
 from __future__ import annotations
@@ -61,11 +61,12 @@ MIN_SIDE = 3  # each side of a seam has at least this many points, and half the 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The share of one aspect of the embedding that another sample would show.
+    """How much of one aspect of the embedding another sample would show: arrangement, neighborhoods or shapes.
 
     Attributes
     ----------
     share : float in [0, 1]
+        The share that the maps of two separate halves have in common, beyond chance.
     error : float
         Standard error over pairs of halves of this sample; other samples differ more.
     of_islands : (m,) float64 or None
@@ -92,8 +93,9 @@ class Seam:
     Attributes
     ----------
     kind : {"tear", "fold"}
+        Whether the regions are torn apart or laid onto each other.
     sides : pair of (s,) int64
-        The points on both sides, the larger side first.
+        Indices of the points in the two regions, the larger region first.
     islands : (int, int)
         The island to which most points of each side belong, or -1.
     score : float
@@ -116,14 +118,20 @@ class Seam:
 
 @dataclass(frozen=True, eq=False)
 class Disturbed:
-    """Points whose positions in the embedding do not fit their neighbors.
+    """Where the embedding tears neighbors apart, or lays points onto each other that are no neighbors.
+
+    The neighbors are those in maps of halves, or in the data if only coordinates are given.
 
     Attributes
     ----------
-    stretch, squeeze : (n,) float64
+    stretch : (n,) float64
+        Mean distance in the embedding from each point to its neighbors; 1 is usual.
+    squeeze : (n,) float64
+        Mean distance in maps of halves, or in the data, from each point to its neighbors in the embedding; 1 is usual.
     is_torn, is_glued : (n,) bool
+        Whether each point lies far from its neighbors, or beside points that are far in the data.
     tears : (t, 2) int64
-        Some pairs of neighbors that lie far apart in the embedding; none if most points are torn off.
+        Up to 100 pairs of neighbors that lie far apart in the embedding; none if most points are torn off.
     seams : tuple of Seam
         Tears and folds with two sides, the largest first.
 
@@ -140,7 +148,7 @@ class Disturbed:
 
     @property
     def seam(self) -> NDArray[np.int64]:
-        """Seam (n,) of each point: j and -j on the two sides of seam j, counted from 1; 0 for points on no seam."""
+        """Number (n,) of the seam on which each point lies: j and -j on the sides of seam j, from 1; 0 for no seam."""
         of_points = np.zeros(len(self.stretch), np.int64)
         for number, seam in reversed(list(enumerate(self.seams, start=1))):
             for side, sign in zip(seam.sides, (1, -1), strict=True):
@@ -148,13 +156,16 @@ class Disturbed:
         return of_points
 
 
-def arrangement(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer | None:
-    """Return how well the positions of the islands agree between halves; None for fewer than three islands."""
+def arrangement(maps: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer | None:
+    """Return how well the centers of the islands agree between m maps (m, n, p), of which two in turn are a pair.
+
+    Returns None for fewer than three islands.
+    """
     count = int(islands.max()) + 1
     if count < MIN_CENTERS:
         return None
     members = [islands == island for island in range(count)]
-    centers = np.array([[Y[rows].mean(axis=0) for rows in members] for Y in pictures])
+    centers = np.array([[Y[rows].mean(axis=0) for rows in members] for Y in maps])
     shares = np.array([_beyond_chance(a, b) for a, b in zip(centers[::2], centers[1::2], strict=True)])
     return Answer(float(np.clip(shares.mean(), 0, 1)), standard_error(shares))
 
@@ -164,8 +175,8 @@ def neighborhoods(
 ) -> tuple[Answer, NDArray[np.float64]]:
     """Return how well neighbors agree between maps of halves: the answer for the map, and the share of each point (n,).
 
-    `near` (m, n, k) are the neighbors in m maps. With `rows`, only these points count as neighbors, and the answer is
-    the mean over them.
+    `near` (m, n, k) are the neighbors in m maps, of which two in turn are a pair. With `rows`, only these points count
+    as neighbors, and the answer for the map is the mean over them.
     """
     k, rows = near.shape[2], np.arange(len(islands)) if rows is None else rows
     pairs = np.array([shared(a, b) for a, b in zip(near[::2], near[1::2], strict=True)])
@@ -181,16 +192,16 @@ def neighborhoods(
     return answer, of_points
 
 
-def shape(pictures: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
-    """Return how well the shapes of islands agree between maps of halves, as a mean over points.
+def shape(maps: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
+    """Return how well the shapes of islands agree between m maps (m, n, p), of which two in turn are a pair.
 
-    `pictures` (m, n, p) are the maps. Islands of fewer than 5 points count as 0.
+    The answer is the mean over all points on islands; the points of islands of fewer than 5 points count as 0.
     """
     members = [np.flatnonzero(islands == island) for island in range(int(islands.max()) + 1)]
     shares = np.array(
         [
             [_beyond_chance(a[rows], b[rows]) if len(rows) >= MIN_SHAPE else 0.0 for rows in members]
-            for a, b in zip(pictures[::2], pictures[1::2], strict=True)
+            for a, b in zip(maps[::2], maps[1::2], strict=True)
         ]
     )
     of_pairs = shares @ np.array([len(rows) for rows in members]) / sum(len(rows) for rows in members)
@@ -205,11 +216,11 @@ def disturbed_by_samples(
     islands: NDArray[np.int64],
     is_far_in_data: NDArray[np.bool_],
 ) -> Disturbed:
-    """Return the points that an embedding (n, p) tears off or glues, judged by embeddings of halves.
+    """Return where an embedding (n, p) tears neighbors apart, or lays points onto each other, by maps of halves.
 
-    `neighbors` (n, k) are neighbors in the embedding, `probability` (n, n) the probabilities of being neighbors,
-    `squeezes` (m, n) the distances of the neighbors in the embeddings of halves (`squeeze_of`), and `is_far_in_data`
-    (n, k) says which of these `neighbors` are far in the data: embeddings of halves can have the same folds.
+    `neighbors` (n, k) are neighbors in the embedding, `probability` (n, n) the probabilities of being neighbors in the
+    map of another sample, and `squeezes` (m, n) the results of `squeeze_of` for the maps of halves. `is_far_in_data`
+    (n, k) says which `neighbors` are far in the data, because maps of halves can have the folds of the embedding.
     """
     radii = np.linalg.norm(Y[:, None] - Y[neighbors], axis=2)
     reach, usual = radii.max(axis=1), float(np.median(radii.mean(axis=1)))
@@ -224,9 +235,9 @@ def disturbed_by_samples(
     is_torn = torn > DISTURBED * np.maximum(likely, 1e-12)
     squeeze = squeezes.mean(axis=0)
     is_glued = is_far_in_data.mean(axis=1) > GLUED
-    pairs, in_picture = np.stack([rows, columns], axis=1), _pairs(neighbors)
-    tears = _seams("tear", pairs[is_far & is_torn[rows]], in_picture, islands, stretch)
-    laid = in_picture[is_far_in_data.ravel() & is_glued[in_picture[:, 0]]]
+    pairs, in_map = np.stack([rows, columns], axis=1), _pairs(neighbors)
+    tears = _seams("tear", pairs[is_far & is_torn[rows]], in_map, islands, stretch)
+    laid = in_map[is_far_in_data.ravel() & is_glued[in_map[:, 0]]]
     folds = _seams("fold", laid, pairs[is_likely], islands, squeeze)
     is_shown = is_far & (is_torn.mean() <= MANY_DISTURBED)
     shown = _some_tears(rows[is_shown], columns[is_shown], weights[is_shown])
@@ -236,9 +247,10 @@ def disturbed_by_samples(
 def squeeze_of(
     places: NDArray[np.float64], near: NDArray[np.int32], neighbors: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """Return each point's mean distance (n,) to `neighbors`, in units of the typical distance of a point to `near`.
+    """Return each point's mean distance (n,) in the map of a half to its `neighbors` (n, k) in the audited map.
 
-    `places` (n, p) are positions in the map of a half, and `near` (n, k) the nearest neighbors there.
+    `places` (n, p) are the positions in the map of the half, and `near` (n, k) each point's nearest neighbors there.
+    Their mean distance, in the median over points, is the unit.
     """
     distance, inside = (
         np.linalg.norm(places[:, None] - places[each], axis=2).mean(axis=1) for each in (neighbors, near)
@@ -249,14 +261,14 @@ def squeeze_of(
 def disturbed_by_data(
     Y: NDArray[np.float64], points: NDArray[np.float64], k: int, islands: NDArray[np.int64]
 ) -> Disturbed:
-    """Return the points that an embedding (n, p) tears off or glues, compared with the data (n, d)."""
-    (in_picture, _), (in_data, _) = (kneighbors(np.ascontiguousarray(each), k) for each in (Y, points))
-    stretch, is_torn_pair = _distances_to(Y, in_picture, in_data)
-    squeeze, _ = _distances_to(points, in_data, in_picture)
-    is_far = far_neighbors(spaces_of(points), in_picture, np.arange(len(Y)), k)
+    """Return where an embedding (n, p) of data (n, d) tears neighbors apart, or lays other points onto each other."""
+    (in_map, _), (in_data, _) = (kneighbors(np.ascontiguousarray(each), k) for each in (Y, points))
+    stretch, is_torn_pair = _distances_to(Y, in_map, in_data)
+    squeeze, _ = _distances_to(points, in_data, in_map)
+    is_far = far_neighbors(spaces_of(points), in_map, np.arange(len(Y)), k)
     is_torn, is_glued = is_torn_pair.mean(axis=1) > DISTURBED, is_far.mean(axis=1) > GLUED
-    torn, laid = _pairs(in_data)[is_torn_pair.ravel()], _pairs(in_picture)[is_far.ravel()]
-    tears = _seams("tear", torn[is_torn[torn[:, 0]]], _pairs(in_picture), islands, stretch)
+    torn, laid = _pairs(in_data)[is_torn_pair.ravel()], _pairs(in_map)[is_far.ravel()]
+    tears = _seams("tear", torn[is_torn[torn[:, 0]]], _pairs(in_map), islands, stretch)
     folds = _seams("fold", laid[is_glued[laid[:, 0]]], _pairs(in_data), islands, squeeze)
     some = torn[: len(torn) if is_torn.mean() <= MANY_DISTURBED else 0]
     shown = _some_tears(some[:, 0], some[:, 1], np.ones(len(some)))
@@ -268,7 +280,8 @@ def _distances_to(
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return each point's mean distance (n,) to its `other` points (n, k), and which of these points (n, k) are far.
 
-    Distances are in units of the typical distance of a point to its `neighbors` (n, k).
+    `neighbors` (n, k) are the nearest neighbors among `places` (n, p). Their mean distance, in the median over points,
+    is the unit. A point is far if it is more than `FAR` times as far away as the farthest neighbor of either point.
     """
     inside = np.linalg.norm(places[:, None] - places[neighbors], axis=2)
     distance = np.linalg.norm(places[:, None] - places[other], axis=2)
@@ -278,7 +291,7 @@ def _distances_to(
 
 
 def _pairs(near: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the pairs (n k, 2) of each point with each of its neighbors (n, k)."""
+    """Return all pairs (n k, 2) of a point and one of its neighbors (n, k)."""
     return np.stack([np.repeat(np.arange(len(near)), near.shape[1]), near.ravel()], axis=1).astype(np.int64)
 
 
@@ -289,9 +302,11 @@ def _seams(
     islands: NDArray[np.int64],
     score: NDArray[np.float64],
 ) -> tuple[Seam, ...]:
-    """Group disturbed pairs of points (t, 2) into seams; `near` pairs (s, 2) connect the points on a side of a seam.
+    """Group disturbed pairs of points (t, 2) into seams, whose two sides are connected by pairs of neighbors (s, 2).
 
-    Returns at most 9 seams, the largest first; none if too many points are disturbed.
+    A disturbed pair is torn apart or laid onto each other, and `near` are the neighbors in the embedding or in the
+    data. Returns at most 9 seams, the largest first; none if more than the share `MANY_DISTURBED` of the points is
+    disturbed. `score` (n,) is the stretch or squeeze of each point.
     """
     n, min_side = len(islands), max(MIN_SIDE, int(np.ceil(FEW_DISTURBED * len(islands) / 2)))
     is_node = np.zeros(n, bool)
@@ -315,7 +330,7 @@ def _seams(
 
 
 def _some_tears(rows: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return at most 100 distinct pairs, the pairs of largest weight first."""
+    """Return at most 100 distinct pairs (t, 2) of `rows` and `columns`, the pairs of largest weight first."""
     pairs = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)], axis=1).astype(np.int64)
     order = np.argsort(-weights, kind="stable")
     distinct, first = np.unique(pairs[order], axis=0, return_index=True)
@@ -323,7 +338,7 @@ def _some_tears(rows: NDArray[Any], columns: NDArray[Any], weights: NDArray[np.f
 
 
 def _beyond_chance(A: NDArray[np.float64], B: NDArray[np.float64]) -> float:
-    """Return R^2 of two sets of positions (m, p), corrected for the R^2 of permuted positions."""
+    """Return the R^2 of two sets of positions (m, p) of the same points, corrected for the R^2 of permuted points."""
     if not (np.ptp(A, axis=0).any() and np.ptp(B, axis=0).any()):
         return 0.0
     rng = generator(len(A), A.shape[1])

@@ -37,7 +37,7 @@ _POINTS_PER_NEIGHBOR = 6  # a half of the data then has three points for each ne
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A map to compare.
+    """One map of a comparison: how to make it, or its coordinates.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Candidate:
 
 
 def default_candidates(n: int, d: int) -> list[Candidate]:
-    """Return the default candidates whose method is installed and can embed n points of d features."""
+    """Return the `DEFAULTS` whose method is installed and can embed n points of d features and halves of them."""
     methods = []
     for name, parameters in DEFAULTS:
         size = max([0, *parameters.values()])
@@ -125,7 +125,7 @@ def _is_pair(item: Any) -> bool:
 
 
 def _candidate(label: str | None, item: Any) -> Candidate:
-    """Return a candidate, labeled by its method or function, or by `label` if it has only coordinates."""
+    """Return the candidate for one item of `candidates_of`; its label is the method, the function, or else `label`."""
     if isinstance(item, str):
         return _of_method(item, {})
     if _is_pair(item):
@@ -153,7 +153,7 @@ def _of_method(name: str, parameters: dict[str, Any]) -> Candidate:
 
 
 def _label(candidate: Candidate, *, is_several: bool) -> str:
-    """Return the label of a candidate: its name, with its number of neighbors if several candidates have its method."""
+    """Return a candidate's label, with its number of neighbors or perplexity if several candidates have its method."""
     size = next((value for key, value in candidate.parameters.items() if key in _IN_WORDS), None)
     return f"{candidate.label}-{size}" if is_several and size is not None else candidate.label
 

@@ -22,8 +22,8 @@ tails matter. This statistic sees relations that no line shows, such as parity.
 
 With many features and few points, all points are about equally far from each other. The second statistic is from
 parallel analysis (Horn, "A rationale and test for the number of factors in factor analysis", Psychometrika 30, 1965):
-the largest eigenvalue of the ranks' covariance. It sees factors, and groups of few points, and assumes that a line has
-most of a relation.
+the largest eigenvalue of the ranks' covariance. It sees factors, and groups in few points, but misses relations that
+are not monotone.
 
 Neither statistic sees groups among features that are principal components: these are uncorrelated, and most of them are
 noise of small variance. The third statistic is the first one for ranks that keep the standard deviations of their
@@ -89,10 +89,10 @@ _ANSWERS: dict[tuple[Any, ...], float | None] = {}  # p-values by seed and diges
 
 
 def find_copies(data: NDArray[np.float64], seed: int = 0) -> NDArray[np.bool_]:
-    """Return which rows (n,) of data (n, d) are copies of earlier rows; none if copies are few or expected by chance.
+    """Return which rows (n,) of data (n, d) repeat an earlier row; none if copies are few or expected by chance.
 
-    If the columns have few distinct values, rows repeat even when the columns are permuted, and these repeated rows are
-    ordinary data. Copies of rows with many distinct values look like relations among the features.
+    Copies are few if they are less than 5 % of the rows. They are expected by chance if permuted columns have at least
+    half as many copies, as columns of few distinct values do. Other copies would look like relations among features.
     """
     rng = generator(seed, data.size)
     copies = _repeats(data)
@@ -192,18 +192,19 @@ def _closeness(points: NDArray[np.float64], k: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Chance:
-    """Comparison of neighborhoods with neighborhoods in embeddings of permuted data.
+    """Whether an embedding keeps more of the data's neighbors than embeddings of data with permuted columns do.
 
     Attributes
     ----------
     preserved : (n,) float64 in [0, 1]
         Share of each point's neighbors in the data that are its neighbors in the embedding.
     expected : (m,) float64
-        Mean share of preserved neighbors in the embedding of each permuted data set.
+        Mean share of preserved neighbors in the embedding of each of m permuted data sets.
     p_value : (n,) float64
-        P-value of each point.
+        P-value of each point's `preserved`, if its distribution by chance is the one in all permuted data sets.
     is_point_beyond : (n,) bool
-        Points beyond chance by the rule of Benjamini and Hochberg (1995): on average at most 10 % of them are false.
+        Points that preserve more neighbors than chance, by the rule of Benjamini and Hochberg (1995): on average at
+        most 10 % of these points do so by chance.
 
     """
 
@@ -216,7 +217,7 @@ class Chance:
 
     @property
     def gain(self) -> float:
-        """Mean share of preserved neighbors, minus the share in embeddings of permuted data."""
+        """Mean share of preserved neighbors, minus the mean share in embeddings of permuted data."""
         return float(self.preserved.mean() - self.expected.mean())
 
     @property
@@ -245,9 +246,11 @@ def compare_with_chance(
     Parameters
     ----------
     source : Source
-        Embeds other data in the way in which the embedding was made.
+        Embeds the permuted data in the way in which the embedding was made.
     Y : (n, p) float64
+        The embedding of `source.data`.
     n_neighbors : int
+        Number of neighbors of each point that are compared, at most a fifth of the points.
     of_blocks : (n,) int64, optional
         Block of each row; rows of one block are not independent, and are permuted together.
     seed : int
@@ -264,7 +267,7 @@ def compare_with_chance(
     k = neighbors_of_block(n, n_neighbors)
     preserved = np.empty(n)
     for block in blocks:
-        preserved[block] = _preserved(source.place(data[block]), Y[block], k)
+        preserved[block] = _preserved(source.to_points(data[block]), Y[block], k)
     parts = [block[:, None] for block in blocks] if of_blocks is None else [_equal_blocks(of_blocks, BLOCK, rng)]
     permuted = (
         _permute_columns(data[rows.ravel()], rows.shape[1], rng)
@@ -287,13 +290,13 @@ def _count_blocks(n: int) -> int:
 
 
 def neighbors_of_block(n: int, n_neighbors: int) -> int:
-    """Return the number of neighbors to compare: at most a fifth of the points that are embedded at a time."""
+    """Return `n_neighbors`, or a fifth of the points that are embedded at a time, up to 1,000, if this is less."""
     return min(n_neighbors, n // _count_blocks(n) // 5)
 
 
 def _null(source: Source, k: int, permuted: NDArray[np.float64], number: int) -> NDArray[np.float64]:
     assert source.embed is not None
-    return _preserved(source.place(permuted), source.embed(permuted, number), k)
+    return _preserved(source.to_points(permuted), source.embed(permuted, number), k)
 
 
 def _preserved(points: NDArray[np.float64], Y: NDArray[np.float64], k: int) -> NDArray[np.float64]:
@@ -302,14 +305,14 @@ def _preserved(points: NDArray[np.float64], Y: NDArray[np.float64], k: int) -> N
 
 
 def discoveries(p_value: NDArray[np.float64], rate: float = FALSE_DISCOVERIES) -> NDArray[np.bool_]:
-    """Return which points are discoveries at a false-discovery rate (Benjamini and Hochberg, 1995)."""
+    """Return which p-values (n,) are significant at a false-discovery rate (Benjamini and Hochberg, 1995)."""
     ordered = np.sort(p_value)
     below = ordered <= rate * np.arange(1, len(ordered) + 1) / len(ordered)
     return np.asarray(p_value <= (ordered[below].max() if below.any() else -1.0))
 
 
 def unknown_reason(points: NDArray[np.float64], p: int) -> str | None:
-    """Return why the comparison with permuted data says nothing about these points, or None."""
+    """Return why a comparison with permuted data would say nothing about points (n, d) in p dimensions, or None."""
     d = points.shape[1]
     if d <= p:
         return f"an embedding of {p} dimensions can show all {d} features, so that each map preserves neighbors"

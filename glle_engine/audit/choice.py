@@ -2,14 +2,14 @@
 
 The questions are who is near whom (`neighbors`), distances across the map (`layout`), and groups (`groups`).
 
-- Neighbors: the map that keeps most neighbors of the data's first ten components.
-- Layout: the map whose maps of halves have the highest mean rank correlation with the data's distances, straight and
-  along the data.
-- Groups: the map with most points on trusted islands, if some map has three trusted islands; of equal ones the map with
-  most trusted islands, because a map that lays groups onto each other has fewer.
+- Neighbors: the map that keeps most neighbors among the data's first ten principal components.
+- Layout: the method whose maps of halves have the highest mean rank correlation with the distances of the data,
+  straight ones and those along the data.
+- Groups: the map with most points on trusted islands, if some map has three trusted islands. If several maps have as
+  many points there, the map with most trusted islands, because a map that lays groups onto each other has fewer.
 
-A map never wins because it is stable: a folded map is the stablest. Halves are the same for all maps, so that
-differences are paired over them. Of maps that are as good as the best one, the simplest is named.
+A map is never named because it is stable: a folded map can be the most stable one. All maps are compared on the same
+halves, so that differences are paired. If several maps are as good as the best one, the simplest of them is named.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MAX_NAMED_MAPS = 3  # a sentence names at most this many maps that are as good
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MapFacts:
-    """Facts about one map, as input for the choice.
+    """What is known about one map of a comparison, as input for `choose`.
 
     Attributes
     ----------
@@ -71,10 +71,9 @@ class MapFacts:
     beyond_chance : bool or None
         As in `Audit`.
     kept : float
-        Share of the neighbors among the data's components that the map keeps, beyond chance.
+        Share of the neighbors among the data's principal components that the map keeps, corrected for chance.
     kept_in_halves : (m,) float64
-        `kept` of each map of a half. This and the other arrays of halves are empty for coordinates that cannot be made
-        again.
+        `kept` of each map of a half. This and the other arrays of halves are empty for coordinates without a method.
     layout : (m, 2) float64
         Rank correlations of each map of a half with the data's distances, straight and along the data.
     islands : int
@@ -84,7 +83,7 @@ class MapFacts:
     grouped : float
         Share of the points on trusted islands.
     in_groups : float
-        Share of the points on islands that are isolated in the data: more cannot be on trusted islands.
+        Share of the points on islands that are isolated in the data. It is an upper limit of `grouped`.
     grouped_in_halves : (m,) float64
         Share of the points on trusted islands that are isolated in each map of a half.
     is_complete : bool
@@ -134,7 +133,7 @@ class MapFacts:
 
 @dataclass(frozen=True)
 class Choice:
-    """The answer to one question.
+    """Which map to show for one of the three questions.
 
     Attributes
     ----------
@@ -142,8 +141,9 @@ class Choice:
     best : str or None
         Label of the map to show; None if no map answers the question.
     as_good : tuple of str
-        Labels of the maps that are as good.
+        Labels of the other maps that are as good.
     sentence : str
+        The answer for the user.
 
     """
 
@@ -157,14 +157,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Scores:
-    """How a question scores a map: on all points (`value`), and in the map of each half (`halves`).
+    """How to score a map for one question: by its `value`, and by the scores (m,) of its maps of `halves`.
 
-    No map is named if the best score is below `least`.
+    If the best `value` is below `min_score`, no map is named for the question.
     """
 
     value: Callable[[MapFacts], float]
     halves: Callable[[MapFacts], NDArray[np.float64]]
-    least: float = 0.0
+    min_score: float = 0.0
 
 
 _OF_QUESTION: dict[Question, _Scores] = {
@@ -176,10 +176,10 @@ _OF_QUESTION: dict[Question, _Scores] = {
 
 @dataclass(frozen=True)
 class Choices:
-    """The answers to all questions, with one sentence each.
+    """Which map to show for each of the three questions.
 
-    `asks` is what the audits of all maps ask for before a map is read, if it is the same. If no map shows anything,
-    there are no answers, and `nothing` says so.
+    If no map shows anything, there are no `answers`, and `nothing` is the sentence that says so. `asks` is what the
+    user has to do before reading any map (`Statement.asks`), if the audits of all maps ask for the same.
     """
 
     answers: tuple[Choice, ...] = ()
@@ -190,13 +190,13 @@ class Choices:
 
     @property
     def best(self) -> dict[str, str | None]:
-        """Label of the map to show by question, or None."""
+        """Mapping from each question to the label of the map to show, or to None if no map answers the question."""
         best_maps = {answer.question: answer.best for answer in self.answers}
         return {question: best_maps.get(question) for question in QUESTIONS}
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The sentences to show: `nothing` alone, or what to do first, if anything, and the sentence of each answer."""
+        """The sentences for the user: `nothing` alone, or what to do first, if anything, and then each answer."""
         if self.nothing:
             return (self.nothing,)
         first = FIRST.get(self.asks) if self.asks else None
@@ -216,7 +216,7 @@ class Choices:
 
 
 def choose(maps: Sequence[MapFacts], n: int) -> Choices:
-    """Return which of several maps of n points to show, for each question."""
+    """Return which of several maps of n points to show for each question; maps of level "no" are never named."""
     if not maps:
         return Choices()
     if all(facts.beyond_chance is False for facts in maps):
@@ -231,7 +231,10 @@ def choose(maps: Sequence[MapFacts], n: int) -> Choices:
 
 
 def behind(maps: Sequence[MapFacts]) -> set[str]:
-    """Return the labels of the maps that are clearly behind in all questions; all if the data have no structure."""
+    """Return the labels of the maps that need no complete audit, because they are clearly worse for all questions.
+
+    If the data have no structure, these are all maps.
+    """
     if all(facts.beyond_chance is False for facts in maps):
         return {facts.label for facts in maps}
     eligible = [facts for facts in maps if facts.level != "no"]
@@ -290,7 +293,7 @@ def _winner(maps: Sequence[MapFacts], question: Question) -> tuple[MapFacts | No
     """Return the map to show, and the others that are as good; None if the best one does not answer the question."""
     scores = _OF_QUESTION[question]
     leader = max(maps, key=scores.value, default=None)
-    if leader is None or scores.value(leader) < scores.least:
+    if leader is None or scores.value(leader) < scores.min_score:
         return None, []
     as_good = [facts for facts in maps if facts is leader or _is_as_good(facts, leader, question)]
     best = min(as_good, key=lambda facts: (_simplicity(facts), facts is not leader))

@@ -48,7 +48,7 @@ def find_clustered_columns(data: NDArray[np.float64], seed: int = 0) -> list[int
 
 
 def excess_mass(values: NDArray[np.float64]) -> float:
-    """Return the excess mass of two modes over one mode, of values (n,); 0 if fewer than three values differ."""
+    """Return how much more mass two modes have than one mode, for values (n,); 0 if fewer than three values differ."""
     x = _spread(values)
     extent = np.quantile(x, 0.95) - np.quantile(x, 0.05)  # single far values do not matter
     if len(np.unique(values)) < 3 or not extent > 0:
@@ -60,7 +60,7 @@ def excess_mass(values: NDArray[np.float64]) -> float:
 
 
 def _two_modes(x: NDArray[np.float64], steps: NDArray[np.float64], density: float) -> float:
-    """Return the gain of two intervals over one interval at one density; x (n,) ascends."""
+    """Return the excess mass of the best two intervals, minus that of the best one, at one density; x (n,) ascends."""
     height = steps - density * x  # an interval from point i to point j has the excess height[j] - height[i] + 1 / n
     start = np.minimum.accumulate(height)
     best_until = np.maximum.accumulate(height - start)

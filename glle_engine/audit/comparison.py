@@ -1,8 +1,8 @@
 """Comparison of several maps of the same data: their audits on the same halves, and which of them to show.
 
-All maps are first audited by two pairs of halves. Maps that are clearly behind in all questions stop there; the audits
-of the others go on as usual. Halves are the same for all maps, so that their differences are paired
-(`glle_engine.audit.choice`).
+All maps are first audited with two pairs of halves. The audits of maps that are clearly worse for all questions stop
+there; the other audits go on until they are complete. All maps are compared on the same halves, so that their
+differences are paired (`glle_engine.audit.choice`).
 """
 
 from __future__ import annotations
@@ -39,18 +39,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """One map of a comparison.
+    """Result of a comparison for one candidate.
 
     Attributes
     ----------
     candidate : Candidate
     audit : Audit or None
-        Preliminary if the map is clearly behind; None if the candidate failed.
+        Preliminary if the map is clearly worse than others; None if the candidate failed.
     facts : MapFacts or None
+        What the choice is based on; None if the candidate failed.
     problem : GlleError or None
-        Why there is no map.
+        Why the candidate failed.
     seconds : float
-        Time of the map and its audit.
+        Time for the map and its audit.
 
     """
 
@@ -64,10 +65,10 @@ class Compared:
 
 
 class StartAudit(Protocol):
-    """Function that starts the audit of a candidate."""
+    """Type of the function that starts the audit of a candidate."""
 
     def __call__(self, candidate: Candidate, embed_halves: Callable[..., Resamples]) -> Iterator[Audit]:
-        """Return the audits of a candidate, one after each stage, for which `embed_halves` makes the maps of halves."""
+        """Return an iterator over the candidate's audit after each stage; `embed_halves` replaces `resample` in it."""
 
 
 def compare_maps(
@@ -86,9 +87,9 @@ def compare_maps(
     threads: int | None = None,
     on_progress: OnProgress = silent,
 ) -> Iterator[tuple[list[Compared], Choices]]:
-    """Yield the maps compared so far, and which of them to show, after each audit of a map.
+    """Yield, each time that the audit of a map has advanced, the maps compared so far, and which of them to show.
 
-    A candidate that fails is in the list, too, with its `problem`.
+    The yielded list is the same object each time and grows; a candidate that fails is in it, too, with its `problem`.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ def compare_maps(
 
 
 def _winners_to_finish(compared: Sequence[Compared], choices: Choices) -> list[int]:
-    """Return the indices in `compared` of the maps that the choices name although their audits are preliminary."""
+    """Return the indices in `compared` of the maps that the choices name although their audits are not complete."""
     named = {label for label in choices.best.values() if label is not None}
     return [
         number
@@ -157,7 +158,7 @@ def _winners_to_finish(compared: Sequence[Compared], choices: Choices) -> list[i
 
 @dataclass(eq=False)
 class _Open:
-    """An audit of a candidate that is not complete, with the maps of halves made so far."""
+    """The running audit of a candidate, with the maps of halves made so far."""
 
     candidate: Candidate
     judge: Judge
@@ -167,11 +168,11 @@ class _Open:
     _audits: Iterator[Audit] | None = None
 
     def advance(self) -> Compared:
-        """Run one more stage of the audit, and return the candidate with its audit so far."""
+        """Run one more stage of the audit, and return its result so far, or the error that ended it."""
         return self._run(lambda audits: next(audits, None))
 
     def finish(self) -> Compared:
-        """Run the rest of the audit, and return the candidate with its complete audit."""
+        """Run the rest of the audit, and return its result, or the error that ended it."""
         return self._run(lambda audits: deque(audits, maxlen=1).pop())
 
     def _run(self, step: Callable[[Iterator[Audit]], Audit | None]) -> Compared:
@@ -197,7 +198,7 @@ class _Open:
 
 
 def complete_pairs(places: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return the maps (m, r, p) of the pairs of halves of which neither failed; an empty array without halves."""
+    """Concatenate batches of maps of halves, without the pairs in which a map failed (NaN); return maps (m, r, p)."""
     if not places:
         return np.empty((0, 0, 0))
     halves = np.concatenate([*places])
@@ -207,14 +208,16 @@ def complete_pairs(places: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]
 
 @dataclass(eq=False)
 class Judge:
-    """The data of a comparison, by which all maps are judged.
+    """Measures how faithful the maps of a comparison are to the data, and chooses which map to show.
 
     Attributes
     ----------
     points : (n, d) float64
-        In the space of the comparison.
+        The data, transformed for the metric of the comparison.
     seed : int
+        Decides which pairs of points are compared (`Fidelity.from_points`).
     score_neighbors : int
+        Number of neighbors that are compared.
 
     """
 
@@ -224,7 +227,10 @@ class Judge:
     _cached: dict[bytes, Fidelity] = field(default_factory=dict)
 
     def facts_of(self, candidate: Candidate, audit: Audit, halves: NDArray[np.float64]) -> MapFacts:
-        """Return the facts about a candidate's map, from its audit and the maps `halves` (m, r, p) of audited rows."""
+        """Return the facts about a candidate's map, given its audit and the maps (m, r, p) of its halves.
+
+        The maps show the positions of the audited rows (`Audit.rows`).
+        """
         n, islands = len(self.points), audit.islands
         whole = self._fidelity(np.arange(n))
         k = max(1, min(self.score_neighbors, n // 5))
@@ -251,7 +257,7 @@ class Judge:
         )
 
     def choose(self, compared: Sequence[Compared]) -> Choices:
-        """Return which of the compared maps to show."""
+        """Return which of the maps to show for each question; candidates that failed are left out."""
         return choose([each.facts for each in compared if each.facts is not None], len(self.points))
 
     def _fidelity(self, rows: NDArray[np.intp]) -> Fidelity:

@@ -36,7 +36,7 @@ KEPT, KEPT_POWER = 0.9, 1.1  # factor and exponent in `_neighbor_probability`
 
 
 def conclude_from_data(subject: Subject) -> Audit:
-    """Return the audit of coordinates by the data alone, without maps of halves."""
+    """Return the audit of coordinates that are compared only with the data, without maps of halves."""
     k, facts = subject.options.score_neighbors, subject.facts
     disturbed = disturbed_by_data(
         subject.embedding, subject.points, min(k, len(subject.points) // 5), facts.islands.of_points
@@ -56,39 +56,39 @@ def conclude_from_data(subject: Subject) -> Audit:
 
 
 def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts]:
-    """Return the audit that compares the maps of separate halves, and the facts from which its statement was made.
+    """Return the audit of a map that is compared with maps of halves, and the facts from which its statement was made.
 
-    If the coordinates are no map of the method, they are audited by the data alone. Raises `InvalidParameterError` if
-    too few halves could be embedded.
+    If the given coordinates are no map of the method, they are compared only with the data. Raises
+    `InvalidParameterError` if fewer than two pairs of halves could be embedded.
     """
-    reading = halves.read()
+    half_maps = halves.stacked()
     embedding, rows = subject.embedding, subject.rows
     neighbors = halves.neighbors
-    if subject.is_given and (foreign := _foreign(neighbors[rows], reading.near[:, rows])):
+    if subject.is_given and (foreign := _foreign(neighbors[rows], half_maps.near[:, rows])):
         subject = replace(subject, facts=replace(subject.facts, foreign=foreign))
         return conclude_from_data(subject), subject.facts
     answered, island = halves.answered, subject.facts.islands.of_points
-    places = reading.places[:, answered]
+    places = half_maps.places[:, answered]
     shares = common_share(places)
     shares_with_map = np.array([1 - disparity(embedding[answered], Y) for Y in places])
-    probability = _neighbor_probability(reading.near)
-    of_neighbors, of_points = neighborhoods(reading.near, island, rows)
+    probability = _neighbor_probability(half_maps.near)
+    of_neighbors, of_points = neighborhoods(half_maps.near, island, rows)
     groups = None
-    if subject.groups is not None and reading.apart is not None:
-        groups = compare_groups(*subject.groups, reading.near, reading.apart)
+    if subject.groups is not None and half_maps.apart is not None:
+        groups = compare_groups(*subject.groups, half_maps.near, half_maps.apart)
     facts = replace(
         subject.facts,
-        islands=islands_of_samples(subject.facts.islands, reading.isolated, reading.isolated_inside),
+        islands=islands_of_samples(subject.facts.islands, half_maps.isolated, half_maps.isolated_inside),
         remains=min(float(shares.mean()), float(shares_with_map.mean())),
         arrangement=None if subject.source.is_placed_by_chance else arrangement(places, island[answered]),
         neighborhoods=of_neighbors,
         shape=shape(places, island[answered]),
-        disturbed=disturbed_by_samples(embedding, neighbors, probability, reading.squeeze, island, halves.is_far),
+        disturbed=disturbed_by_samples(embedding, neighbors, probability, half_maps.squeeze, island, halves.is_far),
         groups="" if groups is None else groups.statement(),
     )
     assert facts.disturbed is not None
     normalized, _, size = normalize(embedding)
-    aligned = Alignment.from_maps(normalize_all(reading.places), normalized)
+    aligned = Alignment.from_maps(normalize_all(half_maps.places), normalized)
     statement = state(facts)
     audit = Audit(
         verdict=statement.text,
@@ -111,7 +111,7 @@ def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts
         neighbors=probability,
         groups=groups,
         chance=subject.chance,
-        pairs=len(reading.places) // 2,
+        pairs=len(half_maps.places) // 2,
         rows=rows,
         notes=subject.notes,
     )
@@ -131,11 +131,12 @@ def _is_beyond(facts: Facts) -> bool | None:
 
 
 def _foreign(neighbors: NDArray[Any], near: NDArray[Any]) -> tuple[float, float] | None:
-    """Return two shares of common neighbors if the coordinates do not look like a map of the method; else None.
+    """Return two shares of common neighbors if the given coordinates do not look like a map of the method; else None.
 
-    `neighbors` (r, k) are neighbors in the coordinates, `near` (m, r, k) neighbors in the maps of halves. The first
-    share is what the coordinates and the maps of halves have in common, the second what the maps of two halves have in
-    common. A true map of all points would have the larger first share, because it is made of the points of both halves.
+    `neighbors` (r, k) are neighbors in the coordinates, `near` (m, r, k) neighbors in the method's maps of halves. The
+    first share is what the coordinates have in common with a map of a half, the second what the maps of two halves have
+    in common. For a map of all points by the method, the first share would be the larger one, because this map is made
+    of the points of both halves.
     """
     by_chance = neighbors.shape[1] / (len(neighbors) - 1)
     with_halves = float(np.mean([shared(neighbors, each).mean() for each in near]))
@@ -145,7 +146,10 @@ def _foreign(neighbors: NDArray[Any], near: NDArray[Any]) -> tuple[float, float]
 
 
 def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) -> dict[str, Regions]:
-    """Return the regions around the points of an embedding; none if too few pairs of halves were embedded."""
+    """Return the regions around the points of an embedding (`Audit.regions`); none for too few pairs of halves.
+
+    `size` is the size of the embedding, by which the aligned maps were divided.
+    """
     pairs, p = len(aligned.embeddings) // 2, embedding.shape[1]
     if pairs < max(REGION_PAIRS, p + 1):  # calibration holds out one pair, and p others must be left to span the region
         return {}
@@ -157,9 +161,9 @@ def _regions(aligned: Alignment, embedding: NDArray[np.float64], size: float) ->
 def _neighbor_probability(near: NDArray[Any]) -> csr_array:
     """Return the probability (n, n) that j is among the k nearest neighbors of i in the map of another sample.
 
-    If j is among the neighbors (m, n, k) of i in a share f of the m maps, the probability is .9 f^1.1. It is below f
-    because the halves of one data set have points in common that other samples do not have. Both constants were
-    measured on 45 distributions (docs/explanation/believe.md).
+    `near` (m, n, k) are the neighbors in m maps of halves. If j is a neighbor of i in a share f of the maps, the
+    probability is .9 f^1.1, which is below f because different halves of one data set share points, and other samples
+    do not. Both constants were measured on 45 distributions (docs/explanation/believe.md).
     """
     _, n, k = near.shape
     total = csr_array((n, n))

@@ -1,4 +1,4 @@
-"""Signs that the rows of the data are not independent samples: near-copies, and rows whose order matters."""
+"""Signs that the rows of the data are not independent samples: near-copies, and rows near the row before them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NUMBERED = re.compile(r"(.*\w)[ _.:/-]+\w{1,4}|(.*\d)[A-Za-z]")  # an id with a
 
 
 def block_candidates(ids: NDArray[Any] | None, names: Sequence[str] = ()) -> Iterator[Note]:
-    """Yield a note on each column of ids (n,) or (n, columns) that may say which rows belong together.
+    """Yield a note for each column of ids (n,) or (n, columns) that may say which rows belong to one block.
 
-    The values of such a column repeat, or they begin with stems that repeat, such as S07 in S07_1 and S07_2. There are
-    at least four different values or stems, and at least twice as many rows.
+    Such a column has values that repeat, or that begin with stems that repeat, such as S07 in S07_1 and S07_2. There
+    are at least four different values or stems, and at least twice as many rows.
     """
     columns = [] if ids is None else [ids] if ids.ndim == 1 else list(ids.T)
     for name, values in zip(names or ["id"] * len(columns), columns, strict=False):
@@ -52,12 +52,12 @@ def block_candidates(ids: NDArray[Any] | None, names: Sequence[str] = ()) -> Ite
 
 
 def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[Note], str]:
-    """Return notes if points (n, d) have near-copies, or are near the points in the rows before them.
+    """Look for near-copies among points (n, d), and for points near the row before them; return notes and a reason.
 
-    Also returns the reason why halves of the points are not independent samples, or an empty text if they may be. Rows
-    that are sorted by group are about as near to the eighth row before them as to the row before them, and can still be
-    independent. Rows of a series and replicates are nearer to the row before them. Medians are compared, because a few
-    steps from group to group say nothing.
+    The reason says why halves of the points are not independent samples; it is an empty text if they may be. Rows that
+    are sorted by group are about as near to the eighth row before them as to the row before them, and can still be
+    independent. Rows of a series and replicates are nearest to the row before them. Medians are compared, because the
+    few steps from one group to the next say nothing.
     """
     n, notes, reason = len(points), list[Note](), ""
     if n < 4 * FIFTH:
@@ -98,11 +98,11 @@ def find_dependence(points: NDArray[np.float64], seed: int = 0) -> tuple[list[No
 
 
 def _size_of_sets(points: NDArray[np.float64]) -> int:
-    """Return the size of the sets that most rows form with their nearest rows, or 0 if rows form no such sets.
+    """Return how many rows are in a set of near-copies, if most rows belong to such a set; otherwise 0.
 
-    A row and its k nearest rows share a part of these k + 1 rows with the k nearest rows of each of them. For distinct
-    points of a smooth density, the share falls slowly with k. For sets of m near-copies it is nearly 1 for k = m - 1,
-    and much less for k = m.
+    Compared are the set of a row and its k nearest rows, and the same sets of these k rows. For points of a smooth
+    density, the share of rows that two sets have in common falls slowly with k. For sets of m near-copies it is nearly
+    1 for k = m - 1, and much less for k = m.
     """
     n = len(points)
     if n < MIN_ROWS:

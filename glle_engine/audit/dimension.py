@@ -1,8 +1,8 @@
-"""Number of coordinates that two samples share, from maps of halves with one coordinate more than the audited map.
+"""Dimension of the data, as the number of coordinates that the maps of two separate halves share.
 
-If both halves are embedded with one more coordinate, the squared canonical correlations of the two embeddings say how
-many coordinates they share: three for a 3-ball, none for noise. Coordinates of nearly equal strength mix, so the true
-number may be larger.
+Both halves are embedded with one coordinate more than the audited map. The squared canonical correlations of the two
+maps say how many coordinates they share: three for a 3-ball, none for noise. Coordinates of nearly equal strength mix,
+so the true number may be larger.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ DIMENSION_NEIGHBORS = 10
 def find_dimension(
     wider: Embedder, rows: NDArray[np.intp], seed: int, executor: Executor | None, on_progress: OnProgress
 ) -> tuple[int | None, int | None]:
-    """Return how many coordinates two samples share in maps with one more coordinate, and the hidden dimension.
+    """Return the number of coordinates that maps of two halves share, and the hidden dimension or None.
 
-    `wider` makes these maps, of halves of at most 2,000 of the `rows`. The hidden dimension is the number of shared
-    coordinates if the audited map has fewer coordinates and the points fill the additional one; otherwise it is None.
-    On a sheet, the additional coordinate is a function of the others, so the points do not fill it. Both results are
-    None if the data allow no additional coordinate.
+    `wider` makes maps with one coordinate more than the audited map, of halves of at most 2,000 of the `rows`. If these
+    maps share more coordinates than the audited map has, and the points fill the additional one, the hidden dimension
+    is the number of shared coordinates. On a sheet, the additional coordinate is a function of the others, so the
+    points do not fill it. Both results are None if the halves cannot be embedded with an additional coordinate.
     """
     if (n := wider.shape[0]) > MAX_HALVED_POINTS:
         rng = generator(seed, n)
@@ -57,9 +57,9 @@ def find_dimension(
 
 
 def shared_coordinates(places: NDArray[np.float64]) -> int:
-    """Return how many coordinates the pairs of consecutive embeddings (2 m, n, p) share.
+    """Return how many coordinates two maps share, given m pairs of consecutive maps (2 m, n, p).
 
-    Coordinate j is shared if the median of its squared canonical correlation over pairs is at least .5.
+    Coordinate j is shared if the median over pairs of its squared canonical correlation is at least .5.
     """
     pairs = zip(places[::2], places[1::2], strict=True)
     squares = np.median([canonical_correlations(a, b) ** 2 for a, b in pairs], axis=0)

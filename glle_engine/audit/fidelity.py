@@ -37,14 +37,14 @@ MAX_STARTS, MAX_ENDS = 100, 1000  # rank correlations are over the pairs of thes
 
 @dataclass(frozen=True, eq=False)
 class Fidelity:
-    """Neighbors and distances of points, with which maps of these points are compared.
+    """Measures how faithful maps of some points are; neighbors and distances of the points are computed only once.
 
     Attributes
     ----------
     points : (n, d) float64
-        Points whose Euclidean distances are the data's.
+        Points whose Euclidean distances are the distances of the data, divided by a power of two.
     starts, ends : (s,), (e,) int
-        Rows of the points of the compared pairs.
+        Rows of random points; the distances of all pairs of a start and an end are compared.
 
     """
 
@@ -54,7 +54,7 @@ class Fidelity:
 
     @classmethod
     def from_points(cls, points: NDArray[np.float64], seed: int = 0) -> Self:
-        """Return an object that compares maps with points (n, d); `seed` decides which pairs of points are compared."""
+        """Prepare to compare maps with points (n, d); `seed` decides which pairs of points are compared."""
         n = len(points)
         order = generator(seed, n).permutation(n)
         return cls(points / unit_of(points), order[:MAX_STARTS], order[: MAX_STARTS + MAX_ENDS])

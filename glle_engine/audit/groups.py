@@ -24,7 +24,7 @@ MAX_NAMED_GROUPS = 5  # a sentence names at most this many groups
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Groups of labeled points in the maps of other samples.
+    """Whether points with the same label form separate groups in the maps of other samples.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class Groups:
         the points of each group have a point of the other group nearby: within the median distance of the group's
         points to their fifth neighbor inside the group.
     member_probability : (n,) float64
-        Share of maps in which most of a point's neighbors belong to the point's group.
+        Share of maps in which most of a point's neighbors have the point's own label.
     classes : (n,) int64
-        Index of each point's group.
+        Index in `names` of each point's label.
 
     """
 
@@ -49,7 +49,7 @@ class Groups:
     __repr__ = brief
 
     def statement(self) -> str:
-        """Return a clause that says which labels stay apart, or an empty text if there is only one label."""
+        """Return a clause for the verdict that says which labels stay apart; an empty text for a single label."""
         count, apart_from = len(self.names), count_apart(self.apart)
         if count < 2:
             return ""
@@ -86,10 +86,9 @@ def labels_and_classes(labels: ArrayLike, n: int, name: str = "labels") -> tuple
 def groups_of_labels(
     labels: ArrayLike | None, n: int
 ) -> tuple[tuple[NDArray[Any], NDArray[np.int64]] | None, tuple[Note, ...]]:
-    """Return the groups of labels, as `labels_and_classes` does, and notes.
+    """Return the names and classes of the labels (`labels_and_classes`), or None, and the notes about the labels.
 
-    Without labels the groups are None. If the labels are too many to be groups, the groups are None, too, and a note
-    says why.
+    None stands for no labels, or for too many different labels to be groups; in this case a note says so.
     """
     if labels is None:
         return None, ()
@@ -102,7 +101,10 @@ def groups_of_labels(
 
 
 def require_groups(names: NDArray[Any], classes: NDArray[np.int64]) -> None:
-    """Raise `InvalidParameterError` if labels are measured numbers, or most points share their label with no other."""
+    """Raise `InvalidParameterError` for labels that are no groups.
+
+    These are more than 20 different numbers with decimals, or labels that most points share with no other point.
+    """
     sizes, n = np.bincount(classes), len(classes)
     is_measured = names.dtype.kind == "f" and len(names) > MAX_NUMBERS and bool((names != np.round(names)).any())
     if is_measured or 2 * int(sizes[sizes > 1].sum()) < n:
@@ -119,7 +121,7 @@ def groups_apart(
     """Return which pairs (g, g) of labeled groups lie apart: at most 10 % of each group's points touch the other one.
 
     Only the points `rows` are compared, by default all points, and a group without such points is apart from no group.
-    To judge the embedding of a half, pass the points that are not in the half, as for `isolated_among`.
+    To judge the map of a half, pass the points that are not in the half, for the reason given in `isolated_among`.
     """
     count = int(classes.max()) + 1
     rows = np.ones(len(Y), bool) if rows is None else rows
@@ -134,9 +136,10 @@ def groups_apart(
 def compare_groups(
     names: NDArray[Any], classes: NDArray[np.int64], near: NDArray[Any], apart: NDArray[np.bool_]
 ) -> Groups:
-    """Return how well labeled points form groups in the maps of halves; `classes` (n,) are indices of the names.
+    """Count in how many of m maps of halves the groups are apart, and points lie among points of their own group.
 
-    `near` (m, n, k) are neighbors in the maps, and `apart` (m, g, g) says which groups are apart there.
+    `classes` (n,) are indices of the `names`, `near` (m, n, k) the neighbors of each point in the maps, and `apart`
+    (m, g, g) says which groups are apart in each map.
     """
     member = np.mean([(classes[each] == classes[:, None]).mean(axis=1) > 0.5 for each in near], axis=0)
     return Groups(names, apart.mean(axis=0), member, classes)

@@ -1,7 +1,7 @@
 """Maps of separate halves of the data, and what each map shows: positions, neighbors, isolated islands and groups.
 
-Above 5,000 points the halves are halves of a random sample of 4,000 points. All neighbors are among this sample. The
-other points are placed in the maps by weights on the sample, and get their scores from these positions.
+If there are more than 5,000 points, a random sample of 4,000 points is halved, and all neighbors are among this sample.
+Weights on the sample place the other points in the maps, and these positions give their scores.
 """
 
 from __future__ import annotations
@@ -41,21 +41,22 @@ MIN_PAIRS = 2  # pairs of halves that an audit needs
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Reading:
-    """What the map of a half shows; in the result of `Reading.stacked`, each array has a first axis for the halves.
+class HalfMap:
+    """What the map of one half of the data shows; `HalfMap.stacked` adds a first axis for the halves to each array.
 
     Attributes
     ----------
     places : (n, p) float64
-        Positions of all points.
+        Positions of all points in the map.
     near : (n, k) int
-        The nearest neighbors of each point, among the rows that are halved.
+        The nearest neighbors of each point in the map, among the rows that are halved.
     isolated, isolated_inside : (g,) bool
-        Islands that are isolated among the points outside the half, and among the half's own points.
+        Whether each island is isolated among the points outside the half, and among the half's own points.
     apart : (c, c) bool or None
-        Labeled groups that are apart among the points outside the half.
+        Which pairs of labeled groups are apart among the points outside the half; None without labels.
     squeeze : (n,) float64
-        Mean distance in this map to the point's neighbors in the audited map, over the usual distance of neighbors.
+        Mean distance in this map from a point to its neighbors in the audited map, divided by the usual distance of
+        neighbors in this map.
 
     """
 
@@ -67,27 +68,27 @@ class Reading:
     squeeze: NDArray[np.float64]
 
     @classmethod
-    def stacked(cls, readings: list[Self]) -> Self:
-        """Return the readings of several halves as one, whose arrays have the halves as their first axis."""
+    def stacked(cls, half_maps: list[Self]) -> Self:
+        """Stack the arrays of several halves' maps along a new first axis."""
         return cls(
-            places=np.array([reading.places for reading in readings]),
-            near=np.array([reading.near for reading in readings]),
-            isolated=np.array([reading.isolated for reading in readings]),
-            isolated_inside=np.array([reading.isolated_inside for reading in readings]),
-            apart=None if readings[0].apart is None else np.array([reading.apart for reading in readings]),
-            squeeze=np.array([reading.squeeze for reading in readings]),
+            places=np.array([half_map.places for half_map in half_maps]),
+            near=np.array([half_map.near for half_map in half_maps]),
+            isolated=np.array([half_map.isolated for half_map in half_maps]),
+            isolated_inside=np.array([half_map.isolated_inside for half_map in half_maps]),
+            apart=None if half_maps[0].apart is None else np.array([half_map.apart for half_map in half_maps]),
+            squeeze=np.array([half_map.squeeze for half_map in half_maps]),
         )
 
 
 class Halves:
-    """The maps of random halves of the data: more are made on request, and each is evaluated once.
+    """The maps of random halves of the data; `extend` embeds more halves and evaluates each map once.
 
     Attributes
     ----------
     maps : Resamples or None
-        Positions of the halved rows in the maps that were made so far.
-    readings : list of Reading
-        One for each map whose pair is complete.
+        Positions of the halved rows in all maps so far, also in maps of failed halves, where they are NaN.
+    half_maps : list of HalfMap
+        What each map shows, for the pairs of halves of which neither failed.
 
     """
 
@@ -97,35 +98,39 @@ class Halves:
         self.subject = subject
         self.embedder = _embedder_of_rows(subject.source.embedder, subject.rows, subject.blocks)
         self.maps: Resamples | None = None
-        self.readings: list[Reading] = []
+        self.half_maps: list[HalfMap] = []
         self._place = _placement(subject.points, subject.rows, is_linear=subject.source.is_linear)
 
-    def extend(self, pairs: int, makers: Executor | None, readers: Executor | None) -> None:
-        """Make and read maps up to this number of `pairs`; two executors make and read them in parallel."""
+    def extend(self, pairs: int, embed_executor: Executor | None, evaluate_executor: Executor | None) -> None:
+        """Embed halves until there are `pairs` pairs, and evaluate the new maps; the executors do this in parallel."""
         options, first = self.subject.options, 0 if self.maps is None else len(self.maps.places)
         new_maps = (options.embed_halves or resample)(
-            self.embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=options.seed, executor=makers,
+            self.embedder, 2 * pairs - first, stream=SEPARATE, first=first, seed=options.seed, executor=embed_executor,
             on_progress=options.on_progress,
         )  # fmt: skip
         self.maps = new_maps if self.maps is None else self.maps + new_maps
-        numbers = self.maps.complete_pairs[len(self.readings) :]
+        numbers = self.maps.complete_pairs[len(self.half_maps) :]
         samples = (draw_sample(self.embedder, SEPARATE, options.seed, number) for number in numbers)
         halves = [self.subject.rows[sample.chosen] for sample in samples]
         _ = self.neighbors  # computed once, before several threads need it
-        self.readings += (map if readers is None else readers.map)(self._read, self.maps.places[numbers], halves)
+        evaluate_all = map if evaluate_executor is None else evaluate_executor.map
+        self.half_maps += evaluate_all(self._evaluate, self.maps.places[numbers], halves)
 
-    def read(self) -> Reading:
-        """Return the stacked readings of all maps, or raise `InvalidParameterError` if too few halves have a map."""
+    def stacked(self) -> HalfMap:
+        """Return what all maps show, with a first axis for the halves.
+
+        Raises `InvalidParameterError` if fewer than two pairs of halves could be embedded.
+        """
         assert self.maps is not None
-        if len(self.readings) < 2 * MIN_PAIRS:
+        if len(self.half_maps) < 2 * MIN_PAIRS:
             count, problems = len(self.maps.places), self.maps.problems
             raise InvalidParameterError(
-                f"{count - len(self.readings)} of {count} halves of the data could not be embedded.",
+                f"{count - len(self.half_maps)} of {count} halves of the data could not be embedded.",
                 remedy=problems[0]  # the message of a failed embedding, which includes a remedy
                 if problems
                 else f"Audit an embedding with other parameters, such as a larger {Way('n_neighbors')}.",
             )
-        return Reading.stacked(self.readings)
+        return HalfMap.stacked(self.half_maps)
 
     @cached_property
     def neighbors(self) -> NDArray[np.int32]:
@@ -134,20 +139,20 @@ class Halves:
 
     @cached_property
     def is_far(self) -> NDArray[np.bool_]:
-        """Whether each of the `neighbors` (n, k) is far in the data."""
+        """Whether each of the `neighbors` (n, k) of a point is far from it in the data."""
         rows, k = self.subject.rows, self.subject.options.score_neighbors
         return far_neighbors(spaces_of(self.subject.points), self.neighbors, rows, min(k, len(rows) // 5))
 
     @cached_property
     def answered(self) -> NDArray[np.intp]:
-        """Points that the answers are about: the halved rows, or all points if an island has fewer than two of them."""
+        """Points that the answers are about: the halved rows, or all points if an island has fewer than two."""
         islands, rows = self.subject.facts.islands.of_points, self.subject.rows
         of_rows = islands[rows]
         has_all = (np.bincount(of_rows[of_rows >= 0], minlength=int(islands.max()) + 1) > 1).all()
         return rows if has_all else np.arange(len(islands))
 
-    def _read(self, positions: NDArray[np.float64], half: NDArray[np.intp]) -> Reading:
-        """Return what the map of one `half` shows; `positions` (r, p) are the positions of all r rows in this map."""
+    def _evaluate(self, positions: NDArray[np.float64], half: NDArray[np.intp]) -> HalfMap:
+        """Return what the map of one `half` (row numbers) shows; `positions` (r, p) are those of all halved rows."""
         subject = self.subject
         islands, classes = subject.facts.islands.of_points, None if subject.groups is None else subject.groups[1]
         places = placed_outside = self._place(positions)
@@ -159,7 +164,7 @@ class Halves:
             placed_outside = island_places(subject.points, is_outside, half, places)
         nothing = np.zeros(1, bool)
         near = nearest_among(places, subject.rows, subject.options.score_neighbors)[0]
-        return Reading(
+        return HalfMap(
             places=places,
             near=near,
             squeeze=squeeze_of(places, near, self.neighbors),
@@ -170,9 +175,10 @@ class Halves:
 
 
 def embedder_of_halves(X: ArrayLike, Y: Any = None, **options: Any) -> Embedder:
-    """Return the embedder of an audit's halves: `resample` makes the halves with it, from the stream `SEPARATE`.
+    """Return the embedder with which `resample` computes the halves of an audit apart from that audit.
 
-    Parameters and errors are as for `glle_engine.audit.audit.audit`. Coordinates alone have no halves.
+    Call `resample` with the random stream `SEPARATE` and the audit's seed. Parameters and errors are the same as for
+    `glle_engine.audit.audit.audit`; coordinates alone have no embedder.
     """
     chosen = AuditOptions(**options)
     source, _ = source_of(X, Y, chosen)
@@ -182,7 +188,10 @@ def embedder_of_halves(X: ArrayLike, Y: Any = None, **options: Any) -> Embedder:
 
 
 def _embedder_of_rows(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArray[np.int64] | None) -> Embedder:
-    """Return the embedder of halves of some rows; if rows have blocks, of halves of these blocks."""
+    """Return an embedder of random halves of some `rows`, or of their blocks, given the blocks (n,) of all rows.
+
+    Raises `InvalidParameterError` if the rows have fewer than 4 blocks.
+    """
     if len(rows) < embedder.shape[0]:
         embedder = embedder.of_rows(rows)
     if blocks is None:
@@ -202,10 +211,10 @@ def island_places(
     chosen: NDArray[np.intp],
     Y: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return a copy of a sample's map Y (n, p) in which only five neighbors in the sample place each of the `rows`.
+    """Return a copy of the map Y (n, p) of a half, in which the `rows` outside the half have new positions.
 
-    The sample is of the points `chosen`. If a point of a small group were placed by ten neighbors, some would belong to
-    other groups, and their weights would put the point between the groups.
+    `chosen` are the points of the half. The usual ten neighbors in the half would put a point of a small group between
+    groups, because some of them belong to other groups; the new positions depend on only five neighbors.
     """
     placed = Y.copy()
     placed[rows] = placing_weights(points[chosen], points[rows], PLACING_ISLANDS).embed(Y[chosen])
@@ -213,7 +222,7 @@ def island_places(
 
 
 def _placement(points: NDArray[np.float64], rows: NDArray[np.intp], *, is_linear: bool) -> Placement:
-    """Return a function that places all points (n, p), given the positions (r, p) of the rows."""
+    """Return a function that takes the positions (r, p) of the `rows` in a map, and returns all n positions (n, p)."""
     if len(rows) == len(points):
         return lambda places: places
     known = np.ascontiguousarray(points[rows])

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 def clusters_of(Y: NDArray[np.float64], min_size: int) -> NDArray[np.int64]:
-    """Return the cluster (n,) of each point by HDBSCAN, or -1, for clusters of at least `min_size` points."""
+    """Return each point's HDBSCAN cluster (n,) of at least `min_size` points, or -1 for points in no cluster."""
     core = kneighbors(np.ascontiguousarray(Y), min_size - 1)[1][:, -1]  # `min_size` counts the point itself
     clusters = _select_clusters(*_condense(_single_linkage(Y, core), min_size))
     return np.searchsorted(np.unique(clusters[clusters >= 0]), clusters) - (clusters < 0)  # numbers without gaps
 
 
 def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the merges (n - 1, 4) of single linkage, as scipy does: two nodes, their distance, and their joint size.
+    """Return the merges (n - 1, 4) of single linkage in scipy's form: two nodes, their distance, and their joint size.
 
-    Distances are at least the core distances (n,) of both points: mutual reachability.
+    The distance of two points is their mutual reachability: it is at least the core distance (n,) of each of them.
     """
     n, distances, first = len(points), pdist(points), 0
     for row in range(n - 1):
@@ -41,7 +41,9 @@ def _single_linkage(points: NDArray[np.float64], core: NDArray[np.float64]) -> N
 
 
 def _condense(linked: NDArray[np.float64], min_size: int) -> tuple[list[int], list[float], NDArray[np.int64]]:
-    """Return parent and stability of each cluster of `min_size` points or more, and each point's smallest cluster (n,).
+    """Condense merges to clusters of at least `min_size` points, as HDBSCAN does.
+
+    Returns the parent and the stability of each cluster, and the smallest cluster (n,) of each point.
 
     Cluster 0 is the root. The stability is the excess of mass: the sum, over the cluster's points, of the range of
     densities at which the point belongs to the cluster.
@@ -83,7 +85,10 @@ def _condense(linked: NDArray[np.float64], min_size: int) -> tuple[list[int], li
 
 
 def _select_clusters(parents: list[int], stability: list[float], fallen: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the selected cluster of each point, or -1; the root is never selected."""
+    """Select the most stable clusters that do not contain each other; return each point's cluster (n,), or -1.
+
+    The arguments are the results of `_condense`. The root, cluster 0, is never selected.
+    """
     children: list[float] = [0.0] * len(parents)
     is_selected = [False] * len(parents)
     for cluster in range(len(parents) - 1, 0, -1):  # children have larger numbers

@@ -1,7 +1,7 @@
 r"""Islands of an embedding: its clusters that do not touch each other, and which of them can be trusted.
 
 An island can be trusted (`Islands.stays`) if it is isolated in at least 80 % of the maps of halves, where only the
-points outside the half are looked at (`isolated_among`), and also in the data (`islands_of_picture`): among all
+points outside the half are looked at (`isolated_among`), and also in the data (`islands_of_embedding`): among all
 columns, or among the first 10 or 3 principal components. The map of a linear method cuts nothing, so its islands count
 as isolated in the data. A single island is separate from nothing, and is never trusted.
 
@@ -65,15 +65,18 @@ MIN_CUT = 4  # fewest points that can be cut
 
 @dataclass(frozen=True, eq=False)
 class Islands:
-    """Islands of an embedding; if only coordinates are given, nothing is known of other samples.
+    """Islands of an embedding, and whether the data and other samples have them, too.
+
+    An island is a cluster that hardly touches other ones. If only coordinates are given, all fields about samples and
+    halves are None.
 
     Attributes
     ----------
     share, error : float or None
-        Mean share of the halves in which the islands are isolated, with its standard error; None if only coordinates
-        are given, and for a single island.
+        Mean share of the halves in which the islands are isolated, with its standard error; None for a single island.
     of_points : (n,) int64
-        Island of each point: 0 is the largest one, and -1 is none, for clumps that are too small to judge.
+        Number of each point's island: 0 is the largest island, and -1 stands for points in clumps that are too small to
+        judge.
     in_data : (m,) bool
         Whether the points of the island are isolated in the data, too; False for a single island.
     in_samples : (m,) float64 or None
@@ -81,7 +84,7 @@ class Islands:
     in_halves : (m,) float64 or None
         Share of the halves in whose maps the half's own points of the island are isolated.
     of_halves : (h, m) bool or None
-        Islands that are isolated in the map of each half.
+        Whether each island is isolated in the map of each half.
 
     """
 
@@ -97,14 +100,14 @@ class Islands:
 
     @property
     def stays(self) -> NDArray[np.bool_]:
-        """Islands (m,) that can be trusted: they are isolated in 80 % of the halves, and in the data."""
+        """Whether each island (m,) can be trusted: it is isolated in 80 % of the halves, and in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         return np.asarray((self.in_samples >= STAYS) & self.in_data)
 
     @property
     def is_cut(self) -> NDArray[np.bool_]:
-        """Islands (m,) that the method cuts: they are isolated in 80 % of the halves, but not in the data."""
+        """Whether the method cut each island (m,) off: it is isolated in 80 % of the halves, but not in the data."""
         if self.in_samples is None:
             return np.zeros(len(self.in_data), bool)
         inside = self.in_samples if self.in_halves is None else self.in_halves
@@ -127,7 +130,7 @@ class Islands:
 
     @property
     def names(self) -> list[str]:
-        """Names of the islands: A for the largest one, and so on; A1 follows Z."""
+        """Names of the islands, from the largest to the smallest: A to Z, then A1 to Z1, and so on."""
         letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
         return [letters[index % 26] + (str(index // 26) if index >= 26 else "") for index in range(len(self.in_data))]
 
@@ -146,10 +149,11 @@ class Islands:
         }
 
 
-def islands_of_picture(Y: NDArray[np.float64], points: NDArray[np.float64], *, is_linear: bool = False) -> Islands:
-    """Return the islands of an embedding (n, p) of points (n, d), before maps of halves confirm them.
+def islands_of_embedding(Y: NDArray[np.float64], points: NDArray[np.float64], *, is_linear: bool = False) -> Islands:
+    """Return the islands of an embedding (n, p) of points (n, d), and whether the data have them, too.
 
     Small islands that are not isolated in the data are left out, because a method may tear off a few points anywhere.
+    The islands of a linear map are isolated in the data, because a linear map cuts nothing.
     """
     of_points = find_islands(Y)
     in_data = np.ones(int(of_points.max()) + 1, bool) if is_linear else _isolated_in_data(points, of_points)
@@ -182,7 +186,7 @@ def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -
 def islands_of_samples(
     islands: Islands, isolated_outside: NDArray[np.bool_], isolated_inside: NDArray[np.bool_] | None = None
 ) -> Islands:
-    """Return the islands of a map with the share of halves in whose embeddings each island is isolated.
+    """Return the islands of a map, with the share of halves in whose maps each island is isolated, and its error.
 
     `isolated_outside` (m, islands) says whether an island is isolated among the points that are not in the half, and
     `isolated_inside` whether it is isolated among the half's own points. The half's own points show whether the method
@@ -204,12 +208,11 @@ def islands_of_samples(
 
 
 def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which islands (m,) are isolated when only the points `rows` are looked at; islands without them are not.
+    """Return which islands (m,) are isolated in a map Y of which only the points `rows` (n,) are looked at.
 
-    Points of no island (-1) are ignored.
-
-    To judge the embedding of a half, pass the points that are not in the half: an embedding of few points in many
-    dimensions shows the points that it was made from farther apart than it would show points of a new sample.
+    Islands without such points are not isolated, and points of no island (-1) are ignored. To judge the map of a half,
+    pass the points that are not in the half: a map of few points in many dimensions shows the points from which it was
+    made farther apart than points of a new sample.
     """
     rows = rows & (islands >= 0)
     present, of_rows = np.unique(islands[rows], return_inverse=True)
@@ -219,10 +222,10 @@ def isolated_among(Y: NDArray[np.float64], islands: NDArray[np.int64], rows: NDA
 
 
 def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the island (n,) of each point of an embedding (n, p): 0 is the largest, and -1 is no island.
+    """Return the number (n,) of the island to which each point of an embedding (n, p) belongs, or -1 for no island.
 
-    Clumps of fewer than 8 points that lie far from every island belong to none. If no cluster is isolated, all other
-    points belong to island 0. Of more than 5,000 points, a random sample is clustered.
+    Island 0 is the largest one. Clumps of fewer than 8 points that lie far from every island belong to none. If no
+    cluster is isolated, all other points belong to island 0. Of more than 5,000 points, a random sample is clustered.
     """
     n = len(Y)
     if n > MANY:
@@ -238,9 +241,9 @@ def find_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _large_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the island (n,) of each point, of islands with at least 8 points and 2 % of all points.
+    """Return the island (n,) of each point, if only islands with at least 8 points and 2 % of all points count.
 
-    A point without a cluster belongs to the island of the nearest point that has a cluster.
+    A point that HDBSCAN puts into no cluster joins the island of the nearest point in a cluster.
     """
     min_size = max(MIN_ISLAND_POINTS, int(SMALL_ISLAND * len(Y)))
     clusters = clusters_of(Y, min_size) if len(Y) >= 2 * min_size else np.full(len(Y), -1)
@@ -250,7 +253,7 @@ def _large_islands(Y: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _join_touching(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Join islands that touch until each is isolated; return the new island (n,) of each point, where -1 stays -1."""
+    """Join islands that touch until each one is isolated; return the new island (n,) of each point, or still -1."""
     is_known = islands >= 0
     if not is_known.all():
         joined_islands = islands.copy()
@@ -271,7 +274,7 @@ def _join_touching(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArra
 
 
 def _with_small_islands(Y: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Separate isolated clumps from the islands that contain them; return the new island (n,) of each point.
+    """Split isolated clumps off the islands that contain them; return the new island (n,) of each point.
 
     A clump of at least 8 points becomes an island of its own. Points of smaller clumps belong to no island (-1).
     """
@@ -318,12 +321,15 @@ def _grown(Y: NDArray[np.float64], clusters: NDArray[np.int64]) -> NDArray[np.in
 
 
 def numbered(islands: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return islands with numbers from 0 on without gaps; -1 stays -1."""
+    """Renumber islands from 0 without gaps, in the same order; -1 stays -1."""
     return np.searchsorted(np.unique(islands[islands >= 0]), islands) - (islands < 0)
 
 
 def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each island (m,) is isolated among points (n, d); points of no island (-1) are ignored."""
+    """Return whether each of m islands is isolated among points (n, d): hardly any of its points touches another one.
+
+    `islands` (n,) has the island of each point; points of no island (-1) are ignored.
+    """
     points, islands = points[islands >= 0], islands[islands >= 0]
     touching = contact(points, islands)[1]
     holds = touching <= ISLAND_CONTACT
@@ -333,15 +339,15 @@ def isolated(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray
 
 
 def _most_contact(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the largest share (m,) of each island's points that may touch others while the island is isolated."""
+    """Return up to which share (m,) of its points may touch other islands while an island counts as isolated."""
     members = (points[islands == island] for island in range(int(islands.max()) + 1))
     return np.array([min(ISLAND_CONTACT, CUT_CONTACT * _cut_contact(each, len(points))) for each in members])
 
 
 def _cut_contact(points: NDArray[np.float64], n: int) -> float:
-    """Return the share of an island's points that would touch if the island were cut across its longest axis.
+    """Return the share of an island's points that would touch the other part if the island were cut in two.
 
-    The share is the median over three cuts.
+    It is cut across its longest axis, and the share is the median over three cuts. `n` is the number of all points.
     """
     if len(points) < MIN_CUT:
         return 0.0
@@ -358,6 +364,7 @@ def _cut_contact(points: NDArray[np.float64], n: int) -> float:
 def contact(points: NDArray[np.float64], groups: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the share (g, g) of group i's points that touch group j, and the share (g,) that touch any group but i.
 
+    A point touches a group if some point of that group lies within the reach (`_reach`) of the point's own group.
     Groups of one point touch no group. Of more than 5,000 points a random sample is compared, with at least one point
     of each group.
     """
@@ -388,7 +395,7 @@ def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], limit: fl
 
 
 def _reach(points: NDArray[np.float64], n: int) -> float:
-    r"""Return the reach of a cluster: another cluster's point touches it within this distance of one of its points.
+    r"""Return the reach of a cluster: the distance up to which a point of another cluster counts as touching it.
 
     Let :math:`r` be the median distance to the fifth neighbor, and :math:`D` the dimension that follows from the
     distances to up to 30 neighbors (Levina and Bickel, NeurIPS 2004), limited to the range from 1 to 2. The reach is

@@ -1,4 +1,4 @@
-"""Options of an audit: how the map is made again, what is known of the rows, and how the audit computes."""
+"""Options of an audit: how the map was made, what is known of the rows, and how the audit is computed."""
 
 from __future__ import annotations
 
@@ -47,17 +47,19 @@ class AuditOptions:
     parameters : dict, optional
         Parameters of the method.
     standardize, metric : str, optional
-        How features are standardized, and the metric of the data, as in `FitSpec`. For a method by name they are
-        parameters of the method; a function gets points that are transformed accordingly.
+        How features are standardized, and the metric of the data, as in `FitSpec`. A method by name gets these as
+        parameters; a function gets points that are transformed accordingly.
     labels : (n,) array-like, optional
         Groups of the points, for `Audit.groups`.
     blocks : (n,) array-like, optional
         Subject, series or replicate of each point. Halves are then halves of the blocks, because rows of one block are
         not independent samples.
     ids : (n,) or (n, columns) array, optional
-        Columns that name the rows, with the names `id_names`. A note says which of them may be blocks.
+        Columns that identify the rows, such as sample names; a note says which of the columns may be blocks.
+    id_names : sequence of str
+        Names of the columns of `ids`.
     is_own_map : bool
-        Whether the method itself made the coordinates. The audit then does not compare them with the method's maps.
+        Whether the method itself made the coordinates. The audit then need not check whether they are its map.
     score_neighbors : int
         Number of neighbors to compare. For the share of kept neighbors and the p-values, it is limited to a fifth of
         the points, or of 1,000 points if there are more.
@@ -66,11 +68,12 @@ class AuditOptions:
     seed : int
         Seed of permutations and halves.
     executor : concurrent.futures.Executor, optional
-        Computes the resamples in parallel, with the same bits. By default, threads do this for methods of this library.
+        Embeds halves and permuted data in parallel, with the same bits. By default, threads do this for methods of this
+        library.
     threads : int, optional
         Number of these threads. Default: the number of processors.
     embed_halves : callable, optional
-        Called with the arguments of `resample` in its place, for halves that are stored.
+        Called in place of `resample`, with the same arguments, so that stored maps of halves can be used.
     on_progress
         Called with (done, all, stage); its exceptions end the audit.
 
@@ -103,7 +106,7 @@ class AuditOptions:
         object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
 
     def open_pool(self) -> AbstractContextManager[Executor | None]:
-        """Return a context manager for the caller's executor, a new pool of threads, or None for a single thread."""
+        """Return a context manager that yields the caller's executor, a new pool of threads, or None for one thread."""
         if self.executor is not None or self.threads == 1:
             return nullcontext(self.executor)
         return ThreadPoolExecutor(self.threads or os.cpu_count())

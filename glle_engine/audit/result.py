@@ -55,11 +55,12 @@ class Audit(PointResult):
     remains_error : float or None
         Standard error of `remains` over pairs of halves of this sample. Other samples differ by more than that.
     arrangement : Answer or None
-        How well the positions and distances of three islands or more agree between samples.
+        How well the positions of the islands agree between samples; None for fewer than three islands.
     neighborhoods : Answer or None
-        How many neighbors stay neighbors in another sample, beyond random points of the same island.
+        Share of neighbors that stay neighbors in another sample, corrected for the share of random points of the same
+        island.
     shape : Answer or None
-        How well the shape of the islands agrees between samples.
+        How well the shapes of the islands agree between samples.
     neighborhood : (n,) float64 in [0, 1] or None
         `neighborhoods` of each point.
     dimension : int or None
@@ -74,15 +75,17 @@ class Audit(PointResult):
         in the map of another sample. Both have the levels .5 and .9, calibrated on pairs of halves that were held out.
         Empty for fewer than 4 pairs, or fewer than p + 1.
     neighbors : (n, n) csr_array or None
-        Probability that j is among the neighbors of i in the map of another sample.
+        Entry (i, j) is the probability that j is among the neighbors of i in the map of another sample.
     groups : Groups or None
-        How well the labeled points form groups.
+        Whether points with the same label form groups in the maps of other samples; None without labels.
     chance : Chance or None
+        Comparison with maps of permuted data, with the p-values; None if it would say nothing.
     pairs : int
         Number of pairs of separate halves that were embedded.
     rows : (r,) int or None
-        Rows of the data of which halves were made: all, or a sample of many points; None without halves.
+        Rows of the data of which halves were made: all, or a random sample of them; None without halves.
     notes : tuple of Note
+        Warnings and further findings.
 
     """
 
@@ -118,32 +121,32 @@ class Audit(PointResult):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """Lines of the verdict, by their roles."""
+        """The one to three lines of the verdict, with their roles: what to read, what not, what to do first, or why."""
         return self.statement.lines
 
     @property
     def how(self) -> str:
-        """Sentence that says how the verdict was found; an empty text for coordinates alone."""
+        """Sentence for the user that says how the verdict was found; an empty text for coordinates alone."""
         return f"Your data were halved {self.pairs} times and mapped again ({PAGE})." if self.pairs else ""
 
     @property
     def p_value(self) -> NDArray[np.float64] | None:
-        """P-value (n,) of each point's neighborhood against chance."""
+        """P-value (n,) of each point for keeping so many neighbors by chance; None without the comparison `chance`."""
         return None if self.chance is None else self.chance.p_value
 
     @property
     def is_point_beyond(self) -> NDArray[np.bool_] | None:
-        """Whether each point (n,) is beyond chance, at a false-discovery rate of 10 %."""
+        """Whether each point (n,) keeps more neighbors than chance, at a false-discovery rate of 10 %; may be None."""
         return None if self.chance is None else self.chance.is_point_beyond
 
     @property
     def stretch(self) -> NDArray[np.float64]:
-        """Distance (n,) in the map from a point to its neighbors in other samples; the usual distance is 1."""
+        """Mean distance (n,) in the map from a point to its neighbors in other samples; 1 is the usual distance."""
         return self.disturbed.stretch
 
     @property
     def squeeze(self) -> NDArray[np.float64]:
-        """Distance (n,) in other samples from a point to its neighbors in the map; the usual distance is 1."""
+        """Mean distance (n,) in other samples from a point to its neighbors in the map; 1 is the usual distance."""
         return self.disturbed.squeeze
 
     @property
@@ -158,16 +161,16 @@ class Audit(PointResult):
 
     @property
     def seam(self) -> NDArray[np.int64]:
-        """Seam (n,) of each point: j and -j on the two sides of `disturbed.seams[j - 1]`; 0 for points on no seam."""
+        """Number (n,) of the tear or fold on which each point lies: j and -j on the sides of `seams[j - 1]`, or 0."""
         return self.disturbed.seam
 
     @property
     def island(self) -> NDArray[np.int64]:
-        """Island (n,) of each point; 0 is the largest one."""
+        """Number (n,) of each point's island: 0 is the largest one, and -1 stands for no island."""
         return self.islands.of_points
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return a mapping from names to the arrays of the audit that have a row for each point, if they are not None.
+        """Return the arrays that have a row for each point, by name, without the ones that are None.
 
         The names are `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`,
         `p_value`, `is_point_beyond`, `spread`, `stability`, `member_probability`, and `half_axes` of the regions.

@@ -1,4 +1,7 @@
-"""Sources of embeddings: what an audit needs in order to make an embedding again."""
+"""Where an embedding comes from: a posterior, a method, a function, or coordinates, and how to compute it again.
+
+An audit embeds halves of the data and permuted data in the way in which the audited embedding was made.
+"""
 
 from __future__ import annotations
 
@@ -52,22 +55,23 @@ MAX_DENSE_BYTES = 2**31  # sparse data are refused if they need more bytes as de
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """How an embedding can be computed again, for other data and for parts of the data.
+    """The data of an embedding, and functions that embed other data, or parts of the data, in the same way.
 
     Attributes
     ----------
     name : str
         Name of the method in sentences.
     data : (n, d) float64
-    place : callable
-        Maps data to points whose Euclidean distances order pairs as the metric of the embedding does.
+    to_points : callable
+        Transforms data (m, d) to points whose Euclidean distances order pairs as the metric of the embedding does.
     embed : callable
         Called with (data, number), embeds other data by the same method, with the seed `number`; None if only
         coordinates are given.
-    embedder, wider : Embedder, optional
-        Both embed parts of the data, `wider` with one more coordinate. They are None if only coordinates are given.
-        `wider` is None, too, for methods with a fixed number of coordinates, and for methods whose coordinates start at
-        random and have no order.
+    embedder : Embedder, optional
+        Embeds halves of the data; None if only coordinates are given.
+    wider : Embedder, optional
+        Embeds halves of the data with one more coordinate. None if only coordinates are given, if the number of
+        coordinates is fixed, or if the method starts at random, so that its coordinates have no order.
     is_threaded : bool
         Whether several threads may embed at the same time; libraries that use threads themselves do not allow it.
     is_linear : bool
@@ -75,13 +79,13 @@ class Source:
     is_placed_by_chance : bool
         Whether the method places separate groups by chance: it starts at random, or joins the parts of its graph.
     notes : tuple of Note
-        Notes on the embedding.
+        Notes on the embedding, such as unequal scales of the features.
 
     """
 
     name: str
     data: NDArray[np.float64]
-    place: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    to_points: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     embed: Callable[[NDArray[np.float64], int], NDArray[np.float64]] | None = None
     embedder: Embedder | None = None
     wider: Embedder | None = None
@@ -92,10 +96,10 @@ class Source:
 
 
 def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDArray[np.float64]]:
-    """Return the source of an embedding, by which it can be computed again, and the embedding (n, p).
+    """Return how the embedding to audit can be computed again, and the embedding (n, p) itself.
 
-    `Y` are coordinates, a posterior or a fitted estimator; None for the map of the options' method. Raises
-    `InvalidParameterError` for options that contradict each other, or if there is no embedding.
+    `Y` is coordinates, a posterior or a fitted estimator; if it is None, the method in the options embeds `X`. Raises
+    `InvalidParameterError` for options that contradict each other, or if there is neither `Y` nor a method.
     """
     Y = getattr(Y, "posterior_", Y)  # the posterior of a fitted estimator
     method, parameters = options.method, options.parameters or {}
@@ -134,16 +138,19 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
 
 
 def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
-    """Return the source of a posterior's reference embedding; errors as for `PosteriorEmbedder.from_posterior`."""
+    """Return how the reference embedding of a posterior of data `X` can be computed again.
+
+    Raises `InvalidParameterError` if distances are precomputed, and errors as `PosteriorEmbedder.from_posterior` does.
+    """
     embedder, spec = PosteriorEmbedder.from_posterior(posterior, X), posterior.spec
     _require_columns(spec)
     wider = replace(embedder, spec=replace(spec, n_components=spec.n_components + 1), reference=None)
     again = partial(_posterior_again, spec=replace(spec, landmarks="all"))
     notes = tuple(note for note in posterior.notes if note.code in {"bridged", "unequal-feature-scales"})
     data = finite_matrix(dense_rows(X))
-    place = partial(_points, spec=spec)
+    to_points = partial(_points, spec=spec)
     return Source(
-        "GLLE", data, place, again, embedder, wider, is_threaded=True, is_placed_by_chance=_is_joined(notes),
+        "GLLE", data, to_points, again, embedder, wider, is_threaded=True, is_placed_by_chance=_is_joined(notes),
         notes=notes,
     )  # fmt: skip
 
@@ -151,7 +158,7 @@ def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
 def source_of_method(
     X: ArrayLike, name: str, parameters: dict[str, Any], Y: ArrayLike | None = None
 ) -> tuple[Source, NDArray[np.float64]]:
-    """Return the source of a registered method, and its embedding of the data unless coordinates are given."""
+    """Return how a method of the registry embeds data, and the embedding: coordinates `Y`, or else its map of `X`."""
     if registry.canonical(name) == "glle":
         posterior = fit(X, FitSpec.from_dict(parameters))
         embedding = posterior.embedding if Y is None else checked_coordinates(Y, posterior.n_points)
@@ -177,9 +184,9 @@ def source_of_method(
 def source_of_function(
     X: ArrayLike, function: Function | Transformer, Y: ArrayLike | None, spec: SpaceSpec
 ) -> tuple[Source, NDArray[np.float64]]:
-    """Return the source of a function that embeds points, or of an estimator, and its embedding of the data.
+    """Return how a function or an estimator embeds data, and the embedding: coordinates `Y`, or else its map of `X`.
 
-    The function embeds points in the space of `spec`.
+    The function gets points that are standardized and transformed for the metric of `spec`.
     """
     if isinstance(function, type) and hasattr(function, "fit_transform"):
         name = function.__name__
@@ -208,13 +215,13 @@ def source_of_function(
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
     embedding = embed(points) if Y is None else checked_coordinates(Y, len(data))
     embedder = FunctionEmbedder(embed, points, embedding.shape[1])
-    place = partial(_points, spec=spec)
-    again = lambda subset, number: embed(place(subset), number)  # noqa: E731 # permuted data, placed as the data are
-    return Source(name, data, place, again, embedder, notes=_scale_notes(data, spec)), embedding
+    to_points = partial(_points, spec=spec)
+    again = lambda subset, number: embed(to_points(subset), number)  # noqa: E731 # permuted data are transformed, too
+    return Source(name, data, to_points, again, embedder, notes=_scale_notes(data, spec)), embedding
 
 
 def source_of_coordinates(X: ArrayLike, spec: SpaceSpec) -> Source:
-    """Return the source of coordinates whose method is unknown, so that no other data can be embedded."""
+    """Return a source for coordinates of data `X` whose method is unknown, so that it cannot embed other data."""
     data = checked_matrix(X)
     return Source("coordinates", data, partial(_points, spec=spec), notes=_scale_notes(data, spec))
 
@@ -248,12 +255,12 @@ def quick_spec(method: Method[Any], spec: S) -> S:
 
 
 def points_in_space(X: ArrayLike, spec: SpaceSpec) -> NDArray[np.float64]:
-    """Return data (n, d) as points in the space of `spec`."""
+    """Check data (n, d), and transform them to points whose Euclidean distances order pairs as the metric of `spec`."""
     return _points(checked_matrix(X), spec)
 
 
 def checked_coordinates(Y: Any, n: int) -> NDArray[np.float64]:
-    """Return finite coordinates (n, p); raises `InvalidShapeError` or `NotFiniteError`."""
+    """Return coordinates (n, p) as float64; raises `InvalidShapeError` unless there are n rows, or `NotFiniteError`."""
     embedding = coordinates(Y)
     require_finite_places(embedding)
     if len(embedding) != n:

@@ -44,17 +44,18 @@ MAX_REASONS = 3
 
 @dataclass(frozen=True)
 class Statement:
-    """What to do with a map, and why.
+    """The verdict on a map as data: its level, its lines, and what can be read from the map.
 
     Attributes
     ----------
     level : {"trust", "partly", "no", "unknown"}
-        How much of what the sentence is about can be trusted: everything ("trust"), some of it ("partly"), nothing
+        How much of the map can be trusted: everything but single neighbors ("trust"), some of it ("partly"), nothing
         ("no"), or the audit cannot tell ("unknown").
     lines : tuple of Line
         Up to three: what to read, what not to read or what to do first, and why.
     trusted, distrusted : tuple of str
-        Some of "islands", "arrangement", "shape", "layout" and "neighbors".
+        What can be read from the map, and what cannot: some of "islands", "arrangement", "shape", "layout" and
+        "neighbors".
     asks : {"method", "standardize", "blocks"} or None
         What the user has to do before an audit can say more: name the method of the map, standardize the features, or
         name the blocks of rows that belong together.
@@ -71,18 +72,18 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """The lines, with ✓ before what to read and ✗ before what not to read."""
+        """The lines as one text, with ✓ before what to read and ✗ before what not to read."""
         return "\n".join(map(str, self.lines))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Facts:
-    """What an audit found, as input for its statement.
+    """What an audit found, as input for `state`.
 
     Attributes
     ----------
     name : str
-        Name of the method.
+        Name of the method, as it stands in sentences.
     n : int
         Number of distinct points.
     has_structure : bool or None
@@ -92,6 +93,9 @@ class Facts:
     islands, arrangement, neighborhoods, shape, remains
         As in `Audit`; `remains` is None if only coordinates are given.
     disturbed : Disturbed
+        Points that the map tears off their neighbors, or lays onto other points.
+    p : int
+        Number of coordinates of the map.
     has_gain : bool
         Whether the map keeps clearly more neighbors than the method's maps of permuted data.
     foreign : (float, float) or None
@@ -104,11 +108,11 @@ class Facts:
     hidden : int or None
         Number of dimensions that the data fill, if the map has fewer (`p`).
     groups : str
-        Clause that says which labeled groups stay apart.
+        Clause that says which labeled groups stay apart; empty without labels.
     is_placed_by_chance : bool
         Whether the method places islands by chance, so that their arrangement means nothing.
     is_preliminary : bool
-        Whether more halves follow, so that shares and tears are left unsaid.
+        Whether more halves follow; the statement then leaves out shares and tears, which may change.
     clustered : tuple of str
         Columns whose values form clusters, if no relation among the features was found.
     dependent : str
@@ -140,7 +144,7 @@ class Facts:
 
 
 def state(facts: Facts) -> Statement:
-    """Return the statement on a map."""
+    """Return the statement on a map: its level, and one to three lines that say what to read, what not, and why."""
     unseen = _unseen(facts)
     if facts.foreign is not None:
         with_map, of_maps = facts.foreign
@@ -178,18 +182,18 @@ def state(facts: Facts) -> Statement:
 
 
 def _first(level: Level, action: str, why: Sequence[str], *, asks: Asks) -> Statement:
-    """Return the statement that names what to do before the map is read."""
+    """Return a statement whose first line is an `action`, what the user has to do before the map can be read."""
     return Statement(level, _lines({"first": action}, why), asks=asks)
 
 
 def _lines(actions: dict[Role, str], why: Sequence[str]) -> tuple[Line, ...]:
-    """Return a line for each action by its role, and a line with the reasons if there are some."""
+    """Return a line for each text in `actions` (role: text) that is not empty, and one line of reasons, if any."""
     lines = [Line(role, Text(text)) for role, text in actions.items() if text]
     return (*lines, Line("why", _sentence(why))) if why else tuple(lines)
 
 
 def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
-    """Return level, action and reason if the map shows no structure; None if it shows some, or if that is unknown."""
+    """Return level, action and reason if the map shows no structure; None if it shows some, or cannot be tested."""
     apart = "points lie as far apart as points with independent features would"
     if facts.has_structure is False and (count := len(facts.clustered)):
         named = _and(list(facts.clustered)) if count <= MAX_NAMED_ISLANDS else f"{count} columns"
@@ -207,18 +211,14 @@ def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
         return "no", "Do not read structure into this map: we found none", f"your {apart}"
     if facts.has_structure and facts.fidelity.kept - facts.fidelity.by_chance < MIN_KEPT:
         action = "Do not rely on this map: the data have structure, but the map does not show it"
-        return (
-            "no",
-            action,
-            _kept(facts.fidelity),
-        )
+        return "no", action, _kept(facts.fidelity)
     return None
 
 
 def _on_samples(facts: Facts) -> Statement:
-    """Return the statement on a map whose method is known: what to read, what not, and why.
+    """Return the statement on a map that was compared with maps of halves: what to read, what not, and why.
 
-    If the map can be trusted only in part, the exception is the first line.
+    If the map can be trusted only in part, what not to read is the first line.
     """
     assert facts.remains is not None
     things = dict(_things(facts))
@@ -243,7 +243,10 @@ def _on_samples(facts: Facts) -> Statement:
 
 
 def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
-    """Yield each thing that a reader could take from the map, whether to trust it, and how the sentence names it."""
+    """Yield (name, (is_trusted, phrase)) for each thing that a reader could take from the map.
+
+    The name is an entry of `Statement.trusted` or `distrusted`, and the phrase names the thing in the verdict.
+    """
     assert facts.remains is not None
     islands, arrangement, shape = facts.islands, facts.arrangement, facts.shape
     if stays := islands.stays.any():
@@ -271,7 +274,7 @@ def _things(facts: Facts) -> Iterator[tuple[str, tuple[bool, str]]]:
 
 
 def _neighbors(facts: Facts) -> tuple[bool, str]:
-    """Return whether to trust the neighbors in the map, and how the sentence names them, with the reason if not."""
+    """Return whether to trust the neighbors in the map, and the phrase of the verdict, with the reason if not."""
     near, text = facts.neighborhoods, "single neighbors"
     if near is None:
         return False, text
@@ -285,12 +288,12 @@ def _neighbors(facts: Facts) -> tuple[bool, str]:
 
 
 def _scale(facts: Facts, share: float, needed: float) -> str:
-    """Return a text such as " (43%, 50% needed)"; an empty text in a preliminary audit, whose shares may change."""
+    """Return a text such as " (43%, 50% needed)", or an empty text in a preliminary audit, whose shares may change."""
     return "" if facts.is_preliminary else f" ({share:.0%}, {needed:.0%} needed)"
 
 
 def _exceptions(facts: Facts) -> list[str]:
-    """Return phrases for what not to read from the map, beside the things that are distrusted as a whole."""
+    """Return phrases for the exceptions from what can be trusted, such as single islands or the gap at a tear."""
     islands, parts = facts.islands, list[str]()
     if (stays := islands.stays).any() and (count := int((~stays).sum())):
         one = "island" if count == 1 else "islands"
@@ -380,7 +383,7 @@ def _true_distances(fidelity: Agreement) -> str:
 
 
 def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
-    """Return the clauses about distances and neighbors that disagree with the data, and the clauses that agree."""
+    """Return clauses that say which distances and neighbors disagree with the data, and others that say which agree."""
     fidelity, false, true = facts.fidelity, list[str](), list[str]()
     if facts.remains is not None and facts.remains >= PARTLY and not facts.islands.stays.any():
         is_true = max(fidelity.straight, fidelity.along) >= TRUE_DISTANCES
@@ -396,7 +399,7 @@ def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
 
 
 def _fidelity(facts: Facts) -> list[str]:
-    """Return clauses about what needs no method: kept neighbors, islands that the data have, tears and folds."""
+    """Return clauses about what can be seen without a method: kept neighbors, islands of the data, tears and folds."""
     islands = facts.islands
     parts = [_kept(facts.fidelity, "the map")]
     if islands.count:
@@ -409,7 +412,7 @@ def _fidelity(facts: Facts) -> list[str]:
 
 
 def _disturbances(facts: Facts) -> list[str]:
-    """Return clauses about tears and folds, if some but not most points are torn off or glued."""
+    """Return a clause about tears and one about folds, each only if it concerns some points, but not most of them."""
     disturbed, parts = facts.disturbed, list[str]()
     if disturbed is None:
         return parts
@@ -457,7 +460,7 @@ def _names(islands: Islands, chosen: NDArray[np.bool_]) -> list[str]:
 
 
 def _sentence(parts: Sequence[str]) -> Text:
-    """Return the parts as one sentence."""
+    """Join clauses by semicolons to a sentence with a capital and a period."""
     first, *others = parts
     return joined([first[0].upper() + first[1:], *others], "; ") + "."
 

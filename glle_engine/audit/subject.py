@@ -1,4 +1,4 @@
-"""Subject of an audit: the map, the data, and all that is known of them before halves of the data are made."""
+"""What an audit finds out about a map and its data before halves of the data are embedded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from glle_engine.audit.columns import find_clustered_columns
 from glle_engine.audit.dependence import block_candidates, find_dependence
 from glle_engine.audit.dimension import find_dimension
 from glle_engine.audit.groups import groups_of_labels, labels_and_classes
-from glle_engine.audit.islands import islands_of_picture
+from glle_engine.audit.islands import islands_of_embedding
 from glle_engine.audit.options import AUDIT_NEIGHBORS
 from glle_engine.audit.statement import Facts
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
@@ -48,12 +48,14 @@ MANY, SAMPLED = 5000, 4000  # above 5,000 points, halves are made of a sample of
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Subject:
-    """The map that is audited, and what is known of it without maps of halves.
+    """The map that is audited, with its data and all findings that need no maps of halves of the data.
 
     Attributes
     ----------
     source : Source
+        How the map can be computed again for other data.
     embedding : (n, p) float64
+        The map.
     points : (n, d) float64
         The data in a space whose Euclidean distances order pairs as the metric of the embedding does.
     options : AuditOptions
@@ -62,16 +64,17 @@ class Subject:
     groups : pair of (g,) array and (n,) int64, or None
         Names of the labeled groups, and the group of each point.
     blocks : (n,) int64 or None
-        Block of each row.
+        Number of the block of each row; rows of one block are not independent.
     rows : (r,) int
-        Rows of which halves are made, and among which neighbors are counted: all, or a sample of many points.
+        Rows of which halves are made, and among which neighbors are counted: all, or a random sample of them.
     facts : Facts
-        What the statement needs to know.
+        The findings from which the audit's statement is made.
     notes : tuple of Note
+        Warnings and findings for the user.
     chance : Chance or None
-        Comparison with maps of permuted data.
+        Comparison with maps of permuted data; None before `compared_with_chance`.
     dimension : int or None
-        Number of coordinates that two samples share.
+        Number of coordinates that maps of two separate halves share; None before `with_dimension`.
 
     """
 
@@ -98,18 +101,17 @@ class Subject:
         *,
         is_given: bool,
     ) -> Subject:
-        """Return what is known of an embedding (n, p): structure and fidelity, islands, dependent rows, and notes.
+        """Examine an embedding (n, p): structure of the data, fidelity, islands, and whether rows depend on each other.
 
-        If there is an executor, it finds the islands while this thread does the rest.
-
-        Raises `TooFewPointsError` or `InvalidParameterError` for a map with nothing to compare.
+        If there is an executor, it finds the islands while this thread does the rest. Raises `TooFewPointsError` for
+        fewer than 6 distinct points, and `InvalidParameterError` if all coordinates are equal.
         """
         n, seed = len(embedding), options.seed
         copies = find_copies(source.data, seed)
         distinct = source.data[~copies]
-        _require_picture(embedding, options.score_neighbors, len(distinct))
-        points = source.place(source.data)
-        find = partial(islands_of_picture, embedding, points, is_linear=source.is_linear and not is_given)
+        _require_map(embedding, options.score_neighbors, len(distinct))
+        points = source.to_points(source.data)
+        find = partial(islands_of_embedding, embedding, points, is_linear=source.is_linear and not is_given)
         future = None if executor is None else executor.submit(find)
         groups, notes_on_labels = groups_of_labels(options.labels, n)
         blocks = blocks_of_rows(options.blocks, n)
@@ -156,9 +158,9 @@ class Subject:
         )
 
     def compared_with_chance(self, executor: Executor | None) -> Subject:
-        """Return a copy with `chance`, the comparison with maps of permuted data, unless this says nothing.
+        """Return a copy with `chance`, the comparison with maps of permuted data, and what follows from it.
 
-        The reasons why it may say nothing about these data are in `unknown_reason`.
+        If the comparison would say nothing about these data (`unknown_reason`), return the subject unchanged.
         """
         if unknown_reason(self.points, self.embedding.shape[1]) is not None:
             return self
@@ -171,9 +173,9 @@ class Subject:
         return replace(self, chance=chance, facts=replace(self.facts, has_gain=chance.has_gain), notes=notes)
 
     def with_dimension(self, executor: Executor | None) -> Subject:
-        """Return a copy with `dimension`, the number of coordinates that two samples share.
+        """Return a copy with `dimension`, the number of coordinates that maps of two separate halves share.
 
-        Without `source.wider`, maps with one more coordinate, the subject is returned as it is.
+        If the method cannot make maps with one more coordinate, return the subject unchanged.
         """
         if self.source.wider is None:
             return self
@@ -183,7 +185,7 @@ class Subject:
 
 
 def rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
-    """Return the rows that are halved, ascending: all rows, or a random sample if there are many."""
+    """Return the rows (r,) that are halved, ascending: all rows, or 4,000 random ones if there are more than 5,000."""
     n = embedder.shape[0]
     if n <= MANY:
         return np.arange(n)
@@ -192,11 +194,11 @@ def rows_of_halves(embedder: Embedder, seed: int) -> NDArray[np.intp]:
 
 
 def blocks_of_rows(blocks: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
-    """Return the block (n,) of each row as a number; None without blocks."""
+    """Number the blocks from 0, and return the number (n,) of each row's block; None without blocks."""
     return None if blocks is None else labels_and_classes(blocks, n, "blocks")[1]
 
 
-def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> None:
+def _require_map(embedding: NDArray[np.float64], k: int, distinct: int) -> None:
     """Raise `TooFewPointsError` or `InvalidParameterError` for a map of too few or of equal points."""
     if distinct < MIN_AUDIT_POINTS:
         raise TooFewPointsError(
@@ -211,10 +213,9 @@ def _require_picture(embedding: NDArray[np.float64], k: int, distinct: int) -> N
 
 
 def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
-    """Yield a note if rows are repeated, and a note if fewer neighbors are compared than the options ask for.
+    """Yield a note if there are `copies`, rows that repeat others, and a note if fewer than k neighbors are compared.
 
-    `copies` is the number of rows that repeat others, and k is the number of neighbors in the options. There is no note
-    on the default k.
+    k is the number of neighbors in the options; there is no note if it is the default.
     """
     if copies:
         yield Note(
@@ -231,7 +232,7 @@ def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
 
 
 def _notes_on_tests(n: int, reason: str | None, *, has_structure: bool | None) -> Iterator[Note]:
-    """Yield notes on what the tests cannot tell: p-values, if there is a `reason`, and structure in single columns."""
+    """Yield notes on what the tests cannot tell: p-values, for a `reason`, and structure within single columns."""
     if reason is not None:
         yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
     if has_structure is False:

@@ -21,7 +21,7 @@ from glle_engine.audit.conclusion import common_share
 from glle_engine.audit.dimension import canonical_correlations, shared_coordinates
 from glle_engine.audit.groups import Groups, groups_apart
 from glle_engine.audit.halves import embedder_of_halves
-from glle_engine.audit.islands import Islands, contact, find_islands, islands_of_picture, isolated
+from glle_engine.audit.islands import Islands, contact, find_islands, islands_of_embedding, isolated
 from glle_engine.audit.result import PAGE
 from glle_engine.audit.sources import source_of_method
 from glle_engine.audit.statement import Facts, state
@@ -341,7 +341,7 @@ def test_exchanged_points_have_stretch() -> None:
     assert area_under_curve(audit(SHEET, moved, method="pca").stretch, is_moved) >= 0.95
 
 
-def test_islands_of_pictures() -> None:
+def test_islands_of_embeddings() -> None:
     """Separate groups are islands, the largest first; a disc, and groups joined by a bridge of points, are one."""
     rng = np.random.default_rng(3)
     sizes = (150, 90, 60)
@@ -392,7 +392,7 @@ def test_a_few_points_that_the_method_tears_off_are_no_island() -> None:
     X = np.random.default_rng(5).standard_normal((600, 2))
     Y = X.copy()
     Y[np.argsort(X[:, 0])[295:304]] += (0, 20)
-    islands = islands_of_picture(Y, X)
+    islands = islands_of_embedding(Y, X)
     assert islands.count == 0
     assert islands.outside == 9
 
@@ -443,7 +443,7 @@ def test_chance_gaps_are_no_islands(name: str) -> None:
     counts = [int(find_islands(without_groups(name, n, seed)).max()) for n in (100, 400) for seed in range(4)]
     assert sum(count > 0 for count in counts) <= 1
     X = without_groups(name, 250, 0)
-    assert islands_of_picture(X, np.c_[X, 0.1 * X[:, 0] ** 2]).count == 0
+    assert islands_of_embedding(X, np.c_[X, 0.1 * X[:, 0] ** 2]).count == 0
 
 
 def test_islands_that_the_method_cuts_are_named() -> None:
@@ -481,7 +481,7 @@ def test_groups_of_many_features_are_in_the_data() -> None:
     centers[:, :100] = 1.1 * rng.standard_normal((3, 100))
     X = centers[groups] + rng.standard_normal((90, 2000))
     assert not isolated(X, groups).any()
-    assert islands_of_picture(principal(X), X).in_data.tolist() == [True] * 3
+    assert islands_of_embedding(principal(X), X).in_data.tolist() == [True] * 3
     assert audit(X, method="pca").islands.in_data.all()
 
 
