@@ -18,14 +18,14 @@ _MOSTLY = 0.95  # a matrix counts as distances if at least this share of the tri
 
 
 def method_parameters(name: str, options: Mapping[str, Any], others: Any) -> dict[str, Any]:
-    """Return `options` as parameters of the method `name`, with a `random_state` as the `seed`.
+    """Check the keyword arguments for the method `name`, and return them with `random_state` renamed to `seed`.
 
-    `others` are further names that the options may have, because the caller uses them itself.
+    `options` may also have the names in `others`, which are not parameters of the method.
 
     Raises
     ------
     InvalidParameterError
-        For an unknown name, with the most similar known name in the message; or for a seed of a method that is not
+        For an unknown name, with the most similar known name in the message; or for a seed, if the method is not
         random.
 
     """
@@ -36,7 +36,7 @@ def method_parameters(name: str, options: Mapping[str, Any], others: Any) -> dic
 
 
 def is_maker(value: Any) -> bool:
-    """Return whether `value` says how to compute coordinates: a method's name, a function, or an unfitted estimator."""
+    """Return whether `value` can make coordinates: the name of a method, a function, or an estimator before its fit."""
     if isinstance(value, str):
         return True
     has_coordinates = any(hasattr(value, name) for name in ("embedding_", "posterior_", "embedding", "__array__"))
@@ -61,9 +61,9 @@ def looks_like_distances(X: Any) -> bool:
 
 
 def require_features(X: Any, metric: Any, remedy: str, name: str = "metric") -> None:
-    """Raise `InvalidParameterError` if X looks like a matrix of distances and `metric` is None.
+    """Raise `InvalidParameterError` if X looks like a matrix of distances and the user has not said what it is.
 
-    A `metric` says whether X has distances or features, so that nothing has to be guessed. `remedy` is the first
+    A user who gives a `metric` has said whether X has distances ("precomputed") or features. `remedy` is the first
     sentence of the error's remedy, and `name` is the name of the parameter for the metric.
     """
     if metric is None and looks_like_distances(X):

@@ -128,7 +128,10 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     @operation
     @with_keywords(DataOptions)
     async def preview(self, data: Any, **options: Unpack[DataOptions]) -> DatasetPreviewOut:
-        """Return what `dataset` would store, without storing it: columns and roles, first rows, `problem` or None."""
+        """Return what `dataset` would store, and store nothing: the columns with their roles, and the first rows.
+
+        If the data would be refused, `problem` says why; otherwise it is None.
+        """
         return (await upload(self._session, data, options, "/preview"))[0]
 
     @operation
@@ -208,7 +211,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
     @operation
     async def posterior(self, id: str) -> PosteriorT:  # noqa: A002 # the name in the API
-        """Return the posterior with this id; wait if it is still being fitted."""
+        """Return the posterior with this id; if it is still being fitted, wait for the fit."""
         return await self._get("posterior", id)
 
     @operation
@@ -219,13 +222,13 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     @listing
     @with_keywords(DatasetsOptions)
     def datasets(self, **filters: Unpack[DatasetsOptions]) -> AsyncIterator[DatasetT]:
-        """Iterate over the data sets, newest first."""
+        """Iterate over the data sets, newest first; `name`, or a list of tags in `tag`, selects data sets."""
         return self._items("dataset", {**filters})
 
     @listing
     @with_keywords(PosteriorsOptions)
     def posteriors(self, **filters: Unpack[PosteriorsOptions]) -> AsyncIterator[PosteriorT]:
-        """Iterate over the posteriors, newest first."""
+        """Iterate over the posteriors, newest first; `name`, or a list of tags in `tag`, selects posteriors."""
         return self._items("posterior", {**filters})
 
     @listing
@@ -237,7 +240,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
     @listing
     @with_keywords(JobsOptions)
     def jobs(self, **filters: Unpack[JobsOptions]) -> AsyncIterator[JobT]:
-        """Iterate over the jobs, newest first; `status` and `kind` select jobs."""
+        """Iterate over the jobs, newest first; `status` ("running") and `kind` ("fit") select jobs."""
         return self._items("job", {**filters})
 
     @operation
@@ -247,7 +250,7 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
 
     @operation
     async def usage(self) -> UsageOut:
-        """Return what the key's tenant stores, the number of data sets and the bytes of posteriors, and the quotas."""
+        """Return how much the tenant of the API key stores, such as the number of data sets, and the quotas."""
         return await self._session.get("/v1/usage")
 
     async def _get(self, kind: str, id_: str) -> Any:
@@ -274,13 +277,13 @@ class Client(BaseClient[Dataset, Posterior, Job, Embedding], Blocking):
     key
         API key; by default GLLE_KEY, or none.
     progress
-        Progress bars of jobs: None in a terminal or a notebook, True always, False never; or an instance of `Bars`.
+        Whether to show the progress of jobs on stderr. None: in terminals and notebooks. Or an instance of `Bars`.
     retries
-        When to repeat calls that got no answer, or 429, 502, 503 or 504.
+        How long to repeat calls that got no answer, or the status 429, 502, 503 or 504.
     timeout
-        Seconds that may pass between two parts of one response.
+        Seconds to wait for the next bytes of a response.
     transport
-        Transport of httpx that replaces the network.
+        A transport of httpx that replaces the network, for tests.
 
     """
 
@@ -288,7 +291,7 @@ class Client(BaseClient[Dataset, Posterior, Job, Embedding], Blocking):
     _classes: ClassVar = {"dataset": Dataset, "posterior": Posterior, "job": Job, "embedding": Embedding}
 
     def close(self) -> None:
-        """Close the connections, which otherwise close when the last object that uses them is deleted."""
+        """Close the connections. Without this call they close when the client and all its objects are deleted."""
         self._session.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Compare maps of one data set in this process: which map to show, with the audit and the scores of each map."""
+"""`glle.compare`: compare maps of one data set in this process, and say which map to show."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class Comparison:
     scores : dict of str to dict of str to float
         Scores by label of the map and name of the score.
     problems : dict of str to list of GlleError
-        Why a method or one of its scores failed, by label of the map.
+        Errors by label of the map, if its method or one of its scores failed.
     seconds : dict of str to float
-        Time of each map with its audit.
+        Time of each map with its audit, by label of the map.
     labels : (n,) array or None
         Labels of the points.
     notes : tuple of Note
@@ -81,7 +81,7 @@ class Comparison:
 
     @property
     def best(self) -> dict[str, str | None]:
-        """Label of the map to show by question: "neighbors", "layout" and "groups"; None if no map answers it."""
+        """Label of the map to show for each question, "neighbors", "layout" and "groups"; None if no map will do."""
         return self.choices.best
 
     @property
@@ -100,7 +100,7 @@ class Comparison:
         return table_html(self._table(), self.sentences, self._below())
 
     def frame(self) -> Any:
-        """Return a pandas.DataFrame with a row for each map, also for maps that failed.
+        """Return a pandas.DataFrame with a row for each map; maps that failed have a row with the `problem`.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class Comparison:
         return figure
 
     def _rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary for each map, including maps that failed, with the keys that a service's answer has."""
+        """Return a dictionary for each map, including maps that failed, as `map_frame` and `map_table` take them."""
         rows = []
         for label in dict.fromkeys([*self.embeddings, *self.problems]):
             audit, facts = self.audits.get(label), self.facts.get(label)
@@ -277,7 +277,7 @@ def compare(
 
 @dataclass(eq=False)
 class _Making:
-    """Comparison to which maps are still added; `scored` and `names` say which scores each map gets."""
+    """A comparison while its maps are added one after the other, each with the scores that `names` lists."""
 
     comparison: Comparison
     scored: Scored
@@ -285,11 +285,11 @@ class _Making:
     notes: dict[str, Note] = field(default_factory=dict)
 
     def result(self, points: DataPoints) -> Comparison:
-        """Return the comparison, with the notes on how the data were read and on their feature scales."""
+        """Return the finished comparison, with the notes on how the data were read and on their feature scales."""
         return replace(self.comparison, notes=points.all_notes(self.notes.values()))
 
     def embed(self, candidate: Candidate) -> None:
-        """Compute the map of a candidate without an audit, and add the map with its scores, or the error."""
+        """Compute the map of a candidate without an audit, and add the map with its scores; or add the error."""
         try:
             Y, notes = _coordinates(self.scored.X, candidate, self.scored.labels)
         except GlleError as error:
@@ -322,7 +322,7 @@ class _Making:
 def _coordinates(
     X: ArrayLike, candidate: Candidate, labels: ArrayLike | None
 ) -> tuple[NDArray[np.float64], tuple[Note, ...]]:
-    """Return the coordinates (n, p) that a candidate makes of the data X, and the notes of its method."""
+    """Embed the data X by a candidate; return the coordinates (n, p), and the notes of the method."""
     if candidate.name is not None:
         chosen = method_of(candidate.method)
         spec = chosen.spec.from_dict(candidate.parameters)
@@ -334,7 +334,7 @@ def _coordinates(
 
 
 def classes_of(labels: ArrayLike | None) -> ArrayLike | None:
-    """Return labels as classes for methods: words become their positions in sorted order, numbers stay unchanged."""
+    """Return labels as the numbers that methods take: words become their positions in sorted order."""
     if labels is None or np.asarray(labels).dtype.kind in "iubf":
         return labels
     return np.unique(np.asarray(labels).astype(str), return_inverse=True)[1]
@@ -342,7 +342,7 @@ def classes_of(labels: ArrayLike | None) -> ArrayLike | None:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Inputs of the scores of embeddings: the data X (n, d), labels, true coordinates and the number of neighbors."""
+    """What scores compare embeddings with: the data X (n, d), labels, true coordinates, and the number of neighbors."""
 
     X: Any
     labels: Any
@@ -350,7 +350,10 @@ class Scored:
     neighbors: int | Literal["auto"] | None
 
     def names(self, scores: Sequence[str] | None) -> list[str]:
-        """Return the names of the scores to compute; None selects the fast scores whose labels or truth are known."""
+        """Return the names of the scores to compute: `scores`, or for None all fast scores whose inputs are known.
+
+        Raises `InvalidParameterError` if `scores` is not a list of names.
+        """
         if isinstance(scores, str) or not isinstance(scores, Iterable | None):
             raise InvalidParameterError(
                 f"scores={scores!r:.60} is not a list of names.",

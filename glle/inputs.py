@@ -50,7 +50,7 @@ MEDIA_TYPES = {
 
 
 class DataOptions(UploadOptions):
-    """Options of data to upload: roles of the columns, dialect of a text, labels and colors of the rows."""
+    """Keyword arguments for data to upload: roles of columns, dialect of a text file, labels and colors of the rows."""
 
     labels: NotRequired[Any]
     """
@@ -93,10 +93,10 @@ class TransformDataOptions(TransformOptions, DataOptions):
 
 
 def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[DataOptions, dict[str, Any]]:
-    """Split keyword arguments into options of the data (`DataOptions`) and all others, such as a method's parameters.
+    """Split keyword arguments into `DataOptions`, for the upload, and all others, such as parameters of a method.
 
-    Raises ValueError for a name that looks like a misspelled `known` option, before anything is uploaded. The service
-    checks all other names.
+    Raises ValueError for a name that looks like a misspelled option in `known`, before anything is uploaded. The
+    service checks all other names.
     """
     for name in options.keys() - known.__annotations__.keys():
         if near := get_close_matches(name, known.__annotations__, 1, _ALIKE):
@@ -106,11 +106,11 @@ def data_options(options: Any, known: type[DataOptions] = DataOptions) -> tuple[
 
 
 def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the blocks of an audit, and data options that set the column of the blocks apart from the features.
+    """Return the blocks of an audit, and options of the data that keep the column of the blocks out of the features.
 
-    If `blocks` names a column of a table or a file, its name is returned, and the column is added to the option `id`,
-    unless another option names it. If it names a column of an AnnData, the column's values are returned. Blocks that
-    are given for each point are returned unchanged.
+    If `blocks` is the name of a column of a table or a file, the name is returned, and the column is added to the
+    option `id`, unless it has a role already. For the name of a column of an AnnData, the values of the column are
+    returned. All other blocks, one for each point, are returned unchanged.
 
     Raises
     ------
@@ -137,7 +137,10 @@ def set_blocks_apart(data: Any, blocks: Any, options: Mapping[str, Any]) -> tupl
 
 @dataclass(frozen=True)
 class DatasetUpload:
-    """Upload of data: body and query of the request, and the `index` of a frame, which frames of results get."""
+    """The body and the query of a request that uploads data, and the index of the uploaded pandas frame or None.
+
+    Results about the data get this index.
+    """
 
     body: Body
     query: dict[str, Any] = field(default_factory=dict)
@@ -172,7 +175,7 @@ def upload_of(data: Any, options: DataOptions | None = None) -> DatasetUpload:
 
 
 def _cells_upload(data: Any, query: dict[str, Any], values: dict[str, Any], obsm: str | None) -> DatasetUpload:
-    """Return the upload of an AnnData: an npz with its points, names of variables, ids, labels and colors."""
+    """Return the upload of an AnnData as an npz file of points, names of variables, ids, labels and colors."""
     cells = cells_of(data, ColumnRoles.from_options(query), obsm)
     members = {"ids": cells.ids, "labels": cells.labels, "colors": cells.colors}
     members |= given_arrays(values, len(cells.ids), data.obs_names)
@@ -213,7 +216,7 @@ def _file_upload(path: Path, query: dict[str, Any], values: dict[str, Any]) -> D
 
 
 def _array_body(array: Any, vectors: dict[str, Array]) -> Body:
-    """Return the body of an array: npy, or npz for a sparse matrix and for an array with `vectors`, such as labels."""
+    """Return the body of an array as npy; a sparse matrix, or an array with `vectors` such as labels, becomes npz."""
     if hasattr(array, "tocsr"):
         rows = array.tocsr()
         parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.array(rows.shape)}

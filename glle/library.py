@@ -1,4 +1,4 @@
-"""The engine under the names of the client: fit, embed and compare in this process, without a service."""
+"""`glle.fit`, `glle.embed`, `glle.audit` and `glle.load`, which compute in this process, without a service."""
 
 from __future__ import annotations
 
@@ -80,11 +80,12 @@ class TableResult:
     labels, colors, ids : (n,) array, optional
         Labels, colors and ids of the points.
     index : (n,) index of pandas or array, optional
-        Index of the frame without dropped rows, or the numbers of the rows that were not dropped.
+        Index of the pandas frame, without the rows that were dropped for missing values. Without a frame: the numbers
+        of the rows that were kept, or None if no row was dropped.
     names : list of str, optional
         Names of the features.
     options : dict
-        Options with which a table with these columns can be read again, including the roles that were guessed.
+        Roles of the columns, also those that were guessed, so that a table of new points is read in the same way.
 
     """
 
@@ -97,7 +98,7 @@ class TableResult:
 
     @classmethod
     def from_result(cls, result: Any, points: DataPoints) -> Self:
-        """Return a `result` of the engine with the labels, colors, ids and names of its `points`; arrays are shared."""
+        """Return the engine's `result` with the labels, colors, ids and names of `points`; arrays are not copied."""
         beside = {name: getattr(points, name) for name in ("labels", "colors", "ids", "names", "options")}
         members = {each.name: getattr(result, each.name) for each in fields(result)}
         return cls(**members, **beside, index=points.kept_index)
@@ -147,7 +148,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     def weights(
         self, index: int, *, seed: int = 0, scale: float | Literal["auto"] = 1.0, source: Source = "posterior"
     ) -> NDArray[np.float64]:
-        """Draw reconstruction weights (n, k) like `Posterior.weights`; scale "auto" is the scale of `calibration`."""
+        """Draw reconstruction weights (n, k) like `Posterior.weights`; "auto" is the scale that `calibration` finds."""
         return super().weights(index, seed=seed, scale=self._scale_of(scale, source), source=source)
 
     @accepts_random_state
@@ -160,7 +161,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> Draw:
-        """Draw one embedding like `Posterior.draw`; scale "auto" is the scale of `calibration`."""
+        """Draw one embedding like `Posterior.draw`; "auto" is the scale that `calibration` finds."""
         return super().draw(index, seed=seed, scale=self._scale_of(scale, source), source=source, align=align)
 
     @accepts_random_state
@@ -176,7 +177,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     ) -> Iterator[Draw]:
         """Return an iterator over the draws first, ..., first + n_draws - 1, like `Posterior.draws`.
 
-        Scale "auto" is the scale of `calibration`.
+        "auto" is the scale that `calibration` finds.
         """
         number = self._scale_of(scale, source)
         return super().draws(n_draws, first=first, seed=seed, scale=number, source=source, align=align)
@@ -191,7 +192,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         scale: float | Literal["auto"] | None = None,
         source: Source = "posterior",
     ) -> Summary:
-        """Return a `Summary` of how far points move from draw to draw, with the defaults of the client's `summary`.
+        """Return a `Summary` of how far points move from draw to draw.
 
         Parameters
         ----------
@@ -200,8 +201,8 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         first, seed
             First draw, and seed of the draws.
         scale
-            Factor on the covariance of the draws; "auto" for the scale of `calibration`, which is the default if the
-            posterior has its data and can be calibrated. Otherwise the default is 1.
+            Factor on the covariance of the draws, or "auto" for the factor that `calibration` finds. The default is
+            "auto" if the posterior has its data and can be calibrated, otherwise 1.
         source : {"posterior", "prior"}
 
         Raises
@@ -217,11 +218,14 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     @cached_property
     def calibration(self) -> Calibration:
-        """Calibration of the scale of draws with the data of the fit and the defaults of `calibrate`; computed once."""
+        """Result of `calibrate` with the data of the fit and all defaults, computed at the first use.
+
+        Its `scale` is the factor on the covariance at which draws spread as much as embeddings of halves of the data.
+        """
         return calibrate(self, self._data())
 
     def _scale_of(self, scale: float | Literal["auto"], source: Source) -> float:
-        """Return `scale` as a number: the calibrated scale for "auto"."""
+        """Return `scale` as a number; "auto" becomes the calibrated scale, or raises `InvalidParameterError`."""
         if scale != "auto":
             return scale
         if obstacle := self._obstacle(source):
@@ -229,12 +233,12 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         return self.calibration.scale
 
     def _obstacle(self, source: Source) -> InvalidParameterError | None:
-        """Return the error that says why this posterior cannot be calibrated by half-samples, or None if it can."""
+        """Return the error to raise for scale "auto" if halves of the data cannot calibrate this posterior, or None."""
         has_neighbors = bool(self.diagnostics.figures.get("given_neighbors"))
         return resampling_obstacle(self.spec, self.n_points, source, given_neighbors=has_neighbors)
 
     def _data(self) -> Any:
-        """Return the features of the fit; raise an error for a posterior from a file, which has no data."""
+        """Return the features of the fit; raise `InvalidParameterError` for a posterior that was read from a file."""
         if self.data is None:
             raise InvalidParameterError(
                 "A posterior that was read from a file does not have the data, which scale='auto' needs.",
@@ -250,15 +254,15 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
         return super().extend(self._features(X), self._features(new, is_new=True))
 
     def reconstruct(self, X: Any, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Generate data (n, d) from weights (n, k) and the data X (n, d) of the fit, as `Posterior.reconstruct`."""
+        """Generate data (n, d) from weights (n, k) like `Posterior.reconstruct`; X (n, d) are the data of the fit."""
         return super().reconstruct(self._features(X), weights)
 
     def head(self) -> dict[str, Any]:
-        """Return the JSON-able metadata, with the names and options of the table."""
+        """Return the JSON-able metadata that `save` writes, with the names of the features and the roles of columns."""
         return {**super().head(), "table": {"names": self.names, "options": self.options}}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return every array of the posterior by name, with the labels, colors, ids and index of the table."""
+        """Return the arrays that `save` writes, by name, with the labels, colors, ids and index of the table."""
         beside = {name: getattr(self, name) for name in _OF_TABLE}
         if (index := self.index) is not None:  # an index of dates or numbers is stored as it is, any other as texts
             beside["index"] = np.array(index if index.dtype.kind in "iufM" else [str(each) for each in index])
@@ -266,7 +270,7 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
 
     @classmethod
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the posterior with this `head()` and these `arrays()`, which `glle_engine` writes without a table."""
+        """Return the posterior that had this `head()` and these `arrays()`; files of `glle_engine` lack a table."""
         beside: Any = {name: arrays.get(name) for name in (*_OF_TABLE, "index")}
         table = {"names": None, "options": {}, **head.get("table", {})}
         if not (isinstance(table["names"], list | None) and isinstance(table["options"], dict)):
@@ -276,9 +280,9 @@ class FittedPosterior(TableResult, engine_posterior.Posterior):
     @accepts_random_state
     @with_keywords(calibrate)
     def calibrate(self, X: ArrayLike, **options: Any) -> Calibration:
-        """Return the `scale` at which draws spread as much as half-samples of the data X (n, d) of the fit.
+        """Find the `scale` at which draws spread as much as embeddings of halves of X (n, d), the data of the fit.
 
-        Options and errors as for `glle_engine.reliability.calibration.calibrate`.
+        Options and errors are the same as for `glle_engine.reliability.calibration.calibrate`.
         """
         return calibrate(self, self._features(X), **options)
 
@@ -460,7 +464,7 @@ def audit(
 
 
 def _require_own_names(method: str, options: Mapping[str, Any]) -> None:
-    """Raise `InvalidParameterError` for keywords that neither an audit nor its method has."""
+    """Raise `InvalidParameterError` for a keyword that is a parameter neither of `glle.audit` nor of the method."""
     chosen = method_of(method)
     if "n_neighbors" in options and "n_neighbors" not in chosen.spec.parameters():
         _require_no_neighbors(options["n_neighbors"], chosen.title)
@@ -560,6 +564,6 @@ embed.__doc__ = f"{str(embed.__doc__).rstrip()}\n\n{indent(describe_keywords(), 
 
 
 def _keywords(function: Callable[..., Any]) -> list[str]:
-    """Return the names of the keyword-only parameters of a function, without the parameters of methods."""
+    """Return the names of a function's own keyword-only parameters, without the parameters of all methods."""
     shown = signature(function).parameters.items()
     return [name for name, each in shown if each.kind is Parameter.KEYWORD_ONLY and each.default is not OF_METHOD]

@@ -18,9 +18,10 @@ _REDRAW_SECONDS = 0.1
 
 
 class Bars:
-    """Progress of the jobs of one client, on one line of stderr that all jobs share.
+    """Line on stderr that shows the progress of all jobs of one client.
 
-    The line appears in terminals and notebooks (`switch` None), always (True) or never (False).
+    `switch` says whether the line appears; None: in terminals and notebooks. It appears `delay` seconds after a job has
+    begun.
     """
 
     def __init__(self, switch: bool | None = None, *, delay: float = 0.0) -> None:  # noqa: FBT001 # Client(progress=)
@@ -31,9 +32,9 @@ class Bars:
 
     @contextmanager
     def bar(self, title: str) -> Iterator[Callable[[ProgressOut], None]]:
-        """Yield a function that displays the progress of a job; it displays nothing until the delay has passed.
+        """Yield a function that displays the progress of a job under the given title; afterwards remove the job.
 
-        A job that is complete by then is not displayed.
+        Jobs that are complete before the delay has passed are never displayed.
         """
         key, started, last = object(), time.monotonic(), 0.0
 
@@ -69,9 +70,9 @@ def watched(
     verbose: bool | None,  # noqa: FBT001 # the value of glle.fit(verbose=)
     on_progress: Callable[[int, int, str], None] | None,
 ) -> Iterator[Callable[[int, int, str], None]]:
-    """Yield the function to which a computation reports its progress; it displays a line and calls `on_progress`.
+    """Yield a function for a computation to call with (done, total, stage): it shows a line and calls `on_progress`.
 
-    The line appears after two seconds. If `verbose` is None, it appears in terminals and notebooks without an
+    The line appears on stderr after two seconds, if `verbose`. None: in terminals and notebooks, unless there is an
     `on_progress`.
     """
     bars = Bars(False if verbose is None and on_progress is not None else verbose, delay=DELAY_SECONDS)

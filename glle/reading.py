@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ColumnOptions(TypedDict):
-    """Keyword arguments for data that may be a table or an AnnData, without `labels`; as for `glle.Client.dataset`."""
+    """Keyword arguments for data that may be a table or an AnnData, except `labels`: see `glle.Client.dataset`."""
 
     colors: NotRequired[Any]
     features: NotRequired[Any]
@@ -43,7 +43,7 @@ class ColumnOptions(TypedDict):
 
 
 class TableOptions(ColumnOptions):
-    """Keyword arguments for data that may be a table or an AnnData."""
+    """Keyword arguments for data that may be a table or an AnnData: see `glle.Client.dataset`."""
 
     labels: NotRequired[Any]
 
@@ -60,15 +60,15 @@ class DataPoints:
         (n,) or None. Labels are texts or numbers, colors are numbers, ids are texts or integers, and (n, columns) if
         they have several columns.
     notes
-        Notes on guessed roles, and on how missing values were handled.
+        Which roles of columns were guessed, and how missing values were handled.
     kept
-        (rows,) mask of the rows of the data that are points, or None for all.
+        (rows,) mask of the rows of the data that were not dropped for missing values, or None if all are kept.
     names
         Names of the features of a table, or None.
     options
-        Options with which data with these columns can be read again; for a table they include the guessed roles.
+        Roles of the columns, also those that were guessed, so that `read_features` reads new data in the same way.
     index
-        Index of a frame, or None.
+        Index of a pandas frame with all its rows, or None.
 
     """
 
@@ -87,10 +87,10 @@ class DataPoints:
         return (*self.notes, *(note.with_names(self.names) for note in notes))
 
     def rows(self, values: Any, name: str) -> Any:
-        """Return `values`, one for each row of the data, without the values of rows that were dropped.
+        """Return those of `values`, which has one for each row of the data, whose rows were not dropped.
 
-        Values of another number are returned unchanged. Values of pandas are put in the order of the frame's index.
-        Messages call the values `name`, such as "the labels".
+        A `Series` of pandas is first put in the order of the frame's index. `values` of any other length are returned
+        unchanged. Messages call the values `name`, such as "the labels".
         """
         if values is None or not hasattr(values, "__len__"):
             return values
@@ -100,16 +100,16 @@ class DataPoints:
 
     @property
     def kept_index(self) -> Any:
-        """Index of the points: the frame's index without dropped rows. Without a frame: row numbers of the kept rows.
-
-        None if there is no frame and no row was dropped.
-        """
+        """Index of the frame without dropped rows. Without a frame: the numbers of the kept rows, or None for all."""
         if self.kept is None:
             return self.index
         return (np.arange(len(self.kept)) if self.index is None else self.index)[self.kept]
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return the values (n,) of the column `name`, which must be a column of labels, colors or ids."""
+        """Return the values (n,) of the column `name`, which has the role of labels, colors or ids.
+
+        Raises `InvalidParameterError` if there is no such column.
+        """
         lists = {role: [names] if isinstance(names, str) else names for role, names in self.options.items()}
         location = array_of_column(name, lists)
         if location is None:
@@ -122,12 +122,12 @@ class DataPoints:
 
 
 def table_options(options: Mapping[str, Any], others: Iterable[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split `options` into the options of a table (`TableOptions`) and all other options, named in `others`.
+    """Split keyword arguments into the `TableOptions` and all others, whose names have to be in `others`.
 
     Raises
     ------
     InvalidParameterError
-        For a name that is in neither; the message has the most similar known name.
+        For any other name; the message has the most similar known name.
 
     """
     require_known_names(options, [*others, *TableOptions.__annotations__])
@@ -162,7 +162,7 @@ def read_points(data: Any, options: Mapping[str, Any], *, are_new: bool = False)
 
 
 def _given_values(points: DataPoints, name: str, vector: Any) -> NDArray[Any]:
-    """Return the labels or colors of the points from `vector`, which a caller gave in place of a column's name.
+    """Return the labels or colors of the points from a `vector` of values that the user gave instead of a column.
 
     Raises `InvalidShapeError` unless there is one value for each point, or for each row of the data.
     """
@@ -197,10 +197,10 @@ def _points(data: Any, roles: ColumnRoles, obsm: str | None, values: Mapping[str
 
 
 def read_features(data: Any, fitted: Mapping[str, Any], names: Sequence[str] | None, *, is_new: bool = False) -> Any:
-    """Return the features of `data` in the order of the fit; columns are matched by their names.
+    """Return the features (m, d) of `data` in the order in which a fit had them; columns are matched by their names.
 
-    `fitted` are the `DataPoints.options` of the fit, and `names` the names of its features. New points in an array are
-    returned unchanged.
+    `fitted` are the `DataPoints.options` of the fit, and `names` the names of its features. An array of new points,
+    which has no names, is returned unchanged.
 
     Raises
     ------
@@ -237,7 +237,7 @@ def _column_names(data: Any) -> list[str] | None:
 
 
 def _array_points(data: Any, missing: Missing | None, *, are_new: bool = False) -> DataPoints:
-    """Return the points of an array or a sparse matrix, with rows dropped or medians filled in as `missing` says."""
+    """Return the points of an array or a sparse matrix; missing values are handled as `missing` says."""
     if is_sparse(data):
         return _sparse_points(data, missing)
     values = array_of(data)
@@ -276,7 +276,7 @@ def _anndata_points(data: Any, roles: ColumnRoles, obsm: str | None, *, are_new:
 
 
 def _table_points(columns: WholeTable, roles: ColumnRoles, *, are_new: bool) -> DataPoints:
-    """Return the points of a table; the roles of columns that `roles` does not name are guessed."""
+    """Return the points of a table; columns without a role in `roles` get the role that their values suggest."""
     table = read_table(columns, roles, are_new=are_new)
     layout = table.layout
     assert layout is not None

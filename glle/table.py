@@ -1,4 +1,4 @@
-"""Tables as aligned text and as HTML, and the tables that show comparisons."""
+"""Tables of compared maps, as a pandas frame, as aligned text and as HTML."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _FACTS = {
 def map_frame(rows: Sequence[Mapping[str, Any]], best: Mapping[str, str | None]) -> pd.DataFrame:
     """Return a pandas frame with a row for each map of a comparison.
 
-    `rows` are dictionaries with the keys of a service's answer, and the problem as a text or None. `best` has the label
-    of the map to show for each question. Raises `ImportError` without pandas.
+    `rows` are the dictionaries in the `rows` of a service's comparison, but with `problem` as a text or None. `best`
+    maps each question to the label of the map to show. Raises `ImportError` without pandas.
     """
     import pandas as pd  # noqa: PLC0415 # an optional package
 
@@ -46,9 +46,9 @@ def map_frame(rows: Sequence[Mapping[str, Any]], best: Mapping[str, str | None])
 
 
 def map_table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return the table of a comparison as rows of texts; the first row has the names of the columns.
+    """Return the cells of a table with a line for each map of a comparison; the first line has the column names.
 
-    Columns without any value are left out.
+    Columns in which no map has a value are left out.
     """
     values = [{**_map_values(row), **(row["scores"] or {})} for row in rows]
     known = dict.fromkeys(name for each in values for name in each)
@@ -75,7 +75,7 @@ def table_text(rows: Sequence[Sequence[object]]) -> str:
 
 
 def table_html(rows: Sequence[Sequence[object]], above: Iterable[str] = (), below: Iterable[str] = ()) -> str:
-    """Return rows of cells as an HTML table with headings in the first row and column, and sentences around it."""
+    """Return cells as an HTML table, whose first row and column are headings, between two lists of sentences."""
     head, *others = [[escape(str(cell)) for cell in row] for row in rows]
     lines = [f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>" for name, *cells in others]
     top = "".join(f"<p><strong>{escape(sentence)}</strong></p>" for sentence in above)

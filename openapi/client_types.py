@@ -101,13 +101,13 @@ def schemas_with_options(contract: dict[str, Any]) -> dict[str, Any]:
     schemas = dict(contract["components"]["schemas"])
     for name, (body, arguments) in BODIES.items():
         members = {key: value for key, value in schemas[body]["properties"].items() if key not in arguments}
-        schemas[name] = _object(f"Keyword arguments, of `{body}`.", members)
+        schemas[name] = _object(f"Keyword arguments of a client method: members of the request body `{body}`.", members)
     for name, (path, arguments) in QUERIES.items():
         method, _, url = path.rpartition(" ")
         operation = contract["paths"][url][method.lower() or "get"]
         query = [parameter for parameter in operation["parameters"] if parameter["in"] == "query"]
         members = {member["name"]: member["schema"] for member in query if member["name"] not in arguments}
-        schemas[name] = _object(f"Keyword arguments, the query of {method or 'GET'} {url}.", members)
+        schemas[name] = _object(f"Keyword arguments of a client method: the query of {method or 'GET'} {url}.", members)
     return schemas
 
 

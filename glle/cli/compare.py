@@ -59,7 +59,7 @@ def add(commands: Commands) -> None:
 
 
 def _pair(text: str) -> tuple[str, Any]:
-    """Split NAME=VALUE into the name and the value of a parameter; a value that is not JSON stays a text."""
+    """Split NAME=VALUE into the name of a parameter and its value, which is read as JSON, or else stays a text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -90,10 +90,11 @@ def _data(args: argparse.Namespace, client: Client) -> tuple[str, dict[str, Any]
 
 
 def _labels(args: argparse.Namespace, client: Client, *, is_stored: bool = False) -> str | None:
-    """Return the id of a data set that `--labels` names, or whose file it names; None if it names a column.
+    """Return the id of the data set with the labels, or None if `--labels` is absent or is the name of a column.
 
-    The name of a column stays in `args`, as an option of the upload. `is_stored` says that the audited data are stored
-    already, so that nothing is uploaded with options, and `--labels` cannot name a column.
+    A file that `--labels` names is uploaded. The name of a column stays in `args`, because the upload of the data takes
+    it as an option. `is_stored` says that the data are stored already, so that there is no such upload: everything that
+    `--labels` names is then a data set or a file.
     """
     text = getattr(args, "labels", None)
     if text is None or not (is_stored or text.startswith("ds_") or Path(text).is_file()):

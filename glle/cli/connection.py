@@ -43,9 +43,9 @@ _SHORT = {"n_neighbors": "-k", "n_components": "-p"}
 
 
 def add_options(parser: argparse.ArgumentParser, options: type, taken: Collection[str] = ()) -> None:
-    """Add a command-line option for each key of the `TypedDict` `options`, except the flags that are `taken`.
+    """Add a command-line option for each key of the `TypedDict` `options`, with its annotation as the help.
 
-    The help of an option is the description in the key's annotation.
+    No option is added for a flag in `taken`, because the command defines this flag itself.
     """
     group = parser.add_argument_group(*(_COLUMNS_GROUP if options is UploadOptions else _PARAMETERS))
     annotated = get_type_hints(options, include_extras=True)
@@ -64,7 +64,7 @@ def select_options(args: argparse.Namespace, options: type) -> dict[str, Any]:
 
 
 def _argument(hint: Any) -> dict[str, Any]:
-    """Return the keyword arguments of `add_argument` for an option with values of the type `hint`."""
+    """Return the keyword arguments with which argparse's `add_argument` reads an option of the type `hint`."""
     if get_origin(hint) in {Union, UnionType}:
         hints = [member for member in get_args(hint) if member is not type(None)]
         words = [word for member in hints if get_origin(member) is Literal for word in get_args(member)]
@@ -89,7 +89,7 @@ def _or_words(number: Any, words: list[str]) -> Any:
 
 
 def argument(*names: str, **options: Any) -> Argument:
-    """Return an argument of a command: its names and options, as argparse's `add_argument` takes them."""
+    """Return the names and options that `add_command` later passes to argparse's `add_argument`."""
     return names, options
 
 
@@ -122,7 +122,7 @@ def add_command(
 
 
 def _run(run: Callable[[argparse.Namespace, Client], int], args: argparse.Namespace) -> int:
-    """Run a command with a client; turn exceptions into messages and exit codes."""
+    """Connect a client, run a command with it, and return the exit code; exceptions become messages on stderr."""
     try:
         from glle.client import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # needs the extra `client`
     except ImportError as error:
@@ -160,7 +160,7 @@ def report(args: argparse.Namespace, value: Any, *lines: str, notes: Iterable[No
 
 
 def _in_words(value: Any, write: Callable[[Way], str]) -> Any:
-    """Return a JSON value whose texts name options as `write` writes them."""
+    """Return a copy of a JSON value in which `write` has written every option that a message mentions."""
     if isinstance(value, dict):
         return {name: _in_words(member, write) for name, member in value.items()}
     if isinstance(value, list):
@@ -194,10 +194,10 @@ def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[An
 
 
 def in_command(way: Way, flags: Collection[str] | None = None) -> str:
-    """Return how a user of the command line writes an option, names a call to the service, or names a feature.
+    """Return what a message on the command line says for an option, a call to the service or a feature.
 
-    Options that are not among the `flags` of the command are written NAME=VALUE, as values of `--parameters`. Without
-    `flags` every option is written as a flag.
+    For example "--n-neighbors 5" or "`glle fit`". An option that is not among the `flags` of the command is written
+    NAME=VALUE, as it is given after `--parameters`. If `flags` is None, every option is written as a flag.
     """
     if way.name in _CALLS:
         return _CALLS[way.name].format(way.value or "ID")

@@ -30,7 +30,10 @@ def out_argument(*suffixes: str, required: bool = False) -> Argument:
 
 
 def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
-    """Return the path of a result file; raise `ArgumentTypeError` for a wrong suffix, or if there is no such folder."""
+    """Return `path` if a result can be written to it, or raise `ArgumentTypeError`.
+
+    The path needs one of the suffixes and an existing folder, and a Parquet file needs pyarrow.
+    """
     from argparse import ArgumentTypeError  # noqa: PLC0415 # the parser has imported it
 
     if path.suffix.lower() not in suffixes:
@@ -49,21 +52,24 @@ def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
 def save_rows(
     client: Client, dataset: str, out: Path, columns: Mapping[str, Any], array: Array, repeats: int = 1
 ) -> None:
-    """Write `array` to an npy file, or `columns` to a table whose first columns are the ids of the points.
+    """Write `array` if `out` is an npy file; otherwise write a table of `columns` after the ids of the data set's rows.
 
-    `repeats` is how often the columns list all points, such as once for each draw.
+    A table of several draws lists all points once for each draw: `repeats` is the number of draws.
     """
     ids = client.dataset(dataset).ids() if out.suffix.lower() in TABLES else None
     save_columns(out, {**id_columns(ids, repeats), **columns}, array)
 
 
 def embedding_columns(embedding: Array) -> dict[str, Array]:
-    """Return the columns y1, ..., yp of coordinates (..., p); all other axes are flattened."""
+    """Return the columns y1, ..., yp of a table of coordinates (..., p), whose leading axes become its rows."""
     return {f"y{i + 1}": embedding[..., i].reshape(-1) for i in range(embedding.shape[-1])}
 
 
 def id_columns(ids: Array | None, repeats: int = 1) -> dict[str, Any]:
-    """Return ids (n,) as the column `id`, or ids (n, m) as the columns `id_1`, ..., `id_m`, each `repeats` times."""
+    """Return ids (n,) as the column `id`, or ids (n, m) as the columns `id_1`, ..., `id_m`; empty without ids.
+
+    Each column has all ids `repeats` times.
+    """
     if ids is None:
         return {}
     columns = {"id": ids} if ids.ndim == 1 else {f"id_{i + 1}": ids[:, i] for i in range(ids.shape[1])}
@@ -71,7 +77,11 @@ def id_columns(ids: Array | None, repeats: int = 1) -> dict[str, Any]:
 
 
 def draws_columns(draws: Array, first: int, scales: list[Any] | None) -> dict[str, Array]:
-    """Return draws (n_draws, n, p), or (scales, n_draws, n, p), as columns: scale, draw, point, y1, ..., yp."""
+    """Return the columns of a table of draws (n_draws, n, p): draw, point, y1, ..., yp.
+
+    Draws at several `scales`, (scales, n_draws, n, p), also have the column scale. `first` is the number of the first
+    draw.
+    """
     import numpy as np  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
 
     names = {"scale": scales} if draws.ndim == 4 and scales is not None else {}
@@ -82,7 +92,10 @@ def draws_columns(draws: Array, first: int, scales: list[Any] | None) -> dict[st
 
 
 def weights_columns(weights: Array, neighbors: Array) -> dict[str, Array]:
-    """Return the matrix of weights as the columns `row`, `column` and `value`; weights and neighbors are (n, k)."""
+    """Return the sparse matrix of weights (n, n) as the columns `row`, `column` and `value` of a table.
+
+    `weights` (n, k) are the weights of each point on its `neighbors` (n, k).
+    """
     import numpy as np  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
 
     rows = np.arange(len(weights)).repeat(weights.shape[1])
@@ -90,7 +103,7 @@ def weights_columns(weights: Array, neighbors: Array) -> dict[str, Array]:
 
 
 def point_columns(result: Result) -> dict[str, object]:
-    """Return the arrays of a summary as columns with a row for each point: y1, spread, covariance11 and others."""
+    """Return a summary as the columns of a table with a row for each point: y1, spread, covariance11 and others."""
     vectors = {name: array for name, array in result.arrays.items() if array.ndim == 1}
     p = result.covariance.shape[-1]
     covariance = {f"covariance{i + 1}{j + 1}": result.covariance[:, i, j] for i in range(p) for j in range(i, p)}
@@ -98,7 +111,7 @@ def point_columns(result: Result) -> dict[str, object]:
 
 
 def save_columns(path: Path, columns: Mapping[str, Any], array: Array) -> None:
-    """Write `columns` to a csv or parquet file, or `array` to an npy file; csv files have all digits of floats."""
+    """Write `array` if `path` is an npy file; otherwise write `columns` to a csv or Parquet file, with all digits."""
     suffix = path.suffix.lower()
     if suffix == ".npy":
         import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported

@@ -1,4 +1,4 @@
-"""Commands `glle datasets` and `glle jobs`: list, show and change them; data sets as arguments of all commands."""
+"""Commands `glle datasets` and `glle jobs`, and how every command reads an argument that is a file or a data set."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def add(commands: Commands) -> None:
 
 
 def _group(commands: Commands, name: str, text: str, row: Any) -> Commands:
-    """Add the command `name`, and return the action to which its subcommands are added.
+    """Add the command `name`, and return argparse's action to which the caller adds the subcommands.
 
-    `row` maps the description of a resource to its cells in a table, by column.
+    `row` maps the JSON of one data set or job to its cells in the table of `list`, by the name of the column.
     """
     group = commands.add_parser(name, help=text)
     group.set_defaults(resource=name, row=row)
@@ -74,14 +74,15 @@ def _show(args: argparse.Namespace, client: Client) -> int:
 
 
 def file_or_id(text: str) -> Path | str:
-    """Return `text` unchanged if it is the id of a data set, and as a `Path` if it names a file."""
+    """Return `text` unchanged if it is the id of a data set (ds_...), unless there is such a file; else as a `Path`."""
     return text if text.startswith("ds_") and not Path(text).exists() else Path(text)
 
 
 def dataset_of(client: Client, text: str, args: argparse.Namespace | None = None) -> str:
-    """Return the id of a data set; if `text` names a file, upload the file and print the notices of the upload.
+    """Return the id of the data set for the argument `text`, which is an id or the path of a file.
 
-    `args` has the options of the upload.
+    A file is uploaded with the upload options in `args`, and the notices of the upload are printed on stderr. Raises
+    ValueError if there are such options for a data set that is stored already.
     """
     options = {} if args is None else select_options(args, UploadOptions)
     if file_or_id(text) == text:

@@ -1,4 +1,4 @@
-"""Data sets of the service."""
+"""Data sets of the service, and the upload of data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BaseDataset(Resource):
 
     @property
     def notices(self) -> list[str]:
-        """What the upload has decided, such as that a column is not a feature, and which argument changes that."""
+        """What the upload decided, such as which column has the labels, and the argument that changes the decision."""
         return [notice["message"] for notice in self.metadata["notices"]]
 
     def __repr__(self) -> str:
@@ -62,7 +62,7 @@ class BaseDataset(Resource):
 
     @operation
     async def arrays(self) -> dict[str, Array]:
-        """Return `data`, and `labels`, `colors`, `coordinates` and `ids` if the data set has them."""
+        """Return by name the array `data` (n, d), and `labels`, `colors`, `coordinates` and `ids` if there are any."""
         return (await self._session.send(Call.npz(path_of("datasets", self.id, "data")))).body
 
     @operation
@@ -87,9 +87,9 @@ class AsyncDataset(BaseDataset, Async):
 
 
 def is_stored(data: Any, options: DataOptions) -> bool:
-    """Return whether `data` is a stored data set or the id of one; raise ValueError if it is and there are options.
+    """Return whether `data` is a data set of the service, or the id of one, and not data to upload.
 
-    Options only apply to data that are uploaded.
+    Raises ValueError if a stored data set comes with options, because only an upload can have them.
     """
     if not (isinstance(data, BaseDataset) or (isinstance(data, str) and data.startswith("ds_"))):
         return False
@@ -117,10 +117,10 @@ async def dataset_id(session: Session, data: Any, options: DataOptions | None = 
 
 
 async def new_points(session: Session, data: Any, options: DataOptions, training: str) -> Any:
-    """Return the data set of new points, or its id; data to upload get the roles of columns in the training data.
+    """Return the data set of new points, or its id; upload the points if they are not stored yet.
 
-    Otherwise the service would guess the roles from the new points, and a few rows may suggest wrong roles. `training`
-    is the id of the training data set.
+    The columns of an upload get the roles that they have in the training data, whose id is `training`: a few new rows
+    could suggest other roles to the service.
     """
     given_roles = {name for name, value in options.items() if name in COLUMN_LISTS or is_column(value)}
     if not is_stored(data, options) and not given_roles & ROLES:
@@ -141,7 +141,10 @@ async def new_points(session: Session, data: Any, options: DataOptions, training
 
 
 async def upload(session: Session, data: Any, options: DataOptions, path: str = "") -> tuple[Any, Any]:
-    """Post data to `/v1/datasets`, or to a `path` below it; return the response, and the index of a frame or None."""
+    """Post data to `/v1/datasets`, or to a `path` below it; return the JSON response, and the index of a pandas frame.
+
+    The index is None for data without one. Rows that the service has dropped are missing in the index.
+    """
     content = upload_of(data, options)
     reply = await session.send(Call.post("/v1/datasets" + path, content.body, content.query))
     metadata, index = reply.json(), content.index
@@ -152,7 +155,7 @@ async def upload(session: Session, data: Any, options: DataOptions, path: str = 
 
 
 async def optional_id(session: Session, data: Any) -> str | None:
-    """Return the id of the data set `data`; other data are uploaded, a vector as one column. None stays None."""
+    """Return the id of a data set, or None for None; an array, a file or a vector (as one column) is uploaded first."""
     if np.ndim(data) == 1:
         data = np.reshape(data, (-1, 1))
     return None if data is None else await dataset_id(session, data)
@@ -165,9 +168,10 @@ def names_column(labels: Any) -> bool:
 
 
 async def labels_id(session: Session, labels: Any) -> str | None:
-    """Return the id of a data set with the label of each point; an array or a file of labels is uploaded first.
+    """Return the id of a data set with the label of each point, or None if `labels` is None.
 
-    The labels in an array may be words. None if `labels` is None.
+    An array of labels, numbers or words, and a file of labels are uploaded first. Raises ValueError for the name of a
+    column, which only an upload of the data could resolve.
     """
     if np.ndim(labels) == 1:
         return await dataset_id(session, np.zeros((len(labels), 1)), {"labels": labels})

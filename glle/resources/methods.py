@@ -46,9 +46,9 @@ class BaseEmbedding(Result):
     @operation
     @with_keywords(DataOptions)
     async def transform(self, data: Any, *, timeout: float | None = None, **options: Unpack[DataOptions]) -> Result:
-        """Place new points in this embedding; return a `Result` with their coordinates as `embedding` (m, p).
+        """Place new points in this embedding; return a `Result` whose array `embedding` (m, p) has their coordinates.
 
-        Points of the training data get their coordinates in this embedding. Options as for `dataset`. PCA, PPCA, factor
+        Points of the training data get the coordinates that they have here. Options as for `dataset`. PCA, PPCA, factor
         analysis, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP can place new points; other methods raise
         `InvalidRequestError`.
         """
@@ -57,7 +57,7 @@ class BaseEmbedding(Result):
 
     @operation
     async def map_arrays(self, *, timeout: float | None = None) -> dict[str, Array]:
-        """Return by name the arrays of the map that places new points; methods without such a map have no arrays.
+        """Return by name the arrays of the function that places new points; empty if the method has no such function.
 
         PCA, PPCA, factor analysis and NPE have `mean` (d,) and `components` (p, d): they place a point x at
         `components @ (x - mean)`.
@@ -76,7 +76,7 @@ class AsyncEmbedding(BaseEmbedding, Async):
 
 
 class MethodOperations(Generic[EmbeddingT]):
-    """Operations of a client on methods: list, embed, compare and audit."""
+    """Part of a client that calls methods: `methods`, `scores`, `embed`, `compare` and `audit`."""
 
     _session: Session
 
@@ -276,9 +276,10 @@ class MethodOperations(Generic[EmbeddingT]):
         return result_of(data, result)
 
     async def _labeled_data(self, data: Any, options: Any, labels: Any) -> tuple[Any, str | None]:
-        """Return the data set of `data`, or its id, and the id of the data set that holds the labels, or None.
+        """Return the data set of `data` (or its id), and the id of the data set that has the labels, or None.
 
-        Without `labels`, the data set itself holds the labels if it has a column of labels.
+        Data and labels that are not stored yet are uploaded. If `labels` is None, they are the labels of the data set
+        itself, if it has any.
         """
         if not is_stored(data, options) and names_column(labels):
             options, labels = {**options, "labels": labels}, None
@@ -297,7 +298,7 @@ class MethodOperations(Generic[EmbeddingT]):
 
 
 def _row(method: str | tuple[str, dict[str, Any]] | dict[str, Any]) -> dict[str, Any]:
-    """Return an item of `Client.compare(methods=)` as an object of the request."""
+    """Return the JSON object in the request for one of the `methods` that a user gave to `Client.compare`."""
     if isinstance(method, str):
         return {"method": method}
     return {"method": method[0], "parameters": method[1]} if isinstance(method, tuple) else method

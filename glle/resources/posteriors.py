@@ -1,4 +1,4 @@
-"""Posteriors of the service: draws, analyses, frames."""
+"""Posteriors of the service: their draws, their analyses, and pandas frames of draws."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class BasePosterior(Resource, Generic[JobT]):
 
     @property
     def notes(self) -> list[str]:
-        """Messages: notices of the upload, followed by warnings and findings of the fit."""
+        """The messages of the upload by `fit`, followed by warnings and findings of the fit itself."""
         return [*self._notices, *(note["message"] for note in self.metadata["diagnostics"]["notes"])]
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Base class of the service's resources, jobs, and results of analyses with their arrays and values."""
+"""Jobs of the service, their results, and the base class of data sets, posteriors and jobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _DOUBTS = {
 
 
 def warn_of_scale(reply: Reply) -> None:
-    """Issue a UserWarning if a response has draws at a doubtful calibrated scale, because an array has no notes."""
+    """Issue a UserWarning if the calibrated scale of the draws in a response is doubtful.
+
+    An array of draws has no place for notes, so the response has their codes in the header GLLE-Notes.
+    """
     if codes := reply.headers.get("glle-notes", ""):
         doubts = " and ".join(_DOUBTS.get(code, code) for code in codes.split(", "))
         message = f"The calibrated scale is doubtful: {doubts}. Posterior.calibration() has the notes."
@@ -40,7 +43,7 @@ def warn_of_scale(reply: Reply) -> None:
 
 @dataclass(frozen=True, repr=False)
 class Resource:
-    """Resource of the service; `metadata` is the service's description."""
+    """Base class of data sets, posteriors and jobs; `metadata` is the JSON with which the service describes one."""
 
     metadata: Any
     _session: Session = field(compare=False)
@@ -119,7 +122,10 @@ class Result(PointArray):
 
 
 def result_of(data: Any, result: Result) -> Result:
-    """Return `result` with the index of `data` (a resource or its id), and with the notices of the upload as notes."""
+    """Return `result` with the index and the upload notices of `data`, a data set or posterior.
+
+    If `data` is only the id, the result gets no index.
+    """
     notices = () if isinstance(data, str) else data.metadata.get("notices", ())
     notes = [*notices, *result.metadata.get("notes", ())]
     index = None if isinstance(data, str) else data.index
@@ -134,7 +140,7 @@ async def job_result(
     dtype: Dtype | None = None,
     out: str | Path | None = None,
 ) -> Any:
-    """Wait until a job has succeeded; return an array of draws or data, the posterior of a fit, or a `Result`."""
+    """Wait until a job has succeeded, and return its result; `BaseJob.result` lists what each kind of job returns."""
     job = await session.follow(job, timeout)
     path, query, kind = path_of("jobs", job["id"], "result"), {"dtype": dtype}, job["kind"]
     if kind in {"draws", "reconstructions", "weights"}:
@@ -156,7 +162,7 @@ async def job_result(
 
 
 async def run_job(session: Session, path: str, body: Any, timeout: float | None, **options: Any) -> Any:
-    """Submit a job, wait for it and return its result; `job_result` takes the `options`."""
+    """Submit a job by a POST, wait for it, and return its result; the `options` are arguments of `job_result`."""
     reply = await session.send(Call.post(path, body))
     return await job_result(session, reply.json(), timeout, **options)
 
@@ -169,7 +175,7 @@ async def run_on(session: Session, path: str, data: Any, body: Any, timeout: flo
 
 
 def with_neighbors(arrays: dict[str, Array]) -> dict[str, Any]:
-    """Return the arrays of an audit, with the sparse matrix `neighbors` in place of the three arrays of its parts."""
+    """Return the arrays of an audit with `neighbors` as one sparse matrix, which a response has in three arrays."""
     parts = [arrays.get(f"neighbors_{name}") for name in ("data", "indices", "indptr")]
     if parts[0] is None:
         return arrays
@@ -185,7 +191,7 @@ JobT = TypeVar("JobT")
 
 @dataclass(frozen=True, repr=False)
 class BaseJob(Resource, Generic[JobT]):
-    """Job: `metadata` is the service's description at the last request; `refresh` returns a newer object."""
+    """Job of the service. It does not change: `metadata` has the state of the last request; `refresh` asks again."""
 
     metadata: JobOut
 

@@ -28,7 +28,7 @@ Dtype = Literal["float64", "float32"]
 
 
 def _plain(value: Any) -> Any:
-    """Return the Python value of a numpy scalar or array."""
+    """Return the Python value of a numpy scalar or array, for `json.dumps`; raise TypeError for other objects."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if callable(value):
@@ -43,9 +43,9 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class Body:
-    """Body of a request: the Content-Type, a function that iterates over the bytes, and the length if known.
+    """Body of a request: the Content-Type, a function that yields the bytes in pieces, and the length if known.
 
-    Each attempt to send the request calls `pieces` anew.
+    `pieces` is called again when a request is repeated.
     """
 
     media: str
@@ -70,7 +70,7 @@ class Body:
 
     @classmethod
     def of_writer(cls, media: str, write: Callable[[IO[bytes]], object]) -> Self:
-        """Return the body that `write` writes to a temporary file before it is sent; large files are on disk."""
+        """Return a body whose bytes `write` writes to a temporary file, which is kept in memory up to 16 MiB."""
 
         def pieces() -> Iterator[bytes]:
             with SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
@@ -105,7 +105,7 @@ class Call:
 
     @classmethod
     def npy(cls, path: str, query: Mapping[str, Any] | None = None, out: str | Path | None = None) -> Self:
-        """Return the GET of one array; with `out`, the array is written to that npy file and memory-mapped."""
+        """Return a GET of one array; with `out`, the array is written to that npy file and memory-mapped."""
         if out is None:
             return cls("GET", path, query or {}, accept=NPY, read=_read_npy)
         read = partial(np.load, mmap_mode="r", allow_pickle=False)
@@ -113,14 +113,14 @@ class Call:
 
     @classmethod
     def npz(cls, path: str, query: Mapping[str, Any] | None = None) -> Self:
-        """Return the GET of several arrays."""
+        """Return a GET whose reply is a dictionary of arrays by name."""
         return cls("GET", path, query or {}, accept=NPZ, read=_read_npz)
 
     @contextmanager
     def destination(self) -> Iterator[IO[bytes]]:
-        """Yield a file into which the response's body is written, so that large bodies are never in memory twice.
+        """Yield a file to write the response's body to, so that large bodies are never in memory twice.
 
-        The file `out` is replaced only when the body is complete.
+        At the end of the context, when the body is complete, it replaces the file `out`.
         """
         if self.out is None:
             with SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
@@ -155,7 +155,7 @@ class Members(dict[str, Any]):
 
 
 def _members(values: dict[str, Any]) -> Members:
-    """Return an object of JSON as `Members`, with texts that name options and calls as in Python code."""
+    """Return a JSON object as `Members`, in whose messages options and calls are written as in Python code."""
     for name in ("detail", "remedy", "message"):
         if f"{name}_parts" in values:
             values[name] = Text.from_json(values[f"{name}_parts"])
@@ -170,7 +170,7 @@ class Reply(NamedTuple):
     body: Any
 
     def json(self) -> Any:
-        """Return the value of a JSON body, with objects as `Members` whose texts name options as in Python code."""
+        """Return the value of a JSON body; objects become `Members`, whose messages write options as in Python code."""
         return json.loads(self.body, object_hook=_members)
 
 

@@ -1,4 +1,4 @@
-"""Exceptions of the client, which hold the members of the service's problem+json."""
+"""Exceptions of the client: one class for each kind of problem that a service answers with (problem+json)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXCERPT = 200  # characters that a message shows of a response that is not prob
 class GlleServiceError(Exception):
     """A request to the service failed; the message has the problem and its remedy.
 
-    The attributes are the members of the service's problem+json, whose texts name options and calls as in Python code,
+    The attributes are the members of the problem+json, in whose texts options and calls are written as in Python code,
     and `request_id`, the id of the request in the service's log, or None. Status 0 means that there was no response.
     """
 
@@ -33,7 +33,7 @@ class GlleServiceError(Exception):
         self.request_id = request_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the exception so that unpickling does not call `__init__`, whose arguments are not `self.args`."""
+        """Let pickle create the exception without `__init__`, which does not take the message in `self.args`."""
         return type(self).__new__, (type(self), *self.args), self.__dict__
 
     @property
@@ -83,7 +83,7 @@ class JobTimeoutError(GlleServiceError, TimeoutError):
 
 
 def problem_error(problem: ProblemOut, request_id: str | None = None) -> GlleServiceError:
-    """Return the exception for a problem; the status of the problem determines the class."""
+    """Return the exception for a problem, of the class for its HTTP status."""
     classes = [
         error_class for error_class in GlleServiceError.__subclasses__() if problem["status"] in error_class.statuses
     ]
@@ -91,7 +91,7 @@ def problem_error(problem: ProblemOut, request_id: str | None = None) -> GlleSer
 
 
 def reply_error(reply: Reply) -> GlleServiceError:
-    """Return the exception for a response with an error status, which need not come from a glle service."""
+    """Return the exception for a response with an error status; a proxy may have sent one that is no problem+json."""
     request_id = reply.headers.get("x-request-id")
     try:
         return problem_error(reply.json(), request_id)

@@ -47,7 +47,7 @@ class Retries:
     Parameters
     ----------
     deadline
-        Seconds within which attempts of one call may begin; after that the call fails. 0 means one attempt.
+        Seconds after the first attempt of a call until which it is repeated; then the call fails. 0: one attempt.
     connect
         Seconds for a call to a service that accepts no connection and has never answered this client, because there may
         be no such service. A service that has answered before is probably restarting, so the client waits until the
@@ -67,7 +67,7 @@ class Retries:
     def pause(
         self, attempt: int, elapsed: float, reply: Reply | httpx.RequestError, *, is_known: bool = False
     ) -> float | None:
-        """Return the seconds until the next attempt, or None if it would be after the deadline.
+        """Return the seconds to wait before the next attempt, or None if that would be after the deadline.
 
         `attempt` counts from 0; `elapsed` is the number of seconds since the first attempt began; `is_known` says
         whether the service has answered before. No pause is shorter than the Retry-After of the reply.
@@ -81,9 +81,9 @@ class Retries:
 
 
 class Session:
-    """Asynchronous session of one client with one service, and base class of the blocking session.
+    """Sends the requests of one `AsyncClient` over httpx; `BlockingSession` does the same for a `Client`.
 
-    `classes` maps a kind of resource, such as "dataset" or "job", to the client's class for it.
+    `classes` maps a kind of resource, such as "dataset" or "job", to the class of the client's objects.
     """
 
     http_class: ClassVar[Callable[..., Any]] = httpx.AsyncClient
@@ -126,9 +126,10 @@ class Session:
         return self.classes[kind](metadata, self, *arguments)
 
     async def send(self, call: Call) -> Reply:
-        """Send a call until it succeeds, fails for good, or the deadline passes.
+        """Send a call, repeat it while the service is unavailable or refuses it for now, and return the reply.
 
-        Raises GlleServiceError for a status of 300 and above (the API has no redirects), and if there is no response.
+        Raises GlleServiceError for a status of 300 and above (the API has no redirects), and if there is no response
+        until the deadline of `retries`.
         """
         started = time.monotonic()
         for attempt in count():
@@ -174,7 +175,7 @@ class Session:
 
     @asynccontextmanager
     async def _upload_shown(self, call: Call) -> AsyncIterator[Call]:
-        """Yield the call, with a body that shows on the progress line how much of a large upload was sent."""
+        """Yield the call with a body that reports to the progress line how much of a large upload has been sent."""
         body = call.body
         if body is None:
             yield call
@@ -195,9 +196,9 @@ class Session:
         return reply
 
     async def follow(self, job: JobOut, timeout: float | None = None) -> JobOut:
-        """Wait until a job has succeeded, and return the job; raise its problem if it fails or is cancelled.
+        """Wait until a job has succeeded, and return its new description.
 
-        Raises JobTimeoutError after `timeout` seconds.
+        Raises GlleServiceError if the job fails or is cancelled, and JobTimeoutError after `timeout` seconds.
         """
         started = time.monotonic()
         with self.bars.bar(job["kind"]) as show:
@@ -218,7 +219,10 @@ class Session:
 
 
 class BlockingSession(Session):
-    """Session with blocking requests; its coroutines never suspend, so that a single `send` runs them to the end."""
+    """Sends the requests of a `Client`, and blocks.
+
+    The coroutines of `Session` never wait for an event loop here, so that one `coroutine.send(None)` runs them through.
+    """
 
     http_class = httpx.Client
 
@@ -227,7 +231,7 @@ class BlockingSession(Session):
         self._close = weakref.finalize(self, self._http.close)
 
     def close(self) -> Any:
-        """Close the connections; they also close with the last object that holds the session."""
+        """Close the connections, which also happens when the session is deleted."""
         self._close()
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -271,7 +275,7 @@ async def _without_waiting(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _read_in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the pieces, which a thread reads, so that a slow disk does not block the event loop."""
+    """Yield the pieces; a thread reads each one, so that a slow disk does not block the event loop."""
     while (piece := await anyio.to_thread.run_sync(next, pieces, None)) is not None:
         yield piece
 
@@ -311,7 +315,7 @@ class Async:
 
 
 class operation(Generic[P, T]):  # noqa: N801 # a decorator
-    """Method that is written once, as a coroutine over `Session`, and serves both clients.
+    """Decorator of a coroutine method, which makes it serve both clients.
 
     On a `Blocking` object it is an ordinary method, and on an `Async` object a coroutine, for type checkers as well.
     """
@@ -332,9 +336,9 @@ class operation(Generic[P, T]):  # noqa: N801 # a decorator
 
 
 class listing(Generic[P, T]):  # noqa: N801 # a decorator
-    """Method that is written once, as an asynchronous iterator over items, and serves both clients.
+    """Decorator of a method that returns an asynchronous iterator over the items of a list, for both clients.
 
-    On a `Blocking` object it returns an ordinary iterator. The items come in pages, with one request for each page.
+    On a `Blocking` object the method returns an ordinary iterator.
     """
 
     def __init__(self, method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> None:
@@ -353,7 +357,7 @@ class listing(Generic[P, T]):  # noqa: N801 # a decorator
 
 
 def _without_self(method: Callable[..., Any]) -> Signature:
-    """Return the signature of a method without `self`, as its callers see it."""
+    """Return the signature of a method without `self`, for `help`."""
     shown = signature(method)
     return shown.replace(parameters=[*shown.parameters.values()][1:])
 
