@@ -51,9 +51,9 @@ from glle_engine.reliability.thresholds import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_CENTERS = 3  # islands that an arrangement needs
-MIN_SHAPE = 5  # points that an island needs for a shape
-PERMUTATIONS = 8
+MIN_ARRANGED = 3  # number of islands from which on their arrangement is compared
+MIN_SHAPE = 5  # number of an island's points from which on its shape is compared
+PERMUTATIONS = 8  # the mean R^2 of so many permutations is the R^2 by chance
 SHOWN_TEARS = 100  # pairs of torn neighbors that an audit keeps for drawing
 MAX_SEAMS = 9
 MIN_SIDE = 3  # each side of a seam has at least this many points, and half the share `FEW_DISTURBED` of all points
@@ -162,7 +162,7 @@ def arrangement(maps: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer
     Returns None for fewer than three islands.
     """
     count = int(islands.max()) + 1
-    if count < MIN_CENTERS:
+    if count < MIN_ARRANGED:
         return None
     members = [islands == island for island in range(count)]
     centers = np.array([[Y[rows].mean(axis=0) for rows in members] for Y in maps])

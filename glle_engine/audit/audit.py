@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from glle_engine.audit.result import Audit
     from glle_engine.audit.statement import Facts
 
-STAGES = (MIN_PAIRS, 4, 8, 12)  # pairs of separate halves after which the audit makes a statement
+STAGES = (MIN_PAIRS, 4, 8, 12)  # numbers of pairs of halves after which an audit is yielded
 FIRST_FINAL = STAGES[1]  # pairs after which the audit may end
 USUAL_PAIRS = 8  # an audit has more pairs only if it is unclear whether islands stay
 

@@ -67,19 +67,19 @@ if TYPE_CHECKING:
 
     from glle_engine.audit.sources import Source
 
-# The test of relations.
+# For the test whether features are related.
 PERMUTATIONS = round(1 / STRUCTURE_LEVEL) - 1  # p <= STRUCTURE_LEVEL then means: the data have the largest statistic
 NEIGHBOR = 5  # the test uses the distance to this neighbor
 # Random rows and features that suffice to detect a relation that a map can show.
 MAX_ROWS, MAX_ROWS_OF_MANY_FEATURES, MAX_FEATURES = 1000, 500, 1000
 MANY_FEATURES = 200
 MIN_BLOCKS_SHARE = 0.5  # blocks are cut to a length that at least this share of them has
-MAX_ANSWERS = 8  # answers of the test that are kept for further maps of the same data
+MAX_ANSWERS = 8  # p-values of the test that are kept for further maps of the same data
 MIN_EXCHANGED = 8  # at least this many blocks are permuted; blocks are cut if this many have more rows than allowed
 ROUNDING = 1e-9  # smaller differences count as rounding errors
 SMALL = 50  # if a matrix has fewer rows, all its eigenvalues are computed
-# The comparison of neighborhoods.
-NULLS = 4
+# For the comparison of neighborhoods.
+NULLS = 4  # number of permuted data sets
 BLOCK = 1000  # points that are embedded at a time: permuted data have costly graphs
 FALSE_DISCOVERIES = 0.1  # accepted share of false discoveries among the points beyond chance
 MIN_SHARE_OF_COPIES = 0.05  # share of the rows; fewer copies change no test

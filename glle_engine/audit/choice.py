@@ -21,7 +21,7 @@ import numpy as np
 
 from glle_engine.audit.agreement import standard_error
 from glle_engine.base.results import brief
-from glle_engine.base.texts import Text, Way, to_json
+from glle_engine.base.texts import Text, Way, listed, to_json
 from glle_engine.reliability.thresholds import CLEARANCE, FEW_POINTS
 
 if TYPE_CHECKING:
@@ -339,5 +339,4 @@ def _named(best: MapFacts, as_good: Sequence[MapFacts]) -> str:
     if not titles:
         return best.title
     are = "is" if len(titles) == 1 else "are"
-    listed = titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
-    return f"{best.title} ({listed} {are} as good)"
+    return f"{best.title} ({listed(titles)} {are} as good)"

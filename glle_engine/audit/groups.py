@@ -12,7 +12,7 @@ from glle_engine.base.arrays import array_of
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.pictures.points import count_apart
 from glle_engine.base.results import brief
-from glle_engine.base.texts import Note
+from glle_engine.base.texts import Note, listed
 from glle_engine.reliability.thresholds import GROUP_CONTACT
 
 if TYPE_CHECKING:
@@ -50,19 +50,20 @@ class Groups:
 
     def statement(self) -> str:
         """Return a clause for the verdict that says which labels stay apart; an empty text for a single label."""
-        count, apart_from = len(self.names), count_apart(self.apart)
+        names, apart_from = [str(name) for name in self.names], count_apart(self.apart)
+        count = len(names)
         if count < 2:
             return ""
         if (apart_from == count - 1).all():
-            named = f"the labels {', '.join(map(str, self.names[:-1]))} and {self.names[-1]}"
-            return f"{named if count <= MAX_NAMED_GROUPS else f'all {count} labels'} stay apart from each other"
+            named = f"the labels {listed(names)}" if count <= MAX_NAMED_GROUPS else f"all {count} labels"
+            return f"{named} stay apart from each other"
         if count == 2:
-            return f"the labels {self.names[0]} and {self.names[1]} do not stay apart"
+            return f"the labels {listed(names)} do not stay apart"
         pairs = f"{apart_from.sum() // 2} of {count * (count - 1) // 2} pairs of labels stay apart"
-        mixed = [str(name) for name in self.names[2 * apart_from < count - 1]]
+        mixed = [name for name, is_mixed in zip(names, 2 * apart_from < count - 1, strict=True) if is_mixed]
         if not 0 < len(mixed) <= min(MAX_NAMED_GROUPS, count - 1):
             return pairs
-        stay = f"label {mixed[0]} stays" if len(mixed) == 1 else f"labels {', '.join(mixed[:-1])} and {mixed[-1]} stay"
+        stay = f"label {mixed[0]} stays" if len(mixed) == 1 else f"labels {listed(mixed)} stay"
         return f"{pairs} ({stay} apart from fewer than half of the others)"
 
     def to_dict(self) -> dict[str, Any]:

@@ -60,7 +60,7 @@ TREE_DIMENSIONS = 10  # up to here a k-d tree is faster than computing all dista
 MANY = 5000  # above this number of points a random sample is compared
 DIMENSION_NEIGHBORS = 30  # neighbors from which the dimension of a cluster is estimated
 CUTS = (0.25, 0.5, 0.75)  # shares of the points on one side of cuts
-MIN_CUT = 4  # fewest points that can be cut
+MIN_CUT = 4  # islands of fewer points are not cut in two
 
 
 @dataclass(frozen=True, eq=False)

@@ -124,7 +124,7 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
         return source_of_posterior(X, Y), Y.embedding
     X = dense_rows(X)
     if isinstance(method, str):
-        if not space.keys() <= registry.method(method).spec.parameters().keys():  # as for PCA
+        if not space.keys() <= registry.method(method).spec.parameters().keys():  # PCA, for example, has no metric
             X, space = points_in_space(X, DistanceSpec.from_dict(space)), {}
         return source_of_method(X, method, parameters | space, Y)
     if method is not None:

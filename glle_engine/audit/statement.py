@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from glle_engine.audit.answers import MIN_ARRANGED
 from glle_engine.base.results import brief
-from glle_engine.base.texts import Line, Role, Text, Way, joined
+from glle_engine.base.texts import Line, Role, Text, Way, joined, listed
 from glle_engine.reliability.thresholds import (
     FEW_DISTURBED,
     FEW_POINTS,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 Level = Literal["trust", "partly", "no", "unknown"]
 Asks = Literal["method", "standardize", "blocks"]
-MIN_ARRANGED = 3  # islands that an arrangement needs
 MAX_NAMED_ISLANDS = 5  # a sentence names at most this many islands
 MAX_REASONS = 3
 
@@ -196,7 +196,7 @@ def _unseen(facts: Facts) -> tuple[Level, str, str] | None:
     """Return level, action and reason if the map shows no structure; None if it shows some, or cannot be tested."""
     apart = "points lie as far apart as points with independent features would"
     if facts.has_structure is False and (count := len(facts.clustered)):
-        named = _and(list(facts.clustered)) if count <= MAX_NAMED_ISLANDS else f"{count} columns"
+        named = listed(facts.clustered) if count <= MAX_NAMED_ISLANDS else f"{count} columns"
         clusters = (
             "has clusters, but it combines with the other columns as an independent column would"
             if count == 1
@@ -235,8 +235,8 @@ def _on_samples(facts: Facts) -> Statement:
     exceptions = [*distrusted.values(), *_exceptions(facts)]
     actions: dict[Role, str] = {"avoid": "Do not rely on this map."}
     if trusted:
-        reads = f"Trust {_and(list(trusted.values()))}."
-        avoids = f"Do not read {_and(exceptions, 'or')} from this map." if exceptions else ""
+        reads = f"Trust {listed([*trusted.values()])}."
+        avoids = f"Do not read {listed(exceptions, 'or')} from this map." if exceptions else ""
         actions = {"avoid": avoids, "read": reads} if level == "partly" else {"read": reads, "avoid": avoids}
     reasons = ["more halves of your data are being mapped"] if facts.is_preliminary else _reasons(facts)[:MAX_REASONS]
     return Statement(level, _lines(actions, reasons), tuple(trusted), tuple(distrusted))
@@ -298,7 +298,7 @@ def _exceptions(facts: Facts) -> list[str]:
     if (stays := islands.stays).any() and (count := int((~stays).sum())):
         one = "island" if count == 1 else "islands"
         subject = (
-            f"{one} {_and(_names(islands, ~stays))}" if count <= MAX_NAMED_ISLANDS else f"the other {count} islands"
+            f"{one} {listed(_names(islands, ~stays))}" if count <= MAX_NAMED_ISLANDS else f"the other {count} islands"
         )
         parts.append(f"{subject} as {'a separate group' if count == 1 else 'separate groups'}")
     if facts.remains is not None and PARTLY <= facts.remains < TRUST and not stays.any():
@@ -394,7 +394,7 @@ def _agreement(facts: Facts) -> tuple[list[str], list[str]]:
     if fidelity.near < NEAR_IN_DATA:
         false.append(f"{shares} ({PARTLY:.0%} needed)" if facts.neighborhoods is not None else shares)
     elif _neighbors(facts)[0]:
-        true.append(shares)  # what to read has the share of another sample with its threshold
+        true.append(shares)  # the threshold for neighbors in another sample is in the line of what to read
     return false, true
 
 
@@ -463,7 +463,3 @@ def _sentence(parts: Sequence[str]) -> Text:
     """Join clauses by semicolons to a sentence with a capital and a period."""
     first, *others = parts
     return joined([first[0].upper() + first[1:], *others], "; ") + "."
-
-
-def _and(parts: list[str], word: str = "and") -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {word} {parts[-1]}"

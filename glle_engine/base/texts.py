@@ -210,6 +210,11 @@ def joined(texts: Iterable[str], sign: str = " ") -> Text:
     return Text(first, *(part for text in others for part in (sign, text)))
 
 
+def listed(words: Sequence[str], conjunction: str = "and") -> str:
+    """Return words as a sentence lists them: "a", "a and b", or "a, b and c"."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
+
+
 def written(text: str, write: Callable[[Way], str]) -> str:
     """Return a text as a plain string, in which `write(way)` replaces each `Way`."""
     return "".join(write(part) if isinstance(part, Way) else part for part in parts_of(text))
