@@ -26,7 +26,7 @@ from glle_engine.methods.parameters import DistanceSpec
 from glle_engine.posterior.findings import scale_figures, scale_notes
 from glle_engine.posterior.fit import fit, reference_embedding
 from glle_engine.posterior.posterior import Posterior
-from glle_engine.reliability.refits import MethodEmbedder, embed_again
+from glle_engine.reliability.refits import MethodEmbedder, embed_again, require_unlabeled
 from glle_engine.reliability.resamples import FunctionEmbedder, PosteriorEmbedder
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ def source_of_method(
     method = registry.method(name)
     spec = method.spec.from_dict(parameters)
     _require_columns(spec)
+    require_unlabeled(method, spec)
     data = finite_matrix(X)
     embedder = MethodEmbedder(data, method, quick_spec(method, spec))
     wider = None if method.random else MethodEmbedder(data, method, replace(spec, n_components=spec.n_components + 1))

@@ -50,18 +50,15 @@ class MethodEmbedder(Embedder, Generic[S]):
     X : (n, d) float64
         The data, or distances (n, n).
     method, spec
-    labels : (n,) int64, optional
-        Class of each point, for a supervised method.
 
     """
 
     X: NDArray[np.float64]
     method: Method[S]
     spec: S
-    labels: NDArray[np.int64] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:  # a method has functions that cannot be pickled: pickle its name
-        return _embedder_of, (self.X, self.method.name, self.spec, self.labels, self.blocks)
+        return _embedder_of, (self.X, self.method.name, self.spec, self.blocks)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -86,11 +83,10 @@ class MethodEmbedder(Embedder, Generic[S]):
     def require_possible(self) -> None:
         """Raise a `GlleError` if the method cannot embed half of the points."""
         n, d = self.data.shape
-        require_resamplable(n, d, self.method, self.spec, labels=self.labels is not None)
+        require_resamplable(n, d, self.method, self.spec)
 
     def _of_rows(self, rows: NDArray[np.intp]) -> Self:
-        X = self.X[np.ix_(rows, rows)] if self.spec.precomputed else self.X[rows]
-        return replace(self, X=X, labels=None if self.labels is None else self.labels[rows])
+        return replace(self, X=self.X[np.ix_(rows, rows)] if self.spec.precomputed else self.X[rows])
 
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
         """Embed the points of a sample, place the other points, and return the positions (n, p) of all points."""
@@ -110,8 +106,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         """Return the embedding of the points of a sample by the method."""
         chosen = sample.chosen
         data = self.data[np.ix_(chosen, chosen)] if self.spec.precomputed else self.data[chosen]
-        labels = None if self.labels is None else self.labels[chosen]
-        return embed_again(self.method, self.spec, data, sample.number, HALF, on_progress, labels=labels)
+        return embed_again(self.method, self.spec, data, sample.number, HALF, on_progress)
 
 
 def embed_again(
@@ -121,8 +116,6 @@ def embed_again(
     number: int,
     share: float,
     on_progress: OnProgress = silent,
-    *,
-    labels: NDArray[np.int64] | None = None,
 ) -> Embedding:
     """Embed `data`, a share of the points, with smaller numbers of neighbors (`shrunk`), and another seed if random.
 
@@ -135,19 +128,18 @@ def embed_again(
     is_joining = isinstance(spec, GraphSpec | RaisingSpec) and spec.disconnected in {"bridge", "neighbors"}
     changes = shrunk(spec, share) | ({"disconnected": "error"} if is_joining else {})
     try:
-        return method.embed(data, replace(spec, **changes), on_progress, labels=labels)
+        return method.embed(data, replace(spec, **changes), on_progress)
     except (DisconnectedGraphError, InvalidParameterError):
-        return method.embed(data, spec, on_progress, labels=labels)
+        return method.embed(data, spec, on_progress)
 
 
 def _embedder_of(
     X: NDArray[np.float64],
     name: str,
     spec: MethodSpec,
-    labels: NDArray[np.int64] | None,
     blocks: NDArray[np.int64] | None,
 ) -> MethodEmbedder[Any]:
-    return MethodEmbedder(X, method_of(name), spec, labels, blocks=blocks)
+    return MethodEmbedder(X, method_of(name), spec, blocks=blocks)
 
 
 def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
@@ -168,8 +160,18 @@ def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
     return changes
 
 
-def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *, labels: bool = False) -> None:
+def require_unlabeled(method: Method[S], spec: S) -> None:
+    """Raise `InvalidParameterError` for a method that uses labels: the points of other samples have none."""
+    if method.needs_labels(spec):
+        raise InvalidParameterError(
+            f"{method.title} uses labels, which an audit does not have for other samples.",
+            remedy="Audit the coordinates of its map together with the data: that shows where the map tears them.",
+        )
+
+
+def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec) -> None:
     """Raise a `GlleError` if a method cannot be refitted to half of n points (n, d); only sizes are examined."""
+    require_unlabeled(method, spec)
     if (name := spec.precomputed) in {"kernel", "weights"}:
         raise InvalidParameterError(
             f"Embeddings of halves need distances between the points, and {name}='precomputed' has none.",
@@ -182,13 +184,13 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec, *
         )
     half = n // 2
     features = half if spec.precomputed else d
-    method.require_possible(n, d, spec, labels=labels)
+    method.require_possible(n, d, spec)
     require_enough_for_halves(n)
     with suppress(GlleError):
-        method.require_possible(half, features, replace(spec, **shrunk(spec)), labels=labels)
+        method.require_possible(half, features, replace(spec, **shrunk(spec)))
         return
     try:
-        method.require_possible(half, features, spec, labels=labels)
+        method.require_possible(half, features, spec)
     except GlleError as refusal:
         raise InvalidParameterError(
             f"{method.title} cannot be refitted to half of the {n} points. " + refusal.message,

@@ -134,11 +134,6 @@ def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, is_beside: b
 
 def resampled_priority(dataset: Dataset, plan: Plan) -> Priority:
     """Return the priority of the audit of a method's map; raise if the method cannot embed halves of the data."""
-    if plan.needs_labels:
-        raise InvalidParameterError(
-            f"{plan.method.title} uses labels, which an audit does not have for other samples.",
-            remedy="Give its coordinates beside the data set instead, to see where the map tears the data.",
-        )
     require_resamplable(dataset.n, dataset.d, plan.method, plan.spec)
     return plan.priority(dataset.n)
 

@@ -795,6 +795,8 @@ def test_few_points_are_refused() -> None:
         (np.full((200, 2), np.nan), {}, NotFiniteError, "200 of 200 points"),
         (None, {"method": lambda part: part[:, :2] * np.nan}, NotFiniteError, "every part of the data"),
         (None, {"method": "mds", "parameters": {"dissimilarity": "precomputed"}}, GlleError, "permutes the columns"),
+        (None, {"method": "supervised-lle", "labels": np.arange(200) % 3}, InvalidParameterError, "uses labels"),
+        (None, {"method": "diffusion-maps", "parameters": {"lump": True}}, InvalidParameterError, "uses labels"),
     ],
 )
 def test_errors_name_the_remedy(Y: object, options: dict[str, object], error: type[GlleError], text: str) -> None:
