@@ -1,4 +1,4 @@
-"""Fitted posteriors: fit, draws, summaries, new points, choice of parameters.
+"""Fit a posterior over LLE's reconstruction weights, draw embeddings from it, summarize draws, and place new points.
 
 May import every package of the engine but `methods` and `reliability`. Start with `fit`, `posterior` and `sampler`.
 """

@@ -1,8 +1,11 @@
-r"""Expected seconds and bytes of draws of a fitted posterior, from the fill of its factors and measured constants.
+r"""Estimate the seconds and bytes that draws from a fitted posterior take.
 
-The constants were measured on one core of an AMD EPYC processor with AVX-512, which factorizes four lanes at some
-30 GFLOP/s. They are the same on every machine, so that a cost is a function of the posterior. By these costs, the
-service splits draws into shards and decides which requests for draws become jobs.
+A draw costs mainly a sparse LU factorization, whose size is counted from the neighbor graph. The constants that turn
+this size into seconds were measured on one core of an AMD EPYC processor with AVX-512. They are the same on every
+machine, so that the cost depends on the posterior only. By these costs, the service splits draws into shards and
+decides which requests for draws become jobs.
+
+The solver computes `LANES` = 4 draws at once, one in each lane of its SIMD vectors.
 """
 
 from __future__ import annotations
@@ -25,16 +28,16 @@ _CACHE_BYTES = 3.2e7  # size of the shared cache; factors that do not fit are re
 
 
 class Work(NamedTuple):
-    """Work of one factorization.
+    """Size of one sparse LU factorization of the eigenproblem, which determines the seconds and the bytes of a draw.
 
     Attributes
     ----------
     entries : float
-        Stored entries of L and U.
+        Stored entries of the factors L and U.
     flops : float
         Floating-point operations.
     scratch : float
-        Entries of the area for contribution blocks.
+        Numbers in the scratch memory of the factorization.
 
     """
 
@@ -44,16 +47,16 @@ class Work(NamedTuple):
 
 
 class DrawCost(NamedTuple):
-    """Expected cost of draws on one core.
+    """Expected seconds and bytes of draws on one core.
 
     Attributes
     ----------
     seconds : float
-        Seconds of a single draw; the unused lanes compute the same draw again.
+        Seconds of a single draw. It takes as long as four draws, because the solver always computes four at once.
     each_seconds : float
-        Seconds per draw, if there are enough draws for all lanes.
+        Seconds per draw, if at least four draws are computed together.
     bytes : float
-        Peak memory of a process that draws, with the posterior.
+        Peak memory of a process that draws, including the posterior itself.
 
     """
 
@@ -62,15 +65,15 @@ class DrawCost(NamedTuple):
     bytes: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the cost as a JSON-able dictionary, rounded to three digits."""
+        """Return the three fields as a JSON-able dictionary, rounded to three significant digits."""
         return {name: float(f"{value:.3g}") for name, value in self._asdict().items()}
 
 
 def draw_cost(posterior: Posterior) -> DrawCost:
-    """Return the expected cost of draws of a posterior, without computing factors or their structure.
+    """Return the expected cost of draws from a posterior, without a factorization.
 
-    Counting the fill takes no more time and memory than reading the graph, even if a posterior was forged to have much
-    fill.
+    The number of entries of the factors is counted in the time and memory that reading the graph takes, even if a
+    forged posterior has a graph with dense factors.
 
     Examples
     --------
@@ -83,8 +86,13 @@ def draw_cost(posterior: Posterior) -> DrawCost:
     pattern, spec = posterior.eigenproblem.pattern, posterior.spec
     n, work = len(pattern.neighbors), count_work(pattern)
     d = posterior.diagnostics.figures.get("n_features", 0)  # a forged file may lack it, and 0 gives the highest cost
-    alone, each = _draw_seconds(posterior.n_points, n, work, spec, d)
-    nbytes = draw_bytes(n, work, spec) + placed_bytes(posterior.n_points, n, 0, spec)
+    lane = draw_seconds(n, work, spec, d) + placing_seconds(posterior.n_points - n, spec)
+    fallback = fallback_seconds(n, work, spec, d)  # for draws that the batched solver rejects
+    lanes = LANES if n > DENSE_BELOW else 1
+    alone, each = lanes * lane + fallback, lane + fallback
+    nbytes = draw_bytes(n, work, spec)
+    if posterior.n_points > n:  # the arrays of all points, beside the arrays of the landmarks
+        nbytes += posterior_bytes(posterior.n_points, spec) + 40 * posterior.n_points
     if (classes := len(posterior.pins)) > 1:  # the batched solver cannot draw for several closed classes
         alone += pivoting_seconds(n, work) + null_seconds(n, work, classes)
         each = alone
@@ -92,21 +100,8 @@ def draw_cost(posterior: Posterior) -> DrawCost:
     return DrawCost(alone, each, nbytes)
 
 
-def _draw_seconds(n: int, solved: int, work: Work, spec: FitSpec, d: int) -> tuple[float, float]:
-    """Return the seconds of a single draw of n points, and of each of many draws.
-
-    The eigenproblem has `solved` points; the other points are placed.
-    """
-    lane = draw_seconds(solved, work, spec, d) + placing_seconds(n - solved, spec)
-    fallback = fallback_seconds(solved, work, spec, d)  # draws that the batched solver rejects
-    return lanes(solved) * lane + fallback, lane + fallback
-
-
 def count_work(pattern: Pattern) -> Work:
-    """Return the work of a factorization in a pattern's elimination order.
-
-    Counting takes no more time or memory than the pattern itself.
-    """
+    """Return the size of a factorization in a pattern's elimination order, by counting, without a factorization."""
     n = len(pattern.neighbors)
     if n <= DENSE_BELOW:
         return Work(float(n * n), 2 / 3 * n**3, 0.0)
@@ -117,14 +112,14 @@ def count_work(pattern: Pattern) -> Work:
 
 
 def steps_of(spec: FitSpec) -> int:
-    """Return the expected number of Lanczos steps: 8 for two components, 24 for ten, 44 for twenty."""
+    """Return the number of Lanczos steps that a draw is expected to take: 8 for two components, 24 for ten."""
     return 4 + 2 * spec.n_components
 
 
 def draw_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
-    """Return the expected seconds per draw of n points with d features, if many draws are solved, one in each lane.
+    """Return the expected seconds per draw of n points with d features, if at least four draws are solved together.
 
-    Up to `DENSE_BELOW` points, the solver is dense and has no lanes.
+    Up to `DENSE_BELOW` points, a dense solver computes one draw at a time.
     """
     k, steps = spec.n_neighbors, MAX_STEPS if has_singular_draws(spec, d) else steps_of(spec)
     if n <= DENSE_BELOW:
@@ -137,10 +132,10 @@ def draw_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
 
 
 def has_singular_draws(spec: FitSpec, d: int) -> bool:
-    """Return whether B = I - W is singular in all draws from the posterior, which then need solvers for M = B^T B.
+    """Return whether I - W is singular for the weights W of every draw, so that draws need slower solvers.
 
-    With fewer features than neighbors, published draws by em reconstruct the centered data exactly. B then maps linear
-    functions of the data to 0 (`docs/explanation/published.md`).
+    This happens if published draws by em have fewer features d than neighbors. The weights then reconstruct the
+    centered data exactly, and I - W maps linear functions of the data to 0 (`docs/explanation/published.md`).
     """
     return spec.variant == "published" and spec.method == "em" and d < spec.n_neighbors
 
@@ -148,9 +143,10 @@ def has_singular_draws(spec: FitSpec, d: int) -> bool:
 def fallback_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
     """Return the expected extra seconds of a draw that the batched solver rejects; 0 for constrained draws.
 
-    The share of published draws that the lanes reject grows with the number of points and the scale. On a Swiss roll it
-    is 0 at 1,000 points, 60 % at 5,000 and 100 % at 20,000. The estimate assumes that every published draw is refined,
-    and that every solver is tried on a singular draw. The lanes seldom reject constrained draws.
+    The share of published draws that the batched solver rejects grows with the number of points and the scale. On a
+    Swiss roll it is 0 at 1,000 points, 60 % at 5,000 and 100 % at 20,000. The estimate assumes that every published
+    draw is solved again with iterative refinement, and that every solver is tried on a singular draw. Constrained draws
+    are seldom rejected.
     """
     if spec.variant != "published" or n <= DENSE_BELOW:
         return 0.0
@@ -162,53 +158,42 @@ def fallback_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
 
 
 def pivoting_seconds(n: int, work: Work) -> float:
-    """Return the expected seconds of one factorization and solution by the LU decomposition with pivoting."""
+    """Return the expected seconds of one draw that is solved by an LU factorization with pivoting."""
     return 2.5e-5 * n + 1e-9 * work.flops
 
 
 def null_seconds(n: int, work: Work, classes: int) -> float:
-    """Return the expected seconds of the null vectors of closed classes: a solution for each, and orthogonalization."""
+    """Return the expected seconds for the null vectors of I - W, one per closed class of the neighbor graph.
+
+    Each vector takes the solution of one system, and is then made orthogonal to the vectors before it.
+    """
     return classes * 1e-9 * work.entries + 4e-9 * n * classes**2
 
 
 def null_bytes(n: int, classes: int) -> float:
-    """Return the bytes of the left and right null vectors of all closed classes, and of one copy of such vectors."""
+    """Return the bytes of the left and right null vectors of all closed classes, and of one copy of one side."""
     return 24.0 * n * classes
 
 
-def lanes(n: int) -> int:
-    """Return the number of draws of n points that are solved in the time of a single draw: the lanes of the solver."""
-    return LANES if n > DENSE_BELOW else 1
-
-
 def posterior_bytes(n: int, spec: FitSpec) -> float:
-    """Return the bytes of a posterior's arrays: mean, factor, neighbors and embedding."""
+    """Return the bytes of the arrays of a posterior of n points: neighbors, weights, covariance factors, embedding."""
     k = spec.n_neighbors
     return n * (8.0 * k * k + 12 * k + 8 * spec.n_components + 8)
 
 
 def placing_seconds(n: int, spec: FitSpec) -> float:
-    """Return the expected seconds per draw to place n points that are not landmarks, if there are many draws."""
+    """Return the expected seconds per draw to place n points that are not landmarks, if four draws are placed at once.
+
+    0 for a posterior without landmarks, where n is 0.
+    """
     k = spec.n_neighbors
     return n * (1e-8 * k + 2e-9 * k * k)
 
 
-def placed_bytes(n: int, m: int, d: int, spec: FitSpec) -> float:
-    """Return the bytes that a posterior of n points on m landmarks needs beyond the landmarks; 0 without landmarks.
-
-    These are the arrays of all points, and copies of the data (n, d) in the fit.
-    """
-    return 0.0 if m >= n else posterior_bytes(n, spec) + n * (16.0 * d + 40)
-
-
-def structure_bytes(n: int, work: Work, spec: FitSpec) -> float:
-    """Return the bytes of the symbolic factorization."""
-    return n * (20.0 * spec.n_neighbors + 50) + 0.5 * work.entries
-
-
 def draw_bytes(n: int, work: Work, spec: FitSpec) -> float:
-    """Return the peak memory of draws: the posterior, its structure, and the workspace of the lanes."""
-    base = posterior_bytes(n, spec) + structure_bytes(n, work, spec)
+    """Return the peak memory of draws from a posterior of n points, in bytes: the posterior and all work arrays."""
+    structure = n * (20.0 * spec.n_neighbors + 50) + 0.5 * work.entries  # of the symbolic factorization
     lanes = LANES if n > DENSE_BELOW else 1
     vectors = n * (spec.n_neighbors + 3 * steps_of(spec) + 3 * spec.n_components + 3.0)
-    return BASE_BYTES + base + 8 * lanes * (work.entries + work.scratch + vectors)
+    workspace = 8 * lanes * (work.entries + work.scratch + vectors)
+    return BASE_BYTES + posterior_bytes(n, spec) + structure + workspace

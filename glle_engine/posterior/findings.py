@@ -1,9 +1,9 @@
-"""Findings of a fit: numbers and notes on the data and on the equations, and the choice between two noise models.
+"""Diagnostics of a fit: numbers and warnings about the data and the solution, and the choice between two noise models.
 
-``noise="auto"`` chooses the model whose draws keep neighbors better. Both models are fitted on one graph. They are
-compared by the trustworthiness (`glle_engine.metrics.ranks`) of `TRUST_POINTS` points at 10 neighbors, averaged over
-`NOISE_DRAWS` draws with the seed `SEED` at scale 1. The choice is therefore a function of data and parameters. Neither
-model is better for all data, and the noise of the data alone does not decide (docs/explanation/posterior.md).
+``noise="auto"`` chooses the noise model whose draws keep neighbors better. Both models are fitted on the same neighbor
+graph. For each, the trustworthiness (`glle_engine.metrics.ranks`) of `TRUST_POINTS` points at 10 neighbors is averaged
+over `NOISE_DRAWS` draws with the seed `SEED` at scale 1. The choice therefore depends only on data and parameters.
+Neither model is better for all data, and the noise in the data alone does not decide (docs/explanation/posterior.md).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from glle_engine.posterior.posterior import Posterior
     from glle_engine.weights.gaussian import WeightDistribution
 
-SMALL_GAP = 0.1
+SMALL_GAP = 0.1  # below this relative gap after the last eigenvalue, its coordinate may swap with the next one
 FAR = 1000  # a note names points that lie more than this many times as far from the middle as points usually do
 _SHOWN_ROWS = 5
-NEAR = 1e-6
-FLAT_EIGENVALUE = 1e-12
+NEAR = 1e-6  # relative to the median; a nearest neighbor that is closer counts as a near-duplicate
+FLAT_EIGENVALUE = 1e-12  # relative to the largest; smaller eigenvalues of a neighborhood count as 0
 UNEQUAL = 30.0  # ratio of standard deviations: the smaller feature adds a thousandth to squared distances
-LOCAL_VARIANCE = 0.99  # share of the variance that `features_of_most_variance` hold
+MOST_VARIANCE = 0.99  # share of the variance that `features_of_most_variance` hold
 NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
 TRUST_POINTS = 300
 NOISE_DRAWS = 8
@@ -61,12 +61,26 @@ def diagnose(
     facts: dict[str, Any],
     spec: FitSpec,
 ) -> Diagnostics:
-    """Return the diagnostics of a fit: numbers and notes.
+    """Return the diagnostics of a fit: numbers (`figures`) about data and solution, and warnings in words (`notes`).
 
-    X (n, c) is in the unit of computation (`glle_engine.base.validation.in_unit`), `distances` (n, k) are nearest
-    first, `classes` are the closed classes of the graph and `bridges` the edges that connect it, and `pairs` are p + 1
-    eigenpairs at LLE's weights. `facts` has numbers about the data (`given_figures`) and the weights, which become part
-    of the result.
+    Parameters
+    ----------
+    X : (n, c) float64, Distances or SparsePoints
+        The points, scaled for the computation (`glle_engine.base.validation.in_unit`).
+    neighbors : (n, k) int32
+    distances : (n, k) float64
+        Distances to the neighbors, the nearest first.
+    classes
+        The closed classes of the neighbor graph.
+    bridges
+        The edges that were added to connect the graph.
+    pairs : Eigenpairs
+        The p + 1 bottom eigenpairs for the mean weights.
+    distribution : WeightDistribution
+    facts : dict
+        Numbers about the data (`given_figures`) and about the weights, which are copied into the figures.
+    spec : FitSpec
+
     """
     n, d = len(X), facts["n_features"]
     p = spec.n_components
@@ -99,9 +113,9 @@ def diagnose(
 
 
 def given_figures(X: NDArray[np.float64] | csr_array) -> dict[str, Any]:
-    """Return figures of the data before scaling: the number of features, and the columns that are constant.
+    """Return numbers about the data X (n, d) before any scaling: `n_features` and the indices of `constant_features`.
 
-    Columns of sparse data without an entry do not count as constant.
+    Sparse data also have the number of `stored_entries`; their empty columns do not count as constant.
     """
     if not isinstance(X, np.ndarray):
         used = np.bincount(X.indices, minlength=X.shape[1]) > 0
@@ -117,7 +131,10 @@ def given_figures(X: NDArray[np.float64] | csr_array) -> dict[str, Any]:
 
 
 def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
-    """Return the note for a posterior on landmarks; `is_auto` says whether their number was chosen automatically."""
+    """Return the note that tells the user what a posterior on landmarks does not show.
+
+    With `is_auto`, the fit chose the number of landmarks, and the note says why and how to fit all points.
+    """
     n, m = figures["n_points"], figures["landmarks"]
     reason = f"The posterior was fitted to {m:,} landmarks."
     if is_auto:
@@ -134,9 +151,10 @@ def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
 
 
 def _kept_figures(distribution: WeightDistribution) -> dict[str, Any]:
-    """Return figures of adaptive neighborhoods: the numbers of kept neighbors, and how many points lost candidates.
+    """Return numbers about adaptive neighborhoods, or an empty dictionary if every point has k neighbors.
 
-    The numbers are the minimum, the median and the maximum; without a mask of kept neighbors there are no figures.
+    `kept_neighbors` are the minimum, median and maximum number of neighbors of a point; `reduced_neighborhoods` is the
+    number of points with fewer than k neighbors.
     """
     if distribution.kept is None:
         return {}
@@ -148,23 +166,27 @@ def _kept_figures(distribution: WeightDistribution) -> dict[str, Any]:
 
 
 def _near_duplicates(distances: NDArray[np.float64]) -> int:
-    """Count points whose nearest neighbor is closer than `NEAR` times the typical distance, but not at distance 0."""
+    """Count the points whose nearest neighbor is closer than 1e-6 of the median such distance, but not at distance 0.
+
+    `distances` (n, k) are distances to the neighbors, the nearest first.
+    """
     nearest = distances[:, 0]
     typical = np.median(nearest[nearest > 0]) if nearest.any() else 0.0
     return int(((nearest > 0) & (nearest < NEAR * typical)).sum())
 
 
 def _distance_figures(X: Distances, neighbors: NDArray[np.int32]) -> dict[str, Any]:
-    """Return figures that say how far distances in neighborhoods are from Euclidean ones: see `Distances.shortfall`."""
+    """Return in how many neighborhoods the distances are not Euclidean, and by how much (`Distances.shortfall`)."""
     count, share = X.shortfall(neighbors)
     return {"non_euclidean_neighborhoods": count, "non_euclidean_share": share}
 
 
 def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
-    """Return figures about the scales of features, and the rows of points that are far from all others, if any.
+    """Return numbers about the scales of the features and about outliers, for the notes of `scale_notes`.
 
-    The figures are the ratio of the largest to the smallest standard deviation, the number of features that hold 99 %
-    of the variance, and the feature with the largest variance.
+    `feature_scale_ratio` is the largest standard deviation of a feature over the smallest, `features_of_most_variance`
+    is the number of features that hold 99 % of the variance, and `feature_of_most_variance` is the index of the feature
+    with the largest variance. `far_points` are the rows of outliers (`far_points`), if there are any.
     """
     if isinstance(X, SparsePoints):
         deviation = X.deviations()
@@ -173,19 +195,21 @@ def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:
         apart = X - X[0]  # the differences do not change with a translation
         variance = apart.var(axis=0)
         varying = np.sqrt(variance)[np.ptp(apart, axis=0) > 0]
+    largest = np.sort(variance)[::-1]
     return {
         "feature_scale_ratio": float(varying.max() / varying.min()) if varying.size and varying.min() > 0 else 1.0,
-        "features_of_most_variance": _features_of_most_variance(variance),
+        "features_of_most_variance": int(np.searchsorted(np.cumsum(largest), MOST_VARIANCE * largest.sum())) + 1,
         "feature_of_most_variance": int(np.argmax(variance)),
         **({"far_points": far} if isinstance(X, np.ndarray) and (far := far_points(X)) else {}),
     }
 
 
 def far_points(X: NDArray[np.float64]) -> list[int]:
-    """Return the rows of points (n, d) that lie a thousand times as far from the middle as points usually do.
+    """Return the rows of outliers: points that lie a thousand times as far from the middle as the median point.
 
-    The middle is the median of each feature, and a point's distance from it is the largest difference in a feature. If
-    more than 1 % of the points lie that far, the data have distances on many scales, and no rows are returned.
+    The middle is the median of each feature, and a point's distance from the middle is its largest difference in any
+    feature. The list is empty if more than 1 % of the points lie so far away, because the data then have distances on
+    many scales.
     """
     with np.errstate(over="ignore"):
         away = np.abs(X - np.median(X, axis=0)).max(axis=1)
@@ -194,7 +218,7 @@ def far_points(X: NDArray[np.float64]) -> list[int]:
 
 
 def far_text(rows: list[int]) -> str:
-    """Return a sentence that names the points `rows`, from `far_points`, and says what to do about them."""
+    """Return the sentence for the user that names the outliers `rows` (from `far_points`) and says what to do."""
     some = ", ".join(map(str, rows[:_SHOWN_ROWS])) + (", ..." if len(rows) > _SHOWN_ROWS else "")
     one = len(rows) == 1
     lie, their, them = (f"Point {some} lies", "its", "it") if one else (f"Points {some} lie", "their", "them")
@@ -205,9 +229,9 @@ def far_text(rows: list[int]) -> str:
 
 
 def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[Note]:
-    """Yield a note on points far from all others, and a note if few of d features determine the distances.
+    """Yield a note if there are outliers, and a note if a few of the d features determine all Euclidean distances.
 
-    `figures` come from `scale_figures`.
+    `figures` are the numbers from `scale_figures`.
     """
     if rows := figures.get("far_points"):
         yield Note("far-points", far_text(rows))
@@ -223,14 +247,8 @@ def scale_notes(figures: dict[str, Any], d: int, spec: SpaceSpec) -> Iterator[No
         )
 
 
-def _features_of_most_variance(variance: NDArray[np.float64]) -> int:
-    """Return the number of features that hold `LOCAL_VARIANCE` of the variance."""
-    variance = np.sort(variance)[::-1]
-    return int(np.searchsorted(np.cumsum(variance), LOCAL_VARIANCE * variance.sum())) + 1
-
-
 def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> int:
-    """Count neighborhoods whose differences numerically span fewer than `needed` dimensions."""
+    """Count the points whose differences to their neighbors span fewer than `needed` dimensions, up to rounding."""
     if needed > min(X.shape[1], neighbors.shape[1]):
         return len(X)
     flat = 0
@@ -249,7 +267,7 @@ def _flat_neighborhoods(X: Data, neighbors: NDArray[np.int32], needed: int) -> i
 
 
 def bridge_notes(count: int) -> Iterator[Note]:
-    """Yield the note on bridges; it comes first, because it concerns the shape of the whole embedding."""
+    """Yield the note on `count` bridges, the edges that a fit adds to connect the neighbor graph, unless count is 0."""
     if count:
         added = (
             "edge that joins no nearest neighbors was" if count == 1 else "edges that join no nearest neighbors were"
@@ -285,8 +303,8 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     if near := figures["points_with_near_duplicates"]:
         yield Note(
             "near-duplicates",
-            f"{near} points have a neighbor a million times nearer than is typical. Their weights rest on rounding or "
-            "on measurement noise; merge such points, or add the noise they should have.",
+            f"{near} points have a neighbor a million times nearer than is typical. Their weights depend on rounding "
+            "errors or measurement noise: merge such points, or add the noise that repeated measurements would have.",
         )
     if figures.get("given_neighbors"):
         yield Note(
@@ -393,14 +411,17 @@ def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
 
 
 def trust_of(X: Data, Y: NDArray[np.float64]) -> float:
-    """Return the trustworthiness of an embedding Y (n, q) of data X (n, d), on 300 points that depend on n alone."""
+    """Return the trustworthiness of an embedding Y (n, q) of data X (n, d) at 10 neighbors, averaged over 300 points.
+
+    The points are a random sample that depends only on n, so that embeddings of the same data can be compared.
+    """
     n = len(Y)
     points = np.random.default_rng(0).permutation(n)[:TRUST_POINTS]
     return trustworthiness(X, np.ascontiguousarray(Y), min(10, (n - 1) // 2), points)
 
 
 def trust_of_draws(X: Data, posterior: Posterior) -> float:
-    """Return the mean trustworthiness of `NOISE_DRAWS` draws at scale 1; 0 if one of them has no solution."""
+    """Return the trustworthiness (`trust_of`), averaged over 8 draws at scale 1; 0 if a draw has no solution."""
     try:
         return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(NOISE_DRAWS, seed=SEED)]))
     except ConvergenceError:
@@ -408,7 +429,7 @@ def trust_of_draws(X: Data, posterior: Posterior) -> float:
 
 
 def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterior]) -> Posterior:
-    """Fit both noise models, and return the posterior whose draws keep neighbors better.
+    """Resolve ``noise="auto"``: fit both noise models, and return the posterior whose draws keep neighbors better.
 
     Parameters
     ----------
@@ -417,13 +438,13 @@ def of_chosen_noise(X: Data, spec: FitSpec, fitted: Callable[[FitSpec], Posterio
     spec : FitSpec
         Specification with ``noise="auto"``.
     fitted : callable
-        Fits the posterior of a specification.
+        Called with `spec` and either noise model in place of "auto"; returns the fitted posterior.
 
     Returns
     -------
     Posterior
-        The posterior has the same arrays as a fit with the chosen noise model, and names that model in its
-        specification. Its diagnostics have `noise` among the figures, and a note.
+        The same as a fit with the chosen noise model, which its specification names. Its diagnostics also have the
+        trustworthiness of both models as the figure `noise`, and a note on the choice.
 
     """
     posteriors = {noise: fitted(replace(spec, noise=noise)) for noise in NOISE_MODELS}

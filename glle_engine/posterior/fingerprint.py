@@ -1,9 +1,9 @@
-"""Fingerprint of a process: a digest of reference results, compared with the pinned one.
+"""Check that this machine computes the same bits as all others: a digest of some fits and draws, and its known value.
 
 Fits and draws are meant to have the same bits on every processor. A process that computes other bits (on another
-architecture, or with another numpy) has another digest, and its results must not be mixed with results of others.
-`python -m glle_engine.posterior.fingerprint` prints the digest of this machine and the pinned digest. It also compiles
-the code of fits and draws in two processes, so that later fits and draws start at once.
+architecture, or with another numpy) has another digest, and its results must not be mixed with results of other
+machines. `python -m glle_engine.posterior.fingerprint` prints the digest of this machine and the expected digest,
+`PINNED`. It also compiles the code of fits and draws in two processes, so that later fits and draws start at once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ _FEATURES = 18  # above 15 the neighbor search computes distances by a matrix pr
 
 @cache
 def fingerprint() -> str:
-    """Return the hex digest of all arrays of the reference fits and draws; computed once in a process."""
+    """Return the first 16 hex digits of the SHA-256 digest of some fits and draws; computed once in a process.
+
+    The digest equals `PINNED` on a machine that computes the same bits as others.
+    """
     digest = hashlib.sha256()
     for name, array in _arrays():
         little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
@@ -53,9 +56,9 @@ def fingerprint() -> str:
 
 
 def sheet(n: int) -> NDArray[np.float64]:
-    """Return n points (n, 18) on a bent sheet by exact arithmetic, so that the bits are the same on every machine.
+    """Return n random points (n, 18) on a bent sheet, with the same bits on every machine.
 
-    The two parameters have 12 binary digits; float64 holds their products exactly.
+    The two coordinates on the sheet have 12 binary digits, so that float64 holds their products exactly.
     """
     words = np.random.Philox(key=17).random_raw(2 * n).reshape(n, 2)
     u, v = (words >> np.uint64(52)).T.astype(np.float64) / 2**12
@@ -65,7 +68,10 @@ def sheet(n: int) -> NDArray[np.float64]:
 
 
 def solid(n: int) -> NDArray[np.float64]:
-    """Return n points (n, 20) of five intrinsic dimensions by exact arithmetic: coordinates and products of two."""
+    """Return n random points (n, 20) of a five-dimensional solid, with the same bits on every machine.
+
+    The features are five coordinates of 12 binary digits and the products of each two, which float64 holds exactly.
+    """
     words = np.random.Philox(key=19).random_raw(_DIMENSIONS * n).reshape(n, _DIMENSIONS)
     places = (words >> np.uint64(52)).astype(np.float64) / 2**12
     one, other = np.triu_indices(_DIMENSIONS)
@@ -73,7 +79,7 @@ def solid(n: int) -> NDArray[np.float64]:
 
 
 def fits() -> Iterator[Posterior]:
-    """Yield the reference fits: em, direct, tangent noise, published, wide fronts, and the dense solver."""
+    """Yield the posteriors whose bits are checked; together they run every kernel of constrained and published fits."""
     flat = sheet(_SPARSE_POINTS)
     few = np.ascontiguousarray(flat[:, :3])
     yield fit(flat, n_neighbors=8, method="em")
@@ -85,7 +91,7 @@ def fits() -> Iterator[Posterior]:
 
 
 def _arrays() -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the arrays of reference fits and of their draws, by name."""
+    """Yield all arrays that enter the digest, with their names: arrays of each fit, and of three draws from each."""
     for number, posterior in enumerate(fits()):
         for name, array in posterior.arrays().items():
             yield f"{number} {name}", array
@@ -101,7 +107,7 @@ def _reference_draws(posterior: Posterior) -> Iterator[tuple[str, NDArray[Any]]]
 
 
 def _compile_draws() -> None:
-    """Compile the code of draws; the log is off, so that the message about compiling appears once."""
+    """Compile the code of draws in another process, without its log, so that only one process says that it compiles."""
     logging.disable()
     warm()
 

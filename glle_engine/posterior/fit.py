@@ -1,4 +1,4 @@
-"""Fit a posterior to data."""
+"""Fit a posterior over LLE's reconstruction weights to data (`fit`), or only embed data at the mean of the weights."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def fit(
     posterior of the weights by Algorithm 1 (em) or 2 (direct), with the constraint 1^T w = 1
     (`glle_engine.weights.constrained`) or as published (`glle_engine.weights.published`).
 
-    With landmarks, only the landmarks, some points that cover the data, are fitted in this way. The other points are
-    placed by weights on the landmarks (`glle_engine.posterior.placement`). By default (``landmarks="auto"``) a fit uses
-    landmarks if a draw of all points is expected to take more than a second
-    (`glle_engine.base.spec.FitSpec.choices`); the specification of the result has their number. With ``noise="auto"``
-    both noise models are fitted, and the specification of the result names the better one
+    Landmarks are a subset of points that covers the data. With landmarks, only the landmarks are fitted in this way,
+    and the other points are placed by weights on their nearest landmarks (`glle_engine.posterior.placement`). By
+    default (``landmarks="auto"``) a fit uses landmarks if a draw of all points is expected to take more than a second
+    (`glle_engine.base.spec.FitSpec.choices`); the specification of the result then has the number of landmarks. With
+    ``noise="auto"`` both noise models are fitted, and the specification of the result names the better model
     (`glle_engine.posterior.findings`).
 
     Parameters
@@ -169,10 +169,10 @@ def _fit_choice(
     indices: NDArray[np.int32] | None,
     max_flops: float = math.inf,
 ) -> Posterior:
-    """Fit a posterior to data (n, d) by a specification without "auto" landmarks.
+    """Fit a posterior to data (n, d) by a specification that names the number of landmarks, or has none.
 
-    Raises `TooCostlyError` if a factorization needs more than `max_flops` operations. Other parameters are as for
-    `_fit_located`.
+    Raises `TooCostlyError` if a factorization needs more than `max_flops` operations. `space` maps the data to points
+    whose Euclidean distances are the distances of the metric. Other parameters are as for `_fit_located`.
     """
     if spec.has_landmarks:
         assert isinstance(data, np.ndarray)
@@ -189,7 +189,10 @@ def _fit_choice(
 def _fit_on_landmarks(
     placed: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress, described: dict[str, Any], max_flops: float
 ) -> Posterior:
-    """Fit a posterior to landmarks of points `placed` (n, c), and place the other points; see `_fit_located`."""
+    """Choose landmarks among the points `placed` (n, c), fit a posterior to them, and place the other points.
+
+    Other parameters and errors are as for `_fit_located`.
+    """
     assert isinstance(spec.landmarks, int)
     landmarks = chosen_landmarks(Unit.from_data(placed).scale(placed), spec.landmarks, on_progress)
     alone = replace(spec, landmarks="all")
@@ -208,12 +211,24 @@ def _fit_on_landmarks(
 def _place_others(
     fitted: Posterior, all_data: NDArray[np.float64], landmarks: NDArray[np.int32], on_progress: OnProgress
 ) -> Posterior:
-    r"""Return the posterior of all points `all_data` (n, d), from the posterior `fitted` of its rows `landmarks` (m,).
+    r"""Extend a posterior that was fitted to landmarks to all points.
 
     A point that is not a landmark has its k nearest landmarks as neighbors, and the mean weights that a new point would
-    have. The posterior of the weights follows from the noise of the landmarks: it is Gaussian, on the plane
-    :math:`1^T w = 1` (`glle_engine.weights.constrained`). A duplicate of a landmark has the landmark's position in
-    every draw. In addition to the result, the function needs memory for one block of points.
+    have. The distribution of its weights follows from the noise that was estimated for the landmarks. It is Gaussian,
+    on the plane :math:`1^T w = 1` (`glle_engine.weights.constrained`). A duplicate of a landmark has the landmark's
+    position in every draw. In addition to the result, the function needs memory for one block of points.
+
+    Parameters
+    ----------
+    fitted : Posterior
+        The posterior of the landmarks.
+    all_data : (n, d) float64
+        All points, in the space of the fit.
+    landmarks : (m,) int32
+        The rows of the landmarks in `all_data`, ascending.
+    on_progress : callable
+        Called with (points done, n - m, "placing").
+
     """
     n, spec, diagnosed = len(all_data), fitted.spec, fitted.diagnostics
     k = spec.n_neighbors
@@ -272,13 +287,14 @@ def _place_others(
 
 
 def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> FitSpec:
-    """Return the specification of a fit with k neighbors per point from the caller.
+    """Return the specification of a fit for which the caller gives k neighbors of each point.
 
-    Raises `InvalidParameterError` for parameters that contradict these neighbors.
+    Its `n_neighbors` is k, and it has no landmarks. Raises `InvalidParameterError` if a parameter contradicts given
+    neighbors, such as another `n_neighbors`.
     """
-    full_spec = _merge(spec, parameters)
-    n_neighbors = k if full_spec.has_auto_neighbors else full_spec.n_neighbors
-    merged = _merge(spec, {**parameters, "n_neighbors": k})
+    asked = _merge(spec, parameters)
+    n_neighbors = k if asked.has_auto_neighbors else asked.n_neighbors
+    merged = replace(asked, n_neighbors=k)
     for is_wrong, option, needed in (
         (n_neighbors != k, f"n_neighbors={n_neighbors}", f"n_neighbors={k}, the number given,"),
         (merged.has_landmarks, f"landmarks={merged.landmarks}", Way("landmarks", "all")),
@@ -297,9 +313,9 @@ def with_neighbors(spec: FitSpec | None, parameters: FitParameters, k: int) -> F
 
 
 def _require_fixed_candidates(spec: FitSpec) -> None:
-    """Raise `InvalidParameterError` if an option needs the same number of given neighbors for every point.
+    """Raise `InvalidParameterError` if an option of `spec` needs exactly k given neighbors of every point.
 
-    Only the options are examined: call this if some points have fewer than k given neighbors.
+    Only the options are examined: call this if the caller gave some points fewer than k neighbors.
     """
     for is_wrong, option, needed in (
         (spec.variant != "constrained", f"variant={spec.variant!r}", Way("variant", "constrained")),
@@ -319,10 +335,25 @@ def _fit_located(
     indices: NDArray[np.int32] | None = None,
     max_flops: float = math.inf,
 ) -> Posterior:
-    """Fit a posterior without landmarks to data that `locate` has returned.
+    """Fit a posterior to all points of `data`, without landmarks.
 
-    `described` has figures of the data, and `indices` (n, k) are the caller's neighbors, if any. Raises
-    `TooCostlyError` if a factorization of the graph needs more than `max_flops` operations.
+    Parameters
+    ----------
+    data : (n, c) float64, Distances or SparsePoints
+        Points, scaled for the computation, or their distances (`glle_engine.graph.relations.locate`).
+    spec : FitSpec
+    on_progress : callable
+    described : dict
+        Numbers about the data (`given_figures`), which become part of the diagnostics.
+    indices : (n, k) int32, optional
+        The neighbors that the caller gave, in place of a search.
+    max_flops : float
+
+    Raises
+    ------
+    TooCostlyError
+        If a factorization of the graph needs more than `max_flops` floating-point operations.
+
     """
     kept: NDArray[np.bool_] | None = None
     if indices is None:
@@ -358,9 +389,11 @@ def _on_graph(
     kept: NDArray[np.bool_] | None,
     max_flops: float,
 ) -> Posterior:
-    """Fit a posterior on the graph `nearest` (n, k), nearest first; `described` has figures of the data and the search.
+    """Fit a posterior on a known neighbor graph: the part of `_fit_located` that depends on the noise model.
 
-    `kept` (n, k) says which candidates are neighbors, if points have different numbers of given neighbors.
+    `nearest` and `distances` (n, k) are the neighbors of each point and their distances, the nearest first. `kept`
+    (n, k) is False for entries of `nearest` that are no neighbors, if points have fewer than k given neighbors.
+    `described` has numbers about the data and the search, which become part of the diagnostics.
     """
     mean = reference_embedding(
         data, nearest, spec, on_progress, factorizations=EXPECTED_DRAWS, max_flops=max_flops, kept=kept
@@ -392,7 +425,22 @@ def _on_graph(
 
 @dataclass(frozen=True, eq=False)
 class Reference(MeanWeights):
-    """The embedding at the mean weights, with the graph, the eigenproblem and its p + 1 eigenpairs."""
+    """The embedding at the mean weights, and everything that a fit computed for it.
+
+    Attributes
+    ----------
+    classes : list of int arrays
+        The points of each closed class of the neighbor graph.
+    bridges : list of (int, int)
+        The edges that were added to connect the graph.
+    flatness : (k + 1,) float64 or None
+        Thresholds of adaptive neighborhoods.
+    problem : Eigenproblem
+    pairs : Eigenpairs
+        The p + 1 bottom eigenpairs for the mean weights; one more than the embedding has columns.
+    embedding : (n, p) float64
+
+    """
 
     classes: list[NDArray[np.intp]]
     bridges: list[tuple[int, int]]
@@ -412,19 +460,29 @@ def reference_embedding(
     max_flops: float = math.inf,
     kept: NDArray[np.bool_] | None = None,
 ) -> Reference:
-    """Embed data (n, d) at the mean weights of a specification: LLE, or its tangent-noise counterpart.
+    """Embed data at the mean of the weights: by LLE, or with ``noise="tangent"`` by weights in the tangent plane.
 
-    `nearest` (n, k) int32 has the candidates, nearest first; `kept` (n, k) says which of them are neighbors, by default
-    all. `factorizations` is the expected number of factorizations on the graph, and `max_flops` the most operations
-    that one of them may need.
+    Parameters
+    ----------
+    data : (n, c) float64, Distances or SparsePoints
+    nearest : (n, k) int32
+        The nearest points of each point, the nearest first.
+    spec : FitSpec
+    on_progress : callable
+    factorizations : int
+        How many factorizations on this graph are expected. The more, the longer a cheap elimination order is searched.
+    max_flops : float
+        The largest number of floating-point operations that one factorization may need.
+    kept : (n, k) bool, optional
+        Which entries of `nearest` are neighbors; by default all.
 
     Raises
     ------
     DisconnectedGraphError, ConvergenceError
     TooCostlyError
-        For more operations than allowed.
+        If a factorization needs more than `max_flops` operations.
     InvalidParameterError
-        For ``noise="auto"``, which only a fit resolves.
+        For ``noise="auto"``; only `fit` chooses a noise model.
 
     """
     if spec.noise == "auto":
@@ -441,7 +499,7 @@ def reference_embedding(
     graph = edges(nearest, kept)
     adaptive = "" if kept is None else "(With neighborhoods='fixed'; adaptive ones may need more.) "
     require_connected(data, graph, spec.search, instead=adaptive + _SEPARATE)
-    # Rows are ascending, so that a draw does not depend on an order of distances that rounding may change.
+    # Each row is sorted by index, because rounding may change the order of nearly equal distances.
     ascending = np.argsort(nearest, axis=1)
     neighbors = np.take_along_axis(nearest, ascending, axis=1)
     if kept is not None:
@@ -462,7 +520,10 @@ def reference_embedding(
 
 
 def _merge(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
-    """Return a specification with some parameters replaced; unknown names raise `InvalidParameterError`."""
+    """Return `spec`, or the default specification for None, with some parameters replaced.
+
+    Raises `InvalidParameterError` for unknown names, or if `spec` is not a `FitSpec`.
+    """
     if not isinstance(spec, FitSpec | None):
         raise InvalidParameterError(
             f"spec={spec!r:.60} is not a FitSpec.",

@@ -1,4 +1,4 @@
-"""Arrays and JSON metadata in one .npz file, without pickle."""
+"""Save and load the arrays and the metadata of a posterior as one .npz file, without pickle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNREADABLE = (
 
 
 def save(path: str | os.PathLike[str], head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Replace `path` atomically by a file of metadata and arrays, which is complete even after a power cut."""
+    """Write metadata and arrays to a .npz file that replaces `path` atomically, and is complete after a power cut."""
     path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
@@ -43,7 +43,7 @@ def save(path: str | os.PathLike[str], head: dict[str, Any], arrays: Mapping[str
 
 
 def saved_arrays(head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return the members of a file: the metadata as JSON in an array of bytes, and the arrays."""
+    """Return the arrays to store in a .npz file: `arrays`, and the metadata `head` as JSON in an array of bytes."""
     return {_HEAD: np.frombuffer(json.dumps(head, allow_nan=False).encode(), np.uint8), **arrays}
 
 
@@ -53,7 +53,8 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
     Raises
     ------
     StorageError
-        When the file has another format, or is damaged. A missing file is a FileNotFoundError.
+        If the file has another format, or is damaged.
+    FileNotFoundError
 
     """
     try:
@@ -75,9 +76,9 @@ def require_array(
     *,
     below: int | None = None,
 ) -> None:
-    """Raise `StorageError` unless an array of a file has this type and shape, and finite entries.
+    """Raise `StorageError` unless an array from a file has this type and shape, and no NaN or infinite entries.
 
-    If `below` is not None, the entries have to be indices from 0 to below - 1.
+    If `below` is given, all entries must be indices from 0 to below - 1.
     """
     if array.dtype != dtype or array.shape != shape:
         raise inconsistent(f"{name} has type {array.dtype} and shape {array.shape}, not {dtype.__name__} and {shape}")
@@ -88,5 +89,5 @@ def require_array(
 
 
 def inconsistent(reason: str) -> StorageError:
-    """Return the error for a file whose contents do not belong to one posterior."""
+    """Return the error for a file whose arrays and metadata cannot belong to one posterior; `reason` says why not."""
     return StorageError(f"The file is damaged, or not of this library: {reason}.", remedy=_REMEDY)

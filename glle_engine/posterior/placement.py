@@ -1,12 +1,11 @@
-r"""New points, embedded by their LLE weights on the training set; data, generated from drawn weights.
+r"""Embed new points by their LLE weights on the training points, and generate data from drawn weights.
 
 A new point x has k nearest training points and weights :math:`w = A^{-1} 1 / (1^T A^{-1} 1)` on them (GLLE Eq. 9); its
 embedding is :math:`\sum_j w_j y_j` (Saul and Roweis 2003). With tangent noise or adaptive neighborhoods, x has the
 weights that the fit would give a training point at the same position. A training point gets exactly its own embedding;
-if training points are exact duplicates, each gets the mean of their embeddings. Every point is computed independently
-of the others in the batch. With landmarks the
-training points are the landmarks, and all points of the fit get neighborhoods, mean positions and a distribution of
-weights from the landmarks.
+if training points are exact duplicates, each gets the mean of their embeddings. The embedding of a new point does not
+depend on the other new points. If the posterior has landmarks, a new point has weights on the landmarks only. By the
+same functions, a fit places its own points that are not landmarks.
 """
 
 from __future__ import annotations
@@ -55,18 +54,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Extension:
-    """Weights of new points on training points, which place the new points in any embedding of the training points.
+    """Weights of m new points on their nearest training points; they place the new points in any draw or embedding.
 
     Attributes
     ----------
     neighbors : (m, k) int32
-        The nearest training points. The row of a training point has the point itself in every column, or the point
+        The nearest training points. If a new point equals a training point, its row has only this point, or this point
         and its duplicates.
     weights : (m, k) float64
         Rows summing to 1.
     distances : (m,) float64
-        Distances to the nearest training point, in the space of the fit (`glle_engine.base.space`), by default in units
-        of the data. A large distance means that the embedding extrapolates.
+        Distance of each new point to its nearest training point: in the units of the data, unless the fit standardizes
+        them or has another metric than Euclidean. A large distance means that the embedding extrapolates.
 
     """
 
@@ -77,15 +76,15 @@ class Extension:
     __repr__ = brief
 
     def embed(self, embedding: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the coordinates (m, p) of the new points in an embedding (n, p) of the training points."""
+        """Return the positions (m, p) of the new points in an embedding (n, p) of the training points."""
         return combine(self.weights, self.neighbors, embedding)
 
     def spread(
         self, draws: Iterable[Draw], reference: NDArray[np.float64], on_progress: OnProgress = silent
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the mean (m, p) and the covariance (m, p, p) of the new points over two or more draws.
+        """Return the mean (m, p) and the covariance (m, p, p) of the positions of the new points over draws.
 
-        Draws are aligned as in `glle_engine.posterior.summary.summarize`, so that a training point has exactly the
+        The draws are aligned as in `glle_engine.posterior.summary.summarize`, so that a training point has exactly the
         mean and covariance of the summary. All draws are in memory at once. `reference` (n, p) is
         `Posterior.embedding`; `on_progress` is called with (round, largest number of rounds, "consensus").
 
@@ -109,20 +108,21 @@ def extend(
     data_sha256: str | None = None,
     landmarks: NDArray[np.int32] | None = None,
 ) -> Extension:
-    """Attach new points (m, d) to the training data X (n, d) of a posterior, or to its landmarks if it has some.
+    """Return the weights of new points (m, d) on a posterior's training data X (n, d), or on its landmarks.
 
-    New points may be sparse. `spec`, `n_points`, `flatness`, `data_sha256` and `landmarks` are the posterior's.
+    X and the new points may be sparse; with ``metric="precomputed"`` they are distances, X (n, n) and `new` (m, n).
+    Other parameters are the posterior's attributes of the same names.
 
     Raises
     ------
     InvalidShapeError
-        When X has another number of points, or `new` has another number of features.
+        If X has another number of points than the posterior, or `new` has another number of features than X.
     DataMismatchError
-        When X are not the training data: their digest is not `data_sha256`.
+        If X is not the training data, because its digest is not `data_sha256`.
     NotFiniteError
-        With the first row and column, or the number of masked values.
+        If a new point has NaN, infinite or masked values; the error names the first.
     OutOfRangeError
-        When a new point is too far from the training data to have nearest neighbors, or distances overflow.
+        If a new point is so far from the training data that rounding makes its distances equal, or they overflow.
 
     """
     if is_sparse(X):
@@ -156,7 +156,7 @@ def extend(
 
 
 def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, data_sha256: str | None) -> Extension:
-    """Attach new points to sparse training data."""
+    """Return the weights of new points on sparse training data; parameters and errors are as for `extend`."""
     data, points = finite_data(X), finite_data(new if is_sparse(new) else csr_array(finite_matrix(new, "new")), "new")
     assert not isinstance(data, np.ndarray)
     assert not isinstance(points, np.ndarray)
@@ -176,7 +176,10 @@ def _among_sparse(X: ArrayLike, new: ArrayLike, spec: FitSpec, n_points: int, da
 
 
 def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spec: FitSpec) -> Extension:
-    """Attach new points by their distances (m, n) to the training points, whose distances (n, n) are `data`."""
+    """Return the weights of new points, given by their distances `points` (m, n) to n training points.
+
+    `data` (n, n) are the distances between the training points.
+    """
     is_negative = points < -ROUNDING * data.max()
     if is_negative.any():
         row, column = (int(i) for i in np.argwhere(is_negative)[0])
@@ -194,7 +197,7 @@ def _among_distances(data: NDArray[np.float64], points: NDArray[np.float64], spe
 
 
 def _require_near(away: NDArray[np.float64]) -> None:
-    """Raise `OutOfRangeError` if one of the distances (m,) is too large for data of extent one."""
+    """Raise `OutOfRangeError` if a new point is too far away: `away` (m,) are distances to data of extent one."""
     row = int(np.argmax(away))
     if away[row] > FARTHEST:
         raise too_far(row, float(away[row]))
@@ -202,14 +205,14 @@ def _require_near(away: NDArray[np.float64]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Attachment(MeanWeights):
-    """Neighborhoods of points among data, computed for each point independently of the other points.
+    """Neighbors of points in a data set, and the points' weights on them, before duplicates get their own position.
 
     Attributes
     ----------
     same : (m, k) bool
-        Which neighbors equal the point.
+        Which neighbors are exact duplicates of the point.
     distances : (m,) float64
-        Distances to the nearest neighbor.
+        Distance of each point to its nearest neighbor.
 
     """
 
@@ -217,7 +220,7 @@ class Attachment(MeanWeights):
     distances: NDArray[np.float64]
 
     def extension(self) -> Extension:
-        """Return the weights as an `Extension`; if neighbors equal a point, they share its whole weight equally."""
+        """Return the weights as an `Extension`, in which duplicates of a point share its whole weight equally."""
         weights, neighbors, equal = self.weights.copy(), self.neighbors.copy(), self.same.any(axis=1)
         same = self.same[equal]
         weights[equal] = same / same.sum(axis=1, keepdims=True)
@@ -232,11 +235,11 @@ def attach(
     flatness: NDArray[np.float64] | None = None,
     nearest: NDArray[np.int32] | None = None,
 ) -> Attachment:
-    """Return the neighborhoods of points (m, d) among data (n, d), and their weights on ``spec.n_neighbors`` <= n rows.
+    """Return the k nearest rows of data (n, d) for each point (m, d), and the weights that reconstruct the point.
 
-    The noise of `spec` selects LLE's weights or the weights of tangent noise (`glle_engine.weights.lle`). `flatness` (k
-    + 1,) are the thresholds of adaptive neighborhoods (`glle_engine.graph.adaptive`). `nearest` (m, k) are the
-    neighbors, if they are known already.
+    ``spec.n_neighbors`` is k <= n, and ``spec.noise`` selects LLE's weights or the weights of tangent noise
+    (`glle_engine.weights.lle`). `flatness` (k + 1,) are the thresholds of adaptive neighborhoods
+    (`glle_engine.graph.adaptive`). `nearest` (m, k) are the nearest rows, if the caller knows them already.
     """
     k, p = spec.n_neighbors, spec.n_components
     frames: NDArray[np.float64] | None = None
@@ -261,7 +264,7 @@ def attach(
 def reconstruct(
     data: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the points (n, d) that weights (n, k) rebuild from their neighbors in the data (n, d)."""
+    """Return generated data (n, d): row i is the weighted sum of the neighbors of point i among the data (n, d)."""
     rebuilt = np.empty(data.shape)
     rows = max(1, (1 << 22) // (weights.shape[1] * data.shape[1]))
     for start in range(0, len(data), rows):
@@ -273,7 +276,7 @@ def reconstruct(
 def combine(
     weights: NDArray[np.float64], neighbors: NDArray[np.int32], values: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the sums (m, p) over j of weights[i, j] * values[neighbors[i, j]], added in the order of j."""
+    """Return the weighted sums (m, p) of rows of `values`: weights[i, j] * values[neighbors[i, j]], added over j."""
     total = weights[:, :1] * values[neighbors[:, 0]]
     for j in range(1, weights.shape[1]):
         total += weights[:, j, None] * values[neighbors[:, j]]

@@ -1,4 +1,4 @@
-"""A fitted posterior: the distribution of the weights, the reference embedding, and draws of both."""
+"""The result of `fit`: a distribution of LLE's weights, from which weights and embeddings are drawn."""
 
 from __future__ import annotations
 
@@ -68,15 +68,17 @@ _MAX_DEVIATION = 1e-2  # deviation of an embedding in a file from (1/n) Y^T Y = 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Posterior(PointResult):
-    """Posterior over LLE's reconstruction weights, as `glle_engine.posterior.fit` returns it. Arrays are read-only.
+    """Fitted posterior over LLE's reconstruction weights; draws are embeddings for weights drawn from it.
+
+    `glle_engine.fit` returns posteriors. Their arrays are read-only.
 
     Attributes
     ----------
     spec : FitSpec
-        The specification; if it was ``noise="auto"``, with the noise model that was chosen.
+        The parameters of the fit. In place of "auto" they have the values that the fit chose.
     neighbors : (n, k) int32
-        The kNN graph, each row ascending. With adaptive neighborhoods these are candidates, and `distribution.kept`
-        says which of them are neighbors.
+        The kNN graph, each row ascending. With adaptive neighborhoods, only the entries for which `distribution.kept`
+        is True are neighbors.
     distribution : WeightDistribution
         Mean, covariance factor and prior of the weights.
     embedding : (n, p) float64
@@ -84,23 +86,26 @@ class Posterior(PointResult):
         return eigenvectors of unit norm; the columns of this embedding are sqrt(n) times as long.
     eigenvalues : (p + 1,) float64, ascending
         Eigenvalues of M = (I - W)^T (I - W) at LLE's weights, without the eigenvalue of the constant vector. The last
-        one does not belong to the embedding; it shows the gap.
-    order, pins
-        The elimination order and the pins of the eigenproblem (`glle_engine.eigen.eigenproblem`).
+        eigenvalue has no coordinate in the embedding; it shows the gap to the next eigenvector.
+    order : (n,) int32
+        The fill-reducing order in which the solver eliminates the points.
+    pins : (c,) int32
+        One point of each closed class of the graph, at which the solver makes I - W nonsingular
+        (`glle_engine.eigen.eigenproblem`); empty for the published variant.
     diagnostics : Diagnostics
         Numbers that describe the fit, and notes in words.
     flatness : (k + 1,) float64, optional
         Thresholds for adaptive neighborhoods of new points (`glle_engine.graph.adaptive`).
     version : str
-        The engine's version at the fit.
+        The version of the engine that computed the fit.
     data_sha256 : str or None
         The digest of the training data (`glle_engine.base.validation.digest`); None in files of earlier versions.
     landmarks : (m,) int32, optional
-        The rows of the landmarks, ascending, if there are landmarks. All `neighbors` are then landmarks, `order`,
-        `pins` and `eigenvalues` belong to the eigenproblem of the landmarks, and `embedding` has (1/m) Y^T Y = I over
-        the landmarks.
+        The rows of the landmarks, ascending; None if all points were fitted. With landmarks, all `neighbors` are
+        landmarks; `order`, `pins` and `eigenvalues` belong to the eigenproblem of the m landmarks; and `embedding` has
+        (1/m) Y^T Y = I over the landmarks.
     center, scale : (d,) float64, optional
-        Center and scale of the standardization (`glle_engine.base.space`), in the units of the data.
+        What the fit subtracted from each feature, and by what it divided the feature; None without standardization.
 
     """
 
@@ -130,7 +135,7 @@ class Posterior(PointResult):
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """Mean of the weights (n, k)."""
+        """Mean (n, k) of the weights on the `neighbors`."""
         return self.distribution.mean
 
     @property
@@ -145,7 +150,7 @@ class Posterior(PointResult):
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Warnings and findings of the fit."""
+        """Warnings and remarks of the fit about data, graph and solution, in words."""
         return self.diagnostics.notes
 
     @property
@@ -155,35 +160,35 @@ class Posterior(PointResult):
 
     @cached_property
     def eigenproblem(self) -> Eigenproblem:
-        """The eigenproblem that all draws solve: of the landmarks, or of all points if there are no landmarks."""
+        """The eigenproblem that each draw solves for its weights, of the landmarks or, if there are none, of all points."""
         neighbors = self.neighbors if self.placement is None else self.placement.positions(self.placement.landmarks)
         return Eigenproblem(Pattern(neighbors, self.order), self.pins)
 
     @cached_property
     def placement(self) -> Placement | None:
-        """Placement of the points that are not landmarks; None without landmarks."""
+        """What places the points that are not landmarks in a draw of the landmarks; None without landmarks."""
         return None if self.landmarks is None else Placement(self.distribution, self.neighbors, self.landmarks)
 
     @cached_property
     def lane_solver(self) -> LaneSolver | None:
-        """Solver of several draws at once (`glle_engine.eigen.batched`), or None (`Eigenproblem.lane_solver`)."""
+        """Solver that computes four draws at once; None for few points or several closed classes, solved one by one."""
         return self.eigenproblem.lane_solver(self._reference)
 
     @cached_property
     def sampler(self) -> Sampler:
-        """Sampler of the draws."""
+        """What draws weights and embeddings from this posterior, made once and used by all methods that draw."""
         distribution = self.distribution if self.placement is None else self.distribution.at(self.placement.landmarks)
         return Sampler(distribution, self.eigenproblem, self.lane_solver, self._reference, self.placement)
 
     @cached_property
     def _reference(self) -> NDArray[np.float64]:
-        """The reference embedding of the points in the eigenproblem."""
+        """The embedding at the mean weights, of the landmarks only if there are landmarks."""
         return self.embedding if self.landmarks is None else self.embedding[self.landmarks]
 
     def weights(
         self, index: int, *, seed: int = 0, scale: float = 1.0, source: Source = "posterior"
     ) -> NDArray[np.float64]:
-        r"""Draw reconstruction weights.
+        r"""Draw the reconstruction weights of all points, from the posterior or from the prior.
 
         :math:`w_i = m_i + \sqrt{a} F_i z_i` with z_i standard normal from a Philox stream keyed by (seed, index)
         and a the scale (GLLE Eq. 31 and 36; Fig. 4 varies a). For the prior, mean and factor are the prior's (Eq. 30).
@@ -199,11 +204,12 @@ class Posterior(PointResult):
         Returns
         -------
         (n, k) float64
-            Aligned with `neighbors`; rows sum to 1 for the constrained variant.
+            Entry (i, j) is the weight of point i on ``neighbors[i, j]``. Rows sum to 1 for the constrained variant.
 
         Raises
         ------
         InvalidParameterError
+            For a number outside its range, or if the posterior has no prior (published, direct).
 
         """
         return self.sampler.weights(DrawKey(index, seed, scale), source)
@@ -233,8 +239,9 @@ class Posterior(PointResult):
         Raises
         ------
         InvalidParameterError
+            As for `weights`.
         ConvergenceError
-            When no solver passes the acceptance test.
+            If every solver's eigenvectors fail the test of accuracy.
 
         """
         return next(self.sampler.draws([DrawKey(index, seed, scale)], source, align))
@@ -249,9 +256,10 @@ class Posterior(PointResult):
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> Iterator[Draw]:
-        """Return the draws with index first, ..., first + n_draws - 1, bit for bit as `draw` does, but faster.
+        """Return the draws with index first, ..., first + n_draws - 1, with the same bits as from `draw`, but faster.
 
-        Several threads may compute parts of a range at the same time, each by its own call.
+        The result is an iterator, which computes four draws at a time. Several threads may compute parts of a range at
+        the same time, each by its own call.
         """
         n_draws, first = check_integer("n_draws", n_draws, 0), check_integer("first", first, 0)
         keys = (DrawKey(index, seed, scale) for index in range(first, first + n_draws))
@@ -264,7 +272,7 @@ class Posterior(PointResult):
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> Iterator[Draw]:
-        """Return the draws of keys (index, seed, scale) in their order, each as `draw` returns it."""
+        """Return an iterator over the draws with these keys (index, seed, scale), with the same bits as from `draw`."""
         return self.sampler.draws(keys, source, align)
 
     def summary(
@@ -276,12 +284,15 @@ class Posterior(PointResult):
         scale: float = 1.0,
         source: Source = "posterior",
     ) -> Summary:
-        """Summarize `n_draws` draws: see `glle_engine.posterior.summary.Summary`."""
+        """Return the mean, spread and stability of each point over `n_draws` draws; other arguments as for `draws`.
+
+        Raises `InvalidParameterError` for fewer than two draws.
+        """
         draws = self.draws(n_draws, first=first, seed=seed, scale=scale, source=source)
         return summarize(draws, self.embedding, self.spec.n_neighbors)
 
     def extend(self, X: ArrayLike, new: ArrayLike) -> Extension:
-        """Attach new points (m, d) to the data X (n, d) of the fit, so that they can be placed in any draw.
+        """Return the weights of new points (m, d) on the fit's data X (n, d), which place the new points in any draw.
 
         Errors as for `glle_engine.posterior.placement.extend`.
         """
@@ -333,19 +344,22 @@ class Posterior(PointResult):
         return space.restore(rebuilt + placed.mean(axis=0) if self.spec.method == "em" else rebuilt)
 
     def locate(self, X: ArrayLike) -> Data:
-        """Return the data X (n, d) of the fit in their space (`glle_engine.base.space`), or their distances."""
+        """Return the fit's data X (n, d) as points whose Euclidean distances are the distances of the fit's metric.
+
+        With ``metric="precomputed"``, X are distances, which are returned as `Distances`.
+        """
         data = finite_matrix(X)
         if self.spec.metric == "precomputed":
             return Distances.among(data)
         return Space.from_data(data, self.spec).points(data)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the posterior's arrays by name; `from_parts` rebuilds the posterior from these arrays and `head`."""
+        """Return the arrays to store, by name; with the metadata of `head`, `from_parts` rebuilds the posterior."""
         named = {name: attrgetter(path)(self) for name, path in _ARRAYS.items()}
         return {name: array for name, array in named.items() if array is not None}
 
     def head(self) -> dict[str, Any]:
-        """Return the metadata as a JSON-able dictionary: version, data digest, spec, mean of the prior, diagnostics."""
+        """Return all that is not an array as a JSON-able dictionary, for `from_parts`."""
         return {
             "version": self.version,
             "data_sha256": self.data_sha256,
@@ -356,7 +370,7 @@ class Posterior(PointResult):
 
     @classmethod
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the posterior with the metadata `head` and the arrays `arrays`, without a check or a computation."""
+        """Rebuild a posterior from its metadata (`Posterior.head`) and arrays (`Posterior.arrays`), without checks."""
         spec = FitSpec.from_dict(head["spec"])
         members: dict[str, Any] = {
             path: arrays[name] if name in _REQUIRED else arrays.get(name) for name, path in _ARRAYS.items()
@@ -378,12 +392,12 @@ class Posterior(PointResult):
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the posterior to one uncompressed .npz file without pickle; `path` is replaced atomically."""
+        """Write the posterior to an uncompressed .npz file without pickle, which replaces `path` atomically."""
         npz.save(path, self.head(), self.arrays())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a posterior of this class; errors as for `glle_engine.load`."""
+        """Read a posterior of this class from a file, with the checks and errors of `glle_engine.load`."""
         head, arrays = npz.load(path)
         try:
             head = {**head, "prior_mean": check_positive("prior_mean", head["prior_mean"], zero=True)}
@@ -402,20 +416,20 @@ class Posterior(PointResult):
 def load(path: str | os.PathLike[str]) -> Posterior:
     """Read a posterior that `Posterior.save` wrote, or that a service exported.
 
-    All contents are checked, because compiled code trusts the indices of a posterior. The checks cover types, shapes
-    and ranges, the graph with its order and pins, and whether weights sum to one.
+    All contents are checked, because compiled code does not check the indices of a posterior. The checks cover the
+    types, shapes and ranges of all arrays, the graph and its elimination order, and whether weights sum to one.
 
     Raises
     ------
     StorageError
-        When the file has another format, is damaged, or its contents do not belong to one posterior.
+        If the file has another format, is damaged, or its contents do not belong to one posterior.
 
     """
     return Posterior.load(path)
 
 
 def _require_arrays(posterior: Posterior) -> None:
-    """Raise `StorageError` unless the arrays have the types, shapes and ranges that the specification requires."""
+    """Raise `StorageError` if an array from a file is missing, not needed, or has a wrong type, shape or range."""
     spec, distribution = posterior.spec, posterior.distribution
     if not isinstance(posterior.data_sha256, str | None):
         raise npz.inconsistent("data_sha256 is not a text")
@@ -464,7 +478,7 @@ def _require_arrays(posterior: Posterior) -> None:
 
 
 def _require_graph(posterior: Posterior) -> None:
-    """Raise `StorageError` unless neighbors, order and pins belong to one graph."""
+    """Raise `StorageError` unless neighbors, elimination order and pins from a file are those of one neighbor graph."""
     graph, kept, m = posterior.neighbors, posterior.distribution.kept, len(posterior.order)
     require_enough_points(m, posterior.spec)
     require_pairs(m, posterior.spec.n_components)
@@ -485,7 +499,10 @@ def _require_graph(posterior: Posterior) -> None:
 
 
 def _require_weights(distribution: WeightDistribution) -> None:
-    """Raise `StorageError` unless weights have finite squares and, if they are constrained, sum to one."""
+    """Raise `StorageError` if weights from a file are so large that their squares overflow, or do not sum to one.
+
+    Weights of the published variant need not sum to one.
+    """
     for name, array in (
         ("mean", distribution.mean),
         ("covariance_factor", distribution.factor),
@@ -504,7 +521,7 @@ def _require_weights(distribution: WeightDistribution) -> None:
 
 
 def _require_embedding(posterior: Posterior) -> None:
-    """Raise `StorageError` unless the embedding has mean 0 and (1/n) Y^T Y = I, and the eigenvalues ascend from 0."""
+    """Raise `StorageError` unless a file's embedding has mean 0 and (1/n) Y^T Y = I, and eigenvalues ascend from 0."""
     rows = slice(None) if posterior.landmarks is None else posterior.landmarks
     Y, values = posterior.embedding[rows], posterior.eigenvalues
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,9 +1,9 @@
-r"""Draws of embeddings and their keys; a draw has the same bits alone and among several.
+r"""Draw embeddings from a posterior; a draw has the same bits alone and among several.
 
-With landmarks, a draw solves the eigenproblem for the landmarks, and places the other points by drawn weights on the
-landmarks. The standard normal numbers of landmark i are row i of the draw's stream, and the numbers of the q-th other
-point are row :math:`4 \lceil m / 4 \rceil + q`. The weights of a point therefore depend on (seed, index) and the point
-only.
+With landmarks, a draw solves the eigenproblem for the m landmarks, and places the other points by drawn weights on the
+landmarks. The key (seed, index) of a draw selects a random stream of standard normal numbers, which are used in rows of
+k numbers. The weights of landmark i use row i, and the weights of the q-th other point use row
+:math:`4 \lceil m / 4 \rceil + q`. The weights of a point therefore depend on (seed, index) and the point only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BLOCK_ENTRIES = 1 << 22  # entries of the factors in memory at a time: 32 MB
 
 
 def no_prior() -> InvalidParameterError:
-    """Return the error for draws from a prior that does not exist."""
+    """Return the error for draws from the prior of a published direct posterior, which has no prior."""
     return InvalidParameterError(
         "The published direct method has no prior to draw from.",
         remedy=f"Use {Way('source', 'posterior')}, or {Way('method', 'em')}, or {Way('variant', 'constrained')}.",
@@ -50,12 +50,12 @@ def no_prior() -> InvalidParameterError:
 
 @dataclass(frozen=True)
 class DrawKey:
-    """Key of a draw within a posterior; numpy numbers become Python numbers, so that keys are JSON-able.
+    """Index, seed and scale, which identify one draw of a posterior; numpy numbers become Python numbers.
 
     Attributes
     ----------
     index, seed : int
-        `seed` selects a random stream, and `index` the position in it; both are in [0, 2^64).
+        Together they select the random numbers of the draw; both are in [0, 2^64).
     scale : float
         Factor on the covariance of the weights, >= 0.
 
@@ -85,7 +85,7 @@ class DrawKey:
 
 @dataclass(frozen=True, eq=False)
 class Draw(PointResult):
-    """Embedding drawn from a posterior: a pure function of the posterior and the first five fields.
+    """One embedding drawn from a posterior; the posterior and the first five fields determine every bit of it.
 
     Attributes
     ----------
@@ -98,8 +98,8 @@ class Draw(PointResult):
     eigenvalues : (p,) float64, ascending
         Eigenvalues of M = (I - W)^T (I - W), without the eigenvalue of the constant vector.
     diagnostics : dict
-        JSON-able: the "solver" that was accepted, its "steps", the "deviation" in the acceptance test, |y| at the
-        "pin", the solvers that were "rejected", "next_eigenvalue", and the "disparity" to the reference embedding.
+        JSON-able: how the draw was solved (`glle_engine.eigen.eigenpairs.Eigenpairs.diagnostics`), the solvers that
+        were "rejected" before with the reasons, and the Procrustes "disparity" to the reference embedding.
 
     """
 
@@ -117,7 +117,7 @@ class Draw(PointResult):
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Points that are not landmarks, and the distribution of their weights.
+    """Places the points that are not landmarks in a draw of the landmarks, by drawn weights on the landmarks.
 
     Attributes
     ----------
@@ -140,11 +140,11 @@ class Placement:
         return np.setdiff1d(np.arange(len(self.neighbors)), self.landmarks, assume_unique=True)
 
     def positions(self, points: NDArray[np.integer]) -> NDArray[np.int32]:
-        """Return the neighbors (r, k) of points (r,) as indices into `landmarks`."""
+        """Return the neighbors (r, k) of the points with row numbers `points` (r,), as indices into `landmarks`."""
         return np.asarray(np.searchsorted(self.landmarks, self.neighbors[points]), np.int32)
 
     def complete(self, known: NDArray[np.float64], key: DrawKey, source: Source) -> NDArray[np.float64]:
-        """Return the weights (n, k) of all points in a draw, from the weights of the landmarks (m, k)."""
+        """Return the weights (n, k) of all points in a draw, given the weights `known` (m, k) of the landmarks."""
         weights = np.empty(self.neighbors.shape)
         weights[self.landmarks] = known
         for rows, counter in self._blocks():
@@ -153,7 +153,7 @@ class Placement:
         return weights
 
     def place(self, draws: list[Draw]) -> list[Draw]:
-        """Return draws with the positions of all points, from draws of the landmarks; all have the same source."""
+        """Return draws of all points from draws of the landmarks, which must all have the same `source`."""
         wholes = [np.empty((len(self.neighbors), draw.embedding.shape[1])) for draw in draws]
         for whole, draw in zip(wholes, draws, strict=True):
             whole[self.landmarks] = draw.embedding
@@ -162,7 +162,10 @@ class Placement:
         return [replace(draw, embedding=whole) for draw, whole in zip(draws, wholes, strict=True)]
 
     def _fill(self, draws: list[Draw], wholes: list[NDArray[np.float64]]) -> None:
-        """Write the positions of points that are not landmarks, in at most `LANES` draws, to the arrays `wholes`."""
+        """Write the positions of the points that are not landmarks into the embeddings `wholes`, one for each draw.
+
+        There are at most `LANES` draws, because compiled code places that many at once.
+        """
         filled = [*draws, *[draws[0]] * (LANES - len(draws))]  # unused lanes repeat the first draw
         p = draws[0].embedding.shape[1]
         values = np.ascontiguousarray(np.stack([draw.embedding for draw in filled], axis=2)).ravel()
@@ -176,7 +179,7 @@ class Placement:
                 whole[points] = places.reshape(-1, p, LANES)[:, :, lane]
 
     def _blocks(self) -> Iterator[tuple[slice, int]]:
-        """Yield slices of `others`, each with the counter of the random stream at which its normal numbers begin."""
+        """Yield slices of `others`, each with the counter of the random stream at which the slice's numbers begin."""
         k, n = self.neighbors.shape[1], len(self.others)
         size = GROUP * max(1, _BLOCK_ENTRIES // (GROUP * k * k))
         first = -(-len(self.landmarks) // GROUP)
@@ -186,18 +189,18 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """Sampler of weights and embeddings.
+    """Draws weights and embeddings from the distribution of a posterior.
 
     Attributes
     ----------
     distribution : WeightDistribution
     problem : Eigenproblem
     solver : LaneSolver or None
-        Solver of several draws at once.
+        Solves several draws at once; None if draws are solved one by one.
     reference : (n, p) float64
         Embedding that draws are aligned to.
     placement : Placement, optional
-        Placement of the points that are not landmarks; all attributes above then belong to the landmarks.
+        Places the points that are not landmarks. All attributes above then belong to the landmarks.
 
     """
 
@@ -208,13 +211,13 @@ class Sampler:
     placement: Placement | None = None
 
     def weights(self, key: DrawKey, source: Source) -> NDArray[np.float64]:
-        """Return the weights (n, k) of one draw."""
+        """Return the weights (n, k) of all points in one draw, from the posterior or the prior (`source`)."""
         self._check_source(source)
         weights = self._weights(key, source)
         return weights if self.placement is None else self.placement.complete(weights, key, source)
 
     def draws(self, keys: Iterable[DrawKey], source: Source, align: Align) -> Iterator[Draw]:
-        """Return the draws of keys, in their order, computed when they are needed; a draw depends on its key only."""
+        """Return an iterator over the draws with these keys, which computes `LANES` draws when the next is needed."""
         self._check_source(source)
         check_choice("align", align, get_args(Align))
         groups = _split(keys, LANES if self.solver else 1)
@@ -224,7 +227,7 @@ class Sampler:
         return itertools.chain.from_iterable(map(self.placement.place, _split(drawn, LANES)))
 
     def _weights(self, key: DrawKey, source: Source) -> NDArray[np.float64]:
-        """Return the weights of one draw for the points in the eigenproblem: the landmarks, or all points."""
+        """Return the weights of one draw for the points of the eigenproblem, which are only the landmarks if any."""
         return self.distribution.draw((key.seed, key.index), key.scale, source)
 
     def _check_source(self, source: Source) -> None:
@@ -233,7 +236,7 @@ class Sampler:
             raise no_prior()
 
     def _solve(self, keys: list[DrawKey], source: Source, align: Align) -> list[Draw]:
-        """Return the draws of several keys, solved together in lanes; a draw that the lanes reject is solved alone."""
+        """Return the draws of at most `LANES` keys, solved together; a draw that fails its test is solved alone."""
         if self.solver is None:
             return [self._draw(key, source, align, self._alone(key, source)) for key in keys]
         streams = [(key.seed, key.index, math.sqrt(key.scale)) for key in keys]
@@ -247,15 +250,15 @@ class Sampler:
 
     @cached_property
     def _prior(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mean (n, k) and covariance factor (n, k, k) of the prior; made once for all draws."""
+        """Mean (n, k) and covariance factor (n, k, k) of the prior; kept, because computing them takes time."""
         return self.distribution.gaussian("prior")
 
     def _alone(self, key: DrawKey, source: Source, rejected: Sequence[str] = ()) -> Eigenpairs:
-        """Return the eigenpairs of one draw, solved without lanes; `rejected` names solvers that failed before."""
+        """Return the eigenpairs of one draw, solved alone; `rejected` are the reasons why earlier solvers failed."""
         return self.problem.solve(self._weights(key, source), self.reference.shape[1], rejected=rejected)
 
     def _draw(self, key: DrawKey, source: Source, align: Align, pairs: Eigenpairs) -> Draw:
-        """Scale eigenvectors to an embedding (GLLE Eq. 37-43), and align it."""
+        """Return the draw whose embedding is the eigenvectors, scaled (GLLE Eq. 37-43) and aligned to the reference."""
         embedding = math.sqrt(len(pairs.vectors)) * pairs.vectors
         aligned, disparity = aligned_to(embedding, self.reference, centered=self.distribution.constrained)
         embedding = aligned if align == "procrustes" else sign_convention(embedding)

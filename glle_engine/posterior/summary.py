@@ -1,4 +1,4 @@
-"""Summaries of draws: consensus, spread, stability, spectrum."""
+"""Summarize draws of a posterior: mean position and spread of each point, stability of its neighbors, eigenvalues."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ UNRELATED = 0.75
 
 @dataclass(frozen=True, eq=False)
 class Summary(PointResult):
-    r"""Summary of m draws of n points.
+    r"""Mean, spread and stability of n points over m draws, and the eigenvalues of the draws.
 
     Attributes
     ----------
     consensus : (n, p) float64
-        The generalized Procrustes mean, rotated to the reference embedding.
+        The mean of the draws after generalized Procrustes alignment, rotated to the reference embedding.
     covariance : (n, p, p) float64
         Covariance of each point's position over the draws, which are aligned to the consensus:
         :math:`\frac{1}{m-1} \sum (y - \bar y)(y - \bar y)^T`.
@@ -43,6 +43,7 @@ class Summary(PointResult):
     stability : (n,) float64 in [0, 1]
         Mean share of a point's neighbors in the consensus that are its neighbors in a draw.
     eigenvalues : (m, p) float64
+        Of each draw, ascending.
     relative_gaps : (m,) float64
         (lambda_{p+1} - lambda_p) / lambda_{p+1} of each draw; if it is near 0, coordinates p and p + 1 can swap.
         NaN if the solver did not estimate lambda_{p+1}.
@@ -50,7 +51,7 @@ class Summary(PointResult):
         Mean squared cosine of the principal angles between the spans of each draw and of the reference; 1 if the spans
         are equal.
     notes : tuple of Note
-        Warnings.
+        A warning if the draws have little in common with the reference embedding.
 
     """
 
@@ -85,7 +86,7 @@ def summarize(
     reference : (n, p) float64
         `Posterior.embedding`, to which the consensus is rotated.
     n_neighbors
-        Number of neighbors that define the stability of a point.
+        Number k of neighbors that are compared for the stability of a point.
     on_progress
         Called with (done, all, stage), for the stages "consensus" (rounds) and "stability" (draws). An exception
         that it raises cancels the summary.
@@ -116,9 +117,10 @@ def summarize(
 def neighbor_stability(
     embeddings: NDArray[np.float64], original: NDArray[np.float64], k: int, on_progress: OnProgress = silent
 ) -> NDArray[np.float64]:
-    """Return the mean share (n,) of each point's k neighbors in the original (n, p) that embeddings (m, n, p) keep.
+    """Return which share of each point's k nearest points in `original` (n, p) are still among its k nearest elsewhere.
 
-    `on_progress` is called with (embeddings done, m, "stability").
+    The share (n,) is in [0, 1], averaged over the `embeddings` (m, n, p). `on_progress` is called with (embeddings
+    done, m, "stability").
     """
     expected = kneighbors(np.ascontiguousarray(original), k)[0]
     kept = np.zeros(len(original))
@@ -145,7 +147,7 @@ def _agreement(Y: NDArray[np.float64], basis: NDArray[np.float64]) -> float:
 
 
 def _notes(draws: list[Draw]) -> Iterator[Note]:
-    """Yield the note on draws that have little in common with the reference."""
+    """Yield a warning if the mean Procrustes disparity of the draws to the reference is above `UNRELATED`."""
     apart = sum(draw.diagnostics["disparity"] for draw in draws) / len(draws)
     if apart > UNRELATED:
         yield Note(
