@@ -1,4 +1,4 @@
-"""Scores of embeddings: ranks, distances, residual variance of geodesic distances, GP-LVM likelihood.
+"""Score embeddings: by ranks of neighbors, distances, geodesic distances, likelihood, labels, or true coordinates.
 
-May import `base`, `linalg` and `graph`. Start with `registry`, the list of all scores.
+May import `base`, `linalg` and `graph`. Start with `registry`, which lists all scores by name.
 """

@@ -1,4 +1,4 @@
-r"""How many neighbors an embedding keeps at all scales: the curves Q_NX, R_NX and LCMC, and the area under R_NX.
+r"""Measure how many neighbors an embedding keeps, for every number of neighbors: Q_NX, R_NX, LCMC, and the R_NX area.
 
 With n points, :math:`Q_{NX}(K)` is the share of the K nearest points of each point in the data that are among its K
 nearest in the embedding, averaged over the points. Random positions keep :math:`K / (n - 1)` of them:
@@ -36,7 +36,7 @@ _MIN_POINTS = 3
 
 @dataclass(frozen=True, eq=False)
 class QualityCurves:
-    """Shares of the K nearest neighbors in the data that an embedding of n points keeps, for K from 1 to n - 2.
+    """Shares of each point's K nearest points in the data that an embedding of n points keeps, for K from 1 to n - 2.
 
     Attributes
     ----------
@@ -60,7 +60,8 @@ class QualityCurves:
 def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: OnProgress = silent) -> QualityCurves:
     """Return the curves Q_NX, R_NX and LCMC of an embedding Y (n, p) of data X (n, d), and the area under R_NX.
 
-    Above 2,000 points the average is over 400 of them, a fixed sample; their neighbors are among all points.
+    For more than 2,000 points, the curves are averages over a fixed sample of 400 points, whose neighbors are searched
+    among all points.
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def quality_curves(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
 
 
 def _ranks(points: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Return ranks (m, n): entry (i, j) is the rank of point j by its distance from the point `rows[i]`.
+    """Return ranks (m, n): entry (i, j) is the rank of point j among all points by its distance from point `rows[i]`.
 
     The nearest other point has rank 1, and the point `rows[i]` itself has rank 0.
     """

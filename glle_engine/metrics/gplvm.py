@@ -1,19 +1,20 @@
-r"""GP-LVM log likelihood: the fit of a smooth random map from the embedding to the data.
+r"""GP-LVM log likelihood: how well smooth random functions of the embedding explain the data.
 
-In the Gaussian process latent variable model each feature of the centered data X is a Gaussian process on the
-embedding Y, all with one covariance
+In the Gaussian process latent variable model, each feature of the centered data X is a Gaussian process on the
+embedding Y. All features have the same covariance
 
 .. math:: K_{ij} = a \exp(-\tfrac{g}{2} |y_i - y_j|^2) + b + s \delta_{ij}
 
-(radial basis, bias, white), Y centered and each column of unit variance, so that
+with a radial basis function, a bias and white noise; Y is centered, and each of its columns has unit variance. Then
 
 .. math:: \log p(X | Y) = -\tfrac{d}{2} \log |K| - \tfrac12 tr(K^{-1} X X^T) - \tfrac{n d}{2} \log 2 \pi,
 
-at the a, g, b, s that maximize it (Lawrence 2005, JMLR 6, Eq. 7; as a score of embeddings: Lawrence, arXiv 1010.4830,
-section 4). The likelihood is a density, so that only embeddings of the same data, in the same units, can be compared.
+and the score is the maximum over a, g, b and s (Lawrence 2005, JMLR 6, Eq. 7; as a score of embeddings: Lawrence, arXiv
+1010.4830, section 4). The likelihood is a density, so that only embeddings of the same data, in the same units, can be
+compared.
 
-LAPACK's factorizations, exponentials and the ascent depend on the kernels of the processor. On another processor the
-score may therefore differ in its last digits, and by the tolerance of the ascent.
+LAPACK's factorizations and exponentials have other bits on other processors. The score may therefore differ between
+processors, in its last digits and by the tolerance of the maximization.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _BOUNDS = tuple((np.log(low), np.log(high)) for low, high in ((1e-6, 1e6), (1e-6
 
 @dataclass(frozen=True)
 class Kernel:
-    """Parameters of the covariance K of one feature at the points of an embedding.
+    """Parameters of the covariance K of one feature at the points of an embedding; the module defines a, g, b and s.
 
     Attributes
     ----------
@@ -73,15 +74,16 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Maximum of the likelihood over the parameters of the kernel.
+    """Largest likelihood of the data over the parameters of the kernel.
 
     Attributes
     ----------
     log_likelihood : float
-        Natural logarithm of a density over the n d entries of the data.
+        Natural logarithm of the density of the data, which have n d entries.
     kernel : Kernel
+        The parameters at the maximum.
     converged : bool
-        Whether the ascent ended at a maximum.
+        Whether the optimizer reached a maximum before it ran out of evaluations.
 
     """
 
@@ -91,7 +93,7 @@ class Likelihood:
 
 
 def standardize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Y (n, p) with centered columns of unit variance; a constant column becomes zero.
+    """Return Y (n, p) with its columns centered and divided by their standard deviation; a constant column becomes 0.
 
     Raises
     ------
@@ -112,10 +114,11 @@ def standardize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
 def log_likelihood(
     squared: NDArray[np.float64], factor: NDArray[np.float64], d: int, kernel: Kernel
 ) -> tuple[float, NDArray[np.float64]]:
-    r"""Return log p(X | Y), and its gradient (4,) by the logarithms of the four parameters of `Kernel`, in their order.
+    r"""Return log p(X | Y) for a kernel, and its gradient (4,) by the logarithms of the kernel's parameters.
 
-    :math:`\partial \log p / \partial K = \tfrac12 (K^{-1} X X^T K^{-1} - d K^{-1})`. `squared` (n, n) are the squared
-    distances in the embedding, and `factor` (n, r) is F with :math:`F F^T = X X^T` for the centered data.
+    By :math:`\partial \log p / \partial K = \tfrac12 (K^{-1} X X^T K^{-1} - d K^{-1})`. `squared` (n, n) are the
+    squared distances in the embedding, `factor` (n, r) is F with :math:`F F^T = X X^T` for the centered data, and d is
+    the number of features.
 
     Raises
     ------
@@ -148,11 +151,11 @@ def log_likelihood(
 
 
 def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: OnProgress = silent) -> Likelihood:
-    """Return the log likelihood of the data given the embedding, at the kernel that maximizes the likelihood.
+    """Return the largest log likelihood of the data given the embedding, over the parameters of the kernel.
 
-    L-BFGS ascends from eight starts, in the logarithms of the hyperparameters. If there are more than 300 points, the
-    eight ascents use a fixed sample of 300 points, and the best ascent continues with all points. The features enter
-    only through the Gram matrix of the data, so that the time of an evaluation grows as n^3 for any d.
+    L-BFGS maximizes it from eight starting points, in the logarithms of the parameters. For more than 300 points, the
+    eight runs use a fixed sample of 300 points, and the best run continues with all points. The features enter only
+    through the Gram matrix of the data, so that the time of an evaluation grows as n^3 for any d.
 
     Parameters
     ----------
@@ -161,7 +164,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
     Y : (n, p) float64
         The embedding; standardized internally.
     on_progress
-        Called with (ascents done, all, "gplvm").
+        Called with (runs of the optimizer done, all, "gplvm").
 
     Raises
     ------
@@ -172,7 +175,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
     DegenerateDataError
         If all points of the data, or of the embedding, are equal.
     ConvergenceError
-        If no start has a finite likelihood.
+        If the likelihood is not finite for any parameters that were tried.
 
     """
     n, d = X.shape
@@ -205,17 +208,21 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
         on_progress(ascents, ascents, "gplvm")
     if not np.isfinite(best.log_likelihood):
         raise ConvergenceError(
-            "No hyperparameters give the GP-LVM a finite likelihood.",
+            "The GP-LVM has no finite likelihood, whatever the parameters of its kernel.",
             remedy="Look for duplicates in the embedding, or for features of very different units in the data.",
         )
-    # The ascent was for data of unit variance; the result is a density in the units of the data.
+    # The data were divided by the root of their variance; the result is the density in the original units.
     a, b, s = (scale * variance for variance in (best.kernel.variance, best.kernel.bias, best.kernel.white))
     value = best.log_likelihood - 0.5 * n * d * float(np.log(scale))
     return Likelihood(value, Kernel(a, best.kernel.inverse_width, b, s), best.converged)
 
 
 class _Ascent:
-    """Likelihood of the data at some points, as a function of the logarithms of the hyperparameters."""
+    """Maximizes the likelihood of some points over the logarithms of the kernel's parameters.
+
+    `centred` (n, d) are the centered data, `places` (n, p) the standardized embedding, and `scale` is the variance of
+    the data, by which the data are divided.
+    """
 
     def __init__(self, centered: NDArray[np.float64], places: NDArray[np.float64], scale: float) -> None:
         n, self.d = centered.shape
@@ -226,7 +233,7 @@ class _Ascent:
         self.factor = unit if self.d <= n else np.asarray(np.linalg.qr(unit.T, mode="r")).T
 
     def climb(self, start: NDArray[np.float64]) -> Likelihood:
-        """Return the maximum that L-BFGS reaches from `start`, the logarithms (4,) of the hyperparameters."""
+        """Return the maximum that L-BFGS reaches from `start` (4,), the logarithms of the kernel's parameters."""
         result = minimize(
             self._falling,
             start,
@@ -238,7 +245,7 @@ class _Ascent:
         return Likelihood(-float(result.fun), Kernel(*np.exp(result.x).tolist()), bool(result.success))
 
     def _falling(self, theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return minus the log likelihood and minus its gradient; infinity and 0 where K is numerically singular."""
+        """Return minus the log likelihood and minus its gradient (4,); infinity and 0 if K is numerically singular."""
         try:
             value, gradient = log_likelihood(self.squared, self.factor, self.d, Kernel(*np.exp(theta)))
         except LinAlgError:

@@ -1,9 +1,9 @@
-"""The number of neighbors whose embedding keeps the most neighbors of the data.
+"""Choose the number of neighbors k of a method (``n_neighbors="auto"``): the one whose embedding keeps most neighbors.
 
 Each candidate k is tried: the points are embedded by their k nearest neighbors, and the score is the share of the ten
-nearest points of each point that are among its ten nearest in the embedding. One search finds the neighbors for all
-candidates. If there are n > 1,500 points, a sample of m = 1,500 points is embedded, with k divided by the root of
-n / m. The neighborhoods of a sheet then reach nearly as far as among all points, and still hold enough points.
+nearest points of each point that are among its ten nearest in the embedding. If there are n > 1,500 points, a sample of
+m = 1,500 points is embedded, with k divided by the root of n / m. The neighborhoods of a sheet then reach nearly as far
+as among all points, and still hold enough points.
 
 Other scores chose worse numbers of neighbors. Trustworthiness prefers fewer neighbors than the recovery of true
 coordinates needs. The residual variance of Euclidean distances prefers embeddings that do not unroll a sheet. The
@@ -40,33 +40,35 @@ COMPARED = 10  # number of nearest points of each point that an embedding should
 
 
 def kept_neighbors(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
-    """Return the share of the neighbors `nearest` (n, k) that the embedding Y (n, p) keeps, corrected for chance.
+    """Return which share of each point's neighbors an embedding Y (n, p) keeps, beyond the share that chance keeps.
 
-    The result is 0 for random positions, and 1 if all neighbors are kept (`kept_share`). If `nearest` are the k nearest
-    points in the data, the result is R_NX(k) (`glle_engine.metrics.coranking`).
+    `nearest` (n, k) are the neighbors. The result is 0 on average for random positions, and 1 if all neighbors are
+    among the k nearest points in the embedding. If `nearest` are the k nearest points in the data, the result is
+    R_NX(k) (`glle_engine.metrics.coranking`).
     """
     by_chance: float = nearest.shape[1] / (len(Y) - 1)
     return (kept_share(nearest, Y) - by_chance) / (1 - by_chance)
 
 
 def kept_share(nearest: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
-    """Return the share of the neighbors `nearest` (n, k) that are among the k nearest points in an embedding (n, p)."""
+    """Return the share, in [0, 1], of the neighbors `nearest` (n, k) that are among the k nearest in an embedding Y."""
     map_nearest = kneighbors(np.ascontiguousarray(Y), nearest.shape[1])[0]
     return float((nearest[:, :, None] == map_nearest[:, None, :]).any(axis=2).mean())
 
 
 @dataclass(frozen=True)
 class NeighborCount:
-    """Scores of the candidates for the number of neighbors k.
+    """How well each candidate for the number of neighbors k kept the neighbors of the data.
 
     Attributes
     ----------
     kept : dict of int to float
-        Score (`kept_neighbors`) of each candidate k with which the points could be embedded, by ascending k.
+        Candidate k, ascending, and the score (`kept_neighbors`) of the embedding by k neighbors.
     left_out : list of int
-        Other candidates: their neighbor graph has several closed classes, or no solver could embed the points.
+        Candidates without a score, because their directed neighbor graph has several closed classes (sets of points
+        that no edge leaves), or because the embedding failed.
     sampled : int or None
-        The number of sampled points, if not all were embedded.
+        The number of points that were embedded, if these were only a sample.
 
     """
 
@@ -76,19 +78,22 @@ class NeighborCount:
 
     @property
     def ranked(self) -> list[int]:
-        """The candidates in `kept`, the best score first; of candidates with equal scores, the smallest k first."""
+        """The candidates with a score, the best first; among equal scores, the smallest k first."""
         return sorted(self.kept, key=lambda k: (-self.kept[k], k))
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The best k, the runner-up, the scores of the candidates, and the candidates that were left out; JSON-able."""
+        """The best k and the second best, all scores, and the candidates without a score, as a JSON-able dictionary.
+
+        The runner-up is None if there is one candidate only.
+        """
         best, *others = self.ranked
         curve = [{"n_neighbors": k, "kept": kept} for k, kept in self.kept.items()]
         runner_up = others[0] if others else None
         return {"n_neighbors": best, "runner_up": runner_up, "curve": curve, "left_out": self.left_out}
 
     def notes(self) -> Iterator[Note]:
-        """Yield a note on the chosen k and the runner-up, unless there was nothing to choose."""
+        """Yield a note for the user on the chosen k and the second best k, if more than one candidate has a score."""
         best, *others = self.ranked
         if others:
             sample = f" of a sample of {self.sampled:,} points" if self.sampled else ""
@@ -101,7 +106,7 @@ class NeighborCount:
 
 
 def candidates_of(n: int) -> list[int]:
-    """Return the numbers of neighbors to try for n points, ascending; none has more than half of the points."""
+    """Return the numbers of neighbors to try for n points, ascending; none is more than half of n (or 2, if n < 4)."""
     spread = math.sqrt(max(n / SAMPLE, 1.0))
     max_neighbors = max(n // 2, 2)
     return [k for k in (round(k * spread) for k in CANDIDATES) if k <= max_neighbors] or [max_neighbors]
@@ -116,7 +121,7 @@ def best_neighbor_count(
     bridged: bool = False,
     instead: str = "Or give more neighbors.",
 ) -> NeighborCount:
-    """Find the number of neighbors whose embedding keeps the most neighbors.
+    """Embed the points by each candidate number of neighbors, and return how many neighbors each embedding keeps.
 
     Parameters
     ----------
@@ -124,18 +129,19 @@ def best_neighbor_count(
     candidates : sequence of int
         Ascending; the last one is below n.
     embed : callable
-        Takes points (m, d) and their neighbors (m, k), and returns an embedding (m, p).
+        Called with points (m, d) and their neighbors (m, k); returns an embedding (m, p).
     bridged : bool
-        Whether disconnected graphs are joined by their shortest edges, if no candidate has a connected graph.
+        Whether disconnected graphs are connected by additional edges, if no candidate has a connected graph.
     instead : str
-        Further remedy in the error for data whose graph no candidate connects; the first remedy is more neighbors.
+        A second remedy for the `DisconnectedGraphError`, after the remedy to take more neighbors.
 
     Raises
     ------
     DisconnectedGraphError
-        If no candidate connects the graph, unless `bridged`; the error has the smallest k that would connect it.
+        If no candidate has a connected graph, unless `bridged`. The error names the smallest k that would connect the
+        graph.
     ConvergenceError
-        If no candidate can be embedded.
+        If the embedding fails for every candidate.
 
     """
     n = len(X)

@@ -1,4 +1,4 @@
-r"""Scores on distances of pairs: stress, Shepard correlation, triplets, silhouette.
+r"""Score an embedding by distances between pairs of points: stress, Shepard correlation, triplets, silhouette.
 
 :math:`\delta_{ij}` is the distance of two points in the data, :math:`d_{ij}` their distance in the embedding. For more
 than 2,000 points, all scores except the triplets are computed for a fixed sample of 2,000 points.
@@ -26,8 +26,8 @@ _MIN_POINTS = 3
 def raw_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     r"""Return the raw stress :math:`\sum_{i<j} (d_{ij} - \delta_{ij})^2` (Kruskal 1964, Psychometrika 29); 0 is best.
 
-    The unit of the stress is the square of the data's unit. `sklearn.manifold.MDS` has the same stress. For more than
-    2,000 points the stress is estimated: the mean over the pairs of a fixed sample times the number of all pairs.
+    The unit of the stress is the square of the data's unit. `sklearn.manifold.MDS` computes the same stress. For more
+    than 2,000 points, the stress is estimated: the mean over the pairs of a sample times the number of all pairs.
     """
     expected, embedded = _pairs(X, Y)
     return float(((embedded - expected) ** 2).mean() * len(X) * (len(X) - 1) / 2)
@@ -36,8 +36,8 @@ def raw_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
 def normalized_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     r"""Return :math:`\sqrt{\sum (d_{ij} - \delta_{ij})^2 / \sum \delta_{ij}^2}`; 0 is best.
 
-    This normalized stress of `sklearn.manifold.MDS` depends on the unit of the embedding. Raises DegenerateDataError if
-    all points of the data are equal.
+    `sklearn.manifold.MDS` computes the same normalized stress, which depends on the unit of the embedding. Raises
+    DegenerateDataError if all points of the data are equal.
     """
     expected, embedded = _pairs(X, Y)
     _require_apart(expected)
@@ -45,7 +45,7 @@ def normalized_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
 
 
 def scaled_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
-    r"""Return the normalized stress of the embedding after scaling by the best factor a, in [0, 1]; 0 is best.
+    r"""Return the normalized stress, in [0, 1], of the embedding scaled by the factor a that fits best; 0 is best.
 
     .. math:: \min_a \sqrt{\sum (a d_{ij} - \delta_{ij})^2 / \sum \delta_{ij}^2}
 
@@ -62,7 +62,8 @@ def scaled_stress(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
 def shepard_correlation(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float:
     """Return Spearman's rank correlation of the distances in the data and in the embedding, in [-1, 1]; 1 is best.
 
-    It measures how far the Shepard diagram is monotone. Equal distances have the mean of their ranks.
+    It is 1 if the Shepard diagram (distances in the embedding over distances in the data) ascends throughout. Equal
+    distances have the mean of their ranks.
 
     Raises
     ------
@@ -80,7 +81,7 @@ def shepard_correlation(X: NDArray[np.float64], Y: NDArray[np.float64]) -> float
 
 
 def random_triplets(n: int) -> NDArray[np.int64]:
-    """Return random triplets of different points, five for each of n points as the first one, as indices (5 n, 3).
+    """Return random triplets of different points as indices (5 n, 3): each of n points comes first in five triplets.
 
     The triplets depend only on n. Raises TooFewPointsError for fewer than three points.
     """
@@ -108,8 +109,8 @@ def silhouette(Y: NDArray[np.float64], labels: NDArray[np.generic]) -> float:
     r"""Return the mean silhouette of the labels (n,) in an embedding (n, p), in [-1, 1]; 1 is best.
 
     The silhouette of a point is :math:`(b - a) / \max(a, b)`, with a its mean distance to the other points of its
-    label, and b the smallest mean distance to the points of another label. A point that is the only one with its label
-    has silhouette 0 (Rousseeuw 1987, J. Comput. Appl. Math. 20).
+    label, and b the smallest mean distance to the points of another label. A point whose label no other point has gets
+    silhouette 0 (Rousseeuw 1987, J. Comput. Appl. Math. 20).
 
     Raises
     ------
@@ -139,14 +140,14 @@ def silhouette(Y: NDArray[np.float64], labels: NDArray[np.generic]) -> float:
 
 
 def _distances_among(points: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the matrix (m, m) of distances between the points `rows`."""
+    """Return the distances (m, m) between the points with the row numbers `rows` (m,)."""
     return distances(points[rows], points, np.broadcast_to(rows, (len(rows), len(rows))))
 
 
 def _pairs(X: NDArray[np.float64], Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return two arrays (pairs,): distances in the data and in the embedding, for all pairs of sampled points.
+    """Return the distances (pairs,) in the data and the distances (pairs,) in the embedding, for all pairs of points.
 
-    The sample has all points, or 2,000 points if there are more.
+    For more than 2,000 points, they are the distances between the points of a fixed sample.
     """
     rows = fixed_sample(len(X), EXACT_POINTS)
     above = np.triu_indices(len(rows), 1)
@@ -154,7 +155,7 @@ def _pairs(X: NDArray[np.float64], Y: NDArray[np.float64]) -> tuple[NDArray[np.f
 
 
 def _require_apart(*distances: NDArray[np.float64]) -> None:
-    """Raise `DegenerateDataError` if one of the arrays of distances, in the data or the embedding, has only zeros."""
+    """Raise `DegenerateDataError` if all distances in one of the arrays are 0, so that a stress would divide by 0."""
     if not all(values.any() for values in distances):
         raise DegenerateDataError(
             "All points are equal, in the data or in the embedding.",

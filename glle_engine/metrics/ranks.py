@@ -1,4 +1,4 @@
-"""Faithfulness of an embedding to the data: trustworthiness, continuity, affine fit, residual variance.
+"""Score how faithful an embedding is: trustworthiness, continuity, affine R^2 to the truth, residual variance.
 
 The residual variance is the share of the variance of distances that an embedding leaves unexplained, :math:`1 -
 R^2(D_G, D_Y)`. R is the correlation, over pairs of points, between the lengths of the shortest paths along the neighbor
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["continuity", "disparity", "local_trustworthiness", "trustworthiness"]
 
 _TREE_BLOCK_POINTS = 4096
-_EQUAL = 1e-12
+_EQUAL = 1e-12  # distances with a smaller relative difference count as equal
 _BRUTE_BLOCK_ENTRIES = 1 << 23
 _FEW_POINTS = 4_000  # up to this n, computing all distances is faster than a tree (2.6 ms, not 9.5, for 1,000 points)
 EXACT_POINTS = 2000  # up to this n, the residual variance is over all pairs, which takes about three seconds
@@ -78,10 +78,8 @@ def trustworthiness(
 
     with U_k(i) the k nearest neighbors of i in Y and r(i, j) the rank of j among the neighbors of i in X (Venna and
     Kaski 2001). Points at equal distances in X all get the smallest of their ranks, so that the order of the rows does
-    not matter. scikit-learn ranks such points in the order of the rows, so that its value may be lower.
-
-    Only the ranks that are needed are counted, in a KD-tree (for few features and many points) or in blocks of
-    distances, so that n^2 numbers are never in memory.
+    not matter. scikit-learn ranks such points in the order of the rows, so that its value may be lower. Memory grows
+    with n, because the n^2 distances are computed in blocks.
 
     Parameters
     ----------
@@ -90,11 +88,14 @@ def trustworthiness(
     n_neighbors : int
         k < n / 2.
     points : (m,) int, optional
-        Average over these points only; their neighbors and ranks are still among all n points.
+        Row numbers of the points over which the score averages; their neighbors and ranks are still among all n points.
 
     Raises
     ------
-    InvalidParameterError, InvalidShapeError
+    InvalidParameterError
+        If k is not below n / 2.
+    InvalidShapeError
+        If X and Y differ in length.
 
     """
     return float(local_trustworthiness(X, Y, n_neighbors, points).mean())
@@ -129,7 +130,7 @@ def continuity(
     n_neighbors: int = 10,
     points: NDArray[np.intp] | None = None,
 ) -> float:
-    """Return the continuity (Venna and Kaski 2001), which is the trustworthiness with data and embedding exchanged.
+    """Return the continuity (Venna and Kaski 2001), in [0, 1]: the trustworthiness with X and Y exchanged; 1 is best.
 
     Parameters and errors as for `trustworthiness`.
     """
@@ -143,10 +144,11 @@ def _neighbors_of(Y: Data, k: int, rows: NDArray[np.intp]) -> NDArray[np.int32]:
 
 
 def _excess_ranks(X: Data, neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int) -> NDArray[np.float64]:
-    """Return the sum (m,) of max(0, r(i, j) - k) over the neighbors j of each row i, where r(i, j) is a rank in X.
+    """Return the sums (m,) of max(0, r(i, j) - k) over the neighbors j in the embedding of each point i in `rows`.
 
-    r(i, j) is one more than the number of points nearer to i than j is. Distances with a relative difference below
-    1e-12 count as equal, so that rounding does not decide about ranks.
+    `neighbors` (m, k) are the neighbors in the embedding. r(i, j) is the rank of j in X, one more than the number of
+    points that are nearer to i than j is. Distances with a relative difference below 1e-12 count as equal, so that
+    rounding does not decide about ranks.
     """
     if isinstance(X, Distances):
         return X.ranks_beyond(rows, neighbors, k, _EQUAL)
@@ -188,7 +190,10 @@ def _counted_by_products(
 
 
 def fixed_sample(n: int, size: int) -> NDArray[np.intp]:
-    """Return the row numbers over which a score averages: all n, or a fixed sample of `size` if n > `EXACT_POINTS`."""
+    """Return the row numbers of the points over which a score averages: of all n points, or of `size` if n > 2,000.
+
+    The sample is random, but depends only on n and `size`.
+    """
     if n <= EXACT_POINTS:
         return np.arange(n)
     return np.sort(np.random.default_rng(_SEED).choice(n, size, replace=False))
@@ -197,10 +202,10 @@ def fixed_sample(n: int, size: int) -> NDArray[np.intp]:
 def residual_variance(
     X: NDArray[np.float64], Y: NDArray[np.float64], score_neighbors: int = 10, on_progress: OnProgress = silent
 ) -> float:
-    """Return the residual variance, in [0, 1]; 0 is best.
+    """Return 1 - R^2 of geodesic distances in the data and Euclidean distances in the embedding, in [0, 1]; 0 is best.
 
-    For up to 2,000 points, it is computed over all pairs; for more points, over the pairs that include one of 400
-    landmarks, which are a fixed sample.
+    Geodesic distances are lengths of shortest paths along the neighbor graph. R^2 is over all pairs of up to 2,000
+    points. For more points, it is over the pairs that include one of 400 landmarks, a fixed random sample.
 
     Parameters
     ----------
@@ -218,7 +223,7 @@ def residual_variance(
     InvalidShapeError
         If X and Y differ in length.
     DisconnectedGraphError
-        If the neighbor graph is not connected; the error has the smallest k that connects it.
+        If the neighbor graph is not connected; the error names the smallest k that connects the graph.
     DegenerateDataError
         If all distances are equal, in the graph or in the embedding.
 
@@ -243,11 +248,10 @@ def unexplained_variance(
     Y: NDArray[np.float64],
     on_progress: OnProgress = silent,
 ) -> float:
-    """Return :math:`1 - r^2` in [0, 1], with the correlation r between distances in the data and in an embedding.
+    """Return :math:`1 - r^2` in [0, 1], with the correlation r between given distances and distances in an embedding.
 
-    The correlation is over the pairs of one of `points` with any other point. This is the only definition of residual
-    variance: both the score, with the lengths of shortest paths, and Isomap, with the distances that it scales, call
-    it. Units do not change the result.
+    The correlation is over the pairs of one of `points` with any other point. The score `residual_variance` and Isomap
+    both compute their residual variance by this function. Units do not change the result.
 
     Parameters
     ----------

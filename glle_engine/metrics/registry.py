@@ -1,4 +1,4 @@
-"""Registry of the scores of embeddings."""
+"""All scores of embeddings by name (`SCORES`), with what each needs, and the function `score` that computes them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["SCORES", "Score", "ScoreInputs", "default_scores", "neighborhood_hit
 
 @dataclass(frozen=True, eq=False)
 class ScoreInputs:
-    """Further inputs of scores, beside the data and the embedding.
+    """What some scores need in addition to the data and the embedding.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class ScoreInputs:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Description of a score, with the function that computes the score.
+    """One score of embeddings: what it means, what it needs, and the function that computes it.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Score:
     about : str
         Meaning, range and source of the score.
     needs : {"nothing", "labels", "truth"}
-        What the score needs beside the data and the embedding.
+        What the score needs in addition to the data and the embedding.
     better : {"higher", "lower"}
     most_points : int or None
         The largest n; None if only time limits it.
@@ -76,7 +76,7 @@ class Score:
     by_default : bool
         Whether the score is computed if the caller names no scores.
     run : callable
-        Called with data X (n, d), an embedding Y (n, p) and `Given`, all of them checked; returns the score.
+        Called with data X (n, d), an embedding Y (n, p) and `ScoreInputs`, all of them checked; returns the score.
 
     """
 
@@ -94,7 +94,7 @@ class Score:
 
 
 def neighborhood_hit(Y: NDArray[np.float64], labels: NDArray[np.generic], n_neighbors: int = 10) -> float:
-    """Return the share of a point's k nearest neighbors in the embedding (n, p) with its label, averaged over points.
+    """Return the mean share of a point's k nearest neighbors in an embedding Y (n, p) that have the point's label.
 
     The result is in [0, 1], and 1 is best (Paulovich, Nonato, Minghim, Levkowitz 2008, IEEE TVCG 14).
     """
@@ -143,7 +143,8 @@ def score(
     InvalidShapeError, NotFiniteError, OutOfRangeError
         For arrays of different lengths, or that are not numbers.
     DisconnectedGraphError
-        From the residual variance, if the neighbor graph is not connected; it has the smallest k that connects it.
+        By the residual variance, if the neighbor graph is not connected. The error names the smallest k that connects
+        the graph.
     DegenerateDataError
         If all points of the data, of the embedding or of the truth are equal.
 
@@ -189,14 +190,18 @@ def _checked_labels(labels: ArrayLike | None, n: int) -> NDArray[np.generic] | N
 
 
 def default_scores(inputs: Collection[str]) -> list[str]:
-    """Return the names of the scores to compute if the caller names none; `inputs` may have "labels" and "truth"."""
+    """Return the names of the scores to compute if the caller names none.
+
+    `inputs` says what is available: "labels", "truth", both or neither.
+    """
     return [name for name, item in SCORES.items() if item.by_default and item.needs in {"nothing", *inputs}]
 
 
 def possible_score(name: str, n: int, inputs: Collection[str]) -> Score:
-    """Return the `Score` with a name; raise `InvalidParameterError` for an unknown or impossible score.
+    """Return the score with a name, or raise `InvalidParameterError` if it cannot be computed.
 
-    A score is impossible for too many points n, or if it needs labels or a truth that are not among the `inputs`.
+    The reason is an unknown name, more points n than the score allows, or labels or a truth that the score needs and
+    `inputs` does not name.
     """
     item = SCORES.get(name)
     if item is None:
@@ -228,9 +233,9 @@ def _check_neighbors(item: Score, k: int, n: int) -> None:
 
 
 def _to_truth(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
-    """Return the Procrustes disparity of an embedding and the truth, which may differ in their number of columns.
+    """Return the Procrustes disparity of an embedding (n, p) and the truth (n, q).
 
-    The narrower array is padded with zeros, which changes no distance.
+    The array with fewer columns is padded with zeros, which changes no distance.
     """
     width = max(Y.shape[1], truth.shape[1])
     return disparity(*(np.pad(points, ((0, 0), (0, width - points.shape[1]))) for points in (Y, truth)))

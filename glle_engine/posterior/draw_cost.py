@@ -163,9 +163,10 @@ def pivoting_seconds(n: int, work: Work) -> float:
 
 
 def null_seconds(n: int, work: Work, classes: int) -> float:
-    """Return the expected seconds for the null vectors of I - W, one per closed class of the neighbor graph.
+    """Return the expected seconds of a draw for the null vectors of I - W, of which each closed class has one.
 
-    Each vector takes the solution of one system, and is then made orthogonal to the vectors before it.
+    A closed class is a set of points that no edge of the neighbor graph leaves. Each null vector takes the solution of
+    one system, and is then made orthogonal to the vectors before it.
     """
     return classes * 1e-9 * work.entries + 4e-9 * n * classes**2
 

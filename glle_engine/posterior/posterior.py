@@ -90,8 +90,9 @@ class Posterior(PointResult):
     order : (n,) int32
         The fill-reducing order in which the solver eliminates the points.
     pins : (c,) int32
-        One point of each closed class of the graph, at which the solver makes I - W nonsingular
-        (`glle_engine.eigen.eigenproblem`); empty for the published variant.
+        One point of each closed class (a set of points that no edge of the graph leaves). The solver makes I - W
+        nonsingular by adding 1 to the diagonal at these points (`glle_engine.eigen.eigenproblem`). Empty for the
+        published variant.
     diagnostics : Diagnostics
         Numbers that describe the fit, and notes in words.
     flatness : (k + 1,) float64, optional
@@ -160,7 +161,7 @@ class Posterior(PointResult):
 
     @cached_property
     def eigenproblem(self) -> Eigenproblem:
-        """The eigenproblem that each draw solves for its weights, of the landmarks or, if there are none, of all points."""
+        """The eigenproblem that each draw solves for its weights; with landmarks, it is that of the landmarks only."""
         neighbors = self.neighbors if self.placement is None else self.placement.positions(self.placement.landmarks)
         return Eigenproblem(Pattern(neighbors, self.order), self.pins)
 
@@ -171,7 +172,7 @@ class Posterior(PointResult):
 
     @cached_property
     def lane_solver(self) -> LaneSolver | None:
-        """Solver that computes four draws at once; None for few points or several closed classes, solved one by one."""
+        """Computes four draws at once; None for few points or several closed classes, whose draws are solved singly."""
         return self.eigenproblem.lane_solver(self._reference)
 
     @cached_property

@@ -179,7 +179,10 @@ class Placement:
                 whole[points] = places.reshape(-1, p, LANES)[:, :, lane]
 
     def _blocks(self) -> Iterator[tuple[slice, int]]:
-        """Yield slices of `others`, each with the counter of the random stream at which the slice's numbers begin."""
+        """Yield slices of `others` whose covariance factors take 32 MB at most, and where their random numbers begin.
+
+        The second value is a counter of the draw's random stream, of which each counter gives four numbers.
+        """
         k, n = self.neighbors.shape[1], len(self.others)
         size = GROUP * max(1, _BLOCK_ENTRIES // (GROUP * k * k))
         first = -(-len(self.landmarks) // GROUP)

@@ -1,18 +1,18 @@
-r"""Align embeddings of the same points, measure the spread of each point, and make regions around the points.
+r"""Align embeddings of the same points, measure how each point spreads, and make confidence regions around the points.
 
-The coverage of the regions is calibrated on held-out resamples. The region of point i at level q is :math:`\{y : (y -
-c_i)^T C_i^{-1} (y - c_i) \le r_q^2\}`, an ellipse in two dimensions; :math:`c_i` is its position in the reference
-embedding and :math:`C_i` its covariance. The radius :math:`r_q`, one for all points, is found by cross-conformal
-calibration (Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015): resamples
-are split into folds (pairs of separate halves stay together), mean and covariance are computed without one fold, and
+The confidence region of point i at level q is :math:`\{y : (y - c_i)^T C_i^{-1} (y - c_i) \le r_q^2\}`, an ellipse in
+two dimensions; :math:`c_i` is the position of the point in the reference embedding and :math:`C_i` the covariance of
+its positions in the resamples. The radius :math:`r_q`, one for all points, is found by cross-conformal calibration
+(Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74, 2015). Resamples are split
+into folds, where two halves without common points stay together. Mean and covariance are computed without one fold, and
 :math:`r_q` is the quantile, over all folds, of the distances of the held-out resamples from the mean, in units of the
 covariance. For normal resamples with the covariance :math:`C_i`, :math:`r_q` is the root of the quantile of the
 chi-squared distribution: 1.18 and 2.15 for 50 % and 90 % in two dimensions.
 
-The regions around the consensus therefore contain the stated share of the positions in a further resample, on average
+Regions around the mean of the resamples contain the stated share of the positions in a further resample, on average
 over points and resamples. Regions around the reference are confidence regions: they are meant to contain the mean
-position of a point over new samples of the data. The position of a point in one new sample scatters around that mean as
-the reference does, so that prediction regions are wider by the root of 2 (`Regions.of_new_sample`). No region shows
+position of a point over new samples of the data. The position in one new sample scatters around this mean as the
+reference does, so that prediction regions are wider by the root of 2 (`Regions.of_new_sample`). No region shows
 bias, and the level holds on average over the points, not for each point. The points of an embedding move together, so
 that the share of points inside their regions varies widely between samples of the data.
 """
@@ -34,24 +34,24 @@ from glle_engine.linalg.procrustes import generalized_procrustes, moments, root_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_EMBEDDINGS = 4  # if a quarter of the embeddings is held out, enough remain for a covariance
+MIN_EMBEDDINGS = 4  # so that three embeddings are left for a covariance if a quarter is held out
 LEVELS = (0.5, 0.9)  # coverage of the regions
 FOLDS = 4
-CALIBRATED = 20_000  # the radii are calibrated on at most this many evenly spaced points, to limit the memory
+CALIBRATED = 20_000  # the radii are calibrated on at most this many evenly spaced points, to limit memory use
 NEW_SAMPLE = math.sqrt(2)  # a prediction region is wider by this factor, because its center scatters, too
 MIN_EIGENVALUE_RATIO = 1e-12  # smaller eigenvalues (relative to the largest) are directions without variance
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Embeddings of the same points, rotated to their mean (the consensus), with the mean rotated to an original.
+    """Embeddings of the same points by resamples, rotated so that their positions can be compared point by point.
 
     Attributes
     ----------
     original : (n, p) float64
         The reference embedding.
     embeddings : (m, n, p) float64
-        The rotated embeddings, at least 4.
+        At least 4 embeddings, rotated to their mean, with the mean rotated to the reference embedding.
 
     """
 
@@ -62,12 +62,12 @@ class Alignment:
 
     @classmethod
     def from_maps(cls, embeddings: NDArray[np.float64], original: NDArray[np.float64]) -> Self:
-        """Return embeddings (m, n, p) aligned by generalized Procrustes analysis, with `original` as the reference.
+        """Align embeddings (m, n, p) by generalized Procrustes analysis, and rotate their mean to `original` (n, p).
 
         Raises
         ------
         InvalidShapeError
-            For fewer than 4 embeddings, or of another shape than the original.
+            For fewer than 4 embeddings, or embeddings of another shape than `original`.
 
         """
         if embeddings.shape[1:] != original.shape or len(embeddings) < MIN_EMBEDDINGS:
@@ -79,34 +79,38 @@ class Alignment:
 
     @cached_property
     def covariance(self) -> NDArray[np.float64]:
-        """Covariance (n, p, p) of each point's position."""
+        """Covariance (n, p, p) of each point's position over the embeddings."""
         return moments(self.embeddings)[1]
 
     @property
     def spread(self) -> NDArray[np.float64]:
-        """Root of the trace of each point's covariance (n,)."""
+        """How far each point moves between the embeddings (n,): the root of the trace of its covariance."""
         return root_trace(self.covariance)
 
 
 def normalize(Y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return Y shifted to mean 0 and scaled to mean square radius 1, and the mean and the scale that were removed."""
+    """Return Y (n, p) shifted to mean 0 and scaled to mean square radius 1, with the removed mean (p,) and scale.
+
+    If all points are equal, the result is 0 and the scale is 1.
+    """
     center = Y.mean(axis=0)
     size = float(np.sqrt(((Y - center) ** 2).sum(axis=1).mean()))
     return (Y - center) / (size or 1.0), center, size or 1.0
 
 
 def normalize_all(embeddings: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return embeddings (m, n, p), each with mean 0 and mean square radius 1."""
+    """Return the embeddings (m, n, p), each shifted to mean 0 and scaled to mean square radius 1."""
     return np.array([normalize(Y)[0] for Y in embeddings]).reshape(embeddings.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Ellipses, or ellipsoids, around the points of an embedding.
+    """Confidence regions around the points of an embedding: ellipses in two dimensions, ellipsoids in three.
 
     Attributes
     ----------
     center : (n, p) float64
+        Centers of the regions: the positions of the points in the embedding.
     half_axes : (n, p, p) float64
         Half-axes at radius 1: row j of half_axes[i] is the vector of half-axis j at point i, the longest first. It is a
         unit eigenvector of the covariance, multiplied by the square root of the eigenvalue. The sign of a row means
@@ -127,11 +131,11 @@ class Regions:
     __repr__ = brief
 
     def axes(self, level: float) -> NDArray[np.float64]:
-        """Return the half-axes (n, p, p) of the regions of a level, one vector in each row, the longest first."""
+        """Return the half-axes (n, p, p) of the regions of a level: [i, j] is the j-th longest vector at point i."""
         return self.radius(level) * self.half_axes
 
     def radius(self, level: float) -> float:
-        """Return the factor on the half-axes for a level of coverage, one of `levels`.
+        """Return the factor that scales the half-axes to the regions of `level`, one of `levels`.
 
         Raises
         ------
@@ -146,23 +150,24 @@ class Regions:
         return self.radii[self.levels.index(level)]
 
     def of_new_sample(self) -> Regions:
-        """Return the prediction regions, which are meant to contain the position of each point in one new sample."""
+        """Return prediction regions: wider by the root of 2, to contain the positions of points in one new sample."""
         return replace(self, radii=tuple(NEW_SAMPLE * radius for radius in self.radii))
 
     def contains(self, places: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
-        """Return for each point whether its position in `places` (n, p) lies in its region of this level: (n,) bool."""
+        """Return (n,) bool: whether the position of each point in `places` (n, p) lies in the point's own region."""
         return _distances(places - self.center, self.half_axes) <= self.radius(level)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return levels and radii as a JSON-able dictionary."""
+        """Return levels and radii as a JSON-able dictionary, without the arrays."""
         return {"levels": list(self.levels), "radii": list(self.radii)}
 
 
 def calibrated_regions(aligned: Alignment, *, together: int = 1) -> Regions:
-    """Return confidence regions around the points of the original, with radii calibrated on held-out embeddings.
+    """Return confidence regions around the points of the reference, with radii calibrated on held-out embeddings.
 
-    `together` is the number of consecutive embeddings that are held out together. It is 2 for pairs of separate halves,
-    because the two halves of a pair deviate from the mean in opposite directions, so that each predicts the other.
+    `together` is the number of consecutive embeddings that are held out together. It has to be 2 if embeddings 2 j and
+    2 j + 1 are of halves without common points: such halves deviate from the mean in opposite directions, so that one
+    predicts the other.
     """
     n, embeddings = len(aligned.original), aligned.embeddings
     rows = np.arange(0, n, -(-n // CALIBRATED))
@@ -178,14 +183,17 @@ def calibrated_regions(aligned: Alignment, *, together: int = 1) -> Regions:
 
 
 def _half_axes(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the half-axes (n, p, p) at radius 1 of covariances (n, p, p): rows are vectors, the longest first."""
+    """Return the half-axes (n, p, p) of the ellipsoids of covariances (n, p, p): vectors in rows, the longest first.
+
+    A direction without variance gets a tiny half-axis, so that distances in its units are finite.
+    """
     values, vectors = dense.eigh(covariance)
     values = np.maximum(values, MIN_EIGENVALUE_RATIO * values[:, -1:])
     return np.ascontiguousarray((np.sqrt(values)[:, None, :] * vectors)[:, :, ::-1].transpose(0, 2, 1))
 
 
 def _distances(off: NDArray[np.float64], half_axes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the lengths (n,) of vectors `off` (n, p), in units of the half-axes (n, p, p).
+    """Return the Mahalanobis lengths (n,) of vectors `off` (n, p): 1 on the ellipsoid with the half-axes (n, p, p).
 
     At a point without variance, the length is 0 for the zero vector and infinite for any other vector.
     """

@@ -1,18 +1,19 @@
-"""Calibration of the scale of draws by half-sampling, which needs only the data.
+"""Find the scale at which draws of a posterior vary as much as LLE's embedding would over new samples of the data.
 
-The sampling spread of LLE is the variation of LLE's embedding over new samples of the data. Half-sampling (the
-delete-half jackknife) estimates the sampling spread from one data set (`glle_engine.reliability.resamples`).
+The variation over new samples is estimated from the data alone, by half-sampling (the delete-half jackknife): LLE
+embeds random halves of the data (`glle_engine.reliability.resamples`).
 
 `calibrate` searches for the scale a at which the median spread of draws equals the median spread of half-samples. The
 spread of draws is nearly a power of the scale, so that a few secant steps in logarithms find a. If the exponent is
-small, the spread hardly depends on the scale (large noise), and the data do not identify a; the result reports this.
+small, as with large noise, the spread hardly depends on the scale, so that no scale can be identified; the result then
+has `saturated` True.
 
 Draws at the calibrated scale are ordinary draws, a pure function of their arguments:
 
     scale = calibrate(posterior, X).scale
     draws = posterior.draws(100, scale=scale)
 
-Half-sampling cannot detect LLE's bias: if all samples are bent alike, no spread shows it.
+Half-sampling cannot detect bias: an error that LLE makes in every sample alike causes no spread.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 HALF_SAMPLES = 20
 CALIBRATION_DRAWS = 40
-STEPS = 6
+STEPS = 6  # the most scales that are tried
 CLOSE = 0.1  # the search stops at this relative difference of the medians, which is below the error of 20 half-samples
 SATURATED = 0.2  # below this slope of log spread over log scale, the scale hardly matters; usual slopes are about .5
 LARGEST, SMALLEST = 1e3, 1e-6  # limits of the scales that are tried
@@ -51,7 +52,7 @@ CORRELATED = 0.5  # rank correlation: below it the two spreads share less than a
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Calibrated scale, and how well the spread of draws at this scale agrees with the spread of half-samples.
+    """Result of `calibrate`: a scale, and how well the spread of draws at it agrees with the spread of half-samples.
 
     Attributes
     ----------
@@ -60,16 +61,16 @@ class Calibration:
     ratio : float
         Median spread of draws at the scale, divided by the median spread of half-samples.
     rank_correlation : float
-        Spearman's correlation, over the points, of the spread of draws and the spread of half-samples; 0 if one of the
-        two is constant.
+        Spearman's correlation, over the points, of the spread of draws and the spread of half-samples; 0 if either
+        spread is constant.
     slope : float or None
-        Measured d log spread / d log scale; None if the first scale, 1, was accepted.
+        Measured d log spread / d log scale; None if scale 1, which is tried first, was accepted.
     saturated : bool
         Whether the medians agree at no scale, because the spread of draws hardly depends on the scale (slope below .2).
     half_sample_spread : (n,) float64
-        Root of the trace of each point's covariance over half-samples.
+        Root of the trace of the covariance of each point's position over half-samples.
     draw_spread : (n,) float64
-        Root of the trace of each point's covariance over draws at the scale.
+        Root of the trace of the covariance of each point's position over draws at the scale.
     trace : tuple of (scale, ratio)
         All scales that were tried, in order, each with its ratio of the medians.
 
@@ -88,7 +89,7 @@ class Calibration:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Warnings about the scale: saturated, not matched, or poorly correlated with half-samples."""
+        """Warnings for a user of the scale: no scale fits, or the scale fits only on average over the points."""
         return tuple(self._warnings())
 
     def _warnings(self) -> Iterator[Note]:
@@ -116,7 +117,7 @@ class Calibration:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the numbers and the notes as a JSON-able dictionary, without the two arrays of spreads."""
+        """Return the fields and the notes as a JSON-able dictionary, without the two arrays of spreads."""
         arrays = {"half_sample_spread", "draw_spread"}
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in arrays}
         notes = [note.to_dict() for note in self.notes]
@@ -142,14 +143,14 @@ def calibrate(
     X : (n, d)
         The training data.
     n_resamples, n_draws : int
-        At least 4 of each.
+        How many half-samples, and how many draws at each scale that is tried; at least 4 of each.
     seed : int
         Seed of the half-samples and of the draws.
     halves : (m, n, p) float64, optional
-        Half-samples 0, ..., m - 1 of the seed (`resample` of the stream `HALVES`), if the caller has computed them
-        already; the first `n_resamples` are used.
+        Embeddings of half-samples 0, ..., m - 1 of the seed, from `resample` with the stream `HALVES`, if the caller
+        has computed them already; the first `n_resamples` are used.
     on_progress
-        Called with (done, total, stage).
+        Called with (half-samples done, all, "half-samples") and then with (scales tried, at most 6, "calibration").
 
     Raises
     ------
@@ -204,7 +205,10 @@ def calibrate(
 
 
 def _spread(kind: str, embeddings: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each point's spread (n,) over embeddings (m, n, p); raise `InvalidParameterError` if its median is 0."""
+    """Return how far each point moves (n,) between embeddings (m, n, p) that are aligned to a reference (n, p).
+
+    Raises `InvalidParameterError`, which names the `kind` of embeddings, if the median of the result is 0.
+    """
     spread = Alignment.from_maps(embeddings, reference).spread
     if not np.median(spread):
         raise InvalidParameterError(
@@ -215,18 +219,21 @@ def _spread(kind: str, embeddings: NDArray[np.float64], reference: NDArray[np.fl
 
 
 def _is_close(ratio: float) -> bool:
-    """Return whether a ratio of medians differs from 1 by at most the factor 1 + `CLOSE`."""
+    """Return whether the ratio of two median spreads is close enough to 1 to accept a scale."""
     return 1 / (1 + CLOSE) <= ratio <= 1 + CLOSE
 
 
 def _between(a: tuple[float, float], b: tuple[float, float]) -> float:
-    """Interpolate between two pairs (scale, ratio), linearly in logarithms; return the scale with ratio 1."""
+    """Return the scale at which the ratio of spreads is 1, by log-linear interpolation of two pairs (scale, ratio)."""
     x0, x1, y0, y1 = (dense.log(value) for value in (a[0], b[0], a[1], b[1]))
     return dense.exp(x0 - y0 * (x1 - x0) / (y1 - y0))
 
 
 def _slope(trace: Sequence[tuple[float, float]]) -> float:
-    """Return the slope of log ratio over log scale, between the last scale of the trace and the one nearest to it."""
+    """Return d log ratio / d log scale from pairs (scale, ratio): the last pair, and the pair whose scale is nearest.
+
+    0 if the two scales are equal.
+    """
     (last, ratio), others = trace[-1], trace[:-1]
     near, other = min(others, key=lambda pair: abs(dense.log(pair[0] / last)))
     return dense.log(ratio / other) / dense.log(last / near) if near != last else 0.0

@@ -1,9 +1,10 @@
-"""Refits of a method to random halves of the data.
+"""Fit any method again to random halves of the data, to see how its embedding varies.
 
-The method is refitted to a half with smaller numbers of neighbors (`shrunk`). The other points are then placed by
-the method's map to new points, unless this map uses neighbors; by a fitted affine map if a linear method has no map;
-and otherwise by LLE weights on the points of the half. Weights would be a poor map for a linear method: they inflate
-the spread of PCA 1.6 to 2.8 times. In refit j, a random method has the seed of its parameters plus 1 + j.
+A method is fitted to a half with smaller numbers of neighbors (`shrunk`). The other points are then placed by the
+method's own map for new points, unless this map uses neighbors; by an affine map, fitted to the half, if a linear
+method has no map; and otherwise by LLE weights on the points of the half. LLE weights would be a poor map for a linear
+method: they inflate the spread of PCA 1.6 to 2.8 times. For half j, a random method has the seed of its parameters plus
+1 + j.
 """
 
 from __future__ import annotations
@@ -43,13 +44,15 @@ _SEEDS = 2**63
 
 @dataclass(frozen=True, eq=False)
 class MethodEmbedder(Embedder, Generic[S]):
-    """Embeds random halves of the data by a method, and places the other points.
+    """Embeds random halves of the data by any method with its parameters, and places the other points.
 
     Attributes
     ----------
     X : (n, d) float64
-        The data, or distances (n, n).
-    method, spec
+        The data, or distances (n, n) for parameters with "precomputed".
+    method : Method
+    spec : MethodSpec
+        The parameters of the method.
 
     """
 
@@ -67,12 +70,15 @@ class MethodEmbedder(Embedder, Generic[S]):
 
     @cached_property
     def data(self) -> NDArray[np.float64]:
-        """The data X as an array of finite numbers; raises a `GlleError` for other data."""
+        """X as a float64 array; raises `NotFiniteError` or `InvalidShapeError` if X is no matrix of finite numbers."""
         return finite_matrix(self.X)
 
     @cached_property
     def located(self) -> tuple[Data, int]:
-        """Coordinates or distances of the points in the method's metric, divided by 2^e, and the exponent e."""
+        """Points whose Euclidean distances are those of the method's metric, divided by 2^e, and the exponent e.
+
+        For parameters with "precomputed", the first result is `Distances`. The division keeps squares in range.
+        """
         if self.spec.precomputed:
             exponent = int(np.frexp(float(self.data.max()))[1])
             return Distances.among(np.ldexp(self.data, -exponent)), exponent
@@ -81,7 +87,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         return unit.scale(points), unit.exponent
 
     def require_possible(self) -> None:
-        """Raise a `GlleError` if the method cannot embed half of the points."""
+        """Raise a `GlleError` if the method cannot embed half of the points; only sizes and parameters are examined."""
         n, d = self.data.shape
         require_resamplable(n, d, self.method, self.spec)
 
@@ -103,7 +109,7 @@ class MethodEmbedder(Embedder, Generic[S]):
         return placed
 
     def _refit(self, sample: Sample, on_progress: OnProgress) -> Embedding:
-        """Return the embedding of the points of a sample by the method."""
+        """Return the method's embedding of the points `sample.chosen`, without the other points."""
         chosen = sample.chosen
         data = self.data[np.ix_(chosen, chosen)] if self.spec.precomputed else self.data[chosen]
         return embed_again(self.method, self.spec, data, sample.number, HALF, on_progress)
@@ -117,11 +123,11 @@ def embed_again(
     share: float,
     on_progress: OnProgress = silent,
 ) -> Embedding:
-    """Embed `data`, a share of the points, with smaller numbers of neighbors (`shrunk`), and another seed if random.
+    """Embed `data`, which are a `share` of all points, with smaller numbers of neighbors (`shrunk`).
 
-    The parameters are not shrunk if the method refuses the smaller values, or if the smaller neighbor graph is
-    disconnected, even if the method could join its parts. The rule of the specification then joins the parts of the
-    graph with the parameters as they are.
+    A random method gets the seed of `spec` plus 1 + `number`. The numbers of neighbors stay as they are if the method
+    refuses the smaller values, or if the smaller neighbor graph is disconnected. A disconnected graph with the original
+    numbers is then treated as `spec` says.
     """
     if method.random:
         spec = replace(spec, seed=(getattr(spec, "seed", 0) + 1 + number) % _SEEDS)  # type: ignore[call-arg] # random methods have a seed
@@ -143,7 +149,7 @@ def _embedder_of(
 
 
 def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
-    r"""Return by name the parameters that change for a refit to a share of the points, with their new values.
+    r"""Return the parameters that have to be smaller for a fit to a share of the points, as a dictionary of new values.
 
     Perplexity and numbers of neighbors and of landmarks are divided by :math:`\sqrt 2` for half of the points, and by
     :math:`\sqrt{1 / \varphi}` for a share phi; integers are rounded up. For halves this is a compromise. If k were
@@ -161,7 +167,7 @@ def shrunk(spec: MethodSpec, share: float = HALF) -> dict[str, Any]:
 
 
 def require_unlabeled(method: Method[S], spec: S) -> None:
-    """Raise `InvalidParameterError` for a method that uses labels: the points of other samples have none."""
+    """Raise `InvalidParameterError` for a method that uses labels, because the points of new samples have none."""
     if method.needs_labels(spec):
         raise InvalidParameterError(
             f"{method.title} uses labels, which an audit does not have for other samples.",
@@ -170,7 +176,10 @@ def require_unlabeled(method: Method[S], spec: S) -> None:
 
 
 def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec) -> None:
-    """Raise a `GlleError` if a method cannot be refitted to half of n points (n, d); only sizes are examined."""
+    """Raise a `GlleError` if a method with parameters `spec` cannot be fitted to half of n points with d features.
+
+    Only sizes and parameters are examined.
+    """
     require_unlabeled(method, spec)
     if (name := spec.precomputed) in {"kernel", "weights"}:
         raise InvalidParameterError(
@@ -200,7 +209,7 @@ def require_resamplable(n: int, d: int, method: Method[Any], spec: MethodSpec) -
 
 
 def affine_map(points: NDArray[np.float64], Y: NDArray[np.float64]) -> AffineMap:
-    """Return the affine map that fits positions Y (m, p) to points (m, d) by least squares, with the smallest norm."""
+    """Return the affine map from points (m, d) to positions Y (m, p), by least squares; of several, the smallest."""
     mean, center = points.mean(axis=0), Y.mean(axis=0)
     components = np.linalg.lstsq(points - mean, Y - center, rcond=None)[0].T
     shift = np.linalg.lstsq(components, center, rcond=None)[0]

@@ -1,14 +1,15 @@
-r"""Embed random halves of the data, which show how an embedding varies over samples of the data.
+r"""Embed random halves of the data, which shows how an embedding would vary over new samples of the data.
 
-Resample j of a stream embeds a random half of the points, and places the other points in that embedding. The result is
-a pure function of (embedder, stream, seed, j): any process can compute any range of a stream, and gets the same bits.
+A resample embeds a random half of the points, and places the other points in that embedding. Resamples are numbered
+within a stream of random halves. Resample j depends only on (embedder, stream, seed, j): any process can compute any
+range of a stream, and gets the same bits.
 
 For a smooth function of the sample, the covariance over halves estimates the covariance over samples (the delete-d
 jackknife: Shao and Wu, "A general theory for jackknife variance estimation", Annals of Statistics 17, 1989). PCA
 follows this theory. No theory covers LLE, whose neighborhoods are seldom the same in two halves. Over 18 distributions
 the standard deviation over halves was .99 of the true standard deviation (docs/explanation/believe.md).
 
-This module embeds halves by posteriors and by functions, `glle_engine.reliability.refits` by methods.
+Here, the method of a posterior or a function embeds the halves; in `glle_engine.reliability.refits`, any other method.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _REG = 1e-3  # ridge of the weights that place a point
 
 @dataclass(frozen=True)
 class Stream:
-    """Sequence of random halves, in pairs without common points or independent of each other.
+    """Numbered sequence of random halves of the data; a seed and a stream determine every half.
 
     Attributes
     ----------
@@ -65,7 +66,7 @@ class Stream:
     number : int
         Streams of one seed with different numbers are independent.
     paired : bool
-        Whether resamples 2 j and 2 j + 1 have no point in common.
+        Whether halves 2 j and 2 j + 1 have no point in common; otherwise all halves are independent.
 
     """
 
@@ -80,7 +81,7 @@ SEPARATE = Stream("separate halves", number=3, paired=True)
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Random half of the points that a resample embeds, and the other points.
+    """The random half of the points that one resample embeds, and the other points.
 
     Attributes
     ----------
@@ -89,6 +90,7 @@ class Sample:
         Number of the resample in its stream.
     chosen, others : (m,), (n - m,) int
         Row numbers of the points to embed, and of the points to place afterwards; both ascending.
+
     """
 
     stream: Stream
@@ -99,13 +101,13 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Embedder(ABC):
-    """Embeds random halves of its data by a posterior, a method or a function, and places the other points.
+    """Base of what embeds random halves of data and places the other points: by a posterior, a method or a function.
 
     Attributes
     ----------
     blocks : (n,) int64, optional
-        Block of each point, such as its subject, if all points of a block are to be in the same sample. The two samples
-        of a pair then differ in size by at most the largest block.
+        Block of each point, such as the patient that was measured. All points of a block are then in the same half, and
+        two halves of a pair differ in size by at most the largest block.
 
     """
 
@@ -118,21 +120,21 @@ class Embedder(ABC):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows from which samples are drawn: all points, unless there are landmarks."""
+        """The row numbers of the points from which halves are drawn: of all points, unless there are landmarks."""
         return np.arange(self.shape[0])
 
     @abstractmethod
     def require_possible(self) -> None:
-        """Raise a `GlleError` if samples cannot be embedded because of their size; nothing is computed."""
+        """Raise a `GlleError` if half of the points cannot be embedded; only sizes and parameters are examined."""
 
     def of_rows(self, rows: NDArray[np.intp]) -> Self:
-        """Return an embedder whose data are only these rows, from all of which samples are drawn."""
+        """Return an embedder whose data are only these rows; it draws its halves from all of them."""
         embedder = self._of_rows(rows)
         return embedder if self.blocks is None else replace(embedder, blocks=self.blocks[rows])
 
     @abstractmethod
     def _of_rows(self, rows: NDArray[np.intp]) -> Self:
-        """Return an embedder whose data are only these rows; `of_rows` then sets the blocks."""
+        """Return an embedder whose data are only these rows, with unchanged `blocks`, which `of_rows` replaces."""
 
     @abstractmethod
     def __call__(self, sample: Sample, on_progress: OnProgress) -> NDArray[np.float64]:
@@ -144,16 +146,16 @@ class Embedder(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Resamples:
-    """Embeddings of the data, each computed from a random part of the points.
+    """Embeddings of all points, each computed from a random half of the points: the result of `resample`.
 
     Attributes
     ----------
     stream : Stream
     places : (m, n, p) float64
-        Positions of the points; NaN where an embedding failed. Embeddings of posteriors are rotated to their
-        reference, others are not.
+        Positions of all points in each embedding; NaN for an embedding that failed. Embeddings by the method of a
+        posterior are rotated to its reference embedding, others are not.
     problems : tuple of str
-        The messages of embeddings that failed.
+        The error message of each embedding that failed.
 
     """
 
@@ -165,17 +167,17 @@ class Resamples:
 
     @property
     def embeddings(self) -> NDArray[np.float64]:
-        """Positions (m, n, p) of all points in the resamples that did not fail."""
+        """Positions of all points in the embeddings that did not fail: (m, n, p), with m without the failed ones."""
         return np.asarray(self.places[np.isfinite(self.places).all(axis=(1, 2))])
 
     @property
     def complete_pairs(self) -> NDArray[np.intp]:
-        """Indices into `places` of all complete pairs: 2 j and 2 j + 1 if neither of the two failed."""
+        """Indices into `places` of the pairs without a failure: 2 j and 2 j + 1 if both embeddings succeeded."""
         is_complete = np.isfinite(self.places).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
         return np.flatnonzero(np.repeat(is_complete, 2))
 
     def __add__(self, other: Resamples) -> Resamples:
-        """Return these resamples, followed by `more` resamples of the same stream."""
+        """Return these resamples followed by `other` resamples, which must be of the same stream."""
         places = np.concatenate([self.places, other.places])
         return Resamples(self.stream, places, self.problems + other.problems)
 
@@ -191,18 +193,20 @@ def resample(
     executor: Executor | None = None,
     on_progress: OnProgress = silent,
 ) -> Resamples:
-    """Embed random halves of the data, and place the other points; return a `Resamples`.
+    """Embed random halves of the data, and place the other points in each embedding.
 
     Parameters
     ----------
     embed : Embedder
+        Has the data, and embeds a half.
     count, first : int
-        Resamples first, ..., first + count - 1 of the stream.
+        Resamples first, ..., first + count - 1 of the stream are computed.
     stream : Stream
     seed : int
         In [0, 2^64).
     strict : bool
-        Whether the error of a failed resample is raised; otherwise its message is one of the result's `problems`.
+        Whether the error of a half that cannot be embedded is raised; otherwise its positions are NaN, and the result's
+        `problems` have its message.
     executor : concurrent.futures.Executor, optional
         Threads or processes that compute the resamples, with the same bits. Progress is then reported only after each
         resample.
@@ -213,8 +217,8 @@ def resample(
     Raises
     ------
     GlleError
-        If samples cannot be embedded because of their size, or a number is out of range. If `strict`, also the error
-        of a resample.
+        If half of the points are too few, or a number is out of range. With `strict`, also the error of a half that
+        cannot be embedded.
 
     """
     count, first = check_integer("count", count, 0), check_integer("first", first, 0)
@@ -245,7 +249,7 @@ def resample(
 
 
 def draw_sample(embed: Embedder, stream: Stream, seed: int, number: int) -> Sample:
-    """Return the sample of resample `number`, determined by the embedder's rows and blocks, the stream and the seed."""
+    """Return the random half of resample `number`, which depends only on the embedder, the stream and the seed."""
     counter = stream.number * _RESAMPLES + (number // 2 if stream.paired else number)
     rng = generator(seed, counter)
     is_second = stream.paired and number % 2 == 1
@@ -272,7 +276,7 @@ def _embed(embed: Embedder, sample: Sample, on_progress: OnProgress = silent) ->
 
 
 def _repeat(on_progress: OnProgress, count: int, total: int, name: str, _done: int, _total: int, _stage: str) -> None:
-    """Call `on_progress` with the progress before a resample, so that it can cancel the computation within a resample.
+    """Report the number of finished resamples again, so that `on_progress` can cancel a resample that is under way.
 
     The arguments with an underscore are the progress within the resample, which is not reported.
     """
@@ -281,19 +285,20 @@ def _repeat(on_progress: OnProgress, count: int, total: int, name: str, _done: i
 
 @dataclass(frozen=True, eq=False)
 class PosteriorEmbedder(Embedder):
-    """Embeds random halves of a posterior's points, or of its landmarks, by the method of its reference embedding.
+    """Embeds random halves of a posterior's points, or of its landmarks, by LLE at the posterior's mean weights.
 
-    A disconnected neighbor graph of a sample is bridged, for any value of `FitSpec.disconnected`. The other points are
-    placed by their LLE weights on the sample, and the embedding is rotated to the reference.
+    A disconnected neighbor graph of a half is bridged, for any value of `FitSpec.disconnected`. The other points are
+    placed by their LLE weights on the half, and the embedding is rotated to the reference.
 
     Attributes
     ----------
-    points : Data
-        The points, scaled to the unit of the computation.
+    points : (n, c) float64, Distances or SparsePoints
+        All points, scaled for the computation.
     spec : FitSpec
     reference : (n, p) float64, optional
-        None: resamples are not rotated.
+        None if embeddings of halves are not to be rotated.
     landmarks : (m,) int32, optional
+        Rows from which halves are drawn; None for all rows.
 
     """
 
@@ -304,12 +309,12 @@ class PosteriorEmbedder(Embedder):
 
     @classmethod
     def from_posterior(cls, posterior: Posterior, X: ArrayLike) -> Self:
-        """Return the embedder of a posterior on its training data.
+        """Return the embedder of halves of a posterior's training data X (n, d).
 
         Raises
         ------
         InvalidParameterError
-            For a posterior of the published variant, or whose neighbors were given by the caller.
+            For a posterior of the published variant, or with given neighbors, or if half of the points are too few.
         DataMismatchError
             If X is not the data of the fit.
 
@@ -328,7 +333,7 @@ class PosteriorEmbedder(Embedder):
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """Rows from which samples are drawn: the landmarks, or all points if there are none."""
+        """The row numbers of the points from which halves are drawn: of the landmarks if any, or of all points."""
         return super().rows if self.landmarks is None else self.landmarks.astype(np.intp)
 
     def require_possible(self) -> None:
@@ -343,15 +348,15 @@ class PosteriorEmbedder(Embedder):
 
     @cached_property
     def _near(self) -> NDArray[np.int32]:
-        """Nearest points (n, w) of each point among all points, by one search whose result all samples use."""
+        """The 3 k nearest points of each point (n, 3 k) among all points, from which neighbors in a half are taken."""
         assert isinstance(self.points, np.ndarray)
         return kneighbors(self.points, min(_WIDTH * self.spec.n_neighbors, len(self.points) - 1))[0]
 
     def _nearest_chosen(self, chosen: NDArray[np.intp], k: int) -> NDArray[np.int32] | None:
-        """Return the k nearest `chosen` points of each point (n, k), as indices into `chosen`, by the common search.
+        """Return the k nearest points in a half for each point (n, k), as indices into `chosen`, the rows of the half.
 
-        None if the neighbors in the sample have to be searched for, because the search is approximate, the noise is not
-        isotropic, the data are no dense points, or the sample is small.
+        They are taken from the search among all points (`_near`). The result is None if this is not possible, because
+        the search is approximate, the noise is not isotropic, the data are not dense points, or the half is small.
         """
         is_usual = self.spec.search == "exact" and self.spec.noise == "isotropic"
         if not (is_usual and isinstance(self.points, np.ndarray) and _WIDTH * len(chosen) >= self.shape[0]):
@@ -387,7 +392,7 @@ class PosteriorEmbedder(Embedder):
 
 @dataclass(frozen=True, eq=False)
 class FunctionEmbedder(Embedder):
-    """Embeds random halves of the data by a function, and places the other points by their LLE weights.
+    """Embeds random halves of the data by a function of the caller, and places the other points by their LLE weights.
 
     Attributes
     ----------
@@ -396,7 +401,7 @@ class FunctionEmbedder(Embedder):
     X : (n, d) float64
         The data.
     n_components : int
-        Columns p of an embedding.
+        Number of columns p of the function's embeddings.
 
     """
 
@@ -410,7 +415,7 @@ class FunctionEmbedder(Embedder):
         return len(self.X), self.n_components
 
     def require_possible(self) -> None:
-        """Raise `InvalidParameterError` for too few points."""
+        """Raise `InvalidParameterError` for fewer than 20 points."""
         require_enough_for_halves(len(self.X))
 
     def _of_rows(self, rows: NDArray[np.intp]) -> Self:
@@ -451,7 +456,7 @@ def resampling_obstacle(
 
 
 def require_enough_for_halves(n: int) -> None:
-    """Raise `InvalidParameterError` for fewer than 20 points."""
+    """Raise `InvalidParameterError` for fewer than 20 points, whose halves would be too few to embed."""
     if n < MIN_HALVED_POINTS:
         raise InvalidParameterError(
             f"{n} points are too few for half-samples.",
@@ -461,7 +466,7 @@ def require_enough_for_halves(n: int) -> None:
 
 
 def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the positions (n, p) of all points: Y (m, p) for the sample's points; LLE weights place the others."""
+    """Return positions (n, p) of all points, given positions Y (m, p) of a half; LLE weights place the other points."""
     known, rest = parts_of(points, sample)
     placed = np.empty((len(points), Y.shape[1]))
     placed[sample.chosen] = Y
@@ -470,12 +475,15 @@ def placed_by_weights(points: Data, sample: Sample, Y: NDArray[np.float64]) -> N
 
 
 def placing_weights(known: Data, rest: Data, count: int = PLACING) -> Extension:
-    """Return the LLE weights of points `rest` (m, d) on at most `count` neighbors in a sample `known` (n, d)."""
+    """Return the LLE weights of points `rest` (m, d) on their `count` nearest points in `known` (n, d).
+
+    If n is at most `count`, there are n - 1 neighbors.
+    """
     return attach(known, rest, FitSpec(n_neighbors=min(count, len(known) - 1), reg=_REG)).extension()
 
 
 def parts_of(points: Data, sample: Sample) -> tuple[Data, Data]:
-    """Return the points of a sample, and the other points, as coordinates or by their distances to the sample."""
+    """Return the points of a half and the other points; for `Distances`, the distances of the others to the half."""
     if isinstance(points, Distances):
         return points.at(sample.chosen), points.of_others(sample.others, sample.chosen)
     if isinstance(points, SparsePoints):

@@ -1,6 +1,6 @@
-"""Thresholds by which an audit decides on its statements.
+"""Thresholds by which an audit decides what to say about an embedding, such as "trusted" or "no structure".
 
-A share is in [0, 1]: an R^2, or a share of neighbors, points or resamples. A correlation is a rank correlation.
+All shares are in [0, 1]: an R^2, or a share of neighbors, points or resamples. Correlations are rank correlations.
 """
 
 from __future__ import annotations
