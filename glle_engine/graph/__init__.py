@@ -1,4 +1,4 @@
-"""Neighbor graphs: exact and approximate search, its cost, adaptive sizes, connectivity and bridges.
+"""Neighbor graphs: exact and approximate search, radii, adaptive neighborhoods, connectivity and bridges.
 
 May import `base` and `linalg`. Start with `neighbors`, which searches exactly or approximately.
 """

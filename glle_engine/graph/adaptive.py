@@ -1,4 +1,4 @@
-r"""Adaptive neighborhoods: of its k nearest points, the candidates, a point keeps the ones near its tangent plane.
+r"""Adaptive neighborhoods: each point keeps those of its k nearest points, its candidates, that lie near its plane.
 
 For a point and its m nearest candidates, let :math:`\sigma_1 \ge \sigma_2 \ge \dots` be the singular values of their
 positions about their mean. Then
@@ -34,15 +34,15 @@ _BLOCK_ENTRIES = 1 << 20
 def kept_candidates(
     X: NDArray[np.float64], nearest: NDArray[np.int32], n_components: int, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Select the neighbors among the candidates of all points.
+    """Select, for each point of the data, the neighbors among its candidates: those near its tangent plane.
 
-    The selection does not change with a shift, a rotation or a scale of the data.
+    The selection does not change if the data are shifted, rotated or scaled.
 
     Parameters
     ----------
     X : (n, d) float64
     nearest : (n, k) int32
-        The candidates, nearest first.
+        The candidates of each point, nearest first.
     n_components : int
         p, the dimension of the tangent plane.
     on_progress
@@ -51,10 +51,9 @@ def kept_candidates(
     Returns
     -------
     kept : (n, k) bool
-        At least the p + 2 nearest of each point, or all k if k is smaller.
+        Whether each candidate is a neighbor. The p + 2 nearest candidates of a point always are.
     thresholds : (k + 1,) float64
-        eta_m by neighborhood size m, for `kept_of_new`. The threshold of the smallest size that was needed also applies
-        to smaller sizes.
+        For `kept_of_new`: a neighborhood of m candidates is flat if its r is at most entry m.
 
     """
     n, k = nearest.shape
@@ -80,9 +79,10 @@ def kept_of_new(
     thresholds: NDArray[np.float64],
     n_components: int,
 ) -> NDArray[np.bool_]:
-    """Select the neighbors (m, k) of new points (m, d) among their candidates, each point independently.
+    """Return the mask (m, k) of the neighbors of new points (m, d) among their candidates, each point independently.
 
-    `nearest` (m, k) are rows of X (n, d), nearest first; `thresholds` (k + 1,) are from `kept_candidates` for X.
+    The candidates `nearest` (m, k) are rows of X (n, d), nearest first. `thresholds` (k + 1,) are the result of
+    `kept_candidates` for X.
     """
     m, k = nearest.shape
     min_kept = _least(k, n_components)
@@ -98,14 +98,17 @@ def kept_of_new(
 
 
 def _least(k: int, p: int) -> int:
-    """Return the smallest number of neighbors that a point keeps, of k candidates, for p components."""
+    """Return how many of k candidates a point keeps at least, for a tangent plane of p dimensions."""
     return min(k, p + 2)
 
 
 def _flatness(
     points: NDArray[np.float64], X: NDArray[np.float64], nearest: NDArray[np.int32], p: int
 ) -> NDArray[np.float64]:
-    """Return r (n,), as defined above, of points (n, d) whose candidates are the rows `nearest` (n, m) of X."""
+    """Return r (n,), which measures how far points (n, d) and their candidates lie off a plane of p dimensions.
+
+    The module's docstring defines r. The candidates are the rows `nearest` (n, m) of X.
+    """
     n, m = nearest.shape
     result = np.empty(n)
     for rows in blocks(n, max(1, _BLOCK_ENTRIES // ((m + 1) * max(m + 1, X.shape[1]))), "neighborhoods"):
@@ -126,7 +129,7 @@ def _expand(
     thresholds: NDArray[np.float64],
     p: int,
 ) -> NDArray[np.bool_]:
-    """Return the mask (n, k) of kept candidates: the first `size` ones of each point, and all along their plane."""
+    """Return the mask (n, k) of kept candidates: the first `size` (n,) of each point, and others near their plane."""
     k = nearest.shape[1]
     kept = np.arange(k) < size[:, None]
     for row in np.flatnonzero(size < k):

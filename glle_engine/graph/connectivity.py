@@ -32,9 +32,10 @@ _EQUAL = 2.0**-46  # relative to the largest coordinate; smaller distances are r
 
 
 def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray[np.int32]:
-    """Return the graph (n, k) of the kept candidates: in each row, the first kept candidate replaces the dropped ones.
+    """Return the neighbor graph (n, k) without the candidates that are not kept.
 
-    `nearest` is (n, k) int32; `kept` (n, k) bool has at least one True in each row, or is None if all are kept.
+    So that each row still has k entries, its first kept candidate takes the places of the others. `nearest` (n, k) are
+    the candidates. `kept` (n, k) has at least one True in each row, or is None if all candidates are kept.
     """
     if kept is None:
         return nearest
@@ -42,16 +43,17 @@ def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray
 
 
 def components(neighbors: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Label the weak components of a kNN graph (n, k); returns (n,) int32."""
+    """Return the number (n,) of the weak component to which each point of a kNN graph (n, k) belongs, from 0 on."""
     return np.asarray(connected_components(directed_graph(neighbors), directed=True, connection="weak")[1])
 
 
 def closed_classes(neighbors: NDArray[np.int32]) -> list[NDArray[np.intp]]:
-    """List the closed strong components of the directed kNN graph (n, k) as index arrays, by smallest index.
+    """Return the closed classes of the directed kNN graph (n, k): arrays of indices, ordered by their smallest index.
 
-    A class is closed if no edge leaves it. For weights W on this graph whose rows sum to one, the left null space of
-    :math:`I - W` has one dimension for each closed class, and its vectors vanish outside the closed classes. With c
-    closed classes, there are c - 1 functions besides the constant that LLE cannot tell from the constant.
+    A class is a strong component of the graph, and is closed if no edge leaves it. For weights W on this graph whose
+    rows sum to one, the left null space of :math:`I - W` has one dimension for each closed class, and its vectors
+    vanish outside the closed classes. With c closed classes, there are c - 1 functions besides the constant that LLE
+    cannot tell from the constant.
     """
     count, label = connected_components(directed_graph(neighbors), directed=True, connection="strong")
     leaves = (label[neighbors] != label[:, None]).any(axis=1)
@@ -64,11 +66,7 @@ def closed_classes(neighbors: NDArray[np.int32]) -> list[NDArray[np.intp]]:
 def smallest_connecting_k(X: Data, n_neighbors: int, search: Search = "exact") -> int | None:
     """Return the smallest k > n_neighbors at which the kNN graph of X is one weak component.
 
-    Returns
-    -------
-    int or None
-        None if no k connects the graph with at most about 100 million edges.
-
+    Returns None if graphs of up to about 100 million edges are not enough.
     """
     n = len(X)
     k = n_neighbors
@@ -81,22 +79,17 @@ def smallest_connecting_k(X: Data, n_neighbors: int, search: Search = "exact") -
 
 
 def first_connecting(nearest: NDArray[np.int32], min_k: int) -> int:
-    """Return the smallest k >= `min_k` at which the graph of the k nearest neighbors is one weak component.
+    """Return the smallest k >= `min_k` for which the first k columns of `nearest` are a graph of one weak component.
 
-    The graph of all columns of `nearest` must be one component.
-
-    Parameters
-    ----------
-    nearest : (n, k) int32
-        Nearest first, so that a larger k adds edges and removes none.
-
+    `nearest` (n, m) are the neighbors of each point, nearest first. With all m columns, the graph must be one
+    component.
     """
     sizes = range(min_k, nearest.shape[1])
     return min_k + bisect_left(sizes, True, key=lambda k: bool(components(nearest[:, :k]).max() == 0))  # noqa: FBT003
 
 
 def distinct_points(X: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the first point (m,) of each group of equal points of X (n, d), and the group of each point (n,).
+    """Group equal points of X (n, d): return the first point (m,) of each group, and the group (n,) of each point.
 
     Two points are equal if their distance is within the rounding error of the largest coordinate, or if a chain of such
     pairs joins them. The groups are in the order of their first points.
@@ -122,9 +115,10 @@ def require_connected(
     option: str = "n_neighbors",
     instead: str = "Or take the method glle, which bridges the components, or embed each as a separate data set.",
 ) -> None:
-    """Raise `DisconnectedGraphError`, with sizes and the smallest sufficient k, unless the graph is one component.
+    """Raise `DisconnectedGraphError` unless the kNN graph `neighbors` (n, k) of X is one weak component.
 
-    `option` is the caller's name of k. `instead` is the remedy for callers who want to keep their number of neighbors.
+    The error has the sizes of the components and the smallest k that connects them. `option` is the caller's name of k,
+    and `instead` a further remedy, for users who want to keep their number of neighbors.
     """
     label = components(neighbors)
     if not label.any():
@@ -152,14 +146,17 @@ def require_connected(
 
 
 def directed_graph(neighbors: NDArray[np.int32], values: NDArray[np.float64] | None = None) -> csr_array:
-    """Return the directed graph (n, n) of neighbors (n, k), whose edges have `values` (n, k), or 1 as int8."""
+    """Return the directed graph of neighbors (n, k) as a sparse matrix (n, n) of its edges' `values` (n, k).
+
+    Without `values`, the entries are 1, of type int8.
+    """
     n, k = neighbors.shape
     entries = np.ones(n * k, np.int8) if values is None else values.ravel()
     return csr_array((entries, neighbors.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
 
 
 class _Edge(NamedTuple):
-    """Possible bridge; edges are ordered by the rank of their length (`ranks_of`), and then by their ends."""
+    """An edge that may become a bridge. Edges sort by the rank of their length (`ranks_of`), and then by their ends."""
 
     rank: int
     start: int
@@ -169,17 +166,18 @@ class _Edge(NamedTuple):
 def bridge(
     X: Data, nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None, list[tuple[int, int]]]:
-    """Redirect the fewest possible edges so that the graph has one closed class, and so one component.
+    """Connect a kNN graph by the fewest possible new edges, called bridges.
 
-    For all but one of the c closed classes, the shortest edge to a point that leads to another class is added. The new
-    edge replaces the edge from its start to the farthest neighbor of that point. This takes c - 1 edges; fewer are not
-    enough.
+    A closed class is a set of points that no edge leaves. For all but one of the c closed classes, the shortest edge to
+    a point that leads to another class is added. It replaces the edge from its start to the farthest neighbor of the
+    start, so that each point keeps k neighbors. This takes c - 1 bridges, fewer would not be enough, and the graph then
+    has one closed class and is one weak component.
 
     Parameters
     ----------
     X : (n, d) float64, or Distances
     nearest : (n, k) int32
-        Nearest first.
+        The candidates of each point, nearest first.
     kept : (n, k) bool or None
         The neighbors among the candidates; None if all candidates are neighbors.
 
@@ -188,8 +186,8 @@ def bridge(
     nearest, kept
         Copies in which the end of each bridge replaces the last candidate of the start's row. If the end was a dropped
         candidate already, it stays in its column and becomes kept.
-    bridges : list of (from, to)
-        Empty if the graph was connected.
+    bridges : list of (start, end)
+        The new edges; empty if the graph had one closed class.
 
     """
     nearest = nearest.copy()
@@ -209,7 +207,10 @@ def bridge(
 
 
 def _reachable_classes(graph: NDArray[np.int32], classes: list[NDArray[np.intp]]) -> NDArray[np.intp]:
-    """Return (n, 2): for each point, the numbers of two closed classes that it reaches, or its only class twice."""
+    """Return, for each point, two closed classes that it reaches along edges, as numbers (n, 2) in the list `classes`.
+
+    A point that reaches only one class has the number of this class twice.
+    """
     n = len(graph)
     label = np.full(n, -1)
     for number, members in enumerate(classes):
@@ -227,7 +228,10 @@ def _reachable_classes(graph: NDArray[np.int32], classes: list[NDArray[np.intp]]
 
 
 def _sources(into: csr_array, sources: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return, for each point (n,), one of the `sources` that it reaches, or -1; `into` is the graph, edges reversed."""
+    """Return, for each point (n,), one of the points `sources` that it reaches along edges, or -1 if it reaches none.
+
+    `into` (n, n) is the graph with its edges reversed.
+    """
     n = into.shape[0]
     indptr = np.append(into.indptr, into.nnz + len(sources))  # an additional point n leads to all sources
     indices = np.append(into.indices, sources)
@@ -244,7 +248,11 @@ def _sources(into: csr_array, sources: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _chosen_edges(possible: list[_Edge], reached: NDArray[np.intp]) -> list[_Edge]:
-    """Choose bridges, shortest first: edges from a class to a point that leads to a class not yet joined with it."""
+    """Choose the bridges among possible edges, the shortest first, so that no two of them join the same classes.
+
+    `reached` is the result of `_reachable_classes`. An edge is chosen if its end leads to a closed class that the
+    chosen edges do not yet join with the class of its start.
+    """
     target = list(range(int(reached.max()) + 1))  # the class to which each class now leads by its chosen edge
     chosen = []
     for edge in sorted(possible):
@@ -260,10 +268,10 @@ def _chosen_edges(possible: list[_Edge], reached: NDArray[np.intp]) -> list[_Edg
 
 
 def _shortest_edges(X: Data, classes: list[NDArray[np.intp]], reached: NDArray[np.intp]) -> list[_Edge]:
-    """Return the shortest edge from each class to a point that leads to another class.
+    """Return, for each closed class, the shortest edge from the class to a point that leads to another class.
 
-    A single search finds the edges of all classes but a class with more than half of the points, which is searched
-    separately. With `Distances`, each class is searched separately.
+    `reached` is the result of `_reachable_classes`. One nearest-neighbor search finds the edges of all classes, except
+    of a class with more than half of the points, which has a search of its own. With `Distances`, every class has.
     """
     only = np.where(reached[:, 0] == reached[:, 1], reached[:, 0], -1)  # the class that a point leads to, if only one
     sizes = np.array([len(members) for members in classes])
@@ -284,7 +292,10 @@ def _shortest_edges(X: Data, classes: list[NDArray[np.intp]], reached: NDArray[n
 
 
 def _closest_pair(X: Data, a: NDArray[np.intp], b: NDArray[np.intp]) -> _Edge:
-    """Return the edge between the closest points of two sets; among ties, the edge with the smallest indices."""
+    """Return the shortest edge from a point of the set `a` to a point of the set `b`, both given as rows of X.
+
+    Among equally short edges, the edge with the smallest indices is returned.
+    """
     if isinstance(X, Distances):
         start, end = X.closest(a, b)
         return _Edge(int(ranks_of(X.known[[start], [end]])[0]), start, end)

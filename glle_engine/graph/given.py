@@ -1,4 +1,4 @@
-"""Neighbors given by the caller: as indices, as indices and distances, or as a sparse graph."""
+"""Checks of neighbors that the caller gives in place of a search: indices, indices and distances, or a sparse graph."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ GivenNeighbors: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike] | Any"  # o
 
 
 def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
-    """Check a caller's neighbors of n points, and return their indices (n, k); rows of fewer neighbors end with -1.
+    """Check the neighbors that a caller gives for n points, and return their indices (n, k).
+
+    k is the largest number of neighbors of a point. The rows of points with fewer neighbors end with -1.
 
     Parameters
     ----------
     neighbors
-        Indices (n, m); a pair of indices and distances, of which only the indices are used; or a sparse graph (n, n)
-        with m stored entries per row, as from scikit-learn's `kneighbors_graph`. If every row includes the point
-        itself, as from scikit-learn's `kneighbors`, the points themselves are left out, and k is m - 1. Points may have
-        different numbers of neighbors, at least one: indices of -1 are ignored, and the rows of a graph, such as from
-        scikit-learn's `radius_neighbors_graph`, may have different lengths. k is then the largest number.
+        Indices (n, m), where -1 stands for no neighbor; a pair of indices and distances, of which only the indices are
+        used; or a sparse graph (n, n), whose stored entries are the neighbors, as from scikit-learn's
+        `kneighbors_graph` or `radius_neighbors_graph`. If every point is among its own neighbors, as from
+        scikit-learn's `kneighbors`, the points themselves are left out.
     n : int
+        Number of points.
 
     Raises
     ------
@@ -91,12 +93,12 @@ def checked_neighbors(neighbors: GivenNeighbors, n: int) -> NDArray[np.int32]:
 
 
 def stored_indices(values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
-    """Convert indices (n, m) that were stored as floating-point numbers to integers.
+    """Convert indices of neighbors (n, m), which were stored as floating-point numbers, to integers.
 
     Raises
     ------
     InvalidParameterError
-        With the first index that is not a whole number.
+        If an index is not a whole number; the message names the first one.
 
     """
     indices = np.asarray(values).astype(np.int64)
@@ -112,10 +114,11 @@ def stored_indices(values: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
 
 
 def nearest_first(data: Data, indices: NDArray[np.int32]) -> NeighborGraph:
-    """Sort a caller's neighbors (n, k) by (distance, index), and return them with distances in the space of the fit.
+    """Return the neighbors that a caller gave, as checked `indices` (n, k), sorted by (distance, index).
 
-    A row with fewer than k neighbors is filled up with the nearest other points, which the mask `kept` of the result
-    excludes.
+    `data` are the points in the space of the fit, in which the distances of the result are measured. A row with fewer
+    than k neighbors, which ends with -1, is filled up with the nearest other points; the mask `kept` of the result is
+    False for these points.
     """
     kept = None
     if (indices == ABSENT).any():
@@ -132,7 +135,7 @@ def nearest_first(data: Data, indices: NDArray[np.int32]) -> NeighborGraph:
 
 
 def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
-    """Return the columns of the stored entries of a sparse graph, one row per point."""
+    """Return the columns of the stored entries of each row of a sparse graph (n, n), filled up with -1."""
     if graph.shape != (n, n):
         raise InvalidShapeError(
             f"The graph of neighbors has shape {graph.shape}; the data have {n} points.",
@@ -146,7 +149,7 @@ def _of_graph(graph: Any, n: int) -> NDArray[np.int64]:
 
 
 def _of_arrays(neighbors: GivenNeighbors, n: int) -> NDArray[np.int64]:
-    """Accept `indices` or `(indices, distances)`; return the indices (n, k)."""
+    """Return the indices (n, k) of neighbors given as `indices`, `(indices, distances)` or `(distances, indices)`."""
     pair = neighbors if isinstance(neighbors, tuple) and neighbors else (neighbors,)
     for array in pair:
         require_unmasked(array, "the neighbors")

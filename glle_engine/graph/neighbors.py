@@ -64,8 +64,8 @@ def kneighbors(
     The exact search returns the k smallest pairs (distance, index). The distances are computed in one order of
     operations (`glle_engine.linalg.distances`), so that neighbors and distances have the same bits on every processor.
     Distances that agree to 34 bits count as equal. The index therefore decides a tie, not the rounding of the
-    distances, which depends on the order of the features.
-    The approximate search of coordinates is `approximate_kneighbors`.
+    distances, which depends on the order of the features. The approximate search, for coordinates only, is
+    `approximate_kneighbors`.
 
     Parameters
     ----------
@@ -107,9 +107,9 @@ def kneighbors(
 def kneighbors_of(
     X: NDArray[np.float64], points: NDArray[np.intp], n_neighbors: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return indices and distances, both (m, k), of the k < n nearest neighbors of `points` (m,), rows of X (n, d).
+    """Return the k < n nearest neighbors of some rows of X (n, d), `points` (m,): indices and distances, both (m, k).
 
-    Neighbors are sorted as by `kneighbors`.
+    A point is not its own neighbor, and neighbors are sorted as by `kneighbors`.
     """
     return nearest_rows(X, X[points], np.asarray(points), n_neighbors)
 
@@ -117,8 +117,8 @@ def kneighbors_of(
 def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k <= n rows of data (n, d) that are nearest to each of some other points (m, d).
 
-    The result of a point does not depend on the other points. Indices and distances (m, k) are in the order of
-    `kneighbors`. A row of data that equals a point counts as a neighbor of this point, at distance 0.
+    The result is indices and distances, both (m, k), sorted as by `kneighbors`. The neighbors of a point do not depend
+    on the other points of the call. A row of data that equals a point is a neighbor of this point, at distance 0.
     """
     if isinstance(data, Distances) or isinstance(points, Distances):
         assert isinstance(points, Distances)
@@ -133,10 +133,10 @@ def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[n
 def nearest_outside(
     X: NDArray[np.float64] | SparsePoints, points: NDArray[np.intp], groups: NDArray[np.intp]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the index and the distance, two arrays (m,), of the nearest point in another group for some points (m,).
+    """Return, for each of `points` (m,), rows of X (n, d), the nearest row that belongs to another group.
 
-    `points` are rows of X (n, d), and `groups` (n,), the group of each row, has at least two different values. Ties are
-    decided as by `kneighbors`.
+    The results are the indices (m,) and the distances (m,). `groups` (n,) has the group of each row, and at least two
+    different values. Ties are decided as by `kneighbors`.
     """
     if isinstance(X, SparsePoints):
         nearest, distances = X.nearest(X[points], groups[points], 1, groups=groups)
@@ -146,10 +146,11 @@ def nearest_outside(
 
 
 def intrinsic_dimension(distances: NDArray[np.float64]) -> float:
-    r"""Estimate the dimension of the data from sorted neighbor distances T_1 <= ... <= T_k (n, k).
+    r"""Estimate the intrinsic dimension of the data from the sorted distances T_1 <= ... <= T_k of neighbors, (n, k).
 
     :math:`1 / \hat m = \frac{1}{n (k - 1)} \sum_i \sum_{j<k} \log(T_k / T_j)` (Levina and Bickel 2004, Eq. 8, with the
-    inverses averaged over points). Neighbors at distance 0 are left out.
+    inverses averaged over points). Neighbors at distance 0 are left out. Returns 0 if no point has two
+    different distances.
     """
     last = distances[:, -1:]
     inside = distances[:, :-1]
@@ -161,7 +162,10 @@ def intrinsic_dimension(distances: NDArray[np.float64]) -> float:
 def search_figures(
     search: Search, X: Data, distances: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> dict[str, Any]:
-    """Return the recall and the library of an approximate search, as figures of a fit; {} for an exact search."""
+    """Measure an approximate search: return its recall, the number of points measured, and its library, by name.
+
+    These are figures of a fit. After an exact search, the result is empty. `distances` (n, k) are those of the search.
+    """
     if search == "exact" or isinstance(X, Distances | SparsePoints):
         return {}
     recall, points = measured_recall(X, distances, on_progress)
@@ -170,7 +174,10 @@ def search_figures(
 
 
 def search_notes(figures: dict[str, Any]) -> list[Note]:
-    """Return the notes on an approximate search, or on a large exact search, for which it may be faster."""
+    """Return a note on the recall of an approximate search, or on a slow exact search that could be approximate.
+
+    `figures` are the figures of a fit. The list is empty after a fast exact search.
+    """
     n, d, recall = figures["n_points"], figures["n_features"], figures.get("neighbor_recall")
     if recall is None:
         exact, approximate = all_pairs_seconds(n, d), approximate_seconds(n, d)
@@ -220,7 +227,7 @@ def required_faiss() -> Any:
 def approximate_kneighbors(
     X: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return k points near each point in Euclidean distance, without the point itself; nearly all are the nearest.
+    """Return k neighbors of each point, nearly all of which are the nearest, by a graph search of faiss.
 
     On one machine, the same data give the same result with any number of threads, because one thread makes the links,
     along which all threads walk. Other vector instructions round differently, so that a few neighbors may differ on
@@ -293,16 +300,17 @@ def approximate_kneighbors(
 def measured_recall(
     X: NDArray[np.float64], distances: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> tuple[float, int]:
-    """Return the share of true neighbors among the neighbors of a search, and the number of points of the sample.
+    """Measure the recall of an approximate search on a sample of at most 500 points, which are also searched exactly.
 
-    A neighbor is true if it is no farther than the k-th neighbor of an exact search, so that ties do not lower the
-    recall. The sample depends on n only.
+    Returns the share of true neighbors among the sample's neighbors, and the number of points in the sample. A neighbor
+    is true if it is no farther than the k-th neighbor of the exact search, so that ties do not lower the recall. The
+    sample depends on n only.
 
     Parameters
     ----------
     X : (n, d) float64
     distances : (n, k) float64
-        To the neighbors of the search.
+        The distances from each point to its neighbors by the approximate search.
     on_progress
         Called with (points done, points in the sample, "recall").
 
@@ -323,7 +331,10 @@ def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
 def _nearest_first(
     X: NDArray[np.float64], rows: NDArray[np.intp], candidates: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Sort the candidates (b, taken) of each point by (rank of the distance, index), with the point itself first."""
+    """Sort the candidates (b, c) of the points `rows` (b,) by (rank of the distance, index), the point itself first.
+
+    Returns the sorted candidates and their distances, both (b, c). All are rows of X.
+    """
     apart = distances_between(X[rows], X, candidates)
     apart[candidates == rows[:, None]] = -1.0  # sorts a point before others whose squared distance is 0
     order = np.lexsort((candidates, ranks_of(apart)), axis=1)
@@ -332,7 +343,7 @@ def _nearest_first(
 
 @contextmanager
 def _one_thread(faiss: Any) -> Iterator[None]:
-    """Limit faiss to one thread, because links depend on the order of insertion."""
+    """In the with-block, limit faiss to one thread: its graph depends on the order in which points are inserted."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -347,5 +358,5 @@ def approximate_seconds(n: int, d: int) -> float:
 
 
 def all_pairs_seconds(n: int, d: int) -> float:
-    """Return the predicted seconds on one core of an exact search that leaves out no pair."""
+    """Return the predicted seconds on one core of an exact search that compares all pairs of n points, d features."""
     return n * n * (PAIR + PAIR_FEATURE * d)

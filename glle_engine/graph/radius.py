@@ -1,4 +1,4 @@
-r"""Neighbor graphs of the k nearest points, or of all points within a radius (epsilon-neighborhoods).
+r"""Connected neighbor graphs of the k nearest points, or of all points within a radius (epsilon-neighborhoods).
 
 Points have different numbers of neighbors within a radius. As for adaptive neighborhoods, the graph has room for the
 largest number: each point has candidates, nearest first, and a mask keeps the candidates within the radius. The graph
@@ -42,13 +42,14 @@ _FIRST = 16
 
 
 class NeighborGraph(NamedTuple):
-    """Neighbors of all points.
+    """The neighbors of each point, and their distances.
 
     Attributes
     ----------
     nearest : (n, k) int32
-        Candidates, nearest first.
+        The candidates of each point, nearest first.
     distances : (n, k) float64
+        The distances from a point to its candidates.
     kept : (n, k) bool, optional
         The neighbors among the candidates; None if all candidates are neighbors.
 
@@ -62,9 +63,10 @@ class NeighborGraph(NamedTuple):
 def symmetric_graph(
     nearest: NDArray[np.int32], distances: NDArray[np.float64], kept: NDArray[np.bool_] | None = None
 ) -> csr_array:
-    """Return a `NeighborGraph` as a sparse symmetric matrix (n, n), which has the distance on each edge.
+    """Return a `NeighborGraph` as a sparse symmetric matrix (n, n) of the distances of neighbors.
 
-    Duplicates have the smallest normal number in place of the distance 0, because a sparse matrix drops zeros.
+    Two points have an entry if either is a neighbor of the other. Duplicates have the smallest normal number in place
+    of the distance 0, because a sparse matrix drops zeros.
     """
     n = len(nearest)
     apart = np.maximum(distances, np.finfo(np.float64).tiny)
@@ -77,14 +79,14 @@ def symmetric_graph(
 
 
 def neighbor_graph(X: Data, n_neighbors: int, radius: float | None, on_progress: OnProgress) -> NeighborGraph:
-    """Return the connected graph of each point's k nearest neighbors, or of all points within a `radius`.
+    """Return the graph of each point's k nearest neighbors, or of all points within a `radius`, if it is connected.
 
     Raises
     ------
     DisconnectedGraphError
-        With the smallest k, or the smallest radius, that connects.
+        If the graph is not connected. The remedy is the smallest k, or the smallest radius, that connects it.
     InvalidParameterError
-        If too many points are within the radius.
+        If so many points are within the radius that the graph would be too large.
 
     """
     if radius is None:
@@ -99,10 +101,10 @@ def neighbor_graph(X: Data, n_neighbors: int, radius: float | None, on_progress:
 def bridged_graph(
     X: Data, n_neighbors: int, radius: float | None, on_progress: OnProgress
 ) -> tuple[NeighborGraph, list[tuple[int, int]]]:
-    """Return the graph of `neighbor_graph`, connected by the shortest edges between its parts, and these edges.
+    """Return the graph of k nearest neighbors or of a `radius`, connected by added edges, and the list of these edges.
 
-    See `glle_engine.graph.connectivity.bridge`. A point without neighbors within the radius is joined to its nearest
-    point.
+    Parts of the graph are joined by the shortest edges between them (`glle_engine.graph.connectivity.bridge`). A point
+    without neighbors within the radius is joined to its nearest point.
     """
     if radius is None:
         graph = NeighborGraph(*kneighbors(X, n_neighbors, on_progress))
@@ -133,7 +135,7 @@ def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> Neighbo
     Raises
     ------
     InvalidParameterError
-        If too many points are within the radius.
+        If the points and their neighbors would be more than 2^25 pairs.
 
     """
     n, k = len(X), min(_FIRST, len(X) - 1)
@@ -155,12 +157,14 @@ def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> Neighbo
 def neighbors_of_others(
     X: NDArray[np.float64], points: NDArray[np.float64], n_neighbors: int, radius: float | None
 ) -> NeighborGraph:
-    """Return the neighbors (m, k) among X (n, d) of other points (m, d), each point independently of the others.
+    """Return the neighbors of new points (m, d) among X (n, d): the k nearest, or all within a `radius`.
+
+    The neighbors of a point do not depend on the other new points.
 
     Raises
     ------
     InvalidParameterError
-        If a point has no neighbor within the radius; with the radius that would be needed.
+        If a new point has no neighbor within the radius. The remedy is a radius that is large enough.
 
     """
     if radius is None:
@@ -183,7 +187,7 @@ def neighbors_of_others(
 def smallest_connecting_radius(X: Data, on_progress: OnProgress) -> float:
     """Return the smallest radius that connects the points: the longest edge of their minimum spanning tree.
 
-    The result is an upper bound if the graph of the smallest radius might have too many edges to be searched.
+    If there are too many pairs of points to find this radius, a larger one that connects the points is returned.
     """
     k = smallest_connecting_k(X, 1) or len(X) - 1
     longest = _longest_edge(symmetric_graph(*kneighbors(X, k, on_progress)))
@@ -198,7 +202,7 @@ def _longest_edge(graph: csr_array) -> float:
 
 
 def _require_one_component(X: Data, graph: NeighborGraph, radius: float) -> None:
-    """Raise `DisconnectedGraphError` unless the graph of a radius is connected."""
+    """Raise `DisconnectedGraphError` unless `graph`, the graph of all points of X within `radius`, is connected."""
     count, label = connected_components(symmetric_graph(*graph), directed=False)
     if count == 1:
         return

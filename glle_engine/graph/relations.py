@@ -56,17 +56,17 @@ class Distances:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of points, and number of known points."""
+        """The number of points m, and the number of known points n."""
         return self.to_known.shape[0], self.to_known.shape[1]
 
     @classmethod
     def among(cls, matrix: NDArray[np.float64]) -> Self:
-        """Return the distances among points from their matrix (n, n); errors as for `checked_distances`."""
+        """Return the distances among n points from their matrix (n, n); raises the errors of `checked_distances`."""
         known = checked_distances(matrix)
         return cls(known, known)
 
     def at(self, rows: NDArray[np.intp]) -> Self:
-        """Return the distances among the known points `rows`."""
+        """Return the distances among some of the known points, which `rows` are."""
         return type(self).among(self.known[np.ix_(rows, rows)])
 
     def of_others(self, rows: NDArray[np.intp], known: NDArray[np.intp]) -> Self:
@@ -74,9 +74,10 @@ class Distances:
         return type(self)(self.known[np.ix_(rows, known)], self.known[np.ix_(known, known)])
 
     def nearest(self, k: int, on_progress: OnProgress) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Return the k nearest known points of each point and their distances (m, k), by (rank of the distance, index).
+        """Return the k nearest known points of each point, and their distances, both (m, k).
 
-        A known point is not its own neighbor. `on_progress` is called with (points done, m, "neighbors").
+        Neighbors are sorted by (rank of the distance, index), and a known point is not its own neighbor. `on_progress`
+        is called with (points done, m, "neighbors").
         """
         m, n = self.shape
         indices, distances = np.empty((m, k), np.int32), np.empty((m, k))
@@ -89,12 +90,15 @@ class Distances:
         return indices, distances
 
     def closest(self, a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:
-        """Return the closest pair of points of two sets; among equally close pairs, the one of smallest indices."""
+        """Return the closest pair of a known point in `a` and one in `b`; among ties, the pair of smallest indices."""
         best = int(np.argmin(ranks_of(self.known[np.ix_(a, b)])))
         return int(a[best // len(b)]), int(b[best % len(b)])
 
     def gram(self, rows: slice, neighbors: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the Gram matrices (r, k, k) of the neighborhoods of points `rows`, negative eigenvalues set to 0."""
+        """Return the Gram matrices (r, k, k) of the r points `rows` and their `neighbors` (r, k), known points.
+
+        Negative eigenvalues, which mean that no points have these distances, are set to 0.
+        """
         gram = self._gram_matrices(rows, neighbors)
         values, vectors = dense.eigh(gram)
         bent = values[:, 0] < -NEGATIVE * np.abs(values).max(axis=1)
@@ -106,8 +110,9 @@ class Distances:
     def shortfall(self, neighbors: NDArray[np.int32]) -> tuple[int, float]:
         """Return the number of neighborhoods that are not Euclidean, and the largest share of negative eigenvalues.
 
-        A neighborhood (of `neighbors`, (n, k)) is not Euclidean if no points have its distances. The share is the sum
-        of the absolute values of the negative eigenvalues of its Gram matrix, over the sum for all eigenvalues.
+        A neighborhood, a point and its `neighbors` (n, k), is not Euclidean if no points have its distances. Its share
+        is the sum of the absolute values of the negative eigenvalues of its Gram matrix, divided by the sum of the
+        absolute values of all eigenvalues.
         """
         count, largest = 0, 0.0
         size = max(1, _BLOCK_ENTRIES // neighbors.shape[1] ** 2)
@@ -120,7 +125,7 @@ class Distances:
         return count, largest
 
     def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-        r"""Return the participation ratio of the residuals of weights (n, k), computed from distances.
+        r"""Return the participation ratio of the residuals that weights (n, k) leave, computed from distances.
 
         This is `glle_engine.weights.constrained.residual_dimension` without coordinates. With V = W - I, whose rows sum
         to zero, the inner products of the residuals are :math:`-V D^2 V^T / 2`, D^2 the matrix of squared distances.
@@ -139,9 +144,11 @@ class Distances:
     def ranks_beyond(
         self, rows: NDArray[np.intp], neighbors: NDArray[np.int32], k: int, equal: float
     ) -> NDArray[np.float64]:
-        """Return the sums (m,) of max(0, r - k) over the `neighbors` (m, c) of points `rows` (m,), r the distance rank.
+        """Return, for each of the points `rows` (m,), by how much its `neighbors` (m, c) exceed rank k, in sum (m,).
 
-        Distances with a relative difference below `equal` count as equal.
+        A point's other points are ranked by their distance from it, from 1. A neighbor of rank r adds max(0, r - k).
+        Distances with a relative difference below `equal` have equal ranks. This sum is what trustworthiness and
+        continuity need.
         """
         excess = np.zeros(len(rows))
         for item, (row, near) in enumerate(zip(rows, neighbors, strict=True)):
@@ -162,7 +169,7 @@ Data: TypeAlias = "Dense | SparsePoints"
 
 
 def coordinates(points: Data) -> NDArray[np.float64]:
-    """Return `points`, which must be an array of coordinates (n, d), for functions that need coordinates."""
+    """Assert that `points` are coordinates (n, d), not distances or sparse points, and return them."""
     assert isinstance(points, np.ndarray)
     return points
 
@@ -180,10 +187,11 @@ def require_differing(points: Data) -> None:
 
 
 def locate(data: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | None = None) -> Data:
-    """Return the data as a fit uses them: coordinates or distances, in its space and in the unit of computation.
+    """Return the data in the form that a fit computes with: coordinates, distances or sparse points.
 
-    Errors as for `Space`, `glle_engine.base.validation.in_unit`, `checked_distances` and
-    `glle_engine.graph.sparse.require_possible`.
+    `space` applies `standardize` and `metric`; by default it is fitted to the data. The result is divided by a power of
+    2, so that squares stay in the range of floating-point numbers. Raises the errors of `Space`,
+    `glle_engine.base.validation.in_unit`, `checked_distances` and `glle_engine.graph.sparse.require_possible`.
     """
     if not isinstance(data, np.ndarray):
         require_possible(spec)
@@ -199,7 +207,7 @@ def locate(data: NDArray[np.float64] | csr_array, spec: FitSpec, space: Space | 
 
 
 def require_square(n: int, d: int) -> None:
-    """Raise `InvalidShapeError` unless n == d: a matrix with a value for each pair of points must be square."""
+    """Raise `InvalidShapeError` unless n == d: a matrix (n, d) with a value for each pair of points must be square."""
     if n != d:
         raise InvalidShapeError(
             f"A matrix of all pairs is square, not {n} x {d}.",

@@ -40,14 +40,14 @@ _ROUNDING = 2.0**-46  # the same value as in `glle_engine.weights.constrained`
 
 @dataclass(frozen=True, eq=False)
 class SparsePoints:
-    """Points x_i - c_i 1 with sparse x_i.
+    """Points that are sparse rows minus a constant each: u_i = x_i - c_i 1.
 
     Attributes
     ----------
     rows : (n, d) csr_array of float64
-        x_i in canonical form: columns ascending, without duplicates or stored zeros.
+        The rows x_i in canonical form: columns ascending, without duplicates or stored zeros.
     shifts : (n,) float64
-        c_i.
+        The constants c_i.
 
     """
 
@@ -67,9 +67,9 @@ class SparsePoints:
 
     @classmethod
     def from_rows(cls, rows: csr_array, metric: Metric) -> Self:
-        """Return the points of canonical rows (n, d) whose Euclidean distances order pairs as the metric does.
+        """Return points whose Euclidean distances order all pairs of rows (n, d) as the metric does.
 
-        See `glle_engine.base.space`.
+        The rows must be in canonical form. The transformation is that of `glle_engine.base.space`.
 
         Raises
         ------
@@ -143,15 +143,15 @@ class SparsePoints:
         return indices, distances
 
     def distances(self, points: SparsePoints, candidates: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        """Return the distances (m, c) of other points (m,) to candidates (m, c) among these points."""
+        """Return the distances (m, c) of each of m other points to its `candidates` (m, c), indices of these points."""
         item = np.repeat(np.arange(len(points)), candidates.shape[1])
         return self._apart(points, item, candidates.ravel()).reshape(candidates.shape)
 
     def differences(self, points: SparsePoints, neighbors: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        """Return the differences of neighbors (m, k) among these points to other points (m,), in few dense columns.
+        """Return the differences between m other points and their `neighbors` (m, k) among these, in few dense columns.
 
-        The result is (m, k, c). It has the inner products of the differences (m, k, d) within each of the m
-        neighborhoods, but its columns mean something else in each neighborhood.
+        The result (m, k, c) has the same inner products within each neighborhood as the differences (m, k, d) would
+        have. Its columns stand for other features in each neighborhood.
         """
         m, k = neighbors.shape
         d = self.shape[1]
@@ -171,18 +171,22 @@ class SparsePoints:
 
     @property
     def neighborhood_width(self) -> int:
-        """Mean number of columns in which a point has entries, at least 1."""
+        """The mean number of stored entries of a point, at least 1, for choosing the size of blocks."""
         return max(1, int(self.rows.nnz) // max(1, len(self)))
 
     def require_resolved(self, nearest: NDArray[np.int32], distances: NDArray[np.float64], limit: float) -> None:
-        """Raise `OutOfRangeError` if all distances of a point are below `limit`, so that their squares underflow."""
+        """Raise `OutOfRangeError` if all neighbors of a point are so near that their squared distances underflow.
+
+        The squares of distances (n, k) below `limit` underflow. A point may have only duplicates as its neighbors
+        `nearest` (n, k).
+        """
         for point in np.flatnonzero(distances[:, -1] < limit):
             apart = np.abs(self.differences(self[[point]], nearest[[point]])).max()
             if apart:
                 raise unresolved_neighbors(int(point), float(apart))
 
     def deviations(self) -> NDArray[np.float64]:
-        """Return the standard deviations of the features (d,), exactly 0 for constant ones."""
+        """Return the standard deviations (d,) of the features, exactly 0 for constant features."""
         n, d = self.shape
         row, column, values = _row_of_entries(self.rows), self.rows.indices, self.rows.data
         shifts = self.shifts - self.shifts.mean()
@@ -194,7 +198,7 @@ class SparsePoints:
         return np.asarray(np.sqrt(np.maximum(sums, 0.0) / n))
 
     def residual_dimension(self, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-        """Return the participation ratio of the residuals of weights (n, k) of these sparse points.
+        """Return the participation ratio of the residuals that weights (n, k) on neighbors of these points leave.
 
         This is `glle_engine.weights.constrained.residual_dimension` for sparse points. The residuals R = V U, with
         V = W - I, are combinations of the points U. Their inner products V (U R^T) are computed in blocks of columns,
@@ -216,12 +220,12 @@ class SparsePoints:
         return float(np.clip(total * total / squares, 1.0, min(n, d)))
 
     def principal_scores(self, count: int) -> NDArray[np.float64]:
-        """Return the leading principal components (n, count), by a Lanczos method on the centered points.
+        """Return the scores (n, count) of the leading principal components, by a Lanczos method on the centered points.
 
         Raises
         ------
         InvalidParameterError
-            If there are too few points or features.
+            Unless `count` is below both the number of points and the number of features.
 
         """
         n, d = self.shape
@@ -243,19 +247,20 @@ class SparsePoints:
 
     @cached_property
     def _sums(self) -> NDArray[np.float64]:
-        """Sum of the entries of each x_i."""
+        """The sum (n,) of the entries of each row x_i."""
         return np.asarray(np.bincount(_row_of_entries(self.rows), self.rows.data, len(self)), np.float64)
 
     @cached_property
     def _sizes(self) -> NDArray[np.float64]:
-        """Squared length of each x_i, plus d c_i^2: at least half of the squared length of the point."""
+        """The squared length of each row x_i plus d c_i^2, (n,): at least half of the point's squared length."""
         squares = np.bincount(_row_of_entries(self.rows), self.rows.data**2, len(self))
         return np.asarray(squares + self.shape[1] * self.shifts**2)
 
     def _products(self, points: SparsePoints) -> NDArray[np.float64]:
-        """Return (s_i + s_j - d_ij^2) / 2, as (m, n), for other points i and these points j.
+        """Return (s_i + s_j - d_ij^2) / 2, (m, n), for m other points i and these n points j.
 
-        Here s are their `_sizes`, and d their distances. Without shifts, these are the inner products of the points.
+        s are the `_sizes` of the points, and d_ij their distances. If no point has a shift, the result is the inner
+        products of the points.
         """
         products = _inner_products(self.rows, points.rows)
         if self.shifts.any() or points.shifts.any():
@@ -277,7 +282,7 @@ class SparsePoints:
     def _apart(
         self, points: SparsePoints, item: NDArray[np.intp], near: NDArray[np.integer[Any]]
     ) -> NDArray[np.float64]:
-        """Return the distances (q,) of the rows `item` (q,) of other points to the rows `near` (q,) of these points."""
+        """Return the distances (q,) of q pairs: a point `item` (q,) of the others, and a point `near` (q,) of these."""
         distances = np.empty(len(item))
         size = max(1, _BLOCK_ENTRIES // (self.neighborhood_width + points.neighborhood_width))
         for block in blocks(len(item), size, "neighbors"):
@@ -290,9 +295,9 @@ class SparsePoints:
 
 
 def require_possible(spec: Any) -> None:
-    """Raise `InvalidParameterError` unless sparse data can be fitted or embedded by a specification.
+    """Raise `InvalidParameterError` if a parameter of a fit or a method does not allow sparse data.
 
-    `spec` is a `glle_engine.base.spec.SpaceSpec`; an option that `spec` lacks counts as having its default.
+    `spec` is a `glle_engine.base.spec.SpaceSpec`. A parameter that `spec` does not have counts as having its default.
     """
     standardize, metric = spec.space
     scaled = (
@@ -328,7 +333,7 @@ def require_possible(spec: Any) -> None:
 
 
 def residual_matrix(neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> csr_array:
-    """Return V = W - I (n, n) of weights (n, k), whose products with points are the residuals."""
+    """Return the sparse matrix V = W - I (n, n) of weights (n, k); V times the points is the residuals."""
     n, k = neighbors.shape
     columns = np.concatenate([neighbors, np.arange(n, dtype=np.int32)[:, None]], axis=1)
     values = np.concatenate([weights, np.full((n, 1), -1.0)], axis=1)
@@ -336,17 +341,17 @@ def residual_matrix(neighbors: NDArray[np.int32], weights: NDArray[np.float64]) 
 
 
 def constant_columns(rows: csr_array) -> NDArray[np.bool_]:
-    """Return whether each column is constant; entries that are not stored are 0."""
+    """Return a mask (d,) of the constant columns of sparse rows (n, d), in which entries that are not stored are 0."""
     return np.asarray(_extremes(rows, np.maximum, axis=0) == _extremes(rows, np.minimum, axis=0))
 
 
 def _row_of_entries(rows: csr_array) -> NDArray[np.intp]:
-    """Return the row of each stored entry."""
+    """Return the row number of each stored entry of a CSR matrix."""
     return np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
 
 
 def _extremes(rows: csr_array, pick: np.ufunc, axis: int) -> NDArray[np.float64]:
-    """Return the maximum or the minimum of each row (axis 1) or column (axis 0), counting the zeros not stored."""
+    """Return the maximum or minimum (`pick`) of each row (axis 1) or column (axis 0); entries not stored are 0."""
     index = rows.indices if axis == 0 else _row_of_entries(rows)
     length, others = rows.shape[1 - axis], rows.shape[axis]
     extremes = np.full(length, -np.inf if pick is np.maximum else np.inf)
@@ -357,12 +362,15 @@ def _extremes(rows: csr_array, pick: np.ufunc, axis: int) -> NDArray[np.float64]
 
 
 def _inner_products(rows: csr_array, others: csr_array) -> NDArray[np.float64]:
-    """Return the inner products (m, n) of `others` (m, d) with `rows` (n, d), by a dense copy of `others`."""
+    """Return the inner products (m, n) of sparse `others` (m, d) with sparse `rows` (n, d).
+
+    The columns of `others` that have entries are made dense.
+    """
     used = np.unique(others.indices)
     return np.ascontiguousarray((rows[:, used] @ others[:, used].T.toarray()).T)
 
 
 def _rows_of_products(rows: csr_array, others: csr_array) -> int:
-    """Return how many rows to compare with all rows at a time, so that products and dense columns fit in memory."""
+    """Return the number of rows of `others` in a block, so that inner products with all `rows` fit in memory."""
     width = 1 + int(others.nnz) // max(1, others.shape[0])
     return max(1, min(_BLOCK_ENTRIES // int(rows.shape[0]), math.isqrt(4 * _BLOCK_ENTRIES // width)))

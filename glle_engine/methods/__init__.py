@@ -1,4 +1,4 @@
-"""Every method of the field behind one protocol: a name, a typed specification, `embed`, and its memory.
+"""All embedding methods behind one interface, `Method`: a name, typed parameters, `embed`, and an estimate of memory.
 
 >>> from glle_engine import manifolds
 >>> from glle_engine.methods import method

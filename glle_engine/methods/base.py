@@ -72,7 +72,7 @@ _NOTHING = of_pairs(0)
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keyword options that the caller set: options whose value is still `OF_METHOD` are left out."""
+    """Return the keyword options that the caller set, without those whose value is still the default `OF_METHOD`."""
     return {name: value for name, value in options.items() if value is not OF_METHOD}
 
 
@@ -111,7 +111,7 @@ class Embedding(PointResult):
     map: Map | None = None
 
     def extended(self, figures: Mapping[str, Any], notes: Iterable[Note] = ()) -> Self:
-        """Return the embedding with further figures and notes."""
+        """Return a copy of the embedding, to which these figures and notes are added."""
         return replace(self, figures={**self.figures, **figures}, notes=(*self.notes, *notes))
 
     def transform(self, points: ArrayLike, on_progress: OnProgress = silent) -> NDArray[np.float64]:
@@ -154,6 +154,7 @@ class Embedding(PointResult):
         InvalidParameterError
             If the method has no map, or a map without an inverse.
         InvalidShapeError
+            If the positions do not have p columns.
 
         """
         if self.map is None:
@@ -171,10 +172,11 @@ class Embedding(PointResult):
 
 @dataclass(eq=False, kw_only=True)
 class Method(Generic[S]):
-    """A method of embedding, used as the decorator of its function.
+    """An embedding method: its description, its parameters, and the function that computes the embedding.
 
-    The function takes (X, spec, on_progress), and the labels as a fourth argument if the method needs them, and returns
-    an `Embedding`. The method has the name of the function, and the family of the function's package.
+    A method is created as the decorator of its function. The function takes (X, spec, on_progress), and the labels as a
+    fourth argument if the method needs them, and returns an `Embedding`. The function's name becomes the name of the
+    method, and the function's package the family.
 
     Attributes
     ----------
@@ -182,7 +184,7 @@ class Method(Generic[S]):
         A `MethodSpec` dataclass of the parameters, which also refuses impossible requests and estimates the cost.
     title : str
     about : str
-        The objective or the assumption in one or two sentences, with the key equation in plain symbols.
+        What the method optimizes or assumes, in one or two sentences, with the key equation in plain symbols.
     source : str
         Paper and equation.
     growth : str
@@ -256,7 +258,7 @@ class Method(Generic[S]):
     run: Callable[..., Embedding] = field(init=False)
 
     def __call__(self, run: Callable[..., Embedding]) -> Self:
-        """Set `run`, `name` and `family` from the decorated function, and return the method."""
+        """Decorate the function `run`: set the fields `run`, `name` and `family` from it, and return the method."""
         if self.neighbor_map is not None:
             self.restore = self.neighbor_map.restore
         self.run, self.name = run, run.__name__.replace("_", "-")
@@ -272,14 +274,15 @@ class Method(Generic[S]):
         return "seed" in self.spec.parameters()
 
     def named_parameters(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return keyword options as parameters of the specification: `random_state` is renamed to `seed`.
+        """Turn a caller's keyword options into parameters of the specification.
 
-        Options with the value `OF_METHOD` are left out.
+        `random_state` is renamed to `seed`, and options whose value is still the default `OF_METHOD` are left out.
 
         Raises
         ------
         InvalidParameterError
-            If a `seed` or `random_state` is given to a method without randomness, or if `with_seed` refuses them.
+            If a `seed` or `random_state` is given to a method without randomness, if both are given, or if the
+            `random_state` is neither an integer nor a generator of numpy.
 
         """
         options = given_options(options)
@@ -305,7 +308,7 @@ class Method(Generic[S]):
     def require_possible(self, n: int, d: int, spec: S, *, labels: bool = False) -> None:
         """Raise a `GlleError` if the method cannot embed n points of d features with these parameters.
 
-        The data are not needed; `labels` says whether labels are given.
+        The check needs the shape of the data only. `labels` says whether the caller gives labels.
         """
         self.require_available()
         if self.needs_labels(spec) and not labels:
@@ -399,7 +402,10 @@ class Method(Generic[S]):
         return replace(embedding, notes=notes, seconds=clock.stop())
 
     def _embed_distinct(self, points: NDArray[np.float64], spec: S, on_progress: OnProgress) -> Embedding:
-        """Embed the distinct rows of `points` (n, q), and give equal points one position; a note says how many."""
+        """Embed the distinct rows of `points` (n, q), and give equal points one position.
+
+        A note says how many points are equal. Two points are equal if they differ by rounding errors only.
+        """
         first, twin = distinct_points(points)
         n, m = len(points), len(first)
         if m == n:
@@ -469,10 +475,10 @@ class Method(Generic[S]):
 def note_bridges(
     embedding: Embedding, bridges: list[tuple[int, int]], rows: NDArray[np.intp] | None = None
 ) -> Embedding:
-    """Add the bridges of the neighbor graph, if there are any, to the figures and the notes of the embedding.
+    """Return the embedding with a figure and a note on the bridges of its neighbor graph; unchanged without bridges.
 
-    Bridges are pairs of points, whose edges were added to connect the graph. If the graph has only some of the points,
-    `rows` (m,) are their rows in the data.
+    A bridge is a pair of points whose edge was added to connect the graph. If the graph has only some of the points,
+    `rows` (m,) are the rows of these points in the data.
     """
     if not bridges:
         return embedding
@@ -482,7 +488,10 @@ def note_bridges(
 
 
 def note_raised(embedding: Embedding, n_neighbors: int, used: int) -> Embedding:
-    """Add the number of neighbors that was used, if it is not `n_neighbors`, to the figures and the notes."""
+    """Return the embedding with a figure and a note if `used` neighbors were needed to connect the graph.
+
+    If `used` is `n_neighbors`, the number that was asked for, the embedding is returned unchanged.
+    """
     if used == n_neighbors:
         return embedding
     message = (
@@ -496,14 +505,21 @@ def note_raised(embedding: Embedding, n_neighbors: int, used: int) -> Embedding:
 
 
 def _locate(data: NDArray[np.float64] | csr_array, spec: MethodSpec) -> Data:
-    """Return the data as a method takes them: points after `standardize` and `metric`, or precomputed distances."""
+    """Return the data in the form that a method's function takes.
+
+    Sparse data become `SparsePoints`, a matrix of precomputed distances becomes `Distances`, and other data become
+    points (n, q) after `standardize` and `metric`.
+    """
     if not isinstance(data, np.ndarray):
         return SparsePoints.from_rows(data, spec.space[1])
     return Distances.among(data) if spec.space[1] == "precomputed" else Space.from_data(data, spec).points(data)
 
 
 def _of_data(affine: AffineMap, data: NDArray[np.float64], spec: MethodSpec) -> AffineMap | None:
-    """Turn an affine map of the standardized data into a map of the raw data; None if the metric is not Euclidean."""
+    """Turn an affine map of the standardized data into a map of the raw data.
+
+    The result is None if the metric is not Euclidean, because the map of the raw data is then not affine.
+    """
     if spec.space[1] != "euclidean":
         return None
     space = Space.from_data(data, spec)
@@ -526,7 +542,10 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
 
 
 def require_libraries(title: str, libraries: tuple[str, ...], extra: str) -> None:
-    """Raise `MissingLibraryError` unless the libraries are installed."""
+    """Raise `MissingLibraryError` unless the libraries that the method `title` needs are installed.
+
+    The remedy names `extra`, the optional extra of the package that installs them.
+    """
     for library in libraries:
         if find_spec(library) is None:
             raise MissingLibraryError(
@@ -537,10 +556,10 @@ def require_libraries(title: str, libraries: tuple[str, ...], extra: str) -> Non
 
 
 def participation_ratio(Y: NDArray[np.float64]) -> float:
-    """Return the participation ratio of the squared distances of the points Y (n, p) from their mean.
+    """Return the participation ratio (sum e)^2 / sum e^2 of the squared distances e of the points from their mean.
 
-    This is the effective number of points that hold the extent of the embedding: from 1 to n, or 0 if all points are
-    equal.
+    The points are the rows of Y (n, p). The ratio says how many points effectively make up the extent of the embedding:
+    from 1 to n, or 0 if all points are equal.
     """
     off = Y - Y.mean(axis=0)
     off = off / power_of_two(float(np.abs(off).max()))
@@ -550,7 +569,7 @@ def participation_ratio(Y: NDArray[np.float64]) -> float:
 
 
 def concentration_notes(Y: NDArray[np.float64]) -> Iterator[Note]:
-    """Yield a note if the embedding Y (n, p) has collapsed, so that few points hold most of its extent."""
+    """Yield a note if the embedding Y (n, p) has collapsed: most points lie together, and few are far from them."""
     n, shared = len(Y), participation_ratio(Y)
     if shared < CONCENTRATED * n:
         yield Note(

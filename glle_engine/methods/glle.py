@@ -29,7 +29,7 @@ _MAX_SEED = 2**64 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class GlleSpec(FitSpec, NeighborSpec):
-    """Parameters of the posterior, which are the fields of `FitSpec`, and of the draw that is embedded."""
+    """Parameters of the method glle: the parameters of a posterior (`FitSpec`), and which draw of it is embedded."""
 
     seed: int = integer(0, "Of the draws.", minimum=0, maximum=_MAX_SEED)
     index: int = integer(0, "Which draw of the seed.", minimum=0, maximum=_MAX_SEED)
@@ -37,7 +37,7 @@ class GlleSpec(FitSpec, NeighborSpec):
     source: str = choice("posterior", "Draw from the posterior, or from the prior.", *get_args(Source))
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` for a meaningless combination; reset parameters that have no effect."""
+        """Raise `InvalidParameterError` for contradicting parameters; reset parameters without effect to defaults."""
         super().check_together()
         if self.source == "prior" and (self.method, self.variant) == ("direct", "published"):
             raise no_prior()
@@ -55,7 +55,7 @@ class GlleSpec(FitSpec, NeighborSpec):
 
 
 def _covariance_entries(spec: GlleSpec, n: int) -> int:
-    """Return the number of entries of the factors (n, k, k) of the covariances."""
+    """Return n k^2, the number of entries of the covariance factors (n, k, k), for `Method.doubles`."""
     return n * int(spec.fit_spec().of_points(n).n_neighbors) ** 2
 
 

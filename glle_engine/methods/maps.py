@@ -28,7 +28,7 @@ _BLOCK_ENTRIES = 1 << 20
 
 
 def no_inverse(subject: str) -> InvalidParameterError:
-    """Return the error for positions that cannot be mapped back to data."""
+    """Return the error to raise if positions cannot be mapped back to data; `subject` begins the message."""
     return InvalidParameterError(
         f"{subject} has no inverse.",
         remedy="Embed by pca, ppca, factor-analysis, npe, kernel-pca or umap, which map positions back to the data.",
@@ -46,7 +46,7 @@ class Map(ABC):
     @property
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """The arrays by name from which `Method.restore`, given the data and the embedding, rebuilds the map."""
+        """The arrays to store, by name; `Method.restore` rebuilds the map from them, the data and the embedding."""
 
     @abstractmethod
     def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -69,8 +69,9 @@ class Map(ABC):
         Raises
         ------
         InvalidShapeError
-            For another number of features.
+            If the points have another number of features than the training data.
         NotFiniteError
+            If a coordinate is infinite or NaN.
         OutOfRangeError
             If a position leaves the range of floating-point numbers, or a point is too far from the data to have
             nearest neighbors.
@@ -127,7 +128,7 @@ class AffineMap(Map):
 
     @classmethod
     def restore(cls, _data: object, _spec: object, _embedding: object, arrays: dict[str, NDArray[np.float64]]) -> Self:
-        """Return the map with these `arrays`, for `glle_engine.methods.base.Method.restore`."""
+        """Rebuild the map from its stored `arrays`; the signature is that of `Method.restore`."""
         return cls(**arrays)
 
     def _place(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -140,15 +141,16 @@ class AffineMap(Map):
 
 @dataclass(frozen=True, eq=False)
 class NeighborMap(Map):
-    """Map that places a point by its neighbors in the data; points of the data get their rows of the embedding.
+    """Map that places a new point by its nearest points in the data; a point of the data gets its row of the embedding.
 
     Attributes
     ----------
     data : (n, d) float64
-    spec
+        The training data, before `standardize` and `metric`.
+    spec : MethodSpec
         Parameters of the method.
-    embedding
-        The embedding of the data.
+    embedding : Embedding
+        The embedding of the training data.
 
     """
 
@@ -158,15 +160,15 @@ class NeighborMap(Map):
 
     @classmethod
     def restore(cls, data: Callable[[], NDArray[np.float64]], spec: Any, embedding: Any, _arrays: object) -> Self:
-        """Return the map of an embedding of the data, for `glle_engine.methods.base.Method.restore`."""
+        """Rebuild the map from the data and the embedding; the signature is that of `Method.restore`."""
         return cls(data(), spec, embedding)
 
     @abstractmethod
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the positions (m, p) of new points (m, q), whose coordinates are in the space of the method."""
+        """Return the positions (m, p) of new points (m, q), given in coordinates after `standardize` and `metric`."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields alone: what was computed from them is computed again, and models of libraries stay here."""
+        """Pickle the fields only; cached values, such as fitted models of libraries, are computed again when needed."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
@@ -181,12 +183,12 @@ class NeighborMap(Map):
 
     @cached_property
     def space(self) -> Space:
-        """The space in which the method measures distances, after `standardize` and `metric`."""
+        """The transformation of raw data by `standardize` and `metric`, fitted to the training data."""
         return Space.from_data(self.data, self.spec)
 
     @cached_property
     def points(self) -> NDArray[np.float64]:
-        """The data (n, q) in the space of the method."""
+        """The training data (n, q) after `standardize` and `metric`."""
         return np.ascontiguousarray(self.space.points(self.data))
 
     def _row_entries(self) -> int:

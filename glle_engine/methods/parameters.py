@@ -1,4 +1,4 @@
-"""Parameters common to all methods, and the checks that refuse impossible values."""
+"""Parameters that several methods share, and the checks that refuse impossible values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _MAX_PAIRS = 1 << 24  # n k^2, the pairs in all neighborhoods, if the number of 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSpec(SpaceSpec):
-    """Parameters common to all methods; a method with more parameters has a subclass."""
+    """The parameters that every method has; a method with more parameters uses a subclass."""
 
     n_components: int = integer(2, "p, the dimension of the embedding.", minimum=1)
 
@@ -64,15 +64,18 @@ class MethodSpec(SpaceSpec):
 
     @property
     def uses_labels(self) -> bool:
-        """Whether these parameters require labels, for a method that does not always need labels."""
+        """Whether these parameters make the method need labels; False unless a subclass says otherwise."""
         return False
 
     def most_neighbors(self, n: int) -> int:
-        """Return the largest n_neighbors with which n points can be embedded, to adapt the default to few points."""
+        """Return the largest n_neighbors with which n points can be embedded; lowers the default for few points."""
         return n - 1
 
     def require_rank(self, n: int, d: int) -> None:
-        """Raise `InvalidParameterError` if there are more components than dimensions that n centered points span."""
+        """Raise `InvalidParameterError` if there are more components than min(n - 1, d).
+
+        This is the number of dimensions that n centered points of d features can span.
+        """
         p, rank = self.n_components, min(n - 1, d)
         if p > rank:
             raise InvalidParameterError(
@@ -82,7 +85,10 @@ class MethodSpec(SpaceSpec):
             )
 
     def require_noise_dimension(self, n: int, d: int, title: str) -> None:
-        """Raise `InvalidParameterError` unless the components leave at least one dimension for the noise."""
+        """Raise `InvalidParameterError` unless there are fewer components than min(n - 1, d).
+
+        A model with noise needs at least one dimension for the noise. `title` is the method's name in the message.
+        """
         p, max_components = self.n_components, min(n - 1, d) - 1
         if p > max_components:
             raise InvalidParameterError(
@@ -110,11 +116,14 @@ class NeighborSpec(DistanceSpec):
     n_neighbors: int = integer(10, "k, the number of neighbors of a point.", minimum=2, counts=True)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise `TooFewPointsError` if there are too few points."""
+        """Raise `TooFewPointsError` if n points are too few for `n_neighbors` and `n_components`."""
         require_enough_points(n, self)
 
     def require_neighbors(self, title: str, minimum: int, rule: str) -> None:
-        """Raise `InvalidParameterError` for fewer than `minimum` neighbors; `rule` is the text of the bound, in p."""
+        """Raise `InvalidParameterError` if there are fewer than `minimum` neighbors.
+
+        The message names the method by its `title` and states the bound by `rule`, such as "at least p + 2 = 4".
+        """
         if self.n_neighbors < minimum:
             raise InvalidParameterError(
                 f"{title} in {self.n_components} dimensions needs {rule} neighbors, not {self.n_neighbors}.",
@@ -125,10 +134,10 @@ class NeighborSpec(DistanceSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class GraphSpec(MethodSpec):
-    """Parameters of a method that needs a connected graph of neighbors, and can use an edge between two of its parts.
+    """Parameters of a method that needs a connected neighbor graph and can use edges that are added to connect it.
 
-    This is the rule for graphs in several parts, for functions and estimators alike; `RaisingSpec` is the rule for
-    methods to which such an edge would be no help.
+    If the graph falls into parts, the shortest edges between the parts are added, or an error is raised. Methods that
+    added edges would not help use `RaisingSpec`.
     """
 
     disconnected: str = choice(
@@ -143,7 +152,8 @@ class GraphSpec(MethodSpec):
     ) -> tuple[NeighborGraph, list[tuple[int, int]]]:
         """Return the connected neighbor graph of X (n, d), and its bridges: the edges (i, j) added to connect it.
 
-        `n_neighbors` replaces the number of neighbors of the specification.
+        `n_neighbors`, if given, replaces the number of neighbors of the specification. Raises `DisconnectedGraphError`
+        for a graph in several parts if `disconnected` is "error".
         """
         k = self._n_neighbors if n_neighbors is None else n_neighbors
         k = len(X) - 1 if k == "all" else k
@@ -153,7 +163,7 @@ class GraphSpec(MethodSpec):
 
     @property
     def _n_neighbors(self) -> Any:
-        """The parameter `n_neighbors`, which subclasses inherit from another base: a number or a word."""
+        """The parameter `n_neighbors`, a number or "all"; subclasses inherit this field from another base class."""
         return vars(self)["n_neighbors"]
 
     @property
@@ -164,9 +174,9 @@ class GraphSpec(MethodSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class RaisingSpec(NeighborSpec):
-    """Parameters of a method that needs a connected graph, but to which an edge between two of its parts is no help.
+    """Parameters of a method that needs a connected neighbor graph, and that edges added between its parts do not help.
 
-    This is the rule for graphs in several parts, for functions and estimators alike: more neighbors, or an error.
+    If the graph falls into parts, the number of neighbors is raised until it is connected, or an error is raised.
     """
 
     disconnected: str = choice(
@@ -186,8 +196,8 @@ class RaisingSpec(NeighborSpec):
         Raises
         ------
         DisconnectedGraphError
-            If k may not be raised, if no k connects the graph, or if all neighborhoods together would have more than
-            2^24 pairs, n k^2, which take some seconds.
+            If k may not be raised, if no k connects the graph, or if n k^2, the number of pairs of points in all
+            neighborhoods, would exceed 2^24, so that the embedding would take more than some seconds.
 
         """
         nearest, _ = kneighbors(X, self.n_neighbors, on_progress)
@@ -203,7 +213,7 @@ class RaisingSpec(NeighborSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class RadiusSpec(GraphSpec, DistanceSpec):
-    """Parameters of a method on nearest neighbors that can instead take all points within a radius."""
+    """Parameters of a method whose neighbors are the k nearest points, or instead all points within a radius."""
 
     radius: float | None = number(
         None,
@@ -223,7 +233,7 @@ class RadiusSpec(GraphSpec, DistanceSpec):
             self.refuse_unused("radius", "n_neighbors")
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for too few points; with a radius, the number of neighbors does not matter."""
+        """Raise a `GlleError` for too few points; if a radius is given, the number of neighbors is not checked."""
         if self.radius is None:
             super().require_possible(n, d)
         else:
@@ -231,22 +241,22 @@ class RadiusSpec(GraphSpec, DistanceSpec):
             replace(self, **counts).require_possible(n, d)
 
     def graph_to(self, X: NDArray[np.float64], points: NDArray[np.float64]) -> NeighborGraph:
-        """Return the neighbors of each new point (m, d) among the points X (n, d)."""
+        """Return the neighbors of new points (m, d) among the points X (n, d): the k nearest, or all in the radius."""
         return neighbors_of_others(X, points, self._n_neighbors, self.radius)
 
 
 def of_pairs(count: int) -> Callable[[MethodSpec, int], int]:
-    """Return the function (spec, n) -> count n^2, the number of entries of `count` matrices of all pairs of points."""
+    """Return the function (spec, n) -> count n^2, for `Method.doubles`: `count` matrices of all pairs of points."""
     return lambda _, n: count * n * n
 
 
 def of_neighborhoods(count: int) -> Callable[[NeighborSpec, int], int]:
-    """Return the function (spec, n) -> count n k^2, the number of entries of `count` matrices (k, k) for each point."""
+    """Return the function (spec, n) -> count n k^2, for `Method.doubles`: `count` matrices (k, k) for each point."""
     return lambda spec, n: count * n * spec.n_neighbors**2
 
 
 def require_points(n: int, min_points: int, reason: str) -> None:
-    """Raise `TooFewPointsError` for fewer than `min_points` points; `reason` names the option that needs them."""
+    """Raise `TooFewPointsError` if n is below `min_points`, which `reason`, such as "n_components=2", requires."""
     if n < min_points:
         raise TooFewPointsError(
             f"{reason} needs at least {min_points} points, not {n}.",
@@ -256,7 +266,10 @@ def require_points(n: int, min_points: int, reason: str) -> None:
 
 
 def require_size(n: int, max_points: int, title: str, instead: str) -> None:
-    """Raise `InvalidParameterError` for more than `max_points` points, with the alternative `instead` as remedy."""
+    """Raise `InvalidParameterError` if n is above `max_points`, the limit of the method `title`.
+
+    The remedy names `instead`, a method for more points.
+    """
     if n > max_points:
         raise InvalidParameterError(
             f"{title} takes at most {max_points:,} points; the data have {n:,}.",

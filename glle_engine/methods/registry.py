@@ -1,4 +1,4 @@
-"""Registry of the methods of embedding."""
+"""The registry of all embedding methods by name, and the spellings of names that are accepted."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _MAX_NAME_LETTERS = 100  # longer names are not compared with the known ones
 
 
 def plain(name: str) -> str:
-    """Return the letters and digits of a name in lower case: "tsne" for both "t-SNE" and "t_sne"."""
+    """Return the letters and digits of a method's name in lower case: "tsne" for both "t-SNE" and "t_sne"."""
     return re.sub(r"[^a-z0-9]", "", name[: _MAX_NAME_LETTERS + 1].lower())
 
 
@@ -109,12 +109,12 @@ _SPELLINGS = {
 
 
 def canonical(name: str) -> str:
-    """Return the registry's name of a method given in any usual spelling; return an unknown name unchanged."""
+    """Return a method's name in the registry for any usual spelling of the name; return an unknown name unchanged."""
     return _SPELLINGS.get(plain(name), name)
 
 
 def suggestion(name: str) -> str:
-    """Return "Did you mean isomap? " for a name close to a known one, or an empty string."""
+    """Return "Did you mean isomap? " if a misspelled name is close to a method's name, or else an empty string."""
     close = get_close_matches(plain(name), _SPELLINGS, 1) if len(name) <= _MAX_NAME_LETTERS else []
     return "".join(f"Did you mean {_SPELLINGS[match]}? " for match in close)
 
@@ -131,9 +131,9 @@ def method(name: str) -> Method[Any]:
 
 
 def method_keywords() -> list[Parameter]:
-    """Return the parameters of all methods as keyword-only parameters of a signature.
+    """Return the parameters of all methods as keyword-only parameters of a function's signature, each name once.
 
-    Their default is `OF_METHOD`, because the real defaults depend on the method.
+    Every default is the placeholder `OF_METHOD`, because the real default depends on the method.
     """
     types: dict[str, dict[str, None]] = {}
     for each in METHODS.values():
@@ -146,7 +146,7 @@ def method_keywords() -> list[Parameter]:
 
 
 def describe_keywords() -> str:
-    """Return a docstring section on the parameters of all methods: type, meaning, and the default of each method."""
+    """Return a docstring section with the parameters of all methods: type, meaning, and default by method."""
     lines = ["Other Parameters", "----------------"]
     for keyword in method_keywords():
         lines.append(f"{keyword.name} : {keyword.annotation}")

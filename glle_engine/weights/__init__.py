@@ -1,5 +1,6 @@
-"""Reconstruction weights: LLE's weights, and their distributions in GLLE.
+"""Reconstruction weights of points on their neighbors: LLE's weights, and their distributions in GLLE.
 
-May import `base`, `linalg` and `graph`. Start with `lle` (Eq. 1 of LLE). Then read `gaussian` (the distribution from
-which draws sample), `constrained` (the corrected posteriors) and `published` (the posteriors as published).
+May import `base`, `linalg` and `graph`. Start with `lle`, which computes the weights of LLE. Then read `gaussian` (the
+distribution from which weights are drawn), `constrained` (the posteriors whose weights sum to one) and `published` (the
+posteriors as published).
 """

@@ -61,12 +61,12 @@ _ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
 
 
 def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "ml"]:
-    """Return how the noise variance is computed, which for ``variance="auto"`` depends on the residuals' directions.
+    """Return the rule for the noise variance, "dirichlet" or "ml": the parameter `variance`, or a choice for "auto".
 
-    The k - 1 free weights can reconstruct k - 1 directions exactly. If the residuals lie in fewer directions
-    (`residual_dimension`), they come from the ridge and say nothing about the noise, so that "auto" chooses dirichlet.
-    With tangent noise "auto" also chooses dirichlet, because the tangent frames tell the directions off the sheet
-    apart. Otherwise it chooses ml.
+    The k - 1 free weights of a point can reconstruct k - 1 directions exactly. If the residuals lie in fewer
+    `directions` (the result of `residual_dimension`), they come from the ridge and say nothing about the noise, so that
+    "auto" chooses dirichlet. With tangent noise "auto" also chooses dirichlet, because this noise already tells the
+    directions along the sheet from the directions off it. Otherwise "auto" chooses ml.
     """
     if spec.variance != "auto":
         return spec.variance
@@ -77,15 +77,16 @@ def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "m
 
 @dataclass(frozen=True)
 class NoiseModel:
-    """Noise model that all points share: the rule for the noise variance, and the numbers that the rule uses.
+    """How the noise variance of every point follows from its neighborhood: a rule, and the numbers that it needs.
 
     Attributes
     ----------
     variance : {"dirichlet", "ml"}
+        The rule; see `constrained_distribution`.
     dimension : float
-        Number of directions of the residuals, by which ml divides; direct adds p.
+        nu, by which the rule ml divides: the number of directions of the residuals, plus p for method="direct".
     unit_ratio : float
-        The factor c by which direct converts the embedding to the units of the data; 0 for em.
+        The factor c by which method="direct" converts the embedding to the units of the data; 0 for method="em".
 
     """
 
@@ -103,9 +104,10 @@ class NoiseModel:
         directions: float,
         kept: NDArray[np.bool_] | None = None,
     ) -> Self:
-        """Return the noise model of a fit.
+        """Return the noise model of a fit to the data X with the reference embedding (n, p).
 
-        `directions` is the result of `residual_dimension`; the other arguments are as for `constrained_distribution`.
+        `directions` is the result of `residual_dimension`, and `kept` (n, k) says which `neighbors` (n, k) are used;
+        None means all.
         """
         direct = spec.method == "direct"
         unit_ratio = _unit_ratio(X, neighbors, embedding, kept) if direct else 0.0
@@ -127,10 +129,11 @@ def constrained_distribution(
 
     Parameters
     ----------
-    X : (n, d) float64
+    X : (n, d) float64, Distances or SparsePoints
     mean : MeanWeights
+        The neighbors, and LLE's weights or the mean weights for tangent noise.
     embedding : (n, p) float64
-        The reference embedding, for direct.
+        The reference embedding, which method="direct" uses.
     spec : FitSpec
     on_progress
         Called with (points done, n, "posterior").
@@ -139,7 +142,7 @@ def constrained_distribution(
     -------
     distribution : WeightDistribution
     facts : dict
-        JSON-able numbers for the diagnostics.
+        JSON-able numbers for the diagnostics of the fit.
 
     """
     directions = residual_dimension(X, mean.neighbors, mean.weights)
@@ -166,12 +169,11 @@ def distribution_at(
     places: NDArray[np.float64] | None = None,
     on_progress: OnProgress = silent,
 ) -> tuple[WeightDistribution, NDArray[np.float64]]:
-    """Return the distribution of each point's weights under the noise model of a fit, and ratios (n,) of the noise.
+    """Return the distribution of each point's weights under the noise model of a fit, and the relative noise (n,).
 
-    The ratios are s_i^2 / tr(G_i), the noise variance relative to the size of the neighborhood.
-
-    New points (m, d) and their positions `places` (m, p) in the embedding replace the rows of X and of `embedding`;
-    `known` are then the mean weights of the new points. Other arguments as for `constrained_distribution`.
+    The relative noise is s_i^2 / tr(G_i), the noise variance over the size of the neighborhood. The points are the rows
+    of X, or new `points` (m, d) at positions `places` (m, p) in the embedding. `known` are the mean weights of these
+    points. The other arguments are as for `constrained_distribution`.
     """
     neighbors, kept = known.neighbors, known.kept
     n, k = neighbors.shape
@@ -202,17 +204,18 @@ def distribution_at(
 
 
 def _unit_ratio(X: Data, neighbors: NDArray[np.int32], Y: NDArray[np.float64], kept: NDArray[np.bool_] | None) -> float:
-    """Return c = mean tr(G) / mean tr(D_y^T D_y), which converts squares in the embedding to the unit of the data."""
+    """Return c = mean tr(G) / mean tr(D_y^T D_y), which converts squares in the embedding Y to the unit of the data."""
     data = sum(float(block.trace.sum()) for block in neighborhoods(X, neighbors, kept=kept))
     drawn = sum(float(block.trace.sum()) for block in neighborhoods(Y, neighbors, kept=kept))
     return data / drawn
 
 
 def residual_dimension(X: Data, neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-    """Return the participation ratio (tr C)^2 / tr C^2 of residuals with second moments C, a number of directions.
+    """Return the effective number of directions of the residuals: their participation ratio (tr C)^2 / tr C^2.
 
-    The residuals are of weights (n, k) whose rows sum to 1. The ratio is in [1, min(n, d)] up to rounding, or 0
-    if the residuals are no larger than the rounding errors of the data.
+    The residuals are x_i minus its reconstruction by `weights` (n, k), whose rows sum to 1, and C are the second
+    moments of the residuals. The ratio is in [1, min(n, d)] up to rounding, or 0 if the residuals are no larger than
+    the rounding errors of the data.
     """
     if isinstance(X, Distances | SparsePoints):
         return X.residual_dimension(neighbors, weights)
@@ -235,7 +238,10 @@ def residual_dimension(X: Data, neighbors: NDArray[np.int32], weights: NDArray[n
 def residuals(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the residuals X_i w_i - x_i (n, d), as sums over differences of points, so that shifts do not matter."""
+    """Return the residuals X_i w_i - x_i (n, d) of weights (n, k), summed over the differences of neighbors from x_i.
+
+    Differences keep the residuals accurate if the data are far from the origin.
+    """
     n, k = neighbors.shape
     rest = np.zeros((n, X.shape[1]))
     rows = max(1, _BLOCK_ENTRIES // X.shape[1])

@@ -8,8 +8,9 @@ Dror, Shaw 2011) with the key (seed, index), in numpy's numbering. The upper 53 
 
 .. math:: z_{2m} = r \cos(2 \pi u_{2m+1}), \quad z_{2m+1} = r \sin(2 \pi u_{2m+1}).
 
-Several draws are sampled together by vector instructions, one draw in each lane. The stream of a lane depends only on
-the key of the draw, and has the same bits on every processor and for any number of lanes.
+Several draws are sampled together by vector instructions: each lane of the vectors computes one draw. The stream of a
+draw depends only on its key, and has the same bits on every processor and for any number of lanes. Compiled functions
+take the number of lanes from the length of their argument `tag`, a tuple, because numba compiles them for this length.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ GROUP = 4  # points that are sampled together: their 4 k normals come from k cou
 
 @instruction
 def _halves(typing: Any, a: Any, b: Any) -> Any:
-    """Return the upper and the lower half of the product of two uint64."""
+    """Return the upper and the lower 64 bits of the product of two uint64, which has 128 bits."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         wide = ir.IntType(128)
@@ -72,9 +73,10 @@ def _halves(typing: Any, a: Any, b: Any) -> Any:
 
 @compiled
 def uniforms(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write 4 * `count` uniforms of each lane to `target`, flat (4 * count, lanes), from number 4 * `first` on.
+    """Write uniform random numbers to `target`, flat (4 * count, lanes): 4 * `count` of them for each lane.
 
-    Each counter gives four uniforms. The number of lanes, which is the length of `tag`, must be even.
+    The key of the draw in each lane is its entry of `seeds` and `indices`. A counter of Philox gives four numbers, and
+    the first counter is `first`. The number of lanes, which is the length of `tag`, must be even.
     """
     lanes = len(tag)
     for block in range(count):
@@ -102,12 +104,12 @@ def uniforms(tag: tuple[int, ...], seeds: Address, indices: Address, first: int,
 
 @compiled
 def _unit(word: np.uint64) -> float:
-    """Return the upper 53 bits of a word as a float in [0, 1)."""
+    """Return the upper 53 bits of a word of 64 bits as a float in [0, 1)."""
     return np.int64(word >> _MANTISSA_SHIFT) * _UNIT
 
 
 def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> Any:
-    """Emit the code for the polynomial sum_j c_j x^j by Horner's rule; return its value."""
+    """Emit LLVM code for the polynomial sum_j c_j x^j of a vector x, by Horner's rule; return its value."""
     value = constant(lanes, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         value = emit_fma(builder, value, x, constant(lanes, coefficient))
@@ -115,9 +117,9 @@ def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> 
 
 
 def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
-    r"""Emit the code for log x, with x = m 2^e and the series of log m = 2 artanh((m - 1) / (m + 1)); return its value.
+    r"""Emit LLVM code for the logarithm of a vector x of positive numbers, none of them subnormal; return its value.
 
-    x must not be subnormal.
+    With x = m 2^e, the code adds e log 2 and the series of log m = 2 artanh((m - 1) / (m + 1)).
     """
     integers = ir.VectorType(ir.IntType(64), lanes)
     bits = builder.bitcast(x, integers)
@@ -140,9 +142,10 @@ def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
 
 
 def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:
-    """Emit the code for the cosine and the sine of 2 pi `turn`, with `turn` in [0, 1); return the two values.
+    """Emit LLVM code for the cosine and the sine of 2 pi `turn`, where `turn` is a vector of numbers in [0, 1).
 
-    The angle is the nearest multiple of a quarter turn and a rest, for which Taylor's series is used.
+    Returns the values of the cosine and of the sine. The angle is split into the nearest multiple of a right angle and
+    a rest, for which Taylor's series is used.
     """
     vector = ir.VectorType(ir.DoubleType(), lanes)
     integers = ir.VectorType(ir.IntType(64), lanes)
@@ -172,7 +175,7 @@ def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:
 
 @instruction
 def _box_muller(typing: Any, tag: Any, data: Any, index: Any) -> Any:
-    """Replace the uniforms in the vectors `index` and `index + 1` of `data` by normals."""
+    """Replace uniform by normal random numbers, in place, in the vectors `index` and `index + 1` of `data`."""
     lanes = len(tag)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -190,9 +193,9 @@ def _box_muller(typing: Any, tag: Any, data: Any, index: Any) -> Any:
 
 @compiled
 def normals(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write 4 * `count` normals of each lane to `target`, flat (4 * count, lanes), from number 4 * `first` on.
+    """Write standard normal numbers to `target`, flat (4 * count, lanes): 4 * `count` of them for each lane.
 
-    Each counter of the stream gives four normals.
+    The arguments are as for `uniforms`. Each counter gives four numbers.
     """
     uniforms(tag, seeds, indices, first, count, target)
     for pair in range(2 * count):
@@ -212,26 +215,26 @@ def sample(
     scratch: NDArray[np.float64],
     weights: NDArray[np.float64],
 ) -> None:
-    r"""Draw the weights of all points in every lane, and write them to `weights`.
+    r"""Sample the weights of all points for several draws, one draw in each lane, and write them to `weights`.
 
     Parameters
     ----------
-    tag
-        A tuple with one number per lane; only its length counts.
+    tag : tuple
+        One number for each lane; only the number of lanes counts.
     position : (n,) int32
         Row of the result for each point, such as its position in the order of elimination.
     counter : int
-        Counter of the streams at which the normals begin.
+        The first counter of each draw's random stream that is used.
     mean : (n, k) float64
         The means m_i of the weights.
     factor : (n, k, k) float64
         The factors F_i of their covariances.
     seeds, indices : (lanes,) uint64
-        The key of the draw in each lane.
+        The keys (seed, index) of the draws.
     spread : (lanes,) float64
-        :math:`\sqrt{a}`, the root of the scale, for each lane.
+        :math:`\sqrt{a}`, the root of the scale, of each draw.
     scratch : flat (4 k, lanes)
-        Memory for the normals of four points.
+        Memory for the normal numbers of four points.
     weights : flat (n, k, lanes)
         The result, which is overwritten.
 
@@ -277,10 +280,10 @@ def place(
     values: NDArray[np.float64],
     places: NDArray[np.float64],
 ) -> None:
-    r"""Write the weighted sums :math:`\sum_j w_{ij} y_j` of every lane to `places`, flat (b, p, lanes).
+    r"""Place b points at the weighted sums :math:`\sum_j w_{ij} y_j` of their neighbors, for several draws in lanes.
 
-    `values` are the vectors y, flat (m, p, lanes), `neighbors` (b, k) are row numbers in `values`, and `weights` is
-    flat (b, k, lanes).
+    The results are written to `places`, flat (b, p, lanes). `values` are the positions y, flat (m, p, lanes),
+    `neighbors` (b, k) are row numbers in `values`, and `weights` are w, flat (b, k, lanes).
     """
     n, k = neighbors.shape
     p = len(places) // (n * len(tag))
@@ -297,9 +300,9 @@ def place(
 def unpack(
     tag: tuple[int, ...], position: NDArray[np.int32], vectors: NDArray[np.float64], result: NDArray[np.float64]
 ) -> None:
-    """Copy `vectors` (p, n, lanes), flat in the last two axes, to `result` (lanes, n, p), in the order of the points.
+    """Copy `vectors` (p, n, lanes) of several draws to `result` (lanes, n, p), in the order of the points.
 
-    `position` (n,) has the row of each point in `vectors`.
+    `vectors` is flat in the last two axes, and `position` (n,) has the row of each point in `vectors`.
     """
     lanes, n, wanted = result.shape
     for point in range(n):
@@ -345,7 +348,7 @@ class WeightDistribution:
     kept: NDArray[np.bool_] | None = None
 
     def at(self, rows: NDArray[np.integer]) -> WeightDistribution:
-        """Return the distribution of the weights of the points `rows`, as copies."""
+        """Return the distribution of the weights of the points `rows` only; its arrays are copies."""
         return WeightDistribution(
             self.mean[rows],
             self.factor[rows],
@@ -357,17 +360,19 @@ class WeightDistribution:
         )
 
     def draw(self, key: tuple[int, int], scale: float, source: Source, counter: int = 0) -> NDArray[np.float64]:
-        """Return the weights (n, k) of the draw with the key (seed, index); draws in lanes have the same bits.
+        """Return the weights (n, k) of the draw with the key (seed, index).
 
-        The normals begin at counter `counter` of the key's stream.
+        The weights have the same bits as if several draws were sampled together. `counter` is the first counter of the
+        draw's random stream that is used.
         """
         streams = [(*key, math.sqrt(scale))] * LANES
         return sample_lanes(streams, *self.gaussian(source), counter)[:, :, 0].copy()
 
     def gaussian(self, source: Source) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the mean (n, k) and the factor (n, k, k) of the posterior or the prior.
+        """Return the mean (n, k) and the factor (n, k, k) of the posterior or of the prior, as `source` says.
 
-        A draw has the weights mean + sqrt(scale) factor z, with z standard normal.
+        A draw has the weights mean + sqrt(scale) factor z, with z standard normal. Raises `ValueError` for a prior that
+        the distribution does not have.
         """
         if source == "posterior":
             return self.mean, self.factor
@@ -388,9 +393,10 @@ class WeightDistribution:
 def sample_lanes(
     streams: list[tuple[int, int, float]], mean: NDArray[np.float64], factor: NDArray[np.float64], counter: int
 ) -> NDArray[np.float64]:
-    """Return the weights (n, k, lanes) of several draws, one for each of the `streams`.
+    """Return the weights (n, k, lanes) of several draws from a Gaussian with this mean (n, k) and factor (n, k, k).
 
-    A stream is (seed, index, square root of the scale). The normals begin at counter `counter` of each stream.
+    There is one draw for each of the `streams`, (seed, index, square root of the scale). `counter` is the first counter
+    of each random stream that is used.
     """
     n, k = mean.shape
     seeds, indices = (np.array([stream[i] for stream in streams], np.uint64) for i in (0, 1))

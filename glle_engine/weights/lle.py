@@ -50,14 +50,14 @@ SQUARED_TO_ROUNDING = 1e-8  # in a Gram matrix, directions with a smaller share 
 
 @dataclass(frozen=True)
 class Neighborhoods:
-    """Neighborhoods of a block of points.
+    """The neighborhoods of a block of m points: differences to the neighbors, and their Gram matrices.
 
     Attributes
     ----------
     rows : slice
         Rows of the points in the block.
     differences : (m, k, d) float64
-        Row j of an item is x_j - x_i, the transpose of D_i.
+        The transposes of D_i: row j of the matrix of point i is x_j - x_i.
     gram : (m, k, k) float64
         G_i = D_i^T D_i.
     trace : (m,) float64
@@ -82,7 +82,7 @@ def neighborhoods(
     kept: NDArray[np.bool_] | None = None,
     points: Data | None = None,
 ) -> Iterator[Neighborhoods]:
-    """Yield the neighborhoods of all points in blocks that fit the processor's caches.
+    """Yield the neighborhoods of all points, in blocks that fit in the processor's cache.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def neighborhoods(
         `on_progress` is called with (points done, n, stage).
     kept : (n, k) bool, optional
         Which candidates are neighbors; all by default.
-    points : (m, d) float64, optional
+    points : (m, d) float64, Distances or SparsePoints, optional
         New points with neighbors (m, k) in X; the rows of X by default.
 
     """
@@ -132,9 +132,9 @@ class MeanWeights:
     neighbors : (n, k) int32
     weights : (n, k) float64
     frames : (n, p, d) float64, optional
-        Tangent frames of the tangent noise.
+        Orthonormal bases of the tangent spaces at the points, for tangent noise; None for isotropic noise.
     kept : (n, k) bool, optional
-        Which candidates are neighbors, if neighborhoods are adaptive.
+        Which of the `neighbors` are used; None means all.
 
     """
 
@@ -184,7 +184,7 @@ def lle_weights(
 
 
 def ridge_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the factors L^-T (m, k, k) of precisions P = L L^T (m, k, k) that include their ridge.
+    """Return L^-T (m, k, k) of the Cholesky factors L of precision matrices P = L L^T (m, k, k), ridge included.
 
     Raises
     ------
@@ -224,13 +224,11 @@ def tangent_frames(
     on_progress: OnProgress = silent,
     search: Search = "exact",
 ) -> NDArray[np.float64]:
-    """Return frames (n, min(p, d), d), orthonormal bases of the tangent spaces at the points.
+    """Return orthonormal bases (n, min(p, d), d) of the tangent spaces at the points of X (n, d), called frames.
 
-    The data determine only the span of a frame.
-
-    Each frame is fitted to the point and its 3 k nearest neighbors, or to all points of X (n, d) if there are fewer.
-    `on_progress` is called with (points done, n, "frames"). Raises `InvalidParameterError` if there are more directions
-    than neighbors.
+    A frame is fitted to the point and its 3 k nearest neighbors, or to all points if there are fewer. Only the space
+    that a frame spans has a meaning, not its single vectors. `on_progress` is called with (points done, n, "frames").
+    Raises `InvalidParameterError` if min(p, d) is more than the number of neighbors that a frame is fitted to.
     """
     pooled = pooled_neighbors(len(X), n_neighbors)
     if min(n_components, X.shape[1]) > pooled:
@@ -255,10 +253,10 @@ def frames_at(
     n_components: int,
     on_progress: OnProgress = silent,
 ) -> NDArray[np.float64]:
-    """Return tangent frames (m, min(p, d), d): the top principal directions of each point and its neighbors.
+    """Return bases (m, min(p, d), d) of tangent spaces: the top principal directions of each point and its neighbors.
 
-    The points are (m, d), and `nearest` are the row numbers of their neighbors in X. `on_progress` is called with
-    (points done, m, "frames").
+    The points are (m, d), and `nearest` (m, q) are the row numbers of their neighbors in X. `on_progress` is called
+    with (points done, m, "frames").
     """
     d, pooled = X.shape[1], nearest.shape[1]
     p = min(n_components, d)
@@ -272,7 +270,11 @@ def frames_at(
 
 
 def _principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.float64]:
-    """Return the top p right singular vectors (m, p, d) of each matrix (m, q, d), from the smaller Gram matrix."""
+    """Return the top p right singular vectors (m, p, d) of m matrices (q, d).
+
+    They follow from the eigenvectors of the smaller Gram matrix, of X^T X or X X^T. Where X X^T would cost too many
+    digits, the singular value decomposition is computed.
+    """
     _, q, d = cloud.shape
     if d <= q:
         directions = dense.eigh(dense.gram(cloud.transpose(0, 2, 1)))[1]
@@ -288,10 +290,11 @@ def _principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.floa
 
 
 def whiten(block: Neighborhoods, frames: NDArray[np.float64] | None, tangent_noise: float = 1.0) -> NDArray[np.float64]:
-    """Return the Gram matrices (m, k, k) of the differences of points to their neighbors, in units of the noise.
+    """Return the Gram matrices (m, k, k) of the block's differences, after division by the noise in each direction.
 
-    `frames` (n, p, d) are bases of the tangent spaces. The variance of the noise is `tangent_noise` in the tangent
-    space, and `NORMAL_NOISE` in directions normal to it. Without frames, the result is `block.gram`.
+    `frames` (n, p, d) are orthonormal bases of the tangent spaces. The variance of the noise is `tangent_noise` in the
+    tangent space, and `NORMAL_NOISE` in directions normal to it. Without frames, the noise is isotropic, and the result
+    is `block.gram`.
     """
     if frames is None:
         return block.gram
@@ -307,11 +310,11 @@ def frame_weights(
     on_progress: OnProgress = silent,
     points: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Return the mean weights (n, k) for tangent noise, which reconstruct the tangent coordinates exactly.
+    """Return the mean weights (n, k) for tangent noise, which reconstruct the tangent coordinates of points exactly.
 
-    The ridge `reg` decides among the weights that do so. X is (n, d), `neighbors` (n, k) and `frames`
-    (n, p, d). New points (m, d) replace the rows of X; `neighbors` and `frames` then have m rows, with neighbors in X.
-    `on_progress` is called with (points done, n, "weights").
+    Among all weights that do so, the ridge `reg` decides. The points are the rows of X (n, d), or new `points` (m, d)
+    with neighbors in X. `neighbors` (n, k) and `frames` (n, p, d), bases of the tangent spaces, have a row for each
+    point. `on_progress` is called with (points done, n, "weights").
     """
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress, points=points):

@@ -51,11 +51,12 @@ def published_distribution(
     spec: FitSpec,
     on_progress: OnProgress = silent,
 ) -> tuple[WeightDistribution, dict[str, Any]]:
-    """Return the published posterior of the weights, and numbers for the diagnostics.
+    """Return the published posterior of the weights, and numbers for the diagnostics of the fit.
 
-    The posterior is em, with a spherical (Eq. 29) or a full covariance, or direct. X (n, d) is in the unit of
-    the data, because shifts and scales change the posterior. `embedding` (n, p), the LLE embedding with
-    (1/n) Y^T Y = I, is used by direct only. `on_progress` is called with (points or iterations done, all, "posterior").
+    `spec` chooses method="em", with a spherical (Eq. 29) or a full covariance, or method="direct". X (n, d) is in the
+    unit of the data, because shifts and scales change the posterior. `embedding` (n, p) is the LLE embedding with
+    (1/n) Y^T Y = I, which method="direct" uses. `on_progress` is called with (points or iterations done, all,
+    "posterior").
     """
     if spec.method == "direct":
         return _direct(X, neighbors, embedding, spec, on_progress)
@@ -69,7 +70,7 @@ def _em_spherical(
 ) -> tuple[WeightDistribution, dict[str, Any]]:
     """Return the posterior of the published em with Omega_i = sigma_i I (Eq. 21-29), and numbers for the diagnostics.
 
-    The mean is then X_i^+ (x_i - mu) for any sigma_i.
+    With this covariance, the mean of the weights is X_i^+ (x_i - mu), whatever sigma_i is.
     """
     n, k = neighbors.shape
     d = X.shape[1]
@@ -115,10 +116,11 @@ def _em_spherical(
 def direct_covariance(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], embedding: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-    """Return Gamma_i = (X_i^T X_i + Y_i^T Y_i)^+ (Eq. 35), its symmetric root, and the rank of the precision.
+    """Return the covariances Gamma_i = (X_i^T X_i + Y_i^T Y_i)^+ of Eq. 35, their symmetric roots, and ranks.
 
-    X is (n, d), `neighbors` (n, k) and `embedding` (n, p), whose scale relative to X matters. The first two results are
-    (n, k, k). Where the rank (n,) is below k, the precision is singular, and Gamma_i is its pseudo-inverse.
+    X is (n, d), `neighbors` (n, k) and `embedding` (n, p), whose scale relative to X matters. The covariances and their
+    roots are (n, k, k). The ranks (n,) are those of the precisions X_i^T X_i + Y_i^T Y_i: a precision of rank below k
+    is singular, and its pseudo-inverse replaces its inverse.
     """
     n, k = neighbors.shape
     covariance, root, rank = np.empty((n, k, k)), np.empty((n, k, k)), np.empty(n, np.intp)
@@ -289,10 +291,10 @@ def descend(
     max_iter: int,
     tol: float = DESCENT_ENDED,
 ) -> tuple[NDArray[np.float64], int, float]:
-    r"""Run the paper's gradient descent along Eq. 26 from I.
+    r"""Run the gradient descent of the GLLE paper along Eq. 26, which starts at the identity matrix for each point.
 
-    Returns the covariances (m, k, k), the number of steps, and the largest entry of the last gradient relative to the
-    first one.
+    Returns the covariances (m, k, k) at the end, the number of steps, and the largest entry of the last gradient
+    divided by the largest entry of the first.
 
     The step size is :math:`1 / (1 + l^2)`, where l is the greatest eigenvalue of :math:`X^T X`. The distance from the
     zero of Eq. 26 (`published_m_step`) therefore never grows, but it shrinks slowly if the eigenvalues differ much. The
@@ -316,7 +318,7 @@ def descend(
 def published_m_step(
     raw: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    r"""Return the zero (m, k, k) of Eq. 26 in closed form, to which the paper's gradient descent converges.
+    r"""Return the covariances (m, k, k) at which Eq. 26 is zero, in closed form: the limit of the paper's descent.
 
     Eq. 26 reads :math:`\Omega - S_2 + X^T (X \Omega X^T - S_1) X` and vanishes where :math:`\Omega + A \Omega A = B`,
     with :math:`A = X^T X` and :math:`B = X^T S_1 X + S_2`. In the eigenbasis of A this is :math:`\Omega_{ab} = B_{ab}
@@ -331,7 +333,7 @@ def published_m_step(
 def corrected_m_step(
     raw: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    r"""Return the covariance (m, k, k) of each point that maximizes Eq. 23.
+    r"""Return the covariances (m, k, k) that maximize Eq. 23, the objective of the M-step, for each of m points.
 
     Let :math:`X = U S V^T` of rank r, and split :math:`V^T \Omega V` into blocks: index 1 stands for the row space of X
     (r dimensions), index 2 for its null space (k - r dimensions). Then
@@ -378,7 +380,10 @@ def _congruence(left: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArr
 
 
 def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Decompose each X = U S V^T: return U S^+, V^T, and a 0-1 mask (m, k) of the rows of V^T in the row space of X."""
+    """Decompose X = U S V^T for each X in `raw` (m, d, k): return U S^+ (m, d, k), V^T (m, k, k), and a mask (m, k).
+
+    The mask is 1 for the rows of V^T that lie in the row space of X, and 0 for the others.
+    """
     m, d, k = raw.shape
     if d < k:  # rows of zeros complete the basis of right singular vectors
         raw = np.concatenate([raw, np.zeros((m, k - d, k))], axis=1)
@@ -391,9 +396,10 @@ def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
 def _regress(
     rotated: NDArray[np.float64], row_space: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return C_11, C_21 C_11^+ and C_22.1 of covariances C, each as (m, k, k) with zeros outside its block.
+    """Return C_11, C_21 C_11^+ and C_22 - C_21 C_11^+ C_12 of covariances C, each (m, k, k) with zeros elsewhere.
 
-    `rotated` are the covariances C (m, k, k) in the basis of `corrected_m_step`, whose block 1 is the row space.
+    `rotated` are the covariances C (m, k, k) in the basis of `corrected_m_step`. Block 1 are the indices where
+    `row_space` (m, k) is 1, and block 2 are the others.
     """
     null_space = 1 - row_space
     first = rotated * (row_space[:, :, None] * row_space[:, None, :])
@@ -408,9 +414,10 @@ def _scatters(
     covariance: NDArray[np.float64],
     centered: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what some points add to n S1 (d, d) and to n S2 (k, k), with E[w w^T] = C + m m^T.
+    """Return what a block of points adds to n S1 (d, d) and to n S2 (k, k), with E[w w^T] = C + m m^T.
 
-    S1 has no term X C X^T, because a covariance that is conditional on X w = x - mu annihilates X.
+    m are the means and C the covariances of the points' weights. S1 has no term X C X^T, because X C = 0 for a
+    covariance that is conditional on X w = x - mu.
     """
     residual = centered - dense.matmul(raw, mean[:, :, None])[:, :, 0]
     return dense.cross(residual, residual), covariance.sum(axis=0) + dense.cross(mean, mean)
@@ -422,10 +429,10 @@ def _published_scatters(
     covariance: NDArray[np.float64],
     centered: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what some points add to n S1 (d, d) and to n S2 (k, k) as published, with E[w w^T] replaced by C.
+    """Return what a block of points adds to n S1 (d, d) and to n S2 (k, k) as published: with C in place of E[w w^T].
 
-    C is the covariance of Eq. 22. The first term of Eq. 24, the scatter of the data, is not included. The part of S1
-    is not symmetric; `e_step` makes the sum symmetric.
+    C are the covariances of Eq. 22. The first term of Eq. 24, the scatter of the data, is not included. The addition to
+    n S1 is not symmetric; `e_step` makes the sum symmetric.
     """
     m, d, k = raw.shape
     rebuilt = dense.matmul(raw, np.concatenate([mean[:, :, None], covariance], axis=2))
@@ -437,10 +444,10 @@ def _published_scatters(
 def _condition(
     raw: NDArray[np.float64], omega: NDArray[np.float64], centered: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean (m, k) and covariance (m, k, k) of Eq. 21-22 for covariances that are positive semidefinite.
+    """Return mean (m, k) and covariance (m, k, k) of the weights (Eq. 21-22), if `omega` is positive semidefinite.
 
     In the blocks of `corrected_m_step`, the result is the covariance of block 2 given block 1. X times this covariance
-    is therefore exactly 0.
+    is therefore exactly 0, without rounding errors.
     """
     back, right, row_space = _row_space(raw)
     _, regression, rest = _regress(_congruence(right, omega), row_space)
@@ -453,7 +460,7 @@ def _condition(
 def _published_condition(
     raw: NDArray[np.float64], omega: NDArray[np.float64], centered: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean (m, k) and covariance (m, k, k) of Eq. 21-22 as published.
+    """Return mean (m, k) and covariance (m, k, k) of the weights by Eq. 21-22 as published, for any symmetric `omega`.
 
     The pseudo-inverse is computed in the column space of X_i, which has at most min(d, k) dimensions, instead of in d
     dimensions.

@@ -1,4 +1,4 @@
-"""Methods of maximum entropy and maximum variance: MEU, MVU, ALLE, DRILL.
+"""Maximum entropy unfolding and its relatives: MEU, MVU (maximum variance), ALLE (acyclic LLE) and DRILL.
 
-May import the files of `methods` and what `methods` may import. Start with `meu` and `gaussian_field`.
+May import the files of `methods` and what `methods` may import. Start with `gaussian_field`, and then read `meu`.
 """

@@ -76,7 +76,7 @@ class AlleSpec(NeighborSpec):
 
 
 def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:
-    """Return the indices (n,) of the points in the order in which they are reconstructed."""
+    """Return the indices (n,) of the points of X (n, d) in the order `spec.order`: the first is reconstructed first."""
     if spec.order == "inward":
         return np.argsort(-ranks_of(((X - X.mean(axis=0)) ** 2).sum(axis=1)), kind="stable")
     if spec.order == "random":
@@ -105,7 +105,11 @@ def nearest_after(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> li
 def conditional(
     X: NDArray[np.float64], i: int, neighbors: NDArray[np.intp], reg: float
 ) -> tuple[NDArray[np.float64], float]:
-    """Return the LLE weights (k,) of point i on its neighbors, and the conditional variance of each of its features."""
+    """Return the LLE weights (k,) of point i on its neighbors, and its variance per feature given its neighbors.
+
+    The point and the `neighbors` (k,) are rows of X (n, d). If the neighbors are copies of each other, so that no
+    weights can be computed, the weights are 1/k and the variance is 0.
+    """
     k = len(neighbors)
     differences = X[neighbors] - X[i]
     gram = differences @ differences.T
@@ -122,9 +126,10 @@ def conditional(
 def acyclic(
     X: NDArray[np.float64], spec: AlleSpec, order: NDArray[np.intp], on_progress: OnProgress
 ) -> tuple[csc_array, NDArray[np.float64]]:
-    """Return the lower triangular factor M (n, n) of the precision M M^T, and the conditional variances (n,).
+    """Fit acyclic LLE: return the lower triangular factor M (n, n) of the precision M M^T, and the variances (n,).
 
-    Row i of both results belongs to point `order[i]`.
+    The variance of a point is the variance per feature given the point's neighbors. Row i of both results belongs to
+    point `order[i]`.
 
     Raises
     ------
@@ -156,7 +161,10 @@ def acyclic(
 
 
 def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the p leading principal coordinates (n, p) of K = (M M^T)^-1, and the eigenvalues (p,), descending."""
+    """Return the p leading principal coordinates (n, p) of K = (M M^T)^-1, and the eigenvalues (p,), descending.
+
+    M (n, n) is lower triangular. K is centered, but never formed for more than 80 points.
+    """
     n = M.shape[0]
     # Natural order and no pivoting: a triangular matrix is its own factor, without fill.
     lu: SuperLU = splu(M, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})

@@ -57,9 +57,9 @@ class Regularized:
     Attributes
     ----------
     P : (n, n) float64
-        Zero outside the pattern, and at the entries that the penalty removes.
+        Zero for pairs that are not neighbors, and at the entries that the penalty removes.
     K : (n, n) float64
-        W, which is dual feasible: the inverse of P, except for the gap.
+        The matrix W of the dual problem, which is the inverse of P up to the error that `gap` bounds.
     log_det : float
         log |K|.
     gap : float
@@ -67,6 +67,7 @@ class Regularized:
     iterations : int
         Rounds over the columns.
     converged : bool
+        Whether the gap fell below the tolerance.
 
     """
 
@@ -93,7 +94,7 @@ def regularize(
     S : (n, n) float64
         The second moment of the data (`second_moment`).
     neighbors : list of (k_i,) intp
-        The off-diagonal pattern by columns, symmetric.
+        For each column of the precision, the rows off the diagonal that may differ from 0; symmetric.
     rho : float
         The L1 penalty, above 0, in the units of S.
     tol : float
@@ -164,9 +165,10 @@ def lasso(
 def _precision(
     W: NDArray[np.float64], neighbors: list[NDArray[np.intp]], betas: list[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Return the symmetrized precision P (n, n) from W (n, n) and the lasso coefficients beta of each column.
+    """Return the precision P (n, n) that follows from W (n, n) and the lasso coefficients beta of each column.
 
-    Before it is symmetrized, p_ii = 1 / (w_ii - w_12^T beta) and p_12 = -p_ii beta.
+    Column i has the diagonal entry p_ii = 1 / (w_ii - w_12^T beta) and the other entries -p_ii beta. P is then made
+    symmetric.
     """
     P = np.zeros_like(W)
     for i, (pattern, beta) in enumerate(zip(neighbors, betas, strict=True)):
@@ -177,7 +179,11 @@ def _precision(
 
 
 def _gap(S: NDArray[np.float64], P: NDArray[np.float64], W: NDArray[np.float64], rho: float) -> tuple[float, float]:
-    """Return log |W| and the duality gap, which is infinite unless W and P are positive definite."""
+    """Return log |W| and the duality gap of the graphical lasso with penalty rho, second moment S and precision P.
+
+    W is the matrix of the dual problem. The gap is infinite unless W and P are positive definite; log |W| is NaN if W
+    is not.
+    """
     upper, failed = dpotrf(W)
     if failed:  # rounding errors made the matrix indefinite
         return np.nan, np.inf
@@ -210,7 +216,7 @@ class DrillSpec(GraphSpec):
     max_iter: int = integer(300, "Rounds over the columns at most.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for too few or too many points."""
+        """Raise a `GlleError` for too few points, or for more than 1,000, which would take too long."""
         if isinstance(self.n_neighbors, str):
             require_points(n, self.n_components + 2, f"n_components={self.n_components}")
         else:
@@ -227,7 +233,7 @@ class DrillSpec(GraphSpec):
     growth="n for given neighbors, up to 1,000 points; n^3 for all",
 )
 def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the principal coordinates of the regularized covariance."""
+    """Embed by the leading principal coordinates of the covariance of the points that the graphical lasso estimates."""
     n, d = X.shape
     S = second_moment(X)
     unit = float(S.trace()) / n

@@ -56,7 +56,7 @@ def undirected_edges(
 
 
 def edge_distances(K: NDArray[np.float64], i: NDArray[np.intp], j: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the squared distances k_ii + k_jj - 2 k_ij (m,) of the edges (i, j) in the Gram matrix K (n, n)."""
+    """Return k_ii + k_jj - 2 k_ij (m,), the squared lengths of the edges (i, j) if K (n, n) is a Gram matrix."""
     diagonal = np.diagonal(K)
     return np.asarray(diagonal[i] + diagonal[j] - 2 * K[i, j])
 
@@ -68,7 +68,7 @@ def inverse_of(factor: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.float64]) -> None:
-    """Raise `DegenerateDataError` if two neighbors are almost equal, which makes the likelihood almost unbounded.
+    """Raise `DegenerateDataError` if two neighbors are almost equal: the likelihood would then be almost unbounded.
 
     `squared` (m,) are the squared distances of the edges from i (m,) to j (m,).
     """

@@ -71,13 +71,13 @@ class Unfolding:
     Attributes
     ----------
     S : (n, n) float64
-        Y Y^T / d of centered data.
+        Y Y^T / d of the centered data Y (n, d).
     i, j : (m,) intp
-        Edges.
+        The ends of the edges.
     gamma : float
         The precision that holds the points at their mean, in 1 / squared units of the data.
     positive : bool
-        Whether multipliers are at least 0.
+        Whether multipliers must be at least 0.
 
     """
 
@@ -132,7 +132,9 @@ class Unfolded:
         Largest difference between observed and expected squared distances that violates the optimality conditions,
         relative to the mean observed squared distance.
     iterations : int
+        Newton steps.
     converged : bool
+        Whether the violation fell below the tolerance.
 
     """
 
@@ -146,10 +148,10 @@ class Unfolded:
 
 
 def unfold(problem: Unfolding, tol: float, max_iter: int, on_progress: OnProgress) -> Unfolded:
-    """Return the multipliers of greatest likelihood.
+    """Return the multipliers of greatest likelihood, by projected Newton steps.
 
-    The start would be the optimum if the graph were a tree: the expected squared distances would then equal the
-    observed squared distances.
+    The first multipliers would be the optimal ones if the graph were a tree: the expected squared distances would then
+    equal the observed squared distances.
 
     Parameters
     ----------
@@ -191,9 +193,11 @@ def _newton(
     slope: NDArray[np.float64],
     tol: float,
 ) -> NDArray[np.float64]:
-    """Return the projected Newton step (m,), by preconditioned conjugate gradients.
+    """Return the projected Newton step (m,) for the multipliers (m,), by preconditioned conjugate gradients.
 
-    If multipliers must be positive, each multiplier that the diagonal step would take to 0 or below goes to 0.
+    K (n, n) is the covariance and `slope` (m,) the gradient at these multipliers. The iteration stops when the squared
+    norm of the residual has fallen by a factor of `tol`^2. If multipliers must be positive, each multiplier that the
+    diagonal step would take to 0 or below goes to 0.
     """
     curvature = problem.squared_distances(K) ** 2
     free = (multipliers != 0) | (slope != 0)
@@ -274,7 +278,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     max_iter: int = integer(100, "Newton steps at most.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for too few or too many points, or if the likelihood is unbounded."""
+        """Raise a `GlleError` for too few points, for more than 2,000, or if the likelihood is unbounded."""
         if self.n_neighbors == "all":
             replace(self, n_neighbors=max(2, n - 1)).require_possible(n, d)
             return
@@ -300,7 +304,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     joins_equal=True,
 )
 def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the principal coordinates of the maximum-likelihood covariance of the points."""
+    """Embed by the leading principal coordinates of the maximum-likelihood covariance of the points."""
     n, d = X.shape
     graph, bridges = spec.graph(X, on_progress)
     i, j = undirected_edges(graph.nearest, graph.kept)

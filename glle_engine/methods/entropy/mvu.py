@@ -68,7 +68,7 @@ class Program:
     ----------
     n : int
     i, j : (m,) intp
-        Edges of a connected graph.
+        The ends of the edges of a connected graph.
     squared : (m,) float64
         The squared distances d_e^2 of the edges in the data, scaled to mean 1.
 
@@ -95,7 +95,8 @@ class Program:
     def value(self, w: NDArray[np.float64], mu: float, eps: float) -> tuple[float, NDArray[np.float64]]:
         """Return the objective of the barrier method at the multipliers w (m,), and the upper Cholesky factor of P(w).
 
-        The objective is infinite unless P(w) is positive definite.
+        `mu` is the weight of the barrier and `eps` the weight of the penalty of large multipliers. The objective is
+        infinite unless P(w) is positive definite.
         """
         factor, failed = dpotrf(self.matrix(w))
         if failed:
@@ -123,7 +124,7 @@ class Program:
         return step, -float(gradient @ step), inverse
 
     def start(self) -> NDArray[np.float64]:
-        """Return multipliers (m,) that are strictly feasible: P is positive definite."""
+        """Return multipliers (m,) at which the barrier method can start: P(w) is positive definite."""
         w = 1 / self.squared
         laplacian = self.matrix(w) + np.eye(self.n) - 2.0 / self.n
         return np.asarray(2 * w / float(eigenpairs_between(laplacian, 1, 1)[0][0]))
@@ -142,6 +143,7 @@ class Unrolled:
     iterations : int
         Newton steps.
     converged : bool
+        Whether the gap fell below the tolerance.
 
     """
 
@@ -158,10 +160,11 @@ def unroll(program: Program, slack: float, tol: float, max_iter: int, on_progres
     ----------
     program : Program
     slack : float
-        Mean relative error of a squared distance.
+        Mean relative error that is accepted for the squared distances of neighbors.
     tol : float
         Largest accepted duality gap, relative to the trace.
     max_iter : int
+        Largest number of Newton steps.
     on_progress
         Called with (Newton steps, max_iter, "semidefinite program").
 
@@ -249,7 +252,7 @@ class MvuSpec(GraphSpec, NeighborSpec):
     joins_equal=True,
 )
 def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the principal coordinates of the Gram matrix of greatest trace."""
+    """Embed by the leading principal coordinates of the Gram matrix of greatest trace."""
     graph, bridges = spec.graph(X, on_progress)
     i, j = undirected_edges(graph.nearest)
     squared = np.asarray(((X[i] - X[j]) ** 2).sum(axis=1))

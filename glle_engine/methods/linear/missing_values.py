@@ -34,7 +34,7 @@ _MIN_NOISE = 1e-9  # smallest noise variance, where the mean variance of a featu
 
 @dataclass(frozen=True, eq=False)
 class Completed:
-    """Data whose missing values are filled in, and the model.
+    """Data whose missing values are filled in, and the probabilistic PCA that filled them in.
 
     Attributes
     ----------
@@ -48,6 +48,7 @@ class Completed:
     embedding : (n, p) float64
         The posterior means of z, given the values that a row has.
     converged : bool
+        Whether the steps ended because the model no longer changed, not because of their largest number.
 
     """
 
@@ -122,7 +123,11 @@ def complete(X: NDArray[np.float64], n_components: int = 2, max_iter: int = _STE
 def _posterior(
     known: NDArray[np.float64], weight: NDArray[np.float64], W: NDArray[np.float64], noise: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the covariance (n, p, p) and the mean (n, p) of z, given the values (n, d) where `weight` is 1."""
+    """Return the posterior covariance (n, p, p) and mean (n, p) of the latent z of each row.
+
+    `known` (n, d) are the centered values of the rows, 0 where a value is missing, and `weight` (n, d) is 1 where a
+    value is known. W (d, p) are the loadings and `noise` is the noise variance.
+    """
     p = W.shape[1]
     products = (W[:, :, None] * W[:, None, :]).reshape(len(W), p * p)
     inverse = np.linalg.inv((weight @ products).reshape(-1, p, p) + noise * np.eye(p))

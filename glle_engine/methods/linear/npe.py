@@ -52,7 +52,7 @@ class NpeSpec(LleSpec):
     )
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for too few points, or for more components than the data have dimensions."""
+        """Raise a `GlleError` for too few points, or for more components than min(n - 1, d)."""
         require_enough_points(n, self)
         self.require_rank(n, d)
 
@@ -124,7 +124,7 @@ def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
 
 
 def _rounding_notes(linear: AffineMap, X: NDArray[np.float64], Y: NDArray[np.float64]) -> Iterator[Note]:
-    """Yield a note if the data vary so little along some axes that the map magnifies rounding errors."""
+    """Yield a note if the map reproduces the embedding Y of the data X badly, because it magnifies rounding errors."""
     error = float(np.abs(linear.transform(X) - Y).max() / np.abs(Y).max())
     if error > REPRODUCED:
         yield Note(

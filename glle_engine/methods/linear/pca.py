@@ -91,7 +91,7 @@ class PcaFit:
         return min(float(self.values.sum() / self.total), 1.0)
 
     def notes(self) -> Iterator[Note]:
-        """Yield a note if the variance along some axes is only rounding errors."""
+        """Yield a note if the data span fewer than p dimensions, so that the last scores are only rounding errors."""
         rounding = (max(len(self.scores), len(self.directions)) * np.finfo(float).eps) ** 2
         span = int((self.values > rounding * self.values[0]).sum())
         if flat := len(self.values) - span:
@@ -100,7 +100,7 @@ class PcaFit:
 
 
 def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> PcaFit:
-    """Return the p leading principal axes of X (n, d); p at most min(n, d)."""
+    """Return the p leading principal axes of X (n, d), which is centered here; p is at most min(n, d)."""
     n, d = X.shape
     mean = X.mean(axis=0)
     centered = X - mean
@@ -129,7 +129,7 @@ def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> P
     restore=AffineMap.restore,
 )
 def pca(X: NDArray[np.float64], spec: MethodSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the leading principal components."""
+    """Embed by the leading principal components of the centered data."""
     axes = principal_axes(X, spec.n_components, on_progress)
     figures = {"explained_variance": axes.explained_variance}
     return Embedding(axes.scores, axes.values, figures, (*axes.notes(),), map=AffineMap(axes.mean, axes.directions.T))
@@ -137,7 +137,7 @@ def pca(X: NDArray[np.float64], spec: MethodSpec, on_progress: OnProgress) -> Em
 
 @dataclass(frozen=True, eq=False)
 class FactorMap(AffineMap):
-    """The posterior mean E[z | x] = C (x - m) of a linear Gaussian model.
+    """Map of probabilistic PCA and factor analysis: it places x at the posterior mean E[z | x] = C (x - m).
 
     Attributes
     ----------
@@ -195,19 +195,19 @@ class PpcaSpec(MethodSpec):
     )  # fmt: skip
 
     def check_together(self) -> None:
-        """Refuse a solver of the maximum of the likelihood beside a prior."""
+        """Raise `InvalidParameterError` if `solver` is given with prior="ard", which has a solver of its own."""
         super().check_together()
         if self.prior == "ard":
             self.refuse_unused("prior", "solver")
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise `InvalidParameterError` if the components leave no dimension for the noise."""
+        """Raise `InvalidParameterError` unless there are fewer components than min(n - 1, d): the noise needs one."""
         self.require_noise_dimension(n, d, "Probabilistic PCA")
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Maximum-likelihood parameters of probabilistic PCA.
+    """The fitted parameters of probabilistic PCA, and their likelihood.
 
     Attributes
     ----------
@@ -230,8 +230,8 @@ def fit_ppca_by_em(
 ) -> tuple[Fit, int]:
     """Fit probabilistic PCA to X (n, d) by expectation maximization; return the parameters and the number of steps.
 
-    The start is random and does not use the eigenvectors. The final loadings are rotated so that W^T W is diagonal
-    (Tipping and Bishop 1999, Eq. 27-28).
+    The steps start from random loadings, not from the eigenvectors of the covariance. The final loadings are rotated so
+    that W^T W is diagonal (Tipping and Bishop 1999, Eq. 27-28).
     """
     n, d = X.shape
     centered = X - X.mean(axis=0)
@@ -275,12 +275,13 @@ def fit_ppca(X: NDArray[np.float64], axes: PcaFit) -> Fit:
 
 
 def fit_bayesian_ppca(X: NDArray[np.float64], axes: PcaFit, on_progress: OnProgress) -> tuple[Fit, int]:
-    r"""Return the loadings and the noise with automatic relevance determination, and the number of steps.
+    r"""Fit Bayesian PCA (automatic relevance determination); return the parameters and the number of steps.
 
     Expectation maximization starts at the maximum of the likelihood (Bishop 1999). The loadings stay along the
-    principal axes, so that a step has p numbers: with :math:`m = w^2 + \sigma^2`, :math:`c = \lambda w / m` and
-    :math:`s = \sigma^2 / m + \lambda w^2 / m^2` it is :math:`w \leftarrow c / (s + \sigma^2 d / (n w^2))`. A column
-    whose square is below `EQUAL` of the noise variance is 0.
+    principal axes, so that a step only updates their p lengths w. With :math:`m = w^2 + \sigma^2`,
+    :math:`c = \lambda w / m` and :math:`s = \sigma^2 / m + \lambda w^2 / m^2`, the step is
+    :math:`w \leftarrow c / (s + \sigma^2 d / (n w^2))`. A length whose square is below `EQUAL` times the noise variance
+    becomes 0.
 
     Raises
     ------
@@ -364,15 +365,15 @@ class FactorAnalysisSpec(MethodSpec):
     max_iter: int = integer(2000, "Steps of expectation maximization at most.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise `InvalidParameterError` if the factors leave no dimension for the noise."""
+        """Raise `InvalidParameterError` unless there are fewer factors than min(n - 1, d): the noise needs one."""
         self.require_noise_dimension(n, d, "Factor analysis")
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Parameters of the linear Gaussian model during expectation maximization.
+    """Parameters of probabilistic PCA or factor analysis during expectation maximization.
 
-    The data are scaled so that their variance is 1.
+    They belong to data that are scaled to variance 1.
 
     Attributes
     ----------
@@ -388,9 +389,9 @@ class Model:
 
 
 def step(root: NDArray[np.float64], model: Model, *, isotropic: bool = False) -> tuple[Model, float]:
-    """Take one step of expectation maximization; return the new model, and the old model's mean log likelihood.
+    """Take one step of expectation maximization; return the new model, and the old model's log likelihood per point.
 
-    The mean is over the points. With `isotropic` the noise has one variance, as in probabilistic PCA.
+    With `isotropic`, all features have the same noise variance, as in probabilistic PCA.
 
     Parameters
     ----------
@@ -430,10 +431,10 @@ def maximize(
     *,
     isotropic: bool = False,
 ) -> tuple[Model, list[float], bool]:
-    """Repeat `step` until the mean log likelihood of a point gains less than `tol`, or `max_iter` times.
+    """Repeat `step` until the log likelihood per point gains less than `tol`, or `max_iter` times.
 
-    Returns the last model, the mean log likelihood before each step and at the end, and whether the gain fell below
-    `tol`.
+    Returns the last model, the log likelihood per point before each step and at the end, and whether the gain fell
+    below `tol`.
     """
     model, likelihoods = start, [-np.inf]
     for i in range(max_iter):
@@ -511,7 +512,7 @@ def factor_analysis(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progres
 
 
 def _notes(figures: dict[str, Any], spec: FactorAnalysisSpec, d: int, model: Model) -> Iterator[Note]:
-    """Yield notes on a lack of convergence, constant features, factors that are not unique, and features without noise.
+    """Yield a note on each of: no convergence, constant features, factors that are not unique, noise of almost 0.
 
     `d` is the number of features that vary.
     """

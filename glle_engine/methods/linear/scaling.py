@@ -60,7 +60,7 @@ class MdsSpec(MethodSpec):
 
 
 def double_center(matrix: NDArray[np.float64]) -> None:
-    """Replace a symmetric K (n, n) by J K J, J = I - 1 1^T / n, in place."""
+    """Center a symmetric matrix K (n, n) in place: replace it by J K J with J = I - 1 1^T / n."""
     means = matrix.mean(axis=0)
     matrix -= means
     matrix -= (means - means.mean())[:, None]
@@ -76,7 +76,7 @@ def double_center(matrix: NDArray[np.float64]) -> None:
     growth="as PCA from points; n^2 from dissimilarities",
 )
 def mds(X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the leading eigenvectors of the inner products."""
+    """Embed by the leading eigenvectors of the inner products, of points by PCA, or of given dissimilarities."""
     if spec.dissimilarity == "precomputed":
         return scaling_of(checked_distances(X), spec.n_components, on_progress)
     axes = principal_axes(X, spec.n_components, on_progress)
@@ -96,13 +96,14 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
     D : (n, n) float64
         Exactly symmetric, not negative, with a diagonal of 0.
     p : int
+        Dimension of the embedding.
     on_progress
 
     Returns
     -------
     Embedding
-        With the leading eigenvalues of the inner products B = -J D^2 J / 2. Its figures are the strain,
-        sqrt(||B - Y Y^T||_F^2 / ||B||_F^2), and the least eigenvalue of B.
+        With the leading eigenvalues of the inner products B = -J D^2 J / 2. The figures of the embedding are the
+        strain, sqrt(||B - Y Y^T||_F^2 / ||B||_F^2), and the least eigenvalue of B.
 
     Raises
     ------
@@ -171,12 +172,15 @@ class KernelPcaSpec(MethodSpec):
     offset: float = number(1.0, "Of polynomial, what is added to the product.", minimum=0)
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` if an option belongs to another kernel."""
+        """Raise `InvalidParameterError` if gamma, degree or offset is given for a kernel that does not have it."""
         unused = {"polynomial": (), "rbf": ("degree", "offset")}.get(self.kernel, ("gamma", "degree", "offset"))
         self.refuse_unused("kernel", *unused)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise `InvalidParameterError` for more components than n points span in the feature space of the kernel."""
+        """Raise `InvalidParameterError` for more components than the images of n points can span.
+
+        This is min(n - 1, d) for the kernels linear and cosine, and n - 1 for the others.
+        """
         self.require_rank(n, d if self.kernel in {"linear", "cosine"} else n)
 
 
@@ -203,10 +207,10 @@ def kernel_matrix(
 
 
 def prepare(X: NDArray[np.float64], spec: KernelPcaSpec, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return points as the kernel takes them: centered for the linear kernel, of length one for the cosine kernel.
+    """Return the points (m, d) as the kernel takes them: minus `mean` (linear), or of length one (cosine).
 
     Other kernels take the points unchanged. The kernel matrix is centered later in any case, but if the mean is large,
-    centering the points first avoids rounding errors.
+    centering the points of the linear kernel first avoids rounding errors.
 
     Raises
     ------
@@ -243,11 +247,12 @@ class KernelMap(Map):
     Attributes
     ----------
     X : (n, d) float64
-        The training points, prepared.
+        The training points, as `prepare` returns them.
     mean : (d,) float64
         Mean of the training points.
-    spec
+    spec : KernelPcaSpec
     gamma : float
+        The gamma of the kernel, with "auto" replaced by its value.
     means : (n,) float64
         Means of the columns of K.
     coefficients : (n, p) float64
@@ -270,7 +275,7 @@ class KernelMap(Map):
         embedding: Embedding,
         arrays: dict[str, NDArray[np.float64]],
     ) -> Self:
-        """Return the map of an embedding of the data, for `glle_engine.methods.base.Method.restore`."""
+        """Rebuild the map from the data, the embedding and its stored `arrays`; used as `Method.restore`."""
         assert embedding.eigenvalues is not None
         X, gamma = data(), embedding.figures.get("gamma", 0.0)
         mean = X.mean(axis=0)
@@ -284,7 +289,7 @@ class KernelMap(Map):
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """The means of the columns of the kernel matrix, by name."""
+        """The arrays to store: the means (n,) of the columns of the kernel matrix, named "kernel_means"."""
         return {"kernel_means": self.means}
 
     def _row_entries(self) -> int:
@@ -298,8 +303,8 @@ class KernelMap(Map):
     def inverse(self, places: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
         """Return points (m, d) for positions `places` (m, p), by kernel ridge regression (Bakir et al. 2004).
 
-        The regression of the prepared training points on their positions uses the kernel of the method. `ridge` is
-        relative to the mean of the diagonal of the kernel matrix.
+        The training points are regressed on their positions, with the kernel of the method. `ridge` is relative to the
+        mean of the diagonal of the kernel matrix. Raises `InvalidParameterError` for a precomputed kernel.
         """
         if self.spec.precomputed:
             raise InvalidParameterError(

@@ -89,7 +89,7 @@ class AutoKLleSpec(GraphSpec, DistanceSpec):
             )
 
     def candidates(self) -> list[int]:
-        """Return the ascending values of k to try: every k of a short range, or up to seven of a long one."""
+        """Return the values of k to try, ascending: all from k_least to k_most, or seven of them if there are more."""
         count = self.k_most - self.k_least + 1
         ks = np.geomspace(self.k_least, self.k_most, min(_TRIED, count)) if count > _TRIED else None
         return sorted({int(k) for k in np.round(ks)}) if ks is not None else list(range(self.k_least, self.k_most + 1))
@@ -99,7 +99,7 @@ class AutoKLleSpec(GraphSpec, DistanceSpec):
         return LleGraphSpec(n_components=self.n_components, n_neighbors=k, reg=self.reg, disconnected=self.disconnected)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` if there are too few points for the largest k."""
+        """Raise a `GlleError` if n points are too few for k_most neighbors, or for the components."""
         if self.k_most >= n and self.n_components <= n - 2:
             raise InvalidParameterError(
                 f"{Way('k_most', self.k_most)} needs more than {n} points.",
@@ -117,7 +117,7 @@ class AutoKLleSpec(GraphSpec, DistanceSpec):
     reproducible=True,
 )
 def auto_k_lle(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed with the k of the range whose embedding keeps the most neighbors."""
+    """Embed by LLE with the k, from k_least to k_most, whose embedding keeps the most neighbors of the data."""
     instead = f"Raise {Way('k_most')}. {BRIDGE_INSTEAD}"
     neighbor_count = lle_neighbor_count(X, spec.at(spec.k_most), spec.candidates(), on_progress, instead=instead)
     chosen = spec.at(neighbor_count.figures["n_neighbors"])
@@ -149,7 +149,10 @@ class AutoRegLleSpec(GraphSpec, NeighborSpec):
 
 
 def residual_ridge(block: Neighborhoods, p: int) -> NDArray[np.float64]:
-    """Return the mean of the k - p smallest eigenvalues of each Gram matrix, relative to its trace (m,)."""
+    """Return the ridges (m,) of a block of points, relative to the traces of their Gram matrices.
+
+    The ridge of a point is the mean of the k - p smallest eigenvalues of its Gram matrix (k, k).
+    """
     values = np.maximum(np.linalg.eigvalsh(block.gram), 0.0)
     return np.asarray(values[:, :-p].mean(axis=1) / np.where(block.trace > 0, block.trace, 1.0))
 
@@ -185,7 +188,7 @@ def auto_reg_lle(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnPr
 
 
 def _bound_notes(bounded: int, n: int, spec: AutoRegLleSpec) -> Iterator[Note]:
-    """Yield a note if most of the n ridges are at one of the bounds reg_least and reg_most; `bounded` counts them."""
+    """Yield a note if more than half of the n ridges were set to a bound; `bounded` counts these ridges."""
     if bounded > n // 2 and spec.reg_least < spec.reg_most:
         yield Note(
             "ridge-at-bound",
@@ -211,16 +214,17 @@ def reliability(
     max_iter: int,
     on_progress: OnProgress,
 ) -> tuple[NDArray[np.float64], int]:
-    """Return the reliability (n,) of each point, and the number of neighborhoods that did not converge.
+    """Return the reliability (n,) of each point by robust local PCA, and how many neighborhoods did not converge.
 
     Parameters
     ----------
     X : (n, d) float64
     nearest : (n, k) int32
+        The neighbors of each point.
     n_components : int
-        p, the dimension of the planes.
+        p, the dimension of the plane that is fitted to each neighborhood.
     max_iter : int
-        A neighborhood has converged if its weights change by at most .001.
+        Largest number of iterations. A neighborhood has converged if its weights change by at most .001.
 
     """
     n, k = nearest.shape
@@ -234,7 +238,10 @@ def reliability(
 
 
 def _robust_weights(points: NDArray[np.float64], p: int, max_iter: int) -> tuple[NDArray[np.float64], int]:
-    """Return Huber's weights (m, k) of m neighborhoods (m, k, d), and how many neighborhoods did not converge."""
+    """Return Huber's weights (m, k) of the points (m, k, d) of m neighborhoods, and how many did not converge.
+
+    The weight of a point is 1 near the neighborhood's plane of p dimensions, and falls with its distance beyond.
+    """
     weights = np.ones(points.shape[:2])
     moving = np.arange(len(points))
     for _ in range(max_iter):
@@ -252,7 +259,7 @@ def _robust_weights(points: NDArray[np.float64], p: int, max_iter: int) -> tuple
 
 
 def _distances_from_plane(points: NDArray[np.float64], weights: NDArray[np.float64], p: int) -> NDArray[np.float64]:
-    """Return the distance of each point (m, k) from the weighted principal plane of its neighborhood."""
+    """Return the distances (m, k) of the points (m, k, d) of m neighborhoods from their weighted principal planes."""
     share = weights / weights.sum(axis=1, keepdims=True)
     offset = points - np.einsum("mk,mkd->md", share, points)[:, None, :]
     scaled = np.sqrt(share)[:, :, None] * offset
@@ -310,7 +317,10 @@ def robust_lle(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgr
 
 
 def _outlier_notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> Iterator[Note]:
-    """Yield notes on outliers, and on neighborhoods whose plane did not converge; both arguments are counts."""
+    """Yield a note if there are outliers, and a note if the planes of many neighborhoods did not converge.
+
+    `outliers` and `unsettled` are the numbers of such points and neighborhoods, of n.
+    """
     if outliers:
         yield Note(
             "outliers-placed",
@@ -333,7 +343,7 @@ class IncrementalLleSpec(GraphSpec, LleSpec):
     seed: int = integer(0, "The seed of a random order.", minimum=0)
 
     def most_neighbors(self, n: int) -> int:
-        """Return the largest n_neighbors that the initial points can have."""
+        """Return the largest n_neighbors with which n points can be embedded: one less than the initial points."""
         return initial_points(n, self) - 1
 
     def require_possible(self, n: int, d: int) -> None:
@@ -350,7 +360,7 @@ class IncrementalLleSpec(GraphSpec, LleSpec):
 
 
 def initial_points(n: int, spec: IncrementalLleSpec) -> int:
-    """Return the number of points that are embedded first."""
+    """Return how many of n points are embedded first: the share `initial_share`."""
     return min(n, round(spec.initial_share * n))
 
 

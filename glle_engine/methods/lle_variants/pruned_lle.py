@@ -79,15 +79,17 @@ def short_circuits(
     spec: PrunedLleSpec,
     on_progress: OnProgress,
 ) -> tuple[NDArray[np.bool_], int]:
-    """Return the mask (n, k) of neighbors whose edge is a short circuit, and the number of doubtful edges.
+    """Find the edges of a kNN graph that are short circuits, by the algorithm of the module's docstring.
 
-    If two points are neighbors of each other, both entries of their edge are equal.
+    Returns the mask (n, k) of the short circuits, and the number of doubtful edges, of which short circuits are some.
+    If two points are neighbors of each other, the mask has the same value for both.
 
     Parameters
     ----------
     nearest : (n, k) int32
-        Nearest first.
+        The neighbors of each point, nearest first.
     distances : (n, k) float64
+        The distances to them.
 
     """
     n, k = nearest.shape
@@ -116,9 +118,10 @@ def _find_detours(
     allowed: NDArray[np.float64],
     on_progress: OnProgress,
 ) -> NDArray[np.bool_]:
-    """Return the mask (m,) of the edges in `cut` whose detour along edges outside `cut` is longer than `allowed`.
+    """Return the mask (m,) of the edges in `cut` whose shortest detour along edges outside `cut` is too long.
 
-    An edge without any detour is not in the mask.
+    The m edges are the `pairs` (m, 2), of which `length` (m,) are the lengths and `allowed` (m,) the largest lengths of
+    a detour. An edge between points that no detour joins is not in the mask.
     """
     n = int(pairs.max()) + 1
     certain = pairs[~cut]
@@ -181,7 +184,7 @@ def _contains(keys: NDArray[np.int64], queries: NDArray[np.int64]) -> NDArray[np
 
 
 def _others(nearest: NDArray[np.int32], points: NDArray[np.int32], excluded: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the k - 1 nearest neighbors (m, k - 1) of each point, without the excluded point."""
+    """Return the k - 1 nearest neighbors (m, k - 1) of each of `points` (m,) other than its point `excluded` (m,)."""
     rows = nearest[points]
     dropped = rows == excluded[:, None]
     dropped[~dropped.any(axis=1), -1] = True
@@ -217,7 +220,10 @@ def pruned_lle(X: NDArray[np.float64], spec: PrunedLleSpec, on_progress: OnProgr
 
 
 def _notes(few: int, classes: int, p: int) -> Iterator[Note]:
-    """Yield notes on points with too few neighbors, and on closed classes."""
+    """Yield a note if some points have too few neighbors left, and a note if the graph has several closed classes.
+
+    `few` and `classes` are the numbers of such points and of closed classes, groups of points that no edge leaves.
+    """
     if few:
         yield Note(
             "few-neighbors-left",

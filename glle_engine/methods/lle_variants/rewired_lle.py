@@ -64,22 +64,26 @@ BLOCK_ENTRIES = 1 << 21
 def joined(
     X: NDArray[np.float64], nearest: NDArray[np.int32], spec: GraphSpec, cause: str, remedy: str
 ) -> tuple[NDArray[np.int32], list[tuple[int, int]]]:
-    """Return the graph (n, k), with its parts joined as `disconnected` says, and the bridges.
+    """Join the parts of a neighbor graph by edges, if `spec.disconnected` is "bridge".
+
+    Returns the graph (n, k) and the list of the added edges. If the graph is connected, or if `spec.disconnected` is
+    "collapse", the graph is returned as it is, with an empty list.
 
     Parameters
     ----------
     X : (n, d) float64
     nearest : (n, k) int32
-        Nearest first, by whatever distance.
-    spec
+        The neighbors of each point, nearest first, by whatever distance.
+    spec : GraphSpec
     cause : str
-        The option that made the graph, as the message should begin: "With alpha=1".
+        The option that made the graph, as the message of the error should begin: "With alpha=1".
     remedy : str
+        The beginning of the error's remedy.
 
     Raises
     ------
     DisconnectedGraphError
-        For a graph of several components, if `disconnected` is "error".
+        For a graph of several components, if `spec.disconnected` is "error".
 
     """
     sizes = np.sort(np.bincount(components(nearest)))[::-1]
@@ -108,9 +112,11 @@ def nearest_by(
     ----------
     X : (n, d) float64
     k : int
+        Number of neighbors.
     adjust : callable
-        Takes (rows, distances), and adjusts in place the Euclidean distances (len(rows), n) from some points to all.
+        Takes (rows, distances), and changes in place the Euclidean distances from the points `rows`, a slice, to all n.
     stage : str
+        Name of the stage for `on_progress`.
     on_progress : callable
 
     """
@@ -139,9 +145,10 @@ class WeightedLleSpec(GraphSpec, LleSpec):
 def relative_neighbors(
     X: NDArray[np.float64], k: int, strength: float, on_progress: OnProgress
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k nearest points of each point by relative distance (n, k), nearest first, and the scale M(i) (n,).
+    """Return the neighbors (n, k) of each point for weighted LLE, nearest first, and the scale M (n,) of each point.
 
-    M(i) is the mean Euclidean distance of point i to its k nearest neighbors.
+    Neighbors are nearest by the distance |x_i - x_j| / (M_i M_j)^(s / 2), where s is `strength` and M_i the mean
+    Euclidean distance of point i to its k nearest points.
     """
     scale = kneighbors(X, k, on_progress)[1].mean(axis=1)
     positive = scale[scale > 0]
@@ -162,7 +169,7 @@ def relative_neighbors(
     growth="n^2 d",
 )
 def weighted_lle(X: NDArray[np.float64], spec: WeightedLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by LLE with the nearest neighbors by relative distance."""
+    """Embed by LLE with the neighbors that are nearest relative to the density around both points."""
     nearest, scale = relative_neighbors(X, spec.n_neighbors, spec.strength, on_progress)
     remedy = "Raise n_neighbors, or lower strength; 0 is plain LLE."
     nearest, bridges = joined(X, nearest, spec, f"With n_neighbors={spec.n_neighbors}", remedy)
@@ -195,8 +202,9 @@ class SupervisedLleSpec(GraphSpec, LleSpec):
 def supervised_neighbors(
     X: NDArray[np.float64], labels: NDArray[np.int64], k: int, alpha: float, on_progress: OnProgress
 ) -> tuple[NDArray[np.int32], float]:
-    """Return the k nearest points of each point by supervised distance (n, k), nearest first, and the diameter.
+    """Return the neighbors (n, k) of each point for supervised LLE, nearest first, and the diameter of the data.
 
+    Neighbors are nearest by the Euclidean distance, plus `alpha` times the diameter if the two `labels` (n,) differ.
     The diameter is the largest Euclidean distance between two points of X.
     """
     diameter = 0.0
@@ -221,7 +229,7 @@ def supervised_neighbors(
 def supervised_lle(
     X: NDArray[np.float64], spec: SupervisedLleSpec, on_progress: OnProgress, labels: NDArray[np.int64]
 ) -> Embedding:
-    """Embed by LLE with the nearest neighbors by supervised distance."""
+    """Embed by LLE with the neighbors that are nearest by distances enlarged between points of different classes."""
     nearest, diameter = supervised_neighbors(X, labels, spec.n_neighbors, spec.class_distance, on_progress)
     remedy = f"Lower class_distance, raise n_neighbors, or collapse each component: {Way('disconnected', 'collapse')}."
     nearest, bridges = joined(X, nearest, spec, f"With class_distance={spec.class_distance:g}", remedy)
@@ -236,7 +244,7 @@ def supervised_lle(
 
 
 def _collapse_notes(count: int, p: int) -> Iterator[Note]:
-    """Yield a note if the graph falls into several components, each of which collapses."""
+    """Yield a note if the graph has `count` > 1 components, each of which collapses to a point in some dimensions."""
     if count > 1:
         yield Note(
             "components-collapsed",
@@ -259,7 +267,7 @@ class IsolleSpec(GraphSpec, LleSpec):
     )
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for too few points for the neighbors, or for the graph of n_graph neighbors."""
+        """Raise a `GlleError` if n points are too few for n_neighbors or for n_graph neighbors."""
         super().require_possible(n, d)
         if isinstance(self.n_graph, int) and self.n_graph >= n:
             raise TooFewPointsError(
@@ -277,11 +285,11 @@ def geodesic_neighbors(
     Parameters
     ----------
     nearest : (n, g) int32
-        A graph of one component, whose edges can be walked in both directions.
+        The neighbors of each point in a connected graph; paths may follow an edge in both directions.
     distances : (n, g) float64
-        The lengths of its edges.
+        The lengths of the edges.
     k : int
-        k < n.
+        Number of points to find for each point, below n.
 
     """
     n = len(nearest)
@@ -316,7 +324,7 @@ def geodesic_neighbors(
     reproducible=True,
 )
 def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by LLE with the neighbors by shortest paths along the graph."""
+    """Embed by LLE with the neighbors that are nearest by shortest paths along the graph."""
     k, p = spec.n_neighbors, spec.n_components
     if isinstance(spec.n_graph, int):
         g = spec.n_graph

@@ -55,7 +55,10 @@ They are centered, and scaled so that the widest column has standard deviation o
 
 
 def require_perplexity(n: int, perplexity: float) -> None:
-    """Raise `InvalidParameterError` unless 3 * perplexity <= n - 1, or `TooFewPointsError` if n allows none."""
+    """Raise `InvalidParameterError` unless each point has 3 * perplexity others, that is, 3 * perplexity <= n - 1.
+
+    Raises `TooFewPointsError` instead if n points allow no perplexity above 1.
+    """
     max_perplexity = (n - 1) / 3
     if perplexity <= max_perplexity:
         return
@@ -76,7 +79,7 @@ def require_perplexity(n: int, perplexity: float) -> None:
 def conditional_affinities(
     X: Data, perplexity: float, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    r"""Return :math:`p_{j|i}` for all pairs, and a mask of the points with the required entropy.
+    r"""Return the affinities :math:`p_{j|i}` of all pairs, and a mask of the points that reach the perplexity.
 
     Parameters
     ----------
@@ -91,8 +94,8 @@ def conditional_affinities(
     P : (n, n) float64
         Row i is :math:`p_{\cdot|i}`, of sum one and with zero on the diagonal.
     is_met : (n,) bool
-        False if no width gives the entropy because too many points tie as the nearest; the row is then uniform over
-        these points.
+        False if no width of the Gaussian gives a point the perplexity, because too many points tie as the nearest; the
+        row of P is then uniform over these points.
 
     """
     n = len(X)
@@ -118,7 +121,7 @@ def joint_affinities(P: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def perplexity_notes(is_met: NDArray[np.bool_], perplexity: float) -> Iterator[Note]:
-    """Yield a note if no width gives some points the perplexity; `is_met` (n,) is False for these points."""
+    """Yield a note if some points cannot reach the perplexity; `is_met` (n,) is False for these points."""
     if count := int(np.count_nonzero(~is_met)):
         yield Note(
             "perplexity-not-met",
@@ -128,10 +131,11 @@ def perplexity_notes(is_met: NDArray[np.bool_], perplexity: float) -> Iterator[N
 
 
 def _calibrate(distances: NDArray[np.float64], target: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the affinities (b, n - 1) whose rows have the target entropy, and a mask (b,) of the rows that reach it.
+    """Return the affinities (b, n - 1) whose rows have the entropy `target`, and a mask (b,) of the rows that reach it.
 
-    `distances` (b, n - 1) are squared. The search for log beta takes a Newton step if the step stays inside the bracket
-    and the last step halved the excess entropy; otherwise it bisects. Newton's method alone can oscillate.
+    `distances` (b, n - 1) are squared. The precision beta of each row's Gaussian is searched. The search for log beta
+    takes a Newton step if the step stays inside the bracket and the last step halved the excess entropy; otherwise it
+    bisects. Newton's method alone can oscillate.
     """
     distances = distances - distances.min(axis=1, keepdims=True)  # this avoids underflow and changes no affinity
     unit = distances.mean(axis=1, keepdims=True)
@@ -164,9 +168,9 @@ def _calibrate(distances: NDArray[np.float64], target: float) -> tuple[NDArray[n
 def _entropies(
     distances: NDArray[np.float64], beta: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return each row's affinities, their entropy, and the derivative of the entropy by log beta.
+    """Return each row's Gaussian affinities (b, m), their entropy (b,), and its derivative by log beta (b,).
 
-    `distances` (b, m) are squared, and `beta` (b,) has the precision of each row.
+    `distances` (b, m) are squared, and `beta` (b,) has the precision of each row's Gaussian.
     """
     scaled = beta[:, None] * distances
     shares = np.exp(-scaled)
@@ -185,7 +189,7 @@ def noisy(start: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True)
 class PerplexitySpec(DistanceSpec):
-    """Parameters of a method that computes affinities with a perplexity."""
+    """Parameters of a method whose Gaussian affinities have a given perplexity."""
 
     perplexity: float = number(
         30.0,
@@ -212,7 +216,7 @@ class PerplexitySpec(DistanceSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class DescentSpec(PerplexitySpec):
-    """Parameters of a method that descends along the spectral direction."""
+    """Parameters of a method that minimizes an objective over all pairs of points (`descent.descend`)."""
 
     max_iter: int = integer(1000, "The most iterations of the descent.", minimum=1)
     tol: float = number(1e-7, "Relative decrease of the objective at which the descent has converged.", above=0)
@@ -224,10 +228,10 @@ class DescentSpec(PerplexitySpec):
 
 
 def initial(X: Data, n_components: int, init: str, seed: int) -> NDArray[np.float64]:
-    """Return initial coordinates (n, p), whose first column (pca) or all columns (random) have standard deviation one.
+    """Return initial coordinates (n, p): principal components (init="pca"), or noise (init="random").
 
-    A little noise is added to the principal components. The noise separates equal points, and if the data lie on a
-    line, it lets the descent leave this line.
+    The first principal component, or every column of noise, has standard deviation one. A little noise is added to the
+    principal components. It separates equal points, and lets the descent of data on a line leave this line.
     """
     noise = np.random.default_rng(seed).standard_normal((len(X), n_components))
     if init == "random":
@@ -242,7 +246,7 @@ def initial(X: Data, n_components: int, init: str, seed: int) -> NDArray[np.floa
 
 
 def older_seed(seed: int) -> int:
-    """Derive a seed of 32 bits, which libraries with numpy's legacy generator need, from a seed of 64 bits."""
+    """Derive a seed of 32 bits from a seed of 64 bits, for libraries that use numpy's legacy random generator."""
     return int(np.random.SeedSequence(seed).generate_state(1)[0])
 
 
@@ -259,7 +263,8 @@ def spectral(joint: NDArray[np.float64], n_components: int) -> NDArray[np.float6
 def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], start: Start) -> NDArray[np.float64]:
     """Return the positions (n, p) from which the descent starts, small relative to the width of the Gaussians.
 
-    `joint` (n, n) are the affinities, for the spectral start; `start` (n, p) replaces it.
+    They are `start` (n, p), if the user gave it, or else what `spec.init` names. `joint` (n, n) are the affinities,
+    whose eigenvectors are used if `spec.init` is "spectral".
     """
     if start is not None:
         return _START * noisy(start, spec.seed)
@@ -273,7 +278,8 @@ def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], start: Start) 
 def embedding_of(descent: Descent, figures: dict[str, Any], is_met: NDArray[np.bool_], spec: DescentSpec) -> Embedding:
     """Return the result of a gradient descent as an `Embedding`, with the number of iterations among its figures.
 
-    Notes say if the descent did not converge, and if points did not reach the perplexity (`is_met`, (n,)).
+    Notes say if the descent did not converge, and if some points did not reach the perplexity: `is_met` (n,) is False
+    for these points.
     """
     notes = list(perplexity_notes(is_met, spec.perplexity))
     if not descent.converged:

@@ -40,9 +40,11 @@ class Descent:
     Attributes
     ----------
     Y : (n, p) float64
+        The last positions.
     value : float
-        Value of the objective.
+        Value of the objective there.
     iterations, evaluations : int
+        Iterations of L-BFGS, and evaluations of the objective.
     converged : bool
         Whether the decrease of the objective fell below the tolerance before the iterations were used up.
 
@@ -80,7 +82,7 @@ def descend(
     tol: float,
     on_progress: OnProgress,
 ) -> Descent:
-    """Minimize an objective that does not change with translations.
+    """Minimize an objective that does not change with translations, by L-BFGS preconditioned by its attraction.
 
     Parameters
     ----------
@@ -88,7 +90,7 @@ def descend(
         Takes Y (n, p), and returns the value and the gradient (n, p).
     start : (n, p) float64
     factor : (n, n) float64
-        The `attraction_factor` of the attraction.
+        The result of `attraction_factor` for the weights of the attraction.
     max_iter : int
     tol : float
         The descent has converged if an iteration decreases the value by less than `tol`, relative to the larger of 1
@@ -138,7 +140,7 @@ class GaussianSums(NamedTuple):
     total : float
         Sum over all pairs.
     degrees : (n,) float64
-        Sum over the pairs of each point.
+        Sum over the pairs that a point belongs to.
     products : (n, p) float64
         :math:`\sum_j k_{ij} y_j`.
     least : float
@@ -152,7 +154,7 @@ class GaussianSums(NamedTuple):
     least: float
 
     def spread(self, Y: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return sum_j k_ij (y_i - y_j), (n, p)."""
+        """Return sum_j k_ij (y_i - y_j) for each point i of Y (n, p): the direction in which repulsion moves it."""
         return np.asarray(self.degrees[:, None] * Y - self.products)
 
 
@@ -170,7 +172,10 @@ def attraction(
 def squared_distances(
     Y: NDArray[np.float64], squares: NDArray[np.float64], rows: slice, columns: slice
 ) -> NDArray[np.float64]:
-    """Return |y_i - y_j|^2 for i in `rows` and j in `columns`, infinite for i = j; `squares` (n,) are all |y_i|^2."""
+    """Return a block of the matrix |y_i - y_j|^2, with rows i in `rows` and columns j in `columns`.
+
+    Y is (n, p), and `squares` (n,) are all |y_i|^2. Entries with i = j are infinite.
+    """
     distances = (-2 * Y[rows]) @ Y[columns].T
     distances += squares[rows, None]
     distances += squares[None, columns]
@@ -181,7 +186,7 @@ def squared_distances(
 
 
 def row_blocks(n: int) -> Iterator[slice]:
-    """Yield slices that divide the rows of a matrix (n, n) into blocks that fit in the cache."""
+    """Yield slices that divide the rows of a matrix (n, n) into blocks that fit in the processor's cache."""
     size = max(1, _BLOCK_ENTRIES // n)
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))

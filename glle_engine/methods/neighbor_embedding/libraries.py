@@ -1,4 +1,4 @@
-"""Helpers of the methods that other libraries compute: further metrics, and options passed on to the library."""
+"""Helpers for methods that other libraries compute: scikit-learn's metrics, and options passed on to a library."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ANGLES = 2  # latitude and longitude, the columns of haversine
 
 @dataclass(frozen=True, kw_only=True)
 class FurtherDistanceSpec(DistanceSpec):
-    """Parameters of a method whose neighbors can also be found by scikit-learn's metrics."""
+    """Parameters of a method whose `metric` may also be one of scikit-learn's, such as manhattan or jaccard."""
 
     metric: FurtherMetric = metric_parameter(  # type: ignore[assignment] # more metrics than the base has
         FurtherMetric,
@@ -41,11 +41,11 @@ class FurtherDistanceSpec(DistanceSpec):
 
     @property
     def is_further(self) -> bool:
-        """Whether the metric is one of scikit-learn's, which the neighbor search of this library does not have."""
+        """Whether neighbors must be searched by scikit-learn, because glle's own search lacks the metric."""
         return self.metric not in get_args(Metric)
 
     def require_columns(self, d: int) -> None:
-        """Raise `InvalidParameterError` if the metric is haversine and the number of columns d is not two."""
+        """Raise `InvalidParameterError` if the metric is haversine and d, the number of features, is not two."""
         if self.metric == "haversine" and d != _ANGLES:
             raise InvalidParameterError(
                 Text(Way("metric", "haversine"), f" takes latitude and longitude, not {d} features."),
@@ -75,7 +75,7 @@ def nearest_to(
 
 
 def _search(X: Any, spec: FurtherDistanceSpec) -> Any:
-    """Return scikit-learn's exact neighbor search, fitted to X (n, d)."""
+    """Return scikit-learn's exact neighbor search with the metric of `spec`, fitted to X (n, d)."""
     from sklearn.neighbors import NearestNeighbors  # noqa: PLC0415 -- installed with the libraries; slow to import
 
     return NearestNeighbors(metric=spec.metric, algorithm="brute").fit(_comparable(X, spec))
@@ -90,8 +90,9 @@ def library_options(
 ) -> dict[str, Any]:
     """Check the `options` of a specification, and return them as keyword arguments of a library's class `maker`.
 
-    `taken` are the arguments that cannot be options, because the method sets or ignores them. `parameters` maps such an
-    argument to the parameter of the method that sets it, if the two have different names.
+    `taken` are arguments of `maker` that cannot be given as options, because the method sets them or they would have no
+    effect. If the method's parameter that sets such an argument has another name, `parameters` maps the argument's name
+    to the parameter's name, for the remedy.
 
     Raises
     ------
@@ -114,10 +115,10 @@ def library_options(
 
 @contextmanager
 def passed_on(library: str, options: Mapping[str, Any] | None, stopped: Sequence[Exception] = ()) -> Iterator[None]:
-    """Turn an error that a library raises into an `InvalidParameterError` about the `options`, if there are any.
+    """In the with-block, turn an error of a library into an `InvalidParameterError` about `options`, if any are given.
 
-    Three kinds of error are raised unchanged: a `GlleError`, a `MemoryError`, and an error that a callback of the
-    caller raised, which `stopped` contains.
+    Three kinds of error are raised unchanged: a `GlleError`, a `MemoryError`, and an error in `stopped`, the errors
+    that a progress callback has raised.
     """
     try:
         yield

@@ -102,9 +102,9 @@ class PacmapSpec(DistanceSpec):
         return max(self.pairs + 1, self._mid_near + _CANDIDATES if self._mid_near else 0)
 
     def most_neighbors(self, n: int) -> int:
-        """Return the largest number of neighbors, up to `self.n_neighbors`, for which n points are enough.
+        """Return the largest number of neighbors, at most `self.n_neighbors`, with which n points can be embedded.
 
-        If no number is possible, the result is 2, the smallest number of neighbors.
+        If n points are too few for any number of neighbors, the result is 2.
         """
         fewer = range(min(self.n_neighbors, n - 1), _MIN_NEAR_PAIRS, -1)
         return next((k for k in fewer if replace(self, n_neighbors=k).least_points <= n), _MIN_NEAR_PAIRS)
@@ -129,7 +129,7 @@ class PacmapSpec(DistanceSpec):
 
 @contextmanager
 def _one_quiet_thread() -> Iterator[None]:
-    """Run pacmap's loops in one thread, so that numbers are added in a fixed order, and let pacmap log only errors."""
+    """In the with-block, run pacmap's loops in one thread, so that sums have a fixed order, and log only errors."""
     import numba  # noqa: PLC0415 -- installed with pacmap
 
     threads, log = numba.get_num_threads(), logging.getLogger("pacmap")
@@ -144,18 +144,19 @@ def _one_quiet_thread() -> Iterator[None]:
 
 
 def _centered(points: NDArray[np.float64], data: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return points minus the mean of the data, divided by the extent of the data.
+    """Return points (m, d) minus the mean of the data (n, d), divided by the largest centered coordinate of the data.
 
-    Otherwise pacmap, which computes in single precision, would lose digits.
+    Without this scaling, pacmap, which computes in single precision, would lose digits.
     """
     mean = data.mean(axis=0)
     return np.asarray((points - mean) / np.abs(data - mean).max())
 
 
 def _model(spec: PacmapSpec, num_iters: tuple[int, int, int]) -> Any:
-    """Return an unfitted estimator `pacmap.PaCMAP`, which will keep its neighbor index when it is fitted.
+    """Return an unfitted estimator `pacmap.PaCMAP` with the parameters of `spec`.
 
-    `num_iters` are the iterations of its three phases.
+    `num_iters` are the iterations of its three phases. When the estimator is fitted, it keeps its neighbor index, which
+    its transform needs.
     """
     from pacmap import PaCMAP  # noqa: PLC0415 -- an extra, slow to import
 
@@ -177,11 +178,11 @@ def _model(spec: PacmapSpec, num_iters: tuple[int, int, int]) -> Any:
 
 
 class PacmapMap(NeighborMap):
-    """Places new points by pacmap's transform, a descent toward their near points in the data, which do not move."""
+    """Map that places new points by pacmap's transform, a descent toward their neighbors among the fixed data."""
 
     @cached_property
     def _placing(self) -> Any:
-        """An estimator `pacmap.PaCMAP` that has this embedding and the neighbor index of the data."""
+        """An estimator `pacmap.PaCMAP` with this embedding and the neighbor index of the data, ready to transform."""
         model = _model(self.spec, (0, 0, 0)).fit(_centered(self.points, self.points))
         model.embedding_ = self.embedding.Y.astype(np.float32)
         return model.set_params(num_iters=(*_PHASES, self.spec.max_iter))

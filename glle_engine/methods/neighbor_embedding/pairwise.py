@@ -101,7 +101,10 @@ def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:
 
 
 def joint_divergence(P: NDArray[np.float64]) -> Objective:
-    """Return the objective of symmetric SNE for joint affinities P (n, n): value, in nats, and gradient at Y (n, p)."""
+    """Return the objective of symmetric SNE for joint affinities P (n, n) of the data.
+
+    The objective is a function of Y (n, p) that returns its value, in nats, and its gradient (n, p).
+    """
     degrees = P.sum(axis=1)
     constant = float(xlogy(P, P).sum())
 
@@ -146,7 +149,7 @@ def _run(X: Data, spec: DescentSpec, on_progress: OnProgress, start: Start, *, s
     growth="n^2 an iteration, and n^3 once",
 )
 def sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
-    """Embed so that the conditional affinities of data and embedding agree."""
+    """Embed so that the conditional affinities in the data and in the embedding agree."""
     return _run(X, spec, on_progress, start, symmetric=False)
 
 
@@ -160,7 +163,7 @@ def sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: Start = N
     growth="n^2 an iteration, and n^3 once",
 )
 def symmetric_sne(X: Data, spec: DescentSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
-    """Embed so that the joint affinities of data and embedding agree."""
+    """Embed so that the joint affinities in the data and in the embedding agree."""
     return _run(X, spec, on_progress, start, symmetric=True)
 
 
@@ -199,9 +202,10 @@ def repulsive_weights(X: Data, kind: str) -> NDArray[np.float64]:
 
 
 def elastic_energy(attractive: NDArray[np.float64], repulsive: NDArray[np.float64], strength: float) -> Objective:
-    """Return the objective E(Y; lambda) of elastic embedding: value and gradient (n, p) at Y (n, p).
+    """Return the objective E(Y; lambda) of elastic embedding, a function of Y (n, p).
 
-    The weights (n, n) are symmetric, and `strength` is lambda.
+    The function returns its value and its gradient (n, p). `attractive` and `repulsive` are symmetric weights (n, n),
+    and `strength` is lambda, the factor of the repulsion.
     """
     degrees = attractive.sum(axis=1)
 
@@ -214,7 +218,10 @@ def elastic_energy(attractive: NDArray[np.float64], repulsive: NDArray[np.float6
 
 
 def strengths(last: float, count: int) -> NDArray[np.float64]:
-    """Return `count` values of lambda for the homotopy, which grow geometrically and end with `last`."""
+    """Return the values (count,) of lambda for the homotopy: they grow geometrically from `last` / 100 to `last`.
+
+    With a `count` of 1, the only value is `last`.
+    """
     values = np.geomspace(last / _HOMOTOPY_SPAN, last, count) if count > 1 else np.array([last])
     values[-1] = last
     return values
@@ -231,7 +238,7 @@ def strengths(last: float, count: int) -> NDArray[np.float64]:
     growth="n^2 an iteration, and n^3 once",
 )
 def elastic_embedding(X: Data, spec: ElasticSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
-    """Embed by attraction between neighbors, and repulsion between all points."""
+    """Embed by attraction between neighbors and repulsion between all points, balanced by lambda."""
     P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
     attractive = joint_affinities(P)
     del P

@@ -90,7 +90,7 @@ class TsneSpec(FurtherDistanceSpec, PerplexitySpec):
     options: dict[str, Any] | None = mapping("Further arguments of `openTSNE.TSNE` by name, passed on as they are.")
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for a perplexity that is too large, or more components than the repulsion supports."""
+        """Raise a `GlleError` for a perplexity too large for n points, or too many components for the algorithm."""
         super().require_possible(n, d)
         self.require_columns(d)
         algorithm = repulsion_method(n, self)
@@ -118,7 +118,7 @@ def repulsion_method(n: int, spec: TsneSpec) -> str:
 
 
 class PartialMap(NeighborMap):
-    """Places new points by openTSNE, each by its affinities to the points of the data, which do not move."""
+    """Map that places each new point by openTSNE, by its affinities to the points of the data, which stay put."""
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
@@ -209,7 +209,10 @@ def t_sne(X: Data, spec: TsneSpec, on_progress: OnProgress, *, start: Start = No
 
 
 def _affinities(X: Data, spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, float, tuple[Note, ...]]:
-    """Return openTSNE's affinities, the unit that divides the distances, and notes on points without the perplexity."""
+    """Return openTSNE's affinities of the data, the unit by which distances are divided, and notes.
+
+    A note says if some points do not reach the perplexity.
+    """
     from openTSNE.affinity import PerplexityBasedNN  # noqa: PLC0415 -- an extra, slow to import
     from openTSNE.nearest_neighbors import PrecomputedNeighbors  # noqa: PLC0415 -- an extra
 
@@ -234,10 +237,10 @@ def _rounded(distances: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:
-    """Return the relative decrease of the divergence in the last iterations, or None after too few iterations.
+    """Return the relative decrease of the divergence in the last 50 iterations or more; None if there were too few.
 
-    `divergences` maps iterations to values; the last value that is at least 2 * `_EVERY` iterations old is compared
-    with the final `divergence`.
+    `divergences` maps iterations to values. The final `divergence` is compared with the last of these values that is at
+    least 2 * `_EVERY` = 50 iterations old.
     """
     until = spec.early_iter + spec.max_iter - 2 * _EVERY
     earlier = [iteration for iteration in divergences if spec.early_iter < iteration <= until]
@@ -245,7 +248,10 @@ def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneS
 
 
 def _not_settled(decrease: float | None) -> Note:
-    """Return the note for a divergence that still changes, or that had too few iterations to tell."""
+    """Return the note that the descent may not have converged.
+
+    `decrease` is the relative change of the divergence in the last iterations, or None if there were too few of them.
+    """
     reason = (
         Text(Way("max_iter"), f" is below {3 * _EVERY}, too few to judge whether the divergence has settled")
         if decrease is None
@@ -257,7 +263,10 @@ def _not_settled(decrease: float | None) -> Note:
 
 
 def _start(X: Data, spec: TsneSpec, P: Any) -> NDArray[np.float64]:
-    """Return the initial coordinates (n, p) of the descent, scaled small; P (n, n) are the sparse affinities."""
+    """Return the initial coordinates (n, p) that `spec.init` names, with a standard deviation of about 1e-4.
+
+    P (n, n) are the sparse affinities, whose eigenvectors are used if `spec.init` is "spectral".
+    """
     if spec.init != "spectral":
         Y = initial(X, spec.n_components, spec.init, spec.seed)
         return _START * np.round(Y * _START_GRID) / _START_GRID

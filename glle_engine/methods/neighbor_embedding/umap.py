@@ -115,7 +115,7 @@ class UmapSpec(FurtherDistanceSpec):
 
     @property
     def uses_labels(self) -> bool:
-        """Whether the embedding depends on labels."""
+        """Whether a weight of the labels is given, so that the method needs labels."""
         return self.target_weight is not None
 
     def check_together(self) -> None:
@@ -127,13 +127,13 @@ class UmapSpec(FurtherDistanceSpec):
             )
 
     def epochs(self, n: int) -> int:
-        """Return the number of epochs for n points."""
+        """Return the number of epochs of the descent for n points: `max_iter`, or umap-learn's default for "auto"."""
         if not isinstance(self.max_iter, str):
             return self.max_iter
         return _EPOCHS if n <= _SMALL else _EPOCHS_OF_MANY
 
     def density(self) -> dict[str, Any]:
-        """Return umap-learn's arguments for preserving local densities; none for plain UMAP."""
+        """Return umap-learn's arguments for preserving local densities: none, unless the method is densMAP."""
         return {}
 
     def require_possible(self, n: int, d: int) -> None:
@@ -152,7 +152,7 @@ class DensmapSpec(UmapSpec):
     density_share: float = number(0.3, "Share of the epochs, the last ones, that weigh it.", minimum=0, maximum=1)
 
     def epochs(self, n: int) -> int:
-        """Return the number of epochs for n points."""
+        """Return the number of epochs of the descent for n points; for "auto", 200 more than UMAP makes."""
         return super().epochs(n) + (_DENSITY_EPOCHS if isinstance(self.max_iter, str) else 0)
 
     def density(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class DensmapSpec(UmapSpec):
 def _lay_out(
     X: Data, spec: UmapSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None, start: Start
 ) -> Embedding:
-    """Embed by umap-learn, with its warnings as notes; UMAP and densMAP share this function."""
+    """Embed by UMAP or densMAP, as `spec` says, with umap-learn's warnings as notes."""
     neighbors = _Neighbors.among(X, spec, on_progress)
     on_progress(0, 1, "descent")
     epochs = spec.epochs(len(X))
@@ -191,7 +191,8 @@ def _lay_out(
 class _Neighbors:
     """The k nearest points of each point (n, k), the point itself first, and their distances divided by `unit`.
 
-    The embedding does not depend on the unit, but umap-learn computes in single precision, whose range is limited.
+    `unit` is the mean distance. The embedding does not depend on it, but umap-learn computes in single precision, whose
+    range is limited. `is_further` says that the metric is one of scikit-learn's.
     """
 
     indices: NDArray[np.int32]
@@ -211,7 +212,7 @@ class _Neighbors:
     def scaled(self, X: Data) -> Any:
         """Return the data as umap-learn takes them: centered points, sparse rows or distances, divided by the unit.
 
-        For a metric of scikit-learn, points are not centered, and only values beyond single precision are scaled.
+        For a metric of scikit-learn, points are not centered, and are scaled only if a value exceeds 2^100.
         """
         if isinstance(X, Distances):
             return X.known / self.unit
@@ -223,7 +224,7 @@ class _Neighbors:
 
 
 def _model(neighbors: _Neighbors, spec: UmapSpec, **arguments: Any) -> Any:
-    """Return an unfitted estimator `umap.UMAP` with these neighbors, the parameters of `spec`, and `arguments`."""
+    """Return an unfitted estimator `umap.UMAP` with these neighbors and parameters, and with further `arguments`."""
     from umap import UMAP as Model  # noqa: N811, PLC0415 -- an extra, slow to import
 
     named = {
@@ -260,7 +261,7 @@ def _caught() -> Iterator[list[warnings.WarningMessage]]:
 
 
 def _start(X: Data, spec: UmapSpec) -> str | NDArray[np.float32]:
-    """Return the start of the descent, as coordinates (n, p) or as the name of one of umap-learn's starts."""
+    """Return the start of the descent for umap-learn: coordinates (n, p), or the name "spectral" of its own start."""
     if spec.init == "spectral":
         return "spectral"
     return initial(X, spec.n_components, spec.init, spec.seed).astype(np.float32)
@@ -276,7 +277,7 @@ def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
 
 
 class UmapMap(NeighborMap):
-    """Places new points by umap-learn's transform, and maps positions back to the data by its inverse.
+    """Map that places new points by umap-learn's transform, and takes positions back to the data by its inverse.
 
     The transform starts a new point at the mean of its nearest points, weighted by their memberships, and then
     descends; the training points do not move. A new point gets the position of its nearest training point if the
@@ -294,7 +295,7 @@ class UmapMap(NeighborMap):
         return _Neighbors.among(self.points, self.spec)
 
     def _fitted(self, data: Any, metric: str) -> Any:
-        """Return an estimator `umap.UMAP`, fitted to `data` without a descent, that has this embedding."""
+        """Return an estimator `umap.UMAP`, fitted to `data` without a descent, whose embedding is set to this one."""
         Y = self.embedding.Y.astype(np.float32)
         with _caught():
             model = _model(self._neighbors, self.spec, metric=metric, n_epochs=0, init=Y).fit(data)
@@ -331,7 +332,7 @@ class UmapMap(NeighborMap):
 
     @cached_property
     def _hull(self) -> Delaunay:
-        """The Delaunay triangulation of the embedding, in single precision as in umap-learn."""
+        """The Delaunay triangulation of the embedding, in single precision as umap-learn has it, for `inverse`."""
         return Delaunay(self.embedding.Y.astype(np.float32), qhull_options="QJ")
 
     @numba_loops("UMAP")
@@ -343,8 +344,8 @@ class UmapMap(NeighborMap):
         Raises
         ------
         InvalidParameterError
-            If the metric is not Euclidean, or if the embedding does not have from 2 to 7 dimensions, which umap-learn
-            inverts well.
+            If the metric is not Euclidean, or if the embedding does not have from 2 to 7 dimensions, the range that
+            umap-learn inverts well.
         OutOfRangeError
             For a position outside the convex hull of the embedding.
 

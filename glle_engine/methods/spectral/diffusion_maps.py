@@ -98,7 +98,7 @@ class DiffusionMapsSpec(RadiusSpec):
 
     @property
     def uses_labels(self) -> bool:
-        """Whether the labels are groups of states."""
+        """Whether `lump` is set, so that the method needs labels: the group of each state."""
         return self.lump
 
     def check_together(self) -> None:
@@ -108,13 +108,13 @@ class DiffusionMapsSpec(RadiusSpec):
             self.refuse_unused("bandwidth", "epsilon")
 
     def neighbors_among(self, n: int) -> int | None:
-        """Return the number of neighbors to which the kernel of n points is restricted, or None for all pairs."""
+        """Return the number of neighbors to which the kernel of n points is cut, or None if it has all pairs."""
         if self.radius is None and (self.n_neighbors == "all" or (self.n_neighbors == "auto" and n <= DENSE_MOST)):
             return None
         return _TRUNCATED if isinstance(self.n_neighbors, str) else self.n_neighbors
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for too few points, or for a kernel of all pairs that is too large for the memory."""
+        """Raise a `GlleError` for too few points, or for more than 4,000 points in a kernel of all pairs."""
         require_points(n, self.n_components + 3, f"n_components={self.n_components}")
         k = self.neighbors_among(n)
         if k is None and n > 2 * DENSE_MOST:
@@ -129,15 +129,17 @@ class DiffusionMapsSpec(RadiusSpec):
 
 
 def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64]]:
-    """Return the symmetric matrix diag(d)^1/2 P diag(d)^-1/2 (n, n), where P is the transition matrix, and d (n,).
+    """Return the symmetric matrix diag(d)^1/2 P diag(d)^-1/2 (n, n) of the random walk, and d (n,).
 
-    The symmetric matrix has the eigenvalues of P; d are the row sums of the kernel after division by the density.
+    P is the transition matrix, whose eigenvalues the symmetric matrix shares. d are the row sums of the kernel after it
+    is divided by the density to the power of alpha.
 
     Parameters
     ----------
     K : (n, n) sparse
-        Symmetric, with a positive diagonal.
+        The kernel, symmetric, with a positive diagonal.
     alpha : float
+        From 0 (the density matters) to 1 (the density is divided out).
 
     """
     q = np.asarray(K.sum(axis=1)).ravel()
@@ -211,7 +213,10 @@ def diffusion_maps(
 
 
 def _columns_above(values: NDArray[np.float64], t: int, threshold: float) -> int:
-    """Return how many of the eigenvalues lambda (p,), which descend, have |lambda^t| >= 1 - threshold."""
+    """Return how many of the eigenvalues lambda (p,), which descend, have |lambda^t| >= 1 - threshold.
+
+    Raises `DegenerateDataError` if there is none.
+    """
     powers = np.abs(values) ** t
     if not (count := int((powers >= 1 - threshold).sum())):
         raise DegenerateDataError(
@@ -231,8 +236,8 @@ class Lumping:
     chain : (g, g) float64
         Transition probabilities between groups, averaged over the states of the group where a transition begins.
     deviation : float
-        A state's probability of moving into a group may differ from the average over the state's own group. This is the
-        largest such difference. It is 0 if the chain is lumpable, that is, if the sequence of groups is a Markov chain.
+        The largest difference between a state's probability of moving into a group and the average of this probability
+        over the state's own group. It is 0 if the chain is lumpable: the sequence of groups is then a Markov chain.
     eigenvalues : (g,) float64
         Eigenvalues of `chain`, descending.
     vectors : (n, g) float64
@@ -248,7 +253,7 @@ class Lumping:
 
 
 def lump(P: NDArray[np.float64] | csr_array, groups: NDArray[np.integer[Any]]) -> Lumping:
-    """Return the chain between groups of states, and how far it is from lumpable (Meila and Shi 2001).
+    """Average a Markov chain over groups of states, and measure how far it is from lumpable (Meila and Shi 2001).
 
     Parameters
     ----------
@@ -278,7 +283,10 @@ def _require_few(labels: NDArray[np.int64]) -> None:
 
 
 def _bandwidth(X: Data, on_progress: OnProgress) -> float:
-    """Return the median squared distance to the 10th neighbor, over the points without ten duplicates."""
+    """Return the median squared distance of a point to its 10th neighbor, the default bandwidth of the kernel.
+
+    Points with ten duplicates, whose distance is 0, are left out. Raises `DegenerateDataError` if no others are left.
+    """
     n = len(X)
     _, distances = kneighbors(X, min(_BANDWIDTH_NEIGHBORS, n - 1), on_progress)
     squares = distances[:, -1] ** 2
@@ -293,9 +301,10 @@ def _bandwidth(X: Data, on_progress: OnProgress) -> float:
 def _leading(
     S: csr_array, null: NDArray[np.float64], count: int, *, dense: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the `count` greatest eigenvalues of S (n, n) below 1, descending, and their eigenvectors (n, count).
+    """Return the `count` greatest eigenvalues of S (n, n) but the eigenvalue 1, descending, and their eigenvectors.
 
-    `null` (n,) is the eigenvector of the eigenvalue 1.
+    `null` (n,) is the eigenvector of the eigenvalue 1, of any length. The eigenvectors are (n, count). With `dense`,
+    they are computed by LAPACK, or else by a Lanczos method.
     """
     n = len(null)
     if not dense:

@@ -62,20 +62,21 @@ class IsomapSpec(RadiusSpec, NeighborSpec):
 
 
 def farthest_points(graph: csr_array, m: int, on_progress: OnProgress) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return m points, each one farthest along the graph from the points before it, and their distances to all points.
-
-    Point 0 is the first.
+    """Choose m landmarks: point 0, and then again and again the point farthest along the graph from all chosen ones.
 
     Parameters
     ----------
     graph : (n, n) sparse
         Distances of neighbors; symmetric, connected.
     m : int
+        Number of landmarks.
 
     Returns
     -------
     points : (m,) int
+        The landmarks, in the order in which they were chosen.
     distances : (m, n) float64
+        The lengths of the shortest paths from the landmarks to all points.
 
     """
     points = np.zeros(m, np.intp)
@@ -102,7 +103,10 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
 def _paths(
     neighbors: NeighborGraph, landmarks: int | None, on_progress: OnProgress
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return the landmarks (m,), or all points if there are none, and their shortest paths to all points (m, n)."""
+    """Return the landmarks (m,) and the lengths (m, n) of the shortest paths from them to all points.
+
+    `landmarks` is their number m. If it is None, all points are landmarks.
+    """
     graph = symmetric_graph(*neighbors)
     if landmarks:
         return farthest_points(graph, landmarks, on_progress)
@@ -110,7 +114,7 @@ def _paths(
 
 
 class PathMap(NeighborMap):
-    """Places a new point by the shortest paths to the landmarks, or to all points (de Silva and Tenenbaum 2004)."""
+    """Map that places a new point by its shortest paths to the landmarks (de Silva and Tenenbaum 2004)."""
 
     @cached_property
     def _lengths(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -140,7 +144,7 @@ class PathMap(NeighborMap):
     growth="n^2 log n; n log n a landmark",
 )
 def isomap(X: Data, spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the shortest paths between all points, or from landmarks to all points."""
+    """Embed by classical scaling of the shortest paths between all points, or from landmarks to all points."""
     p = spec.n_components
     graph, bridges = spec.graph(X, on_progress)
     points, distances = _paths(graph, spec.landmarks, on_progress)

@@ -48,13 +48,14 @@ _REMEDY = f"Raise {Way('n_neighbors')} or the bandwidth: almost separate parts h
 def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool) -> tuple[csr_array, tuple[Note, ...]]:
     r"""Return :math:`\exp(-|x_i - x_j|^2 / \epsilon)` on the edges of a graph of distances (n, n), and notes.
 
-    If the user has not given the bandwidth, and weights between parts of the data vanish, all weights are raised to at
-    least 1e-10. A part that is far from the others then stays connected, and does not force a larger bandwidth on all.
+    Parts of the data that are far from each other have weights of almost 0 between them. If the user has not given the
+    bandwidth epsilon, all weights are then raised to at least 1e-10, with a note, so that the parts stay connected
+    without a larger bandwidth for all points.
 
     Parameters
     ----------
     graph : (n, n) sparse
-        Connected, symmetric.
+        The distance of the two points of each edge; connected, symmetric.
     epsilon : float
         In squared units of the data.
     option : str
@@ -65,8 +66,8 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
     Raises
     ------
     InvalidParameterError
-        If the weights between parts of the graph vanish with the user's epsilon. The message names the smallest epsilon
-        that is sufficient.
+        If weights between parts of the graph are almost 0 with the user's epsilon. The remedy is the smallest epsilon
+        that connects the parts.
 
     """
     weights = graph.copy()
@@ -97,9 +98,10 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
 def bottom_pairs(
     A: csr_array, null: NDArray[np.float64], count: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], str]:
-    """Return the m smallest eigenvalues of A other than the 0 of its null vector, their vectors, and the solver's name.
+    """Return the smallest eigenvalues of A but its eigenvalue 0, their eigenvectors, and the name of the solver.
 
-    The eigenvalues (m,) ascend, and the vectors (n, m) are orthonormal.
+    The m = `count` eigenvalues (m,) ascend, and the eigenvectors (n, m) are orthonormal. The solver is "dense" (LAPACK)
+    for few points, and "shift-invert" (a Lanczos method on the inverse) for more.
 
     Parameters
     ----------
@@ -112,6 +114,7 @@ def bottom_pairs(
     Raises
     ------
     ConvergenceError
+        If the Lanczos method fails, or leaves too large a residual.
 
     """
     u = null / np.linalg.norm(null)
@@ -181,13 +184,16 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
     normalized: bool = boolean(default=True, doc="Solve L y = lambda D y, rather than L y = lambda y.")
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` for a bandwidth without a heat kernel, or graph options with given weights."""
+        """Raise `InvalidParameterError` for options that `weights` makes meaningless.
+
+        These are epsilon without a heat kernel, and options of the neighbor graph with precomputed weights.
+        """
         super().check_together()
         unused = {"heat": (), "simple": ("epsilon",)}.get(self.weights, ("epsilon", *_GRAPH))
         self.refuse_unused("weights", *unused)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise `TooFewPointsError` if there are too few points."""
+        """Raise `TooFewPointsError` if n points are too few for the components or the neighbors."""
         if self.weights == "precomputed":
             require_points(n, self.n_components + 3, f"n_components={self.n_components}")
         else:

@@ -41,7 +41,7 @@ class LleSpec(NeighborSpec):
     reg: float = number(1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix.", above=0)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for too few points, or for too many components."""
+        """Raise a `GlleError` for too few points, or for more components than the eigensolver can find."""
         super().require_possible(n, d)
         require_pairs(n, self.n_components)
 
@@ -65,9 +65,9 @@ class LleGraphSpec(RadiusSpec, LleSpec):
     )
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for too few points.
+        """Raise a `GlleError` for too few points, or for more components than the eigensolver can find.
 
-        An automatic number of neighbors is at most half of the points, so that two neighbors must be possible.
+        If the number of neighbors is automatic, n points need to be enough for two neighbors only.
         """
         if self.has_auto_neighbors:
             replace(self, n_neighbors=2).require_possible(n, d)
@@ -94,7 +94,7 @@ def lle_of(
     ----------
     X : (n, d) float64
     nearest : (n, k) int32
-        In any order; the graph must be connected.
+        The neighbors of each point, in any order; the graph must be connected.
     kept : (n, k) bool, optional
         Mask of the neighbors to use, at least one for each point. Default: all.
     ridge : {"relative", "absolute"}
@@ -115,9 +115,10 @@ def embedding_of(
     on_progress: OnProgress,
     kept: NDArray[np.bool_] | None = None,
 ) -> Embedding:
-    """Return LLE's embedding for weights (n, k) on neighbors (n, k), with `kept` (n, k) as in `lle_of`.
+    """Return LLE's embedding for given weights: the bottom eigenvectors of (I - W)^T (I - W), scaled to Y^T Y = n I.
 
-    The weights of each row sum to one, and the neighbors of each row ascend.
+    `weights` (n, k) of a point on its `neighbors` (n, k) sum to one, and the indices of the neighbors ascend. `kept`
+    (n, k), if given, is False for entries of `neighbors` that are not used and have weight 0.
     """
     on_progress(0, 1, "embedding")
     classes = closed_classes(edges(neighbors, kept))
@@ -133,7 +134,8 @@ def lle_neighbor_count(
 ) -> NeighborCount:
     """Find the number of neighbors, among `candidates`, whose LLE embedding keeps the most neighbors of the data.
 
-    The search is `glle_engine.metrics.neighbor_count.best_neighbor_count`.
+    The search is `glle_engine.metrics.neighbor_count.best_neighbor_count`. If no candidate connects the graph and
+    `spec.disconnected` is "error", the remedy of the error is `instead`.
     """
 
     def embed(points: Data, nearest: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -144,7 +146,7 @@ def lle_neighbor_count(
 
 
 class WeightMap(NeighborMap):
-    """Places a new point by its weights on the nearest points of the data (Saul and Roweis 2003, section 6.1)."""
+    """Map that places a new point by its LLE weights on its neighbors in the data (Saul and Roweis 2003, 6.1)."""
 
     def _among(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
         k = self.embedding.figures["n_neighbors"] if self.spec.has_auto_neighbors else self.spec.n_neighbors

@@ -71,9 +71,10 @@ class LtsaSpec(RaisingSpec):
 
 
 def squared_hessian(tangent: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the projectors (b, m, m) on the second derivatives, for tangent coordinates (b, m, p).
+    """Return the projectors (b, m, m) on quadratic functions of tangent coordinates (b, m, p), for Hessian LLE.
 
-    The products of two tangent coordinates are orthogonalized against the constant, the coordinates and each other.
+    For each of b patches, a projector measures the second derivatives of a function on the m points. To compute it, the
+    products of two tangent coordinates are orthogonalized against the constant, the coordinates and each other.
     """
     b, m, p = tangent.shape
     first, second = np.triu_indices(p)
@@ -84,7 +85,7 @@ def squared_hessian(tangent: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def misalignment(tangent: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the projectors (b, m, m) orthogonal to affine functions of the tangent coordinates (b, m, p)."""
+    """Return the projectors (b, m, m) that annihilate affine functions of tangent coordinates (b, m, p), for LTSA."""
     m = tangent.shape[1]
     return np.asarray(np.eye(m) - 1 / m - tangent @ tangent.transpose(0, 2, 1))
 
@@ -95,22 +96,26 @@ def align_patches(
     penalty: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     on_progress: OnProgress,
 ) -> Embedding:
-    """Embed X (n, d) by the bottom eigenvectors of the sum of the penalties of all patches.
+    """Embed X (n, d) by Hessian LLE or LTSA: the bottom eigenvectors of the sum of the penalties of all patches.
 
-    A patch is a point and its k nearest neighbors, m = k + 1 points; k is raised if the specification says so.
+    A patch is a point and its k nearest neighbors, m = k + 1 points. k is raised if the graph would otherwise fall into
+    parts, unless `spec.disconnected` is "error".
 
     Parameters
     ----------
     X : (n, d) float64
-    spec
+    spec : RaisingSpec
     penalty : callable
         Takes orthonormal tangent coordinates (b, m, p) of b patches, whose columns sum to zero, and returns projectors
-        (b, m, m).
+        (b, m, m): `squared_hessian` or `misalignment`.
     on_progress : callable
 
     Raises
     ------
-    DisconnectedGraphError, ConvergenceError
+    DisconnectedGraphError
+        If no allowed k connects the graph.
+    ConvergenceError
+        If the eigensolver fails.
 
     """
     nearest = spec.neighbors(X, on_progress)
@@ -144,6 +149,7 @@ def embedding_of_patches(
     nearest : (n, k) int32
         The neighbors of each point; the graph is connected.
     p : int
+        Dimension of the embedding.
     penalties : callable
         Takes the members (b, m) of b patches, each a point and its k neighbors, and returns symmetric positive
         semidefinite matrices (b, m, m), whose rows sum to zero.
@@ -176,9 +182,9 @@ def embedding_of_patches(
 
 
 def _notes(p: int, lonely: int, flat: int) -> Iterator[Note]:
-    """Yield notes on `lonely` points, which are in no other point's patch, and on `flat` patches.
+    """Yield a note if `lonely` > 0 points are in no other point's patch, and a note if `flat` > 0 patches are flat.
 
-    Both arguments are counts. A flat patch has fewer than p dimensions.
+    A flat patch has fewer than p dimensions.
     """
     if lonely:
         yield Note(

@@ -47,18 +47,18 @@ class ModifiedLleSpec(RaisingSpec):
     """Parameters of modified LLE."""
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for too few points, or for fewer neighbors or features than components."""
+        """Raise a `GlleError` for too few points, or for more components than neighbors or features."""
         super().require_possible(n, d)
         self.require_rank(n, d)
         self.require_neighbors("Modified LLE", self.n_components, f"at least {self.n_components}")
 
 
 def leading_counts(X: NDArray[np.float64], nearest: NDArray[np.int32], p: int) -> NDArray[np.intp]:
-    """Return the number k - s_i (n,) of each point's leading singular vectors, which are not used as weight vectors.
+    """Return for each point (n,) how many leading singular vectors of its neighborhood are not used as weight vectors.
 
-    The number is from 1 to min(d, k). It is the smallest one for which the residual variance is at most eta times the
-    leading variance, where eta is the median over the points of this ratio for p vectors (Zhang and Wang 2006, section
-    4).
+    This is k - s_i, from 1 to min(d, k). It is the smallest number for which the variance along the remaining vectors
+    is less than eta times the variance along the leading ones, where eta is the median over the points of this ratio
+    for p leading vectors (Zhang and Wang 2006, section 4). X is (n, d), and `nearest` (n, k) are the neighbors.
     """
     spread = np.empty((len(X), min(X.shape[1], nearest.shape[1])))
     for rows in blocks(len(X), max(1, _BLOCK_ENTRIES // (nearest.shape[1] * X.shape[1])), "neighborhoods"):
@@ -70,7 +70,10 @@ def leading_counts(X: NDArray[np.float64], nearest: NDArray[np.int32], p: int) -
 
 
 def ridge_weights(vectors: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the weights of LLE (b, k) from the eigenvectors (b, k, r) and eigenvalues (b, r) of Gram matrices."""
+    """Return the weights of LLE (b, k), with a ridge of .001 of the trace, from the eigenpairs of b Gram matrices.
+
+    `vectors` (b, k, r) are the eigenvectors, and `variance` (b, r) the eigenvalues, without the eigenvalues 0.
+    """
     ridge = _RIDGE * variance.sum(axis=1, keepdims=True)
     sums = vectors.sum(axis=1)
     weights = (1 - np.einsum("bkr,br->bk", vectors, sums)) / ridge
