@@ -49,7 +49,7 @@ class ResponseAbortedError(RuntimeError):
 
 
 class AbortableResponse(StreamingResponse):
-    """Streaming response that aborts if its rest cannot be produced, so that the client sees that data are missing."""
+    """Streaming response that closes the connection if its rest cannot be produced, so that the client notices."""
 
     def __init__(self, content: Any, *arguments: Any, **options: Any) -> None:
         self.content = content
@@ -256,13 +256,13 @@ def npz_pieces(stacks: dict[str, Stack]) -> Iterator[bytes]:
 
 
 class PieceBuffer(io.RawIOBase):
-    """File object that collects what a zip or Arrow writer writes; it cannot seek, so the writer does not try."""
+    """File object that collects what a zip or Arrow writer writes; it cannot seek, so that writers do not try."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
     def writable(self) -> bool:
-        """Return true."""
+        """Return true, as writers of files require."""
         return True
 
     def write(self, data: Any) -> int:
@@ -279,7 +279,7 @@ class PieceBuffer(io.RawIOBase):
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Table with `columns`, given by name and dtype, and `parts`, blocks of rows with one vector for each column."""
+    """Table to send: `columns` as pairs of name and dtype, and `parts`, blocks of rows with one vector per column."""
 
     columns: Sequence[tuple[str, np.dtype[Any]]]
     parts: Iterable[Sequence[Array]]
@@ -315,7 +315,7 @@ def id_columns(ids: Array | None) -> dict[str, Array]:
 
 
 def with_ids(columns: dict[str, Array], ids: Array | None) -> dict[str, Array]:
-    """Return the columns of ids and then the columns of a table; ids are renamed with `_` if a name is taken."""
+    """Return the columns of ids, and then those of a table; an id column gets the suffix `_` if its name is taken."""
     first = {}
     for name, values in id_columns(ids).items():
         while name in columns:

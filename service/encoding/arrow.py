@@ -1,4 +1,4 @@
-"""Media types and availability of Arrow and Parquet, which need the extra `arrow`."""
+"""Media types of Arrow and Parquet, and whether pyarrow is installed, which the extra `arrow` installs."""
 
 from __future__ import annotations
 

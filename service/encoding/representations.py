@@ -1,4 +1,4 @@
-"""Representations of one content: byte ranges, and JSON compressed by gzip.
+"""Byte ranges of responses, and JSON compressed by gzip.
 
 A `Range` selects bytes of a complete representation, and `If-Range` binds it to the strong ETag of that representation
 (RFC 9110, 14). If a request has several ranges, the answer is the whole representation, as the standard allows.
@@ -47,7 +47,7 @@ class ByteRange:
     size: int
 
     def partial(self, headers: Headers) -> Headers:
-        """Return the headers of the 206 response, from the headers of the complete response."""
+        """Return the headers of the 206 response, made from the headers of the complete response."""
         kept = [(name, value) for name, value in headers if name != b"content-length"]
         content_range = b"bytes %d-%d/%d" % (self.start, self.stop - 1, self.size)
         return [*kept, (b"content-length", b"%d" % (self.stop - self.start)), (b"content-range", content_range)]
@@ -65,10 +65,10 @@ def matches_strongly(if_match: bytes, etag: bytes) -> bool:
 
 
 def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | None:
-    """Return the requested range of a response with these headers, or None for the whole.
+    """Return the byte range that a request asks for, or None if the complete response is to be sent.
 
-    A Range is ignored if it is malformed, if it has several parts, or if If-Range is not the ETag. A Range that starts
-    beyond the last byte raises ``range-not-satisfiable``.
+    `headers` and `size` are those of the complete response. A Range is ignored if it is malformed, if it has several
+    parts, or if If-Range is not the ETag. A Range that starts beyond the last byte raises ``range-not-satisfiable``.
     """
     value = header(scope, b"range")
     if not value or (match := _SINGLE.fullmatch(value.strip().lower())) is None:
@@ -104,7 +104,7 @@ class RangedResponse(Response):
 
 
 async def send_body(scope: Scope, receive: Receive, send: Send, headers: Headers, body: bytes) -> None:
-    """Send a complete body with 200, the requested range of the body with 206, or 416."""
+    """Send a body: complete with 200, the requested range of it with 206, or 416 for a range that it does not have."""
     try:
         byte_range = requested_range(scope, headers, len(body))
     except ProblemError as error:
@@ -117,7 +117,7 @@ async def send_body(scope: Scope, receive: Receive, send: Send, headers: Headers
 
 
 def compress_json(scope: Scope, send: Send) -> Send:
-    """Return a `send` that compresses JSON by gzip for clients that accept it."""
+    """Return a `send` that compresses JSON responses by gzip if the client accepts it."""
     forward = send
 
     async def send_compressed(message: Message) -> None:
@@ -133,7 +133,10 @@ def compress_json(scope: Scope, send: Send) -> Send:
 
 
 def _compressing(scope: Scope, send: Send) -> Send:
-    """Return a `send` for JSON that joins the first pieces, so that the responder sees a short body as a whole."""
+    """Return a `send` for one JSON response, which compresses the body unless it is short.
+
+    The first pieces of a streamed body are joined, so that Starlette's responder sees a short body as a whole.
+    """
     is_accepted = accepts_gzip(header(scope, b"accept-encoding"))
     responder = (
         GZipResponder(
@@ -163,7 +166,7 @@ def _compressing(scope: Scope, send: Send) -> Send:
 
 
 def _tag(message: Message, is_gzip: Callable[[bytes], bool]) -> None:
-    """Replace the plain ETag of a response by the gzip representation's ETag, if `is_gzip(plain ETag)` is true."""
+    """Replace a response's plain ETag by the ETag of the gzip representation, if `is_gzip(plain ETag)` is true."""
     headers = message["headers"]
     for index, (name, value) in enumerate(headers):
         if name == b"etag" and is_gzip(value):
@@ -171,7 +174,7 @@ def _tag(message: Message, is_gzip: Callable[[bytes], bool]) -> None:
 
 
 async def _no_app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve nothing; the responders are only passed the messages of the real app."""
+    """Serve nothing: Starlette's responders need an app, but here they only get messages of the real app."""
 
 
 def accepts_gzip(accepted: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Results of named arrays, encoded as JSON, npy, npz, CSV or Arrow, with slices, strong ETags, 304 and byte ranges.
+"""Responses with named arrays as JSON, npy, npz, CSV or Arrow: content negotiation, slices, ETags, 304, byte ranges.
 
 A slice of an axis, `?points=` or `?draws=`, is `a:b` as in Python (half open, negative from the end), or a list.
 Positions outside the axis are refused, not clipped. An empty slice is refused, too.
@@ -47,14 +47,20 @@ _YEAR = "private, max-age=31536000, immutable"  # private, because a shared cach
 
 @dataclass(frozen=True)
 class Selection:
-    """Positions along an axis; `tag` identifies them in an ETag, and is empty if all are selected."""
+    """Positions that a request selects along an axis.
+
+    `tag` identifies the positions in an ETag, and is empty if all are selected.
+    """
 
     positions: Sequence[int]
     tag: str
 
     @classmethod
     def from_query(cls, text: str | None, size: int, name: str) -> Self:
-        """Return the positions of a query parameter, or raise ``invalid-slice`` or ``slice-out-of-range``."""
+        """Parse the query parameter `name`, such as ``0:100`` or ``3,5``, for an axis of length `size`; None means all.
+
+        Raises ``invalid-slice`` or ``slice-out-of-range``.
+        """
         if text is None:
             return cls(range(size), "")
         if (bounds := _SLICE.fullmatch(text)) is not None:
@@ -73,7 +79,7 @@ class Selection:
         return cls(positions, f"{name}={','.join(map(str, positions))}")
 
     def select(self, array: Array, axis: int = 0) -> Array:
-        """Return the part of an array at these positions along an axis; it is a view if the positions are a slice."""
+        """Return the part of an array at these positions along `axis`: a view for a slice, a copy for a list."""
         lead = (slice(None),) * axis
         if isinstance(self.positions, range):
             return array[(*lead, slice(self.positions.start, self.positions.stop))]
@@ -84,7 +90,7 @@ class Selection:
 
 
 def reject_slice(name: str, text: str | None) -> None:
-    """Raise ``not-sliceable`` if a request slices an axis that the resource does not have."""
+    """Raise ``not-sliceable`` if a request has the query parameter `name`, because the resource has no such axis."""
     if text is not None:
         raise refuse("not-sliceable", 422, f"This resource has no {name} to slice.", f"Leave ?{name}= out.")
 
@@ -110,7 +116,7 @@ def _invalid(detail: str) -> ProblemError:
 
 @dataclass(frozen=True, kw_only=True)
 class ArraysResult:
-    """Result to encode: named arrays with metadata, and a table with a row for each point.
+    """Named arrays to send, with metadata and, for CSV and Arrow, a table with a row for each point.
 
     Parameters
     ----------
@@ -146,7 +152,7 @@ class ArraysResult:
         return AbortableResponse(self._pieces(media, dtype), media_type=_content_type(media), headers=headers)
 
     async def complete(self, media: str, dtype: str, headers: dict[str, str]) -> RangedResponse:
-        """Return a result with a small main array as a complete response; raises as `response`."""
+        """Return a response with its body in memory, for a result with a small main array; raises as `response`."""
         if dtype == "float32":
             self._require_float32()
         main = self.arrays[self.main or ""]
@@ -212,7 +218,10 @@ class ArraysResult:
 def named_arrays_response(
     request: Request, title: str, sha256: str, arrays: Mapping[str, Array], name: str | None, dtype: str
 ) -> Response:
-    """Return all arrays of a resource as npz, or one by name as npy or JSON, or 304; raises ``no-such-array``."""
+    """Return all arrays of a resource as npz, or the array `name` as npy or JSON, or 304; raises ``no-such-array``.
+
+    `title` names the kind of the resource in messages, `sha256` is its digest for the ETag.
+    """
     media = negotiate(request, (NPZ,) if name is None else (NPY, JSON))
     if name is not None and name not in arrays:
         remedy = f"Use one of {', '.join(arrays)}."
@@ -229,7 +238,7 @@ def _content_type(media: str) -> str:
 
 
 def negotiate(request: Request, offered: tuple[str, ...]) -> str:
-    """Return the offered media type that the Accept header prefers, or raise ``not-acceptable``.
+    """Return the one of the `offered` media types that the Accept header prefers, or raise ``not-acceptable``.
 
     If several are preferred equally, the one that is offered first wins. Arrow streams need pyarrow. CSV with the
     parameter ``formulas=quoted`` is `SHEET_CSV`.
@@ -261,7 +270,7 @@ def _negotiate(accept: str, offered: tuple[str, ...], *, has_arrow: bool) -> str
 
 
 def unless_current(request: Request, headers: dict[str, str], respond: Callable[[], Response]) -> Response:
-    """Return 304 if If-None-Match names the ETag in these headers, otherwise the response."""
+    """Return 304 if If-None-Match names the ETag in these headers, otherwise the response that `respond` makes."""
     return Response(status_code=304, headers=headers) if is_not_modified(request, headers) else respond()
 
 
@@ -271,25 +280,28 @@ def is_not_modified(request: Request, headers: dict[str, str]) -> bool:
 
 
 def immutable_headers(sha256: str, media: str, dtype: str, slice_tag: str = "") -> dict[str, str]:
-    """Return ETag and caching headers for one representation of immutable content; `slice_tag` identifies a slice."""
+    """Return the ETag and caching headers of one representation of content that never changes.
+
+    `sha256` is the digest of the content; `slice_tag` identifies a slice of it.
+    """
     encoder = encode.JSON_ENCODER if media == JSON else ""  # equal strong ETags promise equal bytes
     tag = hashlib.sha256(" ".join(filter(None, (sha256, media, encoder, dtype, slice_tag))).encode()).hexdigest()[:32]
     return {"ETag": f'"{tag}"', "Cache-Control": _YEAR, "Vary": "Accept"}
 
 
 def mutable_response(request: Request, body: str, **headers: str) -> Response:
-    """Return 304, or a JSON body with its digest as ETag, which clients must revalidate at each use."""
+    """Return 200 with a JSON body that clients must revalidate, because it may change, or 304 if the client has it."""
     tag = mutable_headers(body)
     return unless_current(request, tag | headers, lambda: Response(body, 200, tag | headers, JSON))
 
 
 def changed_response(body: str) -> Response:
-    """Return the response to a request that changed a resource: its JSON, with the ETag for the next change."""
+    """Return the response to a request that changed a resource: its new JSON, with the ETag for the next change."""
     return Response(body, 200, mutable_headers(body), JSON)
 
 
 def require_match(request: Request, body: str) -> None:
-    """Raise ``changed-meanwhile`` if the request has an If-Match that does not name the ETag of this body."""
+    """Raise ``changed-meanwhile`` if the request has an If-Match that does not name the ETag of this JSON body."""
     if_match, tag = request.headers.get("if-match"), mutable_headers(body)["ETag"]
     if if_match is not None and not matches_strongly(if_match.encode("latin-1"), tag.encode()):
         detail = f"The resource has the ETag {tag}, which If-Match does not name: it was changed meanwhile."
@@ -304,6 +316,9 @@ def mutable_headers(body: str) -> dict[str, str]:
 
 
 def scale_headers(scales: Sequence[float], notes: Sequence[dict[str, Any]] = ()) -> dict[str, str]:
-    """Return the headers Glle-Scale, with the exact scales of draws, and Glle-Notes, with the codes of `notes`."""
+    """Return the header Glle-Scale with the exact scales of draws, and Glle-Notes with the codes of `notes`.
+
+    Without scales, or without notes, the header is left out.
+    """
     named = {SCALE_HEADER: ", ".join(repr(float(scale)) for scale in scales)} if scales else {}
     return named | ({NOTES_HEADER: ", ".join(note["code"] for note in notes)} if notes else {})

@@ -32,12 +32,12 @@ class StaticBody:
 
     @classmethod
     def of(cls, body: bytes, headers: dict[str, str]) -> Self:
-        """Return a body with its gzip form, and with ETag, Vary and, unless `headers` has it, Cache-Control."""
+        """Compress a body, and return it with ETag, Vary and, unless `headers` has one, Cache-Control."""
         added = {"ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"', "Vary": "Accept, Accept-Encoding"}
         return cls(body, gzip.compress(body, 9, mtime=0), {"Cache-Control": REVALIDATE, **headers, **added})
 
     def response(self, request: Request) -> Response:
-        """Return the body, compressed if the client accepts it, or 304 if the client has it."""
+        """Return the response with the body, compressed if the client accepts it, or 304 if the client has it."""
         if is_not_modified(request, self.headers):
             return Response(status_code=304, headers=self.headers)
         if accepts_gzip(request.headers.get("accept-encoding", "").encode()):

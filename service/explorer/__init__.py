@@ -1,4 +1,4 @@
-"""Explorer: a page without a build step, and the routes that serve its files.
+"""The explorer, a web page without a build step, and the routes that serve its files.
 
 May import `responses` and `encoding`. Start with `README.md`.
 """

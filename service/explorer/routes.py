@@ -1,4 +1,4 @@
-"""The explorer page, its files, and the schemas of its forms.
+"""Routes for the explorer page, its files, and the JSON Schemas of its forms.
 
 The Content-Security-Policy of these files keeps the browser from sending requests to other hosts.
 """
@@ -47,7 +47,7 @@ _HTML = "text/html"
 
 @cache
 def files() -> dict[str, StaticBody]:
-    """Return the files of the page: a mapping from the path below this package to the body with its headers."""
+    """Return the files of the page, by their path below this package, each with its headers."""
     paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES)
     bodies = {path.relative_to(FOLDER).as_posix(): _of(path, path.read_bytes()) for path in paths}
     schemas = {model.__name__: model.model_json_schema() for model in FORMS}

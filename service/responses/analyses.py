@@ -1,4 +1,4 @@
-"""Result of an analysis: JSON with everything, npz with the arrays, npy with the main array, or a table."""
+"""Response with the result of an analysis: all of it as JSON, arrays as npz, the main array as npy, or a table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")
 
 @dataclass(frozen=True)
 class ResultQuery:
-    """The request for a result: headers for content negotiation and revalidation, and the query.
+    """What a request for a result asks for: the headers of `request`, and the query.
 
     `ids` returns the ids of the points for a table, or None; `notes` are warnings about the scale of draws. Clients
     must not store a partial result, because a later one replaces it.
@@ -61,9 +61,10 @@ def media_types(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
 
 
 def ids_of(stores: Stores, subject: str, spec: AnalysisSpec | None = None) -> Callable[[], Array | None]:
-    """Return a function that reads the ids of the points of a result, from its data set or from the new points.
+    """Return a function that reads the ids of a result's points, or None if they have none.
 
-    `subject` is the id of the posterior, or of the data set; `spec` is None for draws.
+    They are the ids of the analysis's own data set (such as new points), else of the data set of the posterior
+    `subject`. `spec` is None for draws.
     """
 
     def read() -> Array | None:
@@ -77,7 +78,7 @@ def ids_of(stores: Stores, subject: str, spec: AnalysisSpec | None = None) -> Ca
 
 
 def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Response:
-    """Return the response with a result, or a slice of the result, in the negotiated media type, or 304.
+    """Return the response with a result, or a slice of it, in the negotiated media type, or 304.
 
     Raises `ProblemError`, for example ``not-acceptable``, ``float32-overflow`` or ``slice-out-of-range``.
     """
@@ -124,7 +125,7 @@ def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, A
 
 @dataclass(frozen=True)
 class _Slice:
-    """Arrays of the selected points and, for generated data, of the selected draws."""
+    """The arrays of a result for the selected points and, for generated data, the selected draws."""
 
     arrays: dict[str, Array]
     points: Selection
@@ -132,7 +133,7 @@ class _Slice:
 
     @property
     def tag(self) -> str:
-        """Text that identifies the selection in the ETag."""
+        """Text that identifies the selection in the ETag; empty if everything is selected."""
         return " ".join(filter(None, (self.draws.tag if self.draws else "", self.points.tag)))
 
 
@@ -177,7 +178,7 @@ def _table(spec: AnalysisSpec, selected: _Slice, dtype: Dtype, ids: Array | None
 
 
 def _generated_table(first: int, selected: _Slice, numbers: Array, dtype: Dtype) -> ResultTable:
-    """Return a table with a row per point of each generated data set: draw, point, x1 to xd."""
+    """Return a table with a row for each point of each generated data set: draw, point, x1 to xd."""
     assert selected.draws is not None
     data = selected.arrays["data"]
     kinds = [("draw", np.dtype(np.uint64)), ("point", np.dtype(np.int64))]

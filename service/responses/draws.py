@@ -1,4 +1,7 @@
-"""Result of a draws job, which is read from its shards while it is sent, and is never in memory as a whole."""
+"""Response with the result of a draws job, which is read from its stored shards while it is sent.
+
+A shard is the part of the draws that one task has made. The whole result is never in memory.
+"""
 
 from __future__ import annotations
 
@@ -57,21 +60,21 @@ def calibrated_spec(stores: Stores, posterior: str, spec: DrawsSpec) -> tuple[Dr
 
 
 def missing_shards(stores: Stores, posterior: str, spec: DrawsSpec) -> bool:
-    """Return whether any shard of draws is not stored; all scales must be numbers."""
+    """Return whether a shard of the draws is not stored; all scales in `spec` must be numbers, not auto."""
     return not all(stores.results.contains([spec.result_key(posterior, shard) for shard in range(spec.shards)]))
 
 
 def draw_of_shard(entry: Entry, number: int) -> Entry:
-    """Return one of the draws in the stored result of a shard; `number` counts the draws of the shard from 0."""
+    """Return one draw of a stored shard; `number` counts the draws of the shard from 0."""
     arrays = {"embedding": entry.arrays["embeddings"][number], "eigenvalues": entry.arrays["eigenvalues"][number]}
     return Entry(entry.meta["draws"][number], arrays)
 
 
 def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query: ResultQuery) -> Response:
-    """Return the response with the selected draws of a job, all of whose scales are numbers.
+    """Return the response with the selected draws of a job; all scales in `spec` must be numbers, not auto.
 
-    If a shard is deleted before it is sent, the response aborts. Raises `ProblemError`, for example
-    ``not-acceptable``, ``slice-out-of-range`` or ``result-damaged``.
+    If a shard is deleted before it is sent, the response aborts. Raises `ProblemError`, for example ``not-acceptable``,
+    ``slice-out-of-range`` or ``result-damaged``.
     """
     media = negotiate(query.request, RESULT_MEDIA)
     points = Selection.from_query(query.points, spec.n, "points")
@@ -117,7 +120,7 @@ def draws_response(results: ResultStore, posterior: str, spec: DrawsSpec, query:
 class _DrawReader:
     """Reads the selected points of the selected draws of a job; keeps the shard that it has read last.
 
-    `heads` and `eigenvalues` belong to the draws that have been read so far.
+    `heads` (metadata) and `eigenvalues` grow with the draws that are read.
     """
 
     results: ResultStore
@@ -131,7 +134,7 @@ class _DrawReader:
 
     @property
     def draws(self) -> list[DrawAddress]:
-        """Addresses of the selected draws, in the order of the result."""
+        """Addresses (stream, index, scale) of the selected draws, in the order of the result."""
         return [self.spec.key(position) for position in self.positions]
 
     def sha256(self) -> str:
@@ -140,7 +143,7 @@ class _DrawReader:
         return hashlib.sha256("".join(digests).encode()).hexdigest()
 
     def start(self) -> Iterator[Array]:
-        """Return all embeddings; the first one is read now, so that an error is raised before the response starts."""
+        """Return all embeddings; reads the first one now, so that an error is raised before the response starts."""
         matrices = self.embeddings()
         return chain(list(islice(matrices, 1)), matrices)
 
@@ -156,7 +159,7 @@ class _DrawReader:
             yield self.points.select(entry.arrays["embedding"])
 
     def _read(self, position: int) -> Entry:
-        """Return the draw at a position of the job; raises as `ResultStore.fetch_entry`."""
+        """Return the draw at a position among the job's draws; raises as `ResultStore.fetch_entry`."""
         shard, number = divmod(position, self.spec.per_shard)
         if shard not in self.latest:
             self.latest.clear()
@@ -167,7 +170,7 @@ class _DrawReader:
 def _table(
     result: _DrawReader, embeddings: Iterator[Array], spec: DrawsSpec, dtype: np.dtype[Any], ids: Array | None
 ) -> ResultTable:
-    """Return a table with a row per point of each draw: ids, draw, scale if it is an axis, point, y1 to yp."""
+    """Return a table with a row for each point of each draw: ids, draw, scale if there are several, point, y1 to yp."""
     names = id_columns(None if ids is None else result.points.select(ids))
     index_columns = [("draw", np.dtype(np.uint64)), *([("scale", np.dtype(float))] if spec.grid else [])]
     id_kinds = [(name, values.dtype) for name, values in names.items()]

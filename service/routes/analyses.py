@@ -1,4 +1,4 @@
-"""Analyses of a posterior or a data set: summary, new points, generated data, calibration, audit."""
+"""Routes for analyses of a posterior (summary, new points, generated data, calibration), and for audits."""
 
 from dataclasses import asdict, replace
 from functools import partial
@@ -29,7 +29,7 @@ from service.submission.planning import (
     resampled_priority,
 )
 from service.submission.validation import (
-    coordinates_beside,
+    audited_coordinates,
     new_points,
     obstacle_to_resampling,
     require_calibratable,
@@ -167,24 +167,24 @@ async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, wait: 
     ),
 )
 async def audit(body: AuditIn, stores: TenantStores, wait: Wait = 0.0) -> Response:
-    """Audit a map: whether its structure is more than chance, how much of it another sample would show, which parts.
+    """Audit a map: whether its structure is more than chance, and how much of it another sample would show.
 
-    The map is given by coordinates beside a data set, or by an embedding, a posterior or a method, which are computed
-    again on permuted data and on separate halves of the data. Coordinates alone show how many neighbors the map keeps,
-    its islands, and where it tears or folds the data; with their method, they are compared with maps by the method. The
-    result has the `verdict` in up to three lines and as a `level`, `remains` (R^2 over samples), four answers
-    (`islands`, `arrangement`, `neighborhoods`, `shape`), `tears`, `dimension`, `groups` of the labels, the radii of the
-    `regions`, `notes`, and `arrays` with a row for each point: `embedding`, `island`, `neighborhood`, `stretch`,
-    `squeeze`, `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`, `stability`, `spread`, `half_axes` of the
-    regions, `member_probability`. npz also has `neighbors_data`, `neighbors_indices` and `neighbors_indptr`: the sparse
-    matrix (n, n) of the probabilities that j is a neighbor of i, by rows. While the job runs, GET
-    /v1/jobs/{id}/result?partial=true has its latest statements.
+    The map is given by a data set with coordinates, or by an embedding, a posterior or a method. All but coordinates
+    are computed again on permuted data and on separate halves of the data. Coordinates alone show how many neighbors
+    the map keeps, its islands, and where it tears or folds the data; with their method, they are compared with maps by
+    the method. The result has the `verdict` in up to three lines and as a `level`, `remains` (R^2 over samples), four
+    answers (`islands`, `arrangement`, `neighborhoods`, `shape`), `tears`, `dimension`, `groups` of the labels, the
+    radii of the `regions`, `notes`, and `arrays` with a row for each point: `embedding`, `island`, `neighborhood`,
+    `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`, `p_value`, `is_point_beyond`, `stability`, `spread`,
+    `half_axes` of the regions, `member_probability`. npz also has `neighbors_data`, `neighbors_indices` and
+    `neighbors_indptr`: the sparse matrix (n, n) of the probabilities that j is a neighbor of i, by rows. While the job
+    runs, GET /v1/jobs/{id}/result?partial=true has its latest statements.
     """
     return await job_response(stores, partial(_audit, stores, body), wait)
 
 
 def _summary_spec(record: PosteriorRecord, query: params.SummaryQuery) -> SummarySpec:
-    """Return the `SummarySpec` of a request; without a scale, the scale is calibrated if possible, and else 1.
+    """Return the `SummarySpec` of a request; without a scale, the scale is calibrated if possible, and otherwise 1.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def _summary_spec(record: PosteriorRecord, query: params.SummaryQuery) -> Summar
 
 
 def _summary_job(stores: Stores, record: PosteriorRecord, spec: SummarySpec) -> Job:
-    """Return the job of a summary; all live workers make the half-samples that a missing calibration needs."""
+    """Return the job of a summary; if it needs a calibration first, all live workers share the embeddings of halves."""
     if spec.calibrated and stores.posteriors.calibration(record.id) is None:
         parts = shards_of(spec, "half-samples", REFIT_SHARE * record.seconds * HALF_SAMPLES)
         return analysis_job(stores, spec, posterior=record.id, parts=parts)
@@ -267,13 +267,13 @@ def _audit(stores: Stores, body: AuditIn) -> Job:
     assert source is not None
     dataset = stores.datasets.fetch(source)
     if body.coordinates is not None:
-        map_["coordinates"], _, points = coordinates_beside(stores, body.coordinates, dataset.n)
+        map_["coordinates"], _, points = audited_coordinates(stores, body.coordinates, dataset.n)
     if body.method is not None:
         plan, space = plan_to_audit(body.method, body.parameters, space)
         plan.require_possible(stores, dataset, labels=plan.needs_labels)
         plan.require_memory(dataset.n, stores.settings)
         require_not_all_equal(stores, dataset)
-        map_ |= map_of_plan(source, plan, space, is_beside=body.coordinates is not None)
+        map_ |= map_of_plan(source, plan, space, has_coordinates=body.coordinates is not None)
         priority = resampled_priority(dataset, plan)
     n = dataset.n
     require_neighbors(body.score_neighbors, n)
@@ -291,7 +291,10 @@ def _audit(stores: Stores, body: AuditIn) -> Job:
 
 
 def _refuse_space(kind: str, space: dict[str, Any]) -> None:
-    """Raise `InvalidParameterError` if an embedding or a posterior is given another standardization or metric."""
+    """Raise `InvalidParameterError` if a request gives a standardization or a metric to a map that has its own.
+
+    `kind` is embedding or posterior, for the message; `space` has what the request gives.
+    """
     for name, value in space.items():
         raise InvalidParameterError(
             f"{name}={value!r} cannot change the {kind}, which has its own {name}.",

@@ -1,4 +1,4 @@
-"""`/v1/comparisons`: several methods on one data set, side by side."""
+"""`/v1/comparisons`: embed a data set by several methods, and say which map to show."""
 
 from dataclasses import asdict
 from functools import partial
@@ -17,10 +17,10 @@ from service.submission.planning import (
     Plan,
     blocks_for_audit,
     classes_for_audit,
-    judgment,
     map_of_plan,
     plan_to_audit,
     resampled_priority,
+    scores_to_compute,
 )
 from service.submission.validation import require_not_all_equal, require_storage
 from worker.analyses.audit import AuditSpec
@@ -65,7 +65,7 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
     plans = [plan for plan, _ in planned]
     uses = {"labels"} if any(plan.needs_labels for plan in plans) else set()
     uses |= {"truth"} if body.align == "truth" else set()
-    judged = judgment(stores, dataset, body, uses=frozenset(uses))
+    judged = scores_to_compute(stores, dataset, body, uses=frozenset(uses))
     _require_alignable(stores, body, plans, judged.truth)
     if body.align is not None:
         shapes = [(dataset.n, plan.spec.n_components) for plan in plans]
@@ -77,16 +77,16 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
 
 
 def _candidates(body: ComparisonIn, dataset: Dataset) -> list[Candidate]:
-    """Return the methods to compare with their labels and titles, by default those that suit the data set."""
+    """Return the methods to compare with their labels and titles; by default those that suit the data set."""
     if body.methods is None:
         return default_candidates(dataset.n, dataset.d)
     return candidates_of([row.model_dump() for row in body.methods])
 
 
 def _plan(number: int, candidate: Candidate, body: ComparisonIn) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a row, and the standardization and metric if the plan does not include them.
+    """Return the plan of a row, and the standardization and metric of the request unless the plan includes them.
 
-    Errors name the row by its number.
+    An error names the row by its number.
     """
     space = {name: value for name in ("standardize", "metric") if (value := getattr(body, name)) is not None}
     try:
@@ -123,7 +123,7 @@ def _comparison(
     planned: list[tuple[Plan, dict[str, Any]]],
     judged: ScoreSpec,
 ) -> ComparisonSpec:
-    """Return the specification of the comparison; a row whose method cannot run has the problem that prevents it."""
+    """Return the specification of a comparison; a row whose method cannot run has the problem that prevents it."""
     audited: dict[str, Any] = {}
     if body.audit:
         audited = {

@@ -148,7 +148,7 @@ Roles = Annotated[UploadQuery, Depends()]
 async def _receive_upload(
     request: Request, stores: TenantStores, options: UploadQuery
 ) -> AsyncIterator[Callable[[], Table]]:
-    """Yield a function that reads the table in a request's body; holds a reader process while the context lasts.
+    """Yield a function that reads the table in a request's body; reserves a reader process while the context lasts.
 
     A small and simple body needs no reader process.
     """
@@ -346,7 +346,7 @@ def get_data(
 def get_ids(id_: Id, request: Request, stores: TenantStores, points: Points = None) -> Response:
     """Return the ids of the rows as in the uploaded file: (n,), or (n, columns) if several columns are ids; immutable.
 
-    They are int64 if all are whole numbers to 2^53 in their usual digits, otherwise text; a missing one is empty.
+    The ids are int64 if all are whole numbers to 2^53 in their usual digits, otherwise text; a missing id is empty.
     """
     dataset = stores.datasets.fetch(id_)
     media = negotiate(request, (JSON, NPY))
@@ -412,7 +412,7 @@ def _delete_derived(stores: Stores, dataset: str) -> None:
 
 
 def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dtype | None) -> Columns:
-    """Return a table with the columns of ids, values (named x1 to xd by default), `label` and `color`."""
+    """Return a table with columns for ids, values (named x1 to xd by default), `label` and `color`."""
     columns = matrix_columns(values, "x", dataset.names)
     kinds = [np.dtype(dtype or values.dtype)] * len(columns)
     for name, array in (("label", extras.get("labels")), ("color", extras.get("colors"))):

@@ -93,8 +93,8 @@ async def draw_one(
 ) -> Response:
     """Return one embedding drawn from the posterior: immutable, with a strong ETag.
 
-    JSON has `eigenvalues` and `diagnostics` beside shape, dtype and data; npz has the eigenvalues; CSV and Arrow have
-    one row for each point, columns id, if the points have ids, and y1 to yp. npy supports Range.
+    JSON has shape, dtype and data, `eigenvalues` and `diagnostics`; npz has the embedding and the eigenvalues; CSV and
+    Arrow have one row for each point, columns id, if the points have ids, and y1 to yp. npy supports Range.
 
     With `scale=auto` the draw equals, in its bits and its ETag, the draw at the scale that half-sampling suggests. This
     scale is JSON's `scale` and the header Glle-Scale. The first such request starts the calibration: 202 until it ends.
@@ -184,7 +184,10 @@ async def weights(
 
 
 class RecentPosteriors:
-    """Cache of posterior records by tenant and id, each for `RECENT_SECONDS`; `stores_of` returns a tenant's stores."""
+    """Cache of the records of posteriors, each for `RECENT_SECONDS`, so that most draws need no query for the record.
+
+    `stores_of` returns the stores of a tenant.
+    """
 
     def __init__(self, stores_of: Callable[[str], Stores]) -> None:
         self._stores_of = stores_of
@@ -202,14 +205,14 @@ class RecentPosteriors:
         return record
 
     async def state(self, tenant: str, id_: str) -> str | None:
-        """Return the `state` of a posterior, or None if it does not exist; raises `redis.RedisError`."""
+        """Return a text that changes when the posterior does; None if it does not exist; raises `redis.RedisError`."""
         try:
             return (await self.require(tenant, id_)).state
         except ProblemError:
             return None
 
     def clear(self) -> None:
-        """Forget all records, because one of them may have been deleted."""
+        """Forget all records, because one of the posteriors may have been deleted."""
         self._records = {}
 
 
@@ -226,7 +229,7 @@ async def _drawn_by_job(stores: Stores, record: PosteriorRecord, key: DrawAddres
 
 
 def _single_result(stores: Stores, posterior: str, spec: DrawsSpec) -> Entry | None:
-    """Return the stored result of a job of one draw, or None."""
+    """Return the draw that a job of one draw has stored, or None."""
     entry = stores.results.find(spec.result_key(posterior, 0))
     return None if entry is None else draw_of_shard(entry, 0)
 
@@ -234,7 +237,10 @@ def _single_result(stores: Stores, posterior: str, spec: DrawsSpec) -> Entry | N
 async def _calibrated(
     stores: Stores, record: PosteriorRecord, source: SourceQuery, wait: float
 ) -> tuple[float, Sequence[dict[str, Any]]]:
-    """Return the calibrated scale of a posterior, and the warnings about the scale; calibrate first if necessary."""
+    """Return the calibrated scale of a posterior and the warnings about it; calibrate first if necessary.
+
+    Raises as `finish`, and `InvalidParameterError` if the posterior cannot be calibrated.
+    """
 
     def submit() -> Job:
         require_calibratable(record, source)
@@ -249,7 +255,7 @@ async def _calibrated(
 def _result(
     entry: Entry, dtype: Dtype, points: str | None, ids: Array | None, notes: Sequence[dict[str, Any]], media: str
 ) -> tuple[ArraysResult, dict[str, str]]:
-    """Return a draw, or the requested points of the draw, as a result to encode, and the headers of the response."""
+    """Return a draw, or the requested points of it, as a result to encode, and the headers of the response."""
     embedding, eigenvalues = entry.arrays["embedding"], entry.arrays["eigenvalues"]
     tag = ""
     if points is not None:
@@ -296,7 +302,7 @@ def _draws_job(stores: Stores, id_: str, body: DrawsIn) -> Job:
 
 
 def _spec(record: PosteriorRecord, scales: Sequence[float | str], **draws: Any) -> DrawsSpec:
-    """Return the specification of draws; `draws` has its other fields, such as `grid`."""
+    """Return the specification of draws of a posterior; `draws` has the fields that the request determines."""
     return DrawsSpec(
         n=record.n,
         p=record.spec["n_components"],

@@ -28,7 +28,7 @@ from service.schemas.results import CoordinatesOut
 from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute
 from service.submission.planning import (
     Plan,
-    judgment,
+    scores_to_compute,
 )
 from service.submission.validation import new_points, require_not_all_equal, require_storage
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
@@ -179,7 +179,7 @@ async def _record_and_entry(stores: Stores, id_: str, wait: float) -> tuple[Embe
 
 
 def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
-    """Return the last job that was to compute an embedding, or a new job if there is none or the last one succeeded."""
+    """Return the last job for an embedding, or a new one if there is none or the last one's result is gone."""
     job = stores.jobs.claim_holder(record.claim)
     if job is not None and job.status != "succeeded":
         return job
@@ -187,7 +187,7 @@ def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
 
 
 def _place(stores: Stores, id_: str, body: PointsIn) -> Job:
-    """Return the job that places new points in an embedding; raise a problem if its method has no map."""
+    """Return the job that places new points in an embedding; raise a problem if its method cannot."""
     recipe = stores.embeddings.fetch(id_).recipe
     embedder = method_of(recipe.method)
     if embedder.restore is None:
@@ -207,7 +207,7 @@ def _embed(stores: Stores, body: EmbeddingIn) -> Job:
     dataset = stores.datasets.fetch(body.dataset)
     plan = Plan.from_method(body.method, body.parameters)
     uses = frozenset({"labels"} if plan.needs_labels else ())
-    judged = judgment(stores, dataset, body, uses=uses)
+    judged = scores_to_compute(stores, dataset, body, uses=uses)
     plan.require_possible(stores, dataset, labels=judged.labels is not None)
     method: dict[str, Any] = {"method": plan.method.name, "parameters": plan.parameters}
     spec = EmbeddingSpec(dataset=dataset.id, **method, **asdict(judged))

@@ -55,7 +55,7 @@ Makes = Literal["posterior", "embedding"]
 
 
 class VariantOut(BaseModel):
-    """Variant of a method."""
+    """A variant of a method, which a request chooses by name."""
 
     name: str
     description: str
@@ -88,7 +88,7 @@ class MethodOut(BaseModel):
 
 
 class MethodList(BaseModel):
-    """All methods."""
+    """All methods, in display order."""
 
     items: list[MethodOut]
 
@@ -112,7 +112,7 @@ def get_method(name: Annotated[str, Path(description="Such as em.")]) -> MethodO
 
 
 def _linked(method: MethodOut) -> MethodOut:
-    """Return a method of the catalog, with links that include the prefix of this request."""
+    """Return a copy of a method, with the path prefix of this request in its links."""
     return method.model_copy(update={"links": {name: address(path) for name, path in method.links.items()}})
 
 
@@ -125,7 +125,7 @@ def list_scores() -> ScoreList:
 
 @cache
 def catalog() -> dict[str, MethodOut]:
-    """Return the descriptions of all methods by name, in display order."""
+    """Return the descriptions of all methods by name, in display order; their links have no prefix."""
     methods = [*map(_posterior, _POSTERIORS), *map(embedding_method, registry.METHODS.values())]
     return {method.name: method for method in methods}
 
@@ -153,7 +153,7 @@ def _posterior(name: str) -> MethodOut:
 
 
 def embedding_method(method: registry.Method[Any]) -> MethodOut:
-    """Return the description of a method of the engine's registry."""
+    """Return the description of a method that makes embeddings, from the engine's registry."""
     schema = _request_schema(EmbeddingIn, method.name, method.title, method.about)
     properties = schema["properties"]
     properties["parameters"] = {**method.spec.schema(), "title": f"Parameters of {method.name}"}

@@ -188,13 +188,13 @@ async def delete_posterior(id_: Id, stores: TenantStores) -> Response:
 
 
 def _open_job(stores: Stores, id_: str) -> Job | None:
-    """Return the last job that was to fit a posterior, or None if the posterior exists or no job is known."""
+    """Return the last job that was to fit a posterior; None if the posterior exists, or no job is known."""
     job = stores.jobs.claim_holder(id_)
     return None if job is None or stores.posteriors.get(id_) is not None else job
 
 
 def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Job:
-    """Return the existing posterior, or the job that fits it; raise problems that are known before a fit."""
+    """Return the posterior if it exists, else the job that fits it; raise problems that are known before a fit."""
     dataset, spec = _check(stores, body)
     parameters = recorded_parameters(spec, body.neighbors)
     id_ = posterior_id(dataset.id, parameters)
@@ -222,7 +222,7 @@ def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
 
 
 def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
-    """Return how many neighbors a data set has for each of n points; raise a problem unless the data set is valid."""
+    """Return how many neighbors a data set lists for each of n points; raise a problem unless they are valid."""
     dataset = stores.datasets.fetch(id_)
     if dataset.n != n:
         raise InvalidShapeError(

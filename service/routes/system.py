@@ -1,4 +1,4 @@
-"""Info, health, metrics and the documentation page."""
+"""Routes for versions, limits and usage, for health checks and metrics, and for the documentation and the contract."""
 
 import json
 import platform
@@ -103,7 +103,7 @@ def _usage(stores: Stores) -> UsageOut:
 
 
 def _incoming_bytes(stores: Stores, tenant: str) -> int:
-    """Return the bytes of a tenant's arriving bodies in all API processes.
+    """Return the bytes of a tenant's bodies that are arriving now, in all API processes.
 
     If the cache's Redis does not answer, only the bodies of this process count.
     """
@@ -173,14 +173,14 @@ async def metrics(request: Request) -> Response:
 
 @dataclass(frozen=True)
 class Documents:
-    """The contract and its page as bytes, because making them for each request would take 20 ms of the event loop."""
+    """The OpenAPI contract and its page as bytes: making them for each request would take 20 ms of the event loop."""
 
     contract: StaticBody
     page: StaticBody
 
     @classmethod
     def of(cls, contract: dict[str, Any], prefix: str) -> Self:
-        """Return the documents of a service whose paths are below a prefix, such as ``/glle`` or an empty text."""
+        """Return the contract and the page of a service whose paths are below `prefix`, such as ``/glle``, or empty."""
         servers = {"servers": [{"url": prefix}]} if prefix else {}
         return cls(
             StaticBody.of(json.dumps(contract | servers).encode(), {"Content-Type": "application/json"}),

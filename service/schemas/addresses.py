@@ -1,4 +1,4 @@
-"""Paths of the API below a prefix: a proxy may serve the API at ``https://host/glle/``, and remove ``/glle``.
+"""Path prefix of the API: a proxy may serve the API at ``https://host/glle/``, and remove ``/glle`` from each request.
 
 Inside the service no path has the prefix. Paths that are sent to the client, in links and `Location`, are made with
 `address`, which adds the prefix of the request.
@@ -17,25 +17,25 @@ MAX_SEGMENTS = 8
 
 
 def prefix() -> str:
-    """Return the prefix of the request in progress, such as ``/glle``, or an empty text."""
+    """Return the path prefix of the request in progress, such as ``/glle``, or an empty text."""
     return _PREFIX.get()
 
 
 def set_prefix(text: str) -> None:
-    """Set the prefix of the request in progress."""
+    """Set the path prefix of the request in progress."""
     _PREFIX.set(text)
 
 
 def address(path: str) -> str:
-    """Return a path of the API, such as ``/v1/jobs/job_1``, with the prefix of the request in progress."""
+    """Return a path of the API, such as ``/v1/jobs/job_1``, as the client knows it: behind the request's prefix."""
     return _PREFIX.get() + path
 
 
 def normal_prefix(text: str) -> str | None:
-    """Return a prefix with a slash before each segment and none at its end; None if the text is not a prefix.
+    """Normalize a path prefix, such as ``glle/`` to ``/glle``; return None if the text is not a path prefix.
 
-    Slashes at the start and at the end do not matter. A text with an empty segment in between, a host, a query or an
-    escape is no prefix: in a `Location`, ``//host`` would lead to another service.
+    A text with an empty segment between slashes, a host, a query or an escape is no prefix: in a `Location`, ``//host``
+    would lead to another service.
     """
     stripped = text.strip()
     if stripped in {"", "/"}:
@@ -49,7 +49,7 @@ def normal_prefix(text: str) -> str | None:
 
 
 def root_path(setting: str) -> str:
-    """Return the prefix in GLLE_ROOT_PATH; raise `SettingsError` if the setting is not a prefix."""
+    """Return the normalized path prefix in GLLE_ROOT_PATH; raise `SettingsError` if the setting is no path prefix."""
     if (root := normal_prefix(setting)) is None:
         raise SettingsError(f"GLLE_ROOT_PATH: {setting!r} is not a path. Give a path such as /glle, without a host.")
     return root

@@ -1,4 +1,4 @@
-"""JSON of requests for analyses and embeddings; of embeddings, comparisons and scores."""
+"""Request models of analyses, embeddings and comparisons; response models of embeddings and scores."""
 
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, Self
@@ -46,7 +46,7 @@ AutoCount = Annotated[Annotated[int, Field(ge=1)] | Literal["auto"], BeforeValid
 
 
 class MethodIn(CommandIn):
-    """Method with its parameters."""
+    """An embedding method and its parameters."""
 
     method: MethodName = Field(
         description="Name of an embedding method: GET /v1/methods. Spellings such as tsne mean the same.",
@@ -59,7 +59,7 @@ _SCORED = "Neighbors that the scores use; auto: 10, or fewer for few points."
 
 
 class ScoredIn(DatasetCommandIn):
-    """Data set to embed, and the scores to compute of its embeddings."""
+    """A data set to embed, and the scores to compute for its embeddings."""
 
     labels: str | None = Field(
         default=None,
@@ -81,11 +81,11 @@ class ScoredIn(DatasetCommandIn):
 
 
 class EmbeddingIn(ScoredIn, MethodIn):
-    """Embedding to compute."""
+    """Request for an embedding of a data set by one method."""
 
 
 class ComparedIn(MethodIn):
-    """Method to compare."""
+    """A method to compare, with the name of its row in the result."""
 
     label: str | None = Field(
         default=None,
@@ -95,7 +95,7 @@ class ComparedIn(MethodIn):
 
 
 class ComparisonIn(ScoredIn):
-    """Maps to compare on one data set."""
+    """Request to compare the embeddings (maps) of one data set by several methods."""
 
     methods: list[ComparedIn] | None = Field(
         default=None,
@@ -109,10 +109,12 @@ class ComparisonIn(ScoredIn):
         description="Whether to audit each map on the same halves of the data, and to say which map to show. False for "
         "the scores alone.",
     )
-    blocks: str | None = Field(default=None, description="Subject or series of each point, as in an audit.")
-    standardize: Standardize | None = Field(default=None, description="Of the features, as in an audit.")
-    metric: Metric | None = Field(default=None, description="Of the distances, by which all maps are judged.")
-    seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="Of the halves.")
+    blocks: str | None = Field(default=None, description="Block of each point, such as its subject, as in an audit.")
+    standardize: Standardize | None = Field(
+        default=None, description="How to standardize the features, as in an audit."
+    )
+    metric: Metric | None = Field(default=None, description="Metric of the distances by which all maps are judged.")
+    seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="Seed of the random halves of the data.")
     align: Literal["first", "truth"] | None = Field(
         default=None,
         description="Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth.",
@@ -131,7 +133,7 @@ class ComparisonIn(ScoredIn):
 
 
 class RecipeOut(BaseModel):
-    """The request that determines an embedding."""
+    """What determines an embedding: the data set, the method, its parameters, and labels if the method uses them."""
 
     id: str = Field(description="Digest of data set, method, all parameters, labels and engine version.")
     dataset: str = Field(description="Id of its data set.")
@@ -141,24 +143,24 @@ class RecipeOut(BaseModel):
 
 
 class EmbeddingOut(RecipeOut):
-    """Embedding without its coordinates."""
+    """Description of an embedding, without its coordinates."""
 
     engine: str = Field(description="Version of the engine.")
     n: int = Field(description="Points.")
     eigenvalues: list[float] | None = Field(description="Eigenvalues of spectral methods, in the order of the columns.")
-    figures: dict[str, Any] = Field(description="Figures of the method, such as log_likelihood and iterations.")
+    figures: dict[str, Any] = Field(description="Numbers of the method, such as log_likelihood and iterations.")
     notes: list[NoteOut] = Field(description="Warnings and findings, with the remedy.")
     seconds: dict[str, float] = Field(description="Duration of each stage.")
     map: dict[str, list[int]] | None = Field(
         default=None,
-        description="Shapes of the arrays of its map to new points, by name; empty if data and coordinates are the "
-        "map; null without a map.",
+        description="Shapes of the arrays by which it places new points, by name; empty if data and coordinates "
+        "suffice; null if it cannot place new points.",
     )
     links: dict[str, str] = Field(description=LINKS)
 
     @classmethod
     def from_entry(cls, entry: Entry) -> Self:
-        """Return the response model of a stored embedding."""
+        """Return the description of a stored embedding; `entry` has its metadata and arrays."""
         members = {name: value for name, value in entry.meta.items() if name != "sha256"}
         links = embedding_links(members["id"], members["dataset"])
         if members.get("map") is not None:
@@ -167,7 +169,7 @@ class EmbeddingOut(RecipeOut):
 
 
 class ListedEmbeddingOut(RecipeOut):
-    """Requested embedding in a list."""
+    """Item of the list of embeddings: an embedding that was requested, whether it is computed or not."""
 
     name: str | None = Field(description="Set by PATCH.")
     tags: list[str] = Field(description="Set by PATCH.")
@@ -176,24 +178,24 @@ class ListedEmbeddingOut(RecipeOut):
 
     @classmethod
     def from_record(cls, record: EmbeddingRecord) -> Self:
-        """Return the response model of an embedding's record."""
+        """Return the list item for the record of an embedding."""
         naming = {name: getattr(record, name) for name in ("id", "name", "tags", "created")}
         return cls(**asdict(record.recipe), **naming, links=embedding_links(record.id, record.recipe.dataset))
 
 
 class EmbeddingPage(Page):
-    """Embeddings, the newest first."""
+    """A page of the list of embeddings, the newest first."""
 
     items: list[ListedEmbeddingOut]
 
 
 @fields_of(Score, *("name", "title", "about", "needs", "better", "most_points", "growth", "reproducible", "by_default"))
 class ScoreOut(BaseModel):
-    """Score of embeddings."""
+    """A score, which measures the quality of embeddings."""
 
 
 class ScoreList(BaseModel):
-    """All scores."""
+    """All scores that can be requested."""
 
     items: list[ScoreOut]
 
@@ -209,7 +211,7 @@ Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "
 
 
 class SampleIn(CommandIn):
-    """Draws that an analysis uses."""
+    """Which draws of a posterior an analysis uses."""
 
     seed: Seed = 0
     first: First = 0
@@ -218,7 +220,7 @@ class SampleIn(CommandIn):
 
 
 class PointsIn(CommandIn):
-    """New points to embed, as a data set or inline."""
+    """New points to embed: the id of a data set, or a few rows inline."""
 
     dataset: str | None = Field(default=None, description="Id of a data set: the new points.")
     data: Rows | None = Field(
@@ -233,7 +235,7 @@ class PointsIn(CommandIn):
 
 
 class TransformIn(PointsIn, SampleIn):
-    """New points to embed, as a data set or inline, and the draws to embed them in."""
+    """New points to embed in a posterior's reference embedding and, with `n_draws`, in draws."""
 
     n_draws: int = Field(
         default=0, ge=0, description="Draws for the mean and covariance of each new point: none, or at least two."
@@ -251,13 +253,13 @@ class TransformIn(PointsIn, SampleIn):
 
 
 class ReconstructionsIn(SampleIn):
-    """Data sets to generate from drawn weights."""
+    """Request for data sets that are generated from drawn reconstruction weights, one data set per draw."""
 
     n_draws: int = Field(ge=1, description="Number of data sets, one per draw.", examples=[4])
 
 
 class CalibrationIn(CommandIn):
-    """Numbers of half-samples and of draws for the calibration of the scale."""
+    """Request to calibrate the scale: how many random halves of the data, and how many draws, to compare."""
 
     n_resamples: int = Field(default=HALF_SAMPLES, ge=4, le=1000, description="Random halves of the data.")
     n_draws: int = Field(default=CALIBRATION_DRAWS, ge=4, le=1000, description="Draws at each trial scale.")
@@ -265,7 +267,7 @@ class CalibrationIn(CommandIn):
 
 
 class AuditIn(CommandIn):
-    """Map to audit: an embedding, a posterior, or coordinates of a data set, their method, or both."""
+    """Map to audit: an embedding, a posterior, or a data set with a method, with coordinates, or with both."""
 
     dataset: str | None = Field(default=None, description="Id of a data set: the data of coordinates, or of a method.")
     coordinates: str | Rows | None = Field(
@@ -277,15 +279,17 @@ class AuditIn(CommandIn):
     posterior: str | None = Field(default=None, description="Id of a posterior.")
     method: MethodName | None = Field(
         default=None,
-        description="Name of an embedding method: GET /v1/methods. Beside coordinates it is the one that made them.",
+        description="Name of an embedding method: GET /v1/methods. With coordinates: the method that made them.",
     )
     parameters: Parameters
     standardize: Standardize | None = Field(
         default=None,
-        description="Of the features of a data set; of a method that has this parameter, that parameter. An embedding "
-        "and a posterior have their own.",
+        description="How to standardize the features of a data set, also as a parameter of a method that has it. An "
+        "embedding and a posterior have their own.",
     )
-    metric: Metric | None = Field(default=None, description="Of the distances of a data set, as standardize.")
+    metric: Metric | None = Field(
+        default=None, description="Metric of the distances in a data set; where to give it is as for standardize."
+    )
     labels: str | None = Field(
         default=None,
         description="Id of a data set with the group of each point: its labels, else its only column. By default the "
@@ -293,8 +297,9 @@ class AuditIn(CommandIn):
     )
     blocks: str | None = Field(
         default=None,
-        description="Subject, series or replicate of each point, for halves of these: the name of a column that the "
-        "data have beside their features (labels, colors, id), or the id of a data set, as of labels.",
+        description="Block of each point, such as its subject, series or replicate: the name of a column of the data "
+        "that is no feature (labels, colors, id), or the id of a data set, as for labels. Halves of the data have "
+        "whole blocks.",
     )
     score_neighbors: int = Field(default=AUDIT_NEIGHBORS, ge=2, description="Neighbors that are compared.")
     seed: Seed = 0

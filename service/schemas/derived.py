@@ -1,4 +1,4 @@
-"""Pydantic models with the fields of the engine's result types; descriptions come from their docstrings."""
+"""Derive pydantic models from the engine's result types: their fields, described as in the types' docstrings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CubeOut(_ArrayOut[list[Matrix]]):
 
 
 def absent(description: str) -> Any:
-    """Return a pydantic field that may be absent from the JSON, but is never null."""
+    """Return a pydantic field that the JSON may leave out, but that is never null."""
 
     def without_default(schema: dict[str, Any]) -> None:
         schema.pop("default", None)

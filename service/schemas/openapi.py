@@ -1,4 +1,4 @@
-"""Additions to FastAPI's OpenAPI (problems, security, links, headers, examples, exact bounds), and a page for it.
+"""Additions to FastAPI's OpenAPI contract (problems, security, links, headers, examples, bounds), and a page for it.
 
 The page is HTML with one script and one style, both inline, and has a form for each route that sends the request.
 """
@@ -107,9 +107,10 @@ _BOUNDS = (("minimum", ">="), ("exclusiveMinimum", ">"), ("maximum", "<="))
 
 
 def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None]) -> dict[str, Any]:
-    """Complete FastAPI's contract in place and return it; a second call changes nothing.
+    """Add to FastAPI's OpenAPI contract, in place, what FastAPI leaves out; return the contract.
 
-    `scope_of` returns the scope that a request with a path and a method needs, or None if it needs no key.
+    A second call changes nothing. `scope_of` returns the scope that a request with a path and a method needs, or None
+    if it needs no key.
     """
     _document_problems(contract, scope_of)
     _type_forms(contract)
@@ -136,7 +137,7 @@ def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None
 
 
 def _list_json_first(response: dict[str, Any]) -> None:
-    """Put JSON first among the media types of a response, because generators of clients use the first they know."""
+    """Put JSON first among the media types of a response, because client generators use the first that they know."""
     if "application/json" in (content := response.get("content", {})):
         response["content"] = {"application/json": content["application/json"], **content}
 
@@ -177,7 +178,7 @@ def _document_problems(contract: dict[str, Any], scope_of: Callable[[str, str], 
 
 
 def _type_forms(contract: dict[str, Any]) -> None:
-    """Add to the contract the schema of JSON tables, and the fields of forms: the query parameters, except `wait`."""
+    """Add the schema of JSON tables, and to each form the query parameters, except `wait`, as fields."""
     contract["components"]["schemas"]["TableIn"] = TableIn.model_json_schema()
     for _, _, operation in _operations(contract):
         form = operation.get("requestBody", {}).get("content", {}).get(_FORM)
@@ -195,7 +196,7 @@ def _without_null(parameter: dict[str, Any]) -> dict[str, Any]:
 
 
 def _command_bodies(operation: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the media type objects of a request body, or an empty list if the body may be other than JSON."""
+    """Return the media type objects of a body that must be JSON; an empty list if it may be something else."""
     content = operation.get("requestBody", {}).get("content", {})
     return list(content.values()) if all(media.endswith("json") for media in content) else []
 

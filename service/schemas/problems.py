@@ -53,7 +53,7 @@ _RETRY: dict[str | int, str] = {http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}  # Ret
 
 
 class WayOut(BaseModel):
-    """Name and value of an option, a call or a feature that a message mentions."""
+    """An option, an API call or a feature in a message, which an interface may show in its own words."""
 
     name: str = Field(
         description="Name of the option; or a call: upload, fit, embed, delete-posterior, "
@@ -65,7 +65,7 @@ class WayOut(BaseModel):
 
 
 class NoteOut(BaseModel):
-    """Warning, finding or decision."""
+    """A warning, a finding, or a decision that was made for the user."""
 
     code: str = Field(description="Stable kebab-case name; each code has one meaning.")
     message: str = Field(description="What was found or decided, and what to do about it.")
@@ -75,10 +75,12 @@ class NoteOut(BaseModel):
 
 
 class LineOut(BaseModel):
-    """Line of a verdict."""
+    """One line of an audit's verdict."""
 
-    role: Role = Field(description="Whether it says what to read, what not to read, what to do first, or why.")
-    text: str = Field(description="The line, without a mark.")
+    role: Role = Field(
+        description="Whether the line says what to read from the map, what not to read, what to do first, or why."
+    )
+    text: str = Field(description="The line as plain text.")
     parts: list[str | WayOut] = Field(
         description="The text in parts, in which options and calls are values, as in `message_parts`."
     )
@@ -91,7 +93,7 @@ class ProblemOut(BaseModel):
     title: str = Field(description="The same for every failure of this kind.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What went wrong this time.")
-    detail_parts: list[str | WayOut] = Field(description="The detail in parts, as of `remedy_parts`.")
+    detail_parts: list[str | WayOut] = Field(description="The detail in parts, as in `remedy_parts`.")
     remedy: str = Field(description="What to do about it.")
     remedy_parts: list[str | WayOut] = Field(
         description="The remedy in parts, in which options and calls are values, for interfaces that write their own."
@@ -100,7 +102,7 @@ class ProblemOut(BaseModel):
 
 
 def failures(**statuses: str) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI responses of a route's problems, by status.
+    """Return the error responses of a route for FastAPI's argument `responses`.
 
     `statuses` has texts such as ``_404="No such job."``. The statuses 500 and 503 are always added.
     """
@@ -117,7 +119,7 @@ def failures(**statuses: str) -> dict[int | str, dict[str, Any]]:
 
 
 def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the problem+json response of a problem, with Retry-After if the problem is temporary."""
+    """Return the problem+json response for a problem, with Retry-After if a later request may succeed."""
     body = redact_keys(json.dumps(problem.to_dict(), allow_nan=False))
     seconds = problem.details.get("retry_after") or _RETRY.get(problem.code) or _RETRY.get(problem.status)
     retry = {} if seconds is None else {"Retry-After": str(seconds)}
@@ -131,7 +133,7 @@ def plain_problem(status: int, detail: str) -> Problem:
 
 
 def install(app: FastAPI) -> None:
-    """Register handlers of the expected exceptions; `service.middleware.requests` handles the others.
+    """Register the handlers that turn expected exceptions into problem+json; `RequestMiddleware` handles the others.
 
     The handlers are async, because Starlette would call plain functions in a thread.
     """
@@ -175,20 +177,20 @@ def install(app: FastAPI) -> None:
 
 
 def _allow(request: Request, contract: dict[str, Any]) -> dict[str, str]:
-    """Return the Allow header of a path: the methods of its route (`_template`), with HEAD if there is GET."""
+    """Return the Allow header for a path: the methods of its route in the contract, and HEAD if there is GET."""
     paths = contract["paths"]
     allowed = {method.upper() for method in paths.get(_template(paths, request.scope["path"]), ())}
     return {"Allow": ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))}
 
 
 def _template(paths: Iterable[str], path: str) -> str:
-    """Return the template that a path matches, with the longest literal text if several match, or an empty text."""
+    """Return the path template that matches a path: of several the one with the most literal text; empty if none."""
     templates = [each for each in paths if compile_path(each)[0].fullmatch(path)]
     return max(templates, key=lambda each: len(_PARAMETER.sub("", each)), default="")
 
 
 def _no_route(request: Request, contract: dict[str, Any]) -> Problem:
-    """Return the 404 problem of a path that no route has; it suggests a similar path.
+    """Return the 404 problem for a path that no route has; its remedy suggests a similar path, if there is one.
 
     The service does not redirect to the similar path: a redirect would repeat the scheme and the host of the request,
     and behind a proxy they may differ from the public ones.
@@ -225,10 +227,16 @@ def internal_error(error: Exception) -> Response:
 
 
 def validation_problem(error: RequestValidationError, members: Sequence[str] = ()) -> Problem:
-    """Return the problem of an invalid request; `members` are the names of its JSON body, for suggestions.
+    """Return the problem for a request that pydantic refused; a misspelled name gets a suggestion from `members`.
 
-    If a value matches none of the alternatives of a union type, pydantic reports an error for each alternative. They
-    become one error at the location of the value.
+    If a value matches none of the alternatives of a union type, pydantic reports an error for each alternative. These
+    errors become one error at the location of the value.
+
+    Parameters
+    ----------
+    members
+        Names that the JSON body may have.
+
     """
     errors: dict[str, dict[str, str]] = {}
     near: list[str] = []
@@ -253,12 +261,12 @@ def validation_problem(error: RequestValidationError, members: Sequence[str] = (
 
 
 def snake_case(name: str) -> str:
-    """Return a name such as nNeighbors or n-neighbors as this API would write it."""
+    """Return a name in the style of this API: n_neighbors for nNeighbors or n-neighbors."""
     return _CAPITAL.sub("_", name).replace("-", "_").lower()
 
 
 def _place(location: Sequence[int | str], error_type: str, body: Any) -> list[int | str]:
-    """Return the location of a pydantic error without names of union alternatives, such as ``constrained-int``."""
+    """Return the location of a pydantic error without the names of union alternatives, such as ``constrained-int``."""
     if error_type == "json_invalid":
         return list(location)
     if location[0] != "body":

@@ -1,4 +1,4 @@
-"""JSON of data sets, posteriors, draws, jobs and the service itself; `CommandIn` is the base of request bodies."""
+"""Request and response models of data sets, posteriors, draws, jobs and the service itself."""
 
 from dataclasses import asdict, fields
 from typing import Annotated, Any, Literal, Self, get_type_hints
@@ -35,13 +35,13 @@ _LINE_PATTERN = r"^[^\x00-\x20\x7f-\xa0]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\
 
 
 class CommandIn(BaseModel):
-    """Request body; unknown members, quoted numbers and NaN are refused."""
+    """Base of JSON request bodies: unknown members, numbers in quotes, and NaN are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class SyntheticIn(CommandIn):
-    """A synthetic manifold to sample."""
+    """Request for points that are sampled from a synthetic manifold."""
 
     name: str = Field(description=f"One of {', '.join(manifolds.NAMES)}.", examples=["swiss_roll"])
     n: int = Field(default=1000, ge=1, description="Number of points.")
@@ -57,7 +57,10 @@ def auto_of_none(value: object) -> object:
 
 
 def _field(parameter: Parameter, type_: Any, default: object) -> tuple[Any, Any]:
-    """Return type and pydantic field of an engine parameter; words such as auto become part of the type."""
+    """Return annotation and pydantic field for a parameter of the engine, with its bounds and description.
+
+    A parameter that also takes words, such as auto, gets a union of number and words.
+    """
     bounds = {"ge": parameter.minimum, "gt": parameter.above, "le": parameter.maximum, "lt": parameter.below}
     limits: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
     if parameter.words and parameter.kind != "word":
@@ -69,7 +72,7 @@ def _field(parameter: Parameter, type_: Any, default: object) -> tuple[Any, Any]
 
 
 class DatasetCommandIn(CommandIn):
-    """Request about a data set."""
+    """Base of request bodies that name a data set."""
 
     dataset: str = Field(description="Id of a data set.", examples=["ds_127ecc1c5da53ccc7b4b569022a22285"])
 
@@ -82,7 +85,7 @@ _FitIn: Any = create_model("_FitIn", __base__=DatasetCommandIn, **_FIT_FIELDS)
 
 
 class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
-    """A posterior to fit: a data set and the parameters of the engine's `FitSpec`."""
+    """Request to fit a posterior: a data set, and the parameters of the engine's `FitSpec`."""
 
     neighbors: str | None = Field(
         default=None,
@@ -92,7 +95,7 @@ class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class
     )
 
     def fit_spec(self, given_neighbors: int | None = None) -> FitSpec:
-        """Return the engine's specification, whose constructor also checks the combination of parameters.
+        """Return the engine's specification of the fit; raises an error for parameters that do not go together.
 
         `given_neighbors` is the number of neighbors of each point, if the request names a data set of neighbors.
         """
@@ -105,7 +108,7 @@ First = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Index of the fir
 
 
 class DrawsIn(CommandIn):
-    """Draws to make from a posterior."""
+    """Request for draws from a posterior."""
 
     n_draws: int = Field(ge=1, description="Draws at each scale.", examples=[8])
     seed: Seed = 0
@@ -130,7 +133,7 @@ class DrawsIn(CommandIn):
 
 
 class DatasetOut(BaseModel):
-    """A data set."""
+    """Description of a data set, without its values."""
 
     id: str = Field(description="Derived from the digest and the tenant, so that equal content has an equal id.")
     sha256: str = Field(description="Digest of shape, dtype, values, names, labels, colors, coordinates and ids.")
@@ -155,7 +158,7 @@ class DatasetOut(BaseModel):
 
     @classmethod
     def from_record(cls, dataset: Dataset) -> Self:
-        """Return the response model of a data set's record."""
+        """Return the description of a data set for its record."""
         url = address(f"/v1/datasets/{dataset.id}")
         source = dataset.source
         return cls(
@@ -180,20 +183,22 @@ class TableIn(CommandIn):
 
 
 class ColumnOut(BaseModel):
-    """A column of an upload."""
+    """A column of an uploaded table, and how it is used."""
 
     name: str = Field(description="Its name, or its number from 0.")
-    role: str = Field(description="feature, labels, colors, id, ignore or one_hot; empty if it needs one.")
+    role: str = Field(description="feature, labels, colors, id, ignore or one_hot; empty if the column needs a role.")
 
 
 class DatasetPreviewOut(BaseModel):
-    """What an upload would store."""
+    """What an upload of this table would store, with its first points; or the problem that would refuse it."""
 
     id: str | None = Field(description="Id of the data set; null if it is refused.")
     n: int | None = Field(description="Points (rows).")
     n_features: int | None = Field(description="Features, after one-hot.")
     format: str | None = Field(description="csv, npy, npz, json, arrow, feather or parquet.")
-    dialect: dict[str, str] = Field(description="Of text: what differs from commas, decimal points and UTF-8.")
+    dialect: dict[str, str] = Field(
+        description="Of a table of text: what differs from commas, decimal points and UTF-8."
+    )
     names: list[str] | None = Field(description="Names of the features.")
     columns: list[ColumnOut] = Field(
         description="Names and roles of the first hundred columns of the file, and of later ones that are no features."
@@ -207,7 +212,7 @@ class DatasetPreviewOut(BaseModel):
 
     @classmethod
     def from_table(cls, table: Table, id_: str, count: int) -> Self:
-        """Return the preview of a table, with its first points: at most `count`, and at most `PREVIEW_BYTES`."""
+        """Return the preview of a table with its first points: at most `count`, of at most `PREVIEW_BYTES` bytes."""
         arrays = [table.values, *table.extras.values()]
         row_bytes = PREVIEW_ROW_BYTES + sum(array[:1].nbytes for array in arrays)
         count = min(count, max(1, PREVIEW_BYTES // row_bytes))
@@ -236,7 +241,7 @@ class DatasetPreviewOut(BaseModel):
 
 
 class PosteriorOut(BaseModel):
-    """A fitted posterior."""
+    """Description of a fitted posterior, without its arrays."""
 
     id: str = Field(description="Digest of data set, specification and engine version.")
     dataset: str = Field(description="Id of its data set.")
@@ -260,7 +265,7 @@ class PosteriorOut(BaseModel):
 
     @classmethod
     def from_record(cls, record: PosteriorRecord) -> Self:
-        """Return the response model of a posterior's record."""
+        """Return the description of a posterior for its record."""
         url = address(f"/v1/posteriors/{record.id}")
         names = ("arrays", "export", "draws", "summary", "calibration", "transform", "reconstructions")
         below = {name: f"{url}/{name}" for name in names}
@@ -271,23 +276,23 @@ class PosteriorOut(BaseModel):
 
 
 class ProgressOut(BaseModel):
-    """Progress of a job."""
+    """How far a job has come."""
 
     done: int
     total: int
     stage: str = Field(description="Current stage; except for draws, done and total count within it.")
     eta: float | None = Field(
-        description="Seconds until done reaches total at the rate so far: the end of draws, else of the stage; or null."
+        description="Seconds until done reaches total at the rate so far: the end of draws, or of the stage; or null."
     )
 
     @classmethod
     def from_job(cls, job: Job) -> Self:
-        """Return the progress in a job's record."""
+        """Return the progress of a job for its record."""
         return cls(done=job.done, total=job.total, stage=job.stage, eta=job.eta)
 
 
 class JobOut(BaseModel):
-    """A job: a fit, draws, or an analysis."""
+    """A job, which computes a fit, draws or an analysis."""
 
     id: str
     kind: Kind
@@ -308,7 +313,7 @@ class JobOut(BaseModel):
 
     @classmethod
     def from_job(cls, job: Job) -> Self:
-        """Return the response model of a job's record."""
+        """Return the description of a job for its record."""
         url = address(f"/v1/jobs/{job.id}")
         links = {"self": url}
         if job.posterior is not None:
@@ -333,34 +338,34 @@ class JobOut(BaseModel):
 
 
 class Page(BaseModel):
-    """Page of a list."""
+    """One page of a list."""
 
     next: str | None = Field(description="Value of ?cursor= for the next page; null on the last.")
     unreadable: list[str] = Field(
-        default=[], description="Ids of records that have no JSON, and are left out; each can be deleted."
+        default=[], description="Ids of records that cannot be written as JSON and are left out; each can be deleted."
     )
 
 
 class DatasetPage(Page):
-    """Data sets, the newest first."""
+    """A page of the list of data sets, the newest first."""
 
     items: list[DatasetOut]
 
 
 class PosteriorPage(Page):
-    """Posteriors, the newest first."""
+    """A page of the list of posteriors, the newest first."""
 
     items: list[PosteriorOut]
 
 
 class JobPage(Page):
-    """Jobs, the newest first."""
+    """A page of the list of jobs, the newest first."""
 
     items: list[JobOut]
 
 
 class QuotaOut(BaseModel):
-    """Use of a quota."""
+    """How much of one quota a tenant uses."""
 
     used: int
     allowed: int | None = Field(description="The quota; null for no limit.")
@@ -372,18 +377,18 @@ class QuotaOut(BaseModel):
 
 
 class QuotasOut(BaseModel):
-    """Use of each quota."""
+    """How much of each quota a tenant uses."""
 
     bytes: QuotaOut = Field(description="Bytes of files, and of uploads that arrive now; DELETE frees them.")
     jobs: QuotaOut = Field(
-        description="Open jobs; their ends free them. Without a quota a tenant may have three times what is free."
+        description="Open jobs, until they end. Without a quota a tenant may have three times as many as are free."
     )
     records: QuotaOut = Field(description="Bytes of the records of ended jobs, of which the oldest are removed.")
     posteriors: QuotaOut = Field(description="Posteriors; DELETE frees them.")
 
 
 class UsageOut(BaseModel):
-    """Use of the service by one tenant."""
+    """What a tenant has stored and queued, and its quotas."""
 
     tenant: str
     quotas: QuotasOut
@@ -392,7 +397,7 @@ class UsageOut(BaseModel):
 
 
 class LiveOut(BaseModel):
-    """The process runs."""
+    """Answer of a process that is alive."""
 
     status: Literal["ok"] = "ok"
 
@@ -406,7 +411,7 @@ class CheckOut(BaseModel):
 
 
 class ReadyOut(BaseModel):
-    """The service is ready."""
+    """Answer of a service that can work; its details need a key."""
 
     status: Literal["ok", "degraded"] = Field(default="ok", description="degraded: a check has a warning.")
     workers: int | None = Field(default=None, description="Workers with a recent heartbeat; with a key only.")
@@ -439,7 +444,7 @@ TagFilter = Annotated[
 
 
 class NamingIn(BaseModel):
-    """JSON merge patch (RFC 7396): null removes a member, and absent members stay."""
+    """Name and tags to set, as a JSON merge patch (RFC 7396): null removes a member, and absent members stay."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -458,5 +463,5 @@ class NamingIn(BaseModel):
         return self
 
     def changes(self) -> dict[str, Any]:
-        """Return the members that the request has, by name; None removes a member."""
+        """Return the members that the request has, by name; the value None removes a member."""
         return self.model_dump(include=self.model_fields_set)

@@ -1,4 +1,4 @@
-"""JSON of results: arrays, draws, analyses. The encoders write this JSON; these models only document it."""
+"""Response models of results: arrays, draws, analyses. The encoders write this JSON; the models only document it."""
 
 from typing import Annotated, Any, Literal
 
@@ -28,7 +28,7 @@ from service.schemas.problems import LineOut, NoteOut, ProblemOut, WayOut
 from service.schemas.resources import LINKS, MAX_COUNTER, PosteriorOut
 
 Index = Annotated[int, Field(ge=0, le=MAX_COUNTER)]
-_OF_DRAWS = "Of the request, as for draws."
+_OF_DRAWS = "As in the request for draws."
 
 
 class DatasetValuesOut(MatrixOut):
@@ -42,7 +42,7 @@ class DatasetValuesOut(MatrixOut):
 
 
 class DrawOut(MatrixOut):
-    """One draw (n, p)."""
+    """One embedding (n, p) drawn from a posterior."""
 
     eigenvalues: Row = Field(description="p smallest eigenvalues above the constant eigenvector's.")
     seed: Index = Field(description="Stream of draws.")
@@ -55,14 +55,14 @@ class DrawOut(MatrixOut):
 
 
 class DrawAddressOut(BaseModel):
-    """Position of a draw in its stream, and its scale."""
+    """Index of a draw in its stream, and its scale."""
 
     index: Index
     scale: float
 
 
 class DrawsOut(BaseModel):
-    """Draws (n_draws, n, p), or (scales, n_draws, n, p)."""
+    """Embeddings drawn from a posterior: (n_draws, n, p), or (scales, n_draws, n, p) if the request lists scales."""
 
     shape: list[int] = Field(description="Lengths of the axes.")
     dtype: str = Field(description="numpy's name of the type.", examples=["float64"])
@@ -74,7 +74,7 @@ class DrawsOut(BaseModel):
 
 
 class SampleOut(BaseModel):
-    """Draws that an analysis used."""
+    """Which draws of a posterior an analysis used."""
 
     engine: str = Field(description="Version of the engine's numbers.")
     seed: Index = Field(description=_OF_DRAWS)
@@ -84,7 +84,7 @@ class SampleOut(BaseModel):
 
 
 class QuantilesOut(BaseModel):
-    """Quantiles over the points."""
+    """Quantiles over the points of three measures of a summary, one number for each level."""
 
     levels: Row
     spread: Row
@@ -93,7 +93,7 @@ class QuantilesOut(BaseModel):
 
 
 class SpectrumOut(BaseModel):
-    """Spectra of the draws, with one row for each draw."""
+    """Eigenvalues of the draws of a summary, with one row for each draw."""
 
     eigenvalues: Matrix
     relative_gaps: list[float | None] = Field(description="Null if the solver did not estimate the next eigenvalue.")
@@ -101,7 +101,7 @@ class SpectrumOut(BaseModel):
 
 
 class SummaryArraysOut(BaseModel):
-    """Arrays of a summary."""
+    """Arrays of a summary, with a row for each point."""
 
     consensus: MatrixOut = Field(description="(n, p), the mean position, after generalized Procrustes alignment.")
     covariance: CubeOut = Field(description="(n, p, p) of the position of each point over the draws.")
@@ -113,14 +113,14 @@ class SummaryArraysOut(BaseModel):
 
 @fields_of(Calibration)
 class CalibrationFactsOut(BaseModel):
-    """Result of a calibration without its request."""
+    """Outcome of a calibration of the scale."""
 
     notes: list[NoteOut] = Field(description="Doubts about the scale.")
 
 
 @fields_of(Regions)
 class RegionsOut(BaseModel):
-    """Ellipses, or ellipsoids, around the points.
+    """Ellipses, or ellipsoids, around the points of an embedding.
 
     The region of a level contains this share of the positions of a point. Its half-axes are the radius of the level
     times the array `half_axes`.
@@ -128,19 +128,21 @@ class RegionsOut(BaseModel):
 
 
 class SummaryOut(SampleOut):
-    """Spread of points over draws."""
+    """How far each point moves from draw to draw."""
 
     n_draws: int = Field(description="Number of draws.")
     calibrated: bool = Field(description="Whether the scale is the calibrated one.")
     quantiles: QuantilesOut
     notes: list[NoteOut] = Field(description="Findings of the fit, of the calibration and of the draws.")
-    calibration: CalibrationFactsOut | None = absent("Of the scale of the draws.")
+    calibration: CalibrationFactsOut | None = absent(
+        "Calibration of the scale of the draws, if the scale is calibrated."
+    )
     spectrum: SpectrumOut
     arrays: SummaryArraysOut
 
 
 class TransformArraysOut(BaseModel):
-    """Arrays of new points."""
+    """Positions of new points, with a row for each point."""
 
     embedding: MatrixOut = Field(description="(m, p), positions in the reference embedding.")
     distances: VectorOut = Field(description="(m,), to the nearest training point.")
@@ -149,7 +151,7 @@ class TransformArraysOut(BaseModel):
 
 
 class TransformOut(SampleOut):
-    """New points in an embedding."""
+    """New points, embedded by their weights on the training points."""
 
     dataset: str = Field(description="Id of the new points.")
     n_draws: int = Field(description="Number of draws; 0 for none.")
@@ -163,14 +165,14 @@ class GeneratedArraysOut(BaseModel):
 
 
 class ReconstructionsOut(SampleOut):
-    """Data generated from drawn weights."""
+    """Data sets generated from drawn reconstruction weights."""
 
     n_draws: int = Field(description="Number of data sets.")
     arrays: GeneratedArraysOut
 
 
 class TriplesOut(BaseModel):
-    """Sparse matrix as triples."""
+    """Sparse matrix as three vectors of equal length: the row, the column and the value of each entry."""
 
     rows: PlacesOut = Field(description="The points.")
     columns: PlacesOut = Field(description="The neighbor of each.")
@@ -186,11 +188,11 @@ class WeightsOut(SampleOut):
 
 @arrays_of(Calibration)
 class CalibrationArraysOut(BaseModel):
-    """Arrays of a calibration."""
+    """The two spreads of each point that a calibration compares."""
 
 
 class CalibrationOut(CalibrationFactsOut):
-    """Calibration of the scale."""
+    """Result of a calibration of the scale."""
 
     engine: str = Field(description="Version of the engine's numbers.")
     n_resamples: int = Field(description="Number of random halves of the data.")
@@ -216,7 +218,7 @@ class CoordinatesOut(EmbeddingOut):
 
 
 class PlacedOut(BaseModel):
-    """New points, placed in an embedding by its map."""
+    """New points, placed in an embedding by the embedding's map."""
 
     dataset: str = Field(description="Id of the new points.")
     embedding: str = Field(description="Id of the embedding.")
@@ -225,38 +227,40 @@ class PlacedOut(BaseModel):
 
 @fields_of(Answer, "share", "error")
 class AnswerOut(BaseModel):
-    """Share of a map that another sample would show."""
+    """How much of one aspect of a map another sample would show, from 0 to 1."""
 
-    of_islands: list[float] | None = Field(description="The same for each island; null for the arrangement.")
+    of_islands: list[float] | None = Field(description="The share of each island; null for the arrangement.")
 
 
 class IslandsOut(BaseModel):
-    """Islands of a map, the largest one first."""
+    """Islands (separate groups of points) of a map, the largest one first."""
 
     share: float | None = Field(
-        description="Mean share of the halves in which the islands are isolated; null for one island, and for "
-        "coordinates alone."
+        description="Share of the halves of the data in which an island is isolated, averaged over the islands; null "
+        "for one island, and for coordinates alone."
     )
     error: float | None = Field(description="Standard error of the share over pairs of halves.")
     names: list[str] = Field(description="A, B, and so on.")
     sizes: list[int] = Field(description="Points of each island.")
-    outside: int = Field(description="Points in no island, in clumps too small to judge: -1 in the array `island`.")
-    in_data: list[bool] = Field(description="Whether its points are isolated in the data, too.")
-    in_samples: list[float] | None = Field(description="Share of halves in which it is isolated; null alone.")
+    outside: int = Field(description="Points of no island, in groups too small to judge: -1 in the array `island`.")
+    in_data: list[bool] = Field(description="Whether the island is isolated in the data, too.")
+    in_samples: list[float] | None = Field(
+        description="Share of halves in which the island is isolated; null for coordinates alone."
+    )
     stays: list[bool] = Field(description="Whether to trust it: isolated in 80 % of the halves, and in the data.")
-    is_cut: list[bool] = Field(description="Whether the method cuts it: isolated in halves, and not in the data.")
+    is_cut: list[bool] = Field(description="Whether the method cuts it off: isolated in halves, but not in the data.")
 
 
 @fields_of(Groups, "names", "apart")
 class GroupsOut(BaseModel):
-    """Groups of labeled points in the maps of other samples."""
+    """How far the labeled groups of points stay apart in the maps of other samples."""
 
     names: list[str] | list[int] = Field(description="The labels, ascending.")
-    apart: Matrix = Field(description="Share of pictures in which two groups are apart.")
+    apart: Matrix = Field(description="Share of maps in which two groups are apart.")
 
 
 class SeamOut(BaseModel):
-    """Two regions that a map tears apart, or lays onto each other."""
+    """Two regions of points that a map tears apart, or lays onto each other."""
 
     kind: Literal["tear", "fold"]
     sizes: list[int] = Field(description="Points on both sides.")
@@ -268,16 +272,18 @@ class AuditArraysOut(BaseModel):
     """Arrays of an audit, a row for each point. npz also has the sparse matrix of neighbors."""
 
     embedding: MatrixOut = Field(description="(n, p), the audited coordinates.")
-    island: VectorOut = Field(description="(n,), index of each point's island; -1: a clump too small to judge.")
+    island: VectorOut = Field(description="(n,), index of each point's island; -1: a group too small to judge.")
     neighborhood: VectorOut | None = absent("(n,), share of its neighbors that remain, beyond chance in its island.")
     stretch: VectorOut = Field(description="(n,), distance in the map to its neighbors in other samples; 1 is usual.")
     squeeze: VectorOut = Field(description="(n,), distance in other samples to its neighbors in the map; 1 is usual.")
     is_torn: FlagsOut = Field(description="(n,), points that the map tears off their neighbors.")
-    is_glued: FlagsOut = Field(description="(n,), points beside others that are not their neighbors.")
+    is_glued: FlagsOut = Field(
+        description="(n,), points that the map puts next to points that are not their neighbors."
+    )
     seam: VectorOut = Field(description="(n,), j and -j on both sides of seam j, from 1 on; 0 for most points.")
-    p_value: VectorOut | None = absent("(n,), of each neighborhood against chance; if chance can be decided.")
+    p_value: VectorOut | None = absent("(n,), of each neighborhood against chance; absent if chance cannot be decided.")
     is_point_beyond: FlagsOut | None = absent("(n,), points beyond chance, at a false-discovery rate of 10 %.")
-    spread: VectorOut | None = absent("(n,), over samples; this and all below not of coordinates alone.")
+    spread: VectorOut | None = absent("(n,), over samples; this and the arrays below are absent for coordinates alone.")
     stability: VectorOut | None = absent("(n,), probability that neighbors are neighbors in another sample.")
     half_axes: CubeOut | None = absent("(n, p, p), half-axes of all regions at radius 1 in rows, longest first.")
     member_probability: VectorOut | None = absent("(n,), of most neighbors being of the point's group; with labels.")
@@ -304,43 +310,53 @@ class AuditOut(BaseModel):
         description="Id of the embedding, the posterior, or the data set of the coordinates; else of the data."
     )
     method: str | None = Field(description="Method of the map; null for coordinates alone.")
-    standardize: Standardize | None = Field(description="Of the features; null if a parameter of the map says it.")
-    metric: Metric | None = Field(description="Of the distances; null as standardize.")
+    standardize: Standardize | None = Field(
+        description="Standardization of the features; null if it is a parameter of the map."
+    )
+    metric: Metric | None = Field(description="Metric of the distances; null as standardize.")
     labels: str | None = Field(description="Data set with the groups; null for none.")
     blocks: str | None = Field(description="Column or data set with the blocks; null for none.")
     score_neighbors: int = Field(description="Neighbors that were compared.")
-    seed: Index = Field(description="Of permutations and halves.")
+    seed: Index = Field(description="Seed of permutations and halves.")
     lines: list[LineOut] = Field(description="The verdict by lines.")
     how: str = Field(description="How the verdict was found; empty for coordinates alone.")
     asks: Asks | None = Field(description="What the verdict asks for: the method, features on one scale, or blocks.")
     islands: IslandsOut = Field(description="Islands of the map, and whether the data have them.")
-    arrangement: AnswerOut | None = Field(description="Places of the islands; null for fewer than three, and alone.")
-    neighborhoods: AnswerOut | None = Field(description="Near points; null for coordinates alone.")
-    shape: AnswerOut | None = Field(description="Form of the islands; null for coordinates alone.")
+    arrangement: AnswerOut | None = Field(
+        description="Positions of the islands; null for fewer than three, and for coordinates alone."
+    )
+    neighborhoods: AnswerOut | None = Field(description="Neighbors of the points; null for coordinates alone.")
+    shape: AnswerOut | None = Field(description="Shape of the islands; null for coordinates alone.")
     tears: list[list[int]] = Field(description="Pairs of points that are neighbors and lie far apart in the map.")
     seams: list[SeamOut] = Field(description="Tears and folds with two sides, the largest first.")
     groups: GroupsOut | None = Field(description="Null without labels.")
-    regions: dict[str, RegionsOut] = Field(description="Around the coordinates: mean, and new sample; none alone.")
+    regions: dict[str, RegionsOut] = Field(
+        description="Around the coordinates: `mean` and `new sample`; none for coordinates alone."
+    )
     notes: list[NoteOut]
     arrays: AuditArraysOut
 
 
 class MapFactsOut(BaseModel):
-    """Numbers of a map by which a comparison chooses."""
+    """Measures of a map from which a comparison decides which map to show."""
 
-    kept: float = Field(description="Share of 15 neighbors among ten components that the map keeps, beyond chance.")
-    straight: float | None = Field(description="Rank correlation of distances in maps of halves with the data's own.")
-    along: float | None = Field(description="The same with distances along the data.")
+    kept: float = Field(
+        description="Share of a point's 15 neighbors in ten principal components that the map keeps, beyond chance."
+    )
+    straight: float | None = Field(
+        description="Rank correlation of the distances in maps of halves with those in the data."
+    )
+    along: float | None = Field(description="Rank correlation with distances along the data instead.")
     islands: int = Field(description="Islands of the map.")
     trusted: int = Field(description="Islands that can be trusted.")
     grouped: float = Field(description="Share of the points on trusted islands.")
 
 
 class ComparedOut(BaseModel):
-    """One of the compared maps."""
+    """Row of a comparison: one method with its embedding, scores and audit, or the problem that prevented them."""
 
     label: str
-    title: str = Field(description="Name in sentences.")
+    title: str = Field(description="Name for use in sentences.")
     method: str
     parameters: dict[str, Any] = Field(description="Every parameter with its value.")
     embedding: str | None = Field(description="Id of the embedding; null without one, like the next members.")
@@ -351,22 +367,22 @@ class ComparedOut(BaseModel):
     problem: ProblemOut | None = Field(description="Why the method has no embedding; null if it has one.")
     notes: list[NoteOut]
     level: Literal["trust", "partly", "no", "unknown"] | None = Field(
-        default=None, description="Of its audit; this and all below are null without audits."
+        default=None, description="Level of its audit; this and the members below are null without audits."
     )
-    verdict: str | None = Field(default=None, description="Of its audit.")
+    verdict: str | None = Field(default=None, description="Verdict of its audit.")
     lines: list[LineOut] | None = Field(default=None, description="The verdict by lines.")
     is_preliminary: bool = Field(default=False, description="Whether the map is clearly behind, or not audited yet.")
     remains: float | None = Field(default=None, description="R^2 over samples, as in an audit.")
-    facts: MapFactsOut | None = Field(default=None, description="What the answers rest on.")
+    facts: MapFactsOut | None = Field(default=None, description="The measures that decide the questions.")
     links: dict[str, str] = Field(description=LINKS)
 
 
 class BestOut(BaseModel):
     """For each question, the label of the map to show; null if no map answers the question."""
 
-    neighbors: str | None = Field(description="Who is near whom.")
+    neighbors: str | None = Field(description="Which points are neighbors.")
     layout: str | None = Field(description="Distances across the map.")
-    groups: str | None = Field(description="Groups.")
+    groups: str | None = Field(description="Which groups of points there are.")
 
 
 class AsGoodOut(BaseModel):
@@ -385,8 +401,8 @@ class ComparisonOut(BaseModel):
     asks: Asks | None = Field(default=None, description="What the audits of all maps ask for before one is shown.")
     sentences: list[str] | None = absent("What the audits ask for, and the answers in words.")
     sentence_parts: list[list[str | WayOut]] | None = absent("Each sentence in parts, as in `message_parts`.")
-    standardize: str | None = Field(default=None, description="Of the features.")
-    metric: str | None = Field(default=None, description="Of the distances.")
+    standardize: str | None = Field(default=None, description="Standardization of the features.")
+    metric: str | None = Field(default=None, description="Metric of the distances.")
 
     dataset: str
     labels: str | None
@@ -414,4 +430,4 @@ class JobResultOut(
         | ComparisonOut
     ]
 ):
-    """Result of a job, by its `kind`."""
+    """Result of a job; which of these models it has depends on the `kind` of the job."""

@@ -30,14 +30,14 @@ OPEN_OR_DONE: tuple[Status, ...] = (*JOINABLE, "succeeded")  # a succeeded job i
 
 
 def accepted_response(job: Job) -> Response:
-    """Return 202 with the job, its location and Retry-After."""
+    """Return 202 with a job that has not ended, its Location and Retry-After."""
     body = JobOut.from_job(job).model_dump_json()
     headers = {"Location": f"/v1/jobs/{job.id}", "Retry-After": "1"}
     return Response(body, 202, headers, "application/json")
 
 
 class UnfinishedJobError(Exception):
-    """A response needs the result of a job that has not ended; the client gets `accepted_response` of the job."""
+    """A job has not ended in time, so that its result cannot be sent; the client gets `accepted_response` instead."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job.id)
@@ -45,7 +45,7 @@ class UnfinishedJobError(Exception):
 
 
 def install(app: FastAPI) -> None:
-    """Register the handler of `UnfinishedJobError`, which is async because Starlette runs others in a thread."""
+    """Register the handler of `UnfinishedJobError`; being async, it needs no thread."""
 
     @app.exception_handler(UnfinishedJobError)
     async def _respond(_: Request, error: UnfinishedJobError) -> Response:
@@ -53,7 +53,10 @@ def install(app: FastAPI) -> None:
 
 
 async def finish(stores: Stores, job: Job, wait: float) -> Job:
-    """Return a job once it has succeeded; raise `UnfinishedJobError` after `wait` seconds, or the job's problem."""
+    """Wait until a job has succeeded, and return it.
+
+    Raises `UnfinishedJobError` after `wait` seconds, or the problem of a job that failed or was cancelled.
+    """
     job = await wait_until_ended(stores, job, wait)
     if job.is_open:
         raise UnfinishedJobError(job)
@@ -62,7 +65,7 @@ async def finish(stores: Stores, job: Job, wait: float) -> Job:
 
 
 async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -> Response:
-    """Submit a job, and return a 200 response with the job once it has succeeded; raises as `finish`."""
+    """Create a job by `submit`, wait until it has succeeded, and return 200 with the job; raises as `finish`."""
     job = await finish(stores, await run_in_threadpool(submit), wait)
     headers = {"Location": f"/v1/jobs/{job.id}"}
     return Response(JobOut.from_job(job).model_dump_json(), 200, headers, "application/json")
@@ -71,13 +74,16 @@ async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -
 async def load_or_compute(
     stores: Stores, spec: AnalysisSpec, subject: str, submit: Callable[[], Job], wait: float
 ) -> Entry:
-    """Return the stored result of an analysis, or submit its job and wait for the result; raises as `finish`."""
+    """Return the stored result of an analysis, or create its job and wait for the result; raises as `finish`.
+
+    `subject` is the id of the posterior or data set that the analysis is about.
+    """
     find = partial(stores.find_result, spec, subject)
     return await run_in_threadpool(find) or await compute(stores, find, submit, wait)
 
 
 async def compute(stores: Stores, find: Callable[[], Entry | None], submit: Callable[[], Job], wait: float) -> Entry:
-    """Submit the job of a missing result, and return the result that `find` then reads.
+    """Create the job of a missing result by `submit`, wait for it, and return the result that `find` then reads.
 
     Raises as `finish`, and ``result-gone`` if the result has been deleted in the meantime.
     """
@@ -94,7 +100,7 @@ def result_gone(job: Job) -> ProblemError:
 
 
 async def wait_until_ended(stores: Stores, job: Job, wait: float) -> Job:
-    """Return a job once it has ended, or after `wait` seconds, or at once if too many requests wait."""
+    """Return a job once it has ended, or after `wait` seconds, or at once if too many requests of the tenant wait."""
 
     async def now(_: object = None) -> tuple[Job, bool]:
         current = await run_in_threadpool(stores.jobs.fetch, job.id)
@@ -110,10 +116,10 @@ async def wait_until_ended(stores: Stores, job: Job, wait: float) -> Job:
 
 
 def submit_job(stores: Stores, priority: Priority, *, short: bool | None = None, **fields: Any) -> Job:
-    """Create and queue a job with these fields of `JobStore.create`, or return the job that already holds the claim.
+    """Create and queue a job, or return the job of an equal request, which has the same `claim`.
 
-    `short` says whether the job begins in the queue of interactive tasks; by default it does if `priority` is
-    interactive.
+    `fields` go to `JobStore.create`. `short` says whether the job begins in the queue of interactive tasks; by default
+    it does if `priority` is interactive.
     """
     short = priority == "interactive" if short is None else short
     job, created = stores.jobs.create(priority=priority, short=short, **fields)
@@ -137,7 +143,7 @@ def analysis_job(
 
     `points` are the inline points of the request, if any. `short` says whether the job begins in the queue of
     interactive tasks; by default it does if `priority` is interactive. `parts` are the shards of a long analysis, which
-    all live workers make; such a job is never short.
+    all live workers compute; such a job is never short.
     """
     subject = posterior or spec.to_dict()["dataset"]
     for recipe in recipes_of(spec):
@@ -158,9 +164,10 @@ def analysis_job(
 
 
 def shards_of(spec: AnalysisSpec, stage: str, seconds: float | None = None) -> PartsSharding | None:
-    """Return the shards of an analysis, or None if one task makes all parts.
+    """Return the division of an analysis among the workers, or None if one task computes all of it.
 
-    `seconds` is the expected time of all parts together, if it is known.
+    `stage` names the divided part in reports of progress. `seconds` is the expected time of all parts together, if it
+    is known.
     """
     sizes = [part.size for part in spec.parts()]
     each = sharding.SHARD_SECONDS if seconds is None else seconds / max(1, len(sizes))
@@ -168,7 +175,7 @@ def shards_of(spec: AnalysisSpec, stage: str, seconds: float | None = None) -> P
 
 
 def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
-    """Delete a posterior, and cancel an open job that would fit the posterior again."""
+    """Delete a posterior, and cancel an open job that would fit it again."""
     job = stores.jobs.claim_holder(record.id)
     if job is not None and job.is_open:
         stores.queue.withdraw(stores.jobs.cancel(job.id))

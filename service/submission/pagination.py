@@ -36,7 +36,7 @@ Cursor = Annotated[str | None, Query(description="`next` of the previous page.")
 async def page_response(
     records: Iterator[tuple[str, Any]], limit: int, to_item: Callable[[Any], BaseModel]
 ) -> Response:
-    """Return the response with a page of a list, made in a thread, because a hundred items would block the event loop.
+    """Return the response with one page of a list, made in a thread, because it would block the event loop too long.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Plans of embeddings, audits and comparisons: parameters, scores, labels, memory, and what the data permit."""
+"""Checks and settings of embeddings, audits and comparisons: parameters, scores, labels, memory, limits of the data."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MAX_GROUPS = 100  # groups that an audit compares
 
 @dataclass(frozen=True)
 class Plan:
-    """An embedding method with the values of its parameters."""
+    """An embedding method with the values of its parameters, to be checked against data before a job is created."""
 
     method: Method[Any]
     spec: MethodSpec
@@ -63,7 +63,7 @@ class Plan:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Every parameter with its value, JSON-able."""
+        """Every parameter with its value, ready for JSON."""
         return self.spec.to_dict()
 
     @property
@@ -109,10 +109,11 @@ class Plan:
 
 
 def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any]) -> tuple[Plan, dict[str, Any]]:
-    """Return the plan of a method to audit, and `space` or, if the plan includes `space`, an empty dictionary.
+    """Return the plan of a method whose map is audited, and the entries of `space` that the plan does not include.
 
-    `space` has the standardization and the metric of the request, if any; the plan includes them if they are parameters
-    of the method. The map of glle is its mean, at scale 0, unless the parameters have another scale.
+    `space` has the standardization and the metric of the request, if any. If both are parameters of the method, the
+    plan includes them, and the second value is empty; otherwise it is `space`. The map of the method glle is its mean,
+    at scale 0, unless `parameters` has another scale.
     """
     of_method = space if space.keys() <= method(name).spec.parameters().keys() else {}
     mean = {"scale": 0.0} if name == "glle" else {}
@@ -120,26 +121,25 @@ def plan_to_audit(name: str, parameters: Mapping[str, Any], space: dict[str, Any
     return plan, {} if of_method else space
 
 
-def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, is_beside: bool = False) -> dict[str, Any]:
-    """Return the fields of an `AuditSpec` for the map of a method.
+def map_of_plan(dataset: str, plan: Plan, space: dict[str, Any], *, has_coordinates: bool = False) -> dict[str, Any]:
+    """Return the fields of an `AuditSpec` that name the map of a method.
 
-    The map is a stored embedding, unless the plan does not include the `space` (`plan_to_audit`), or the request also
-    has coordinates (`is_beside`).
+    They name a stored embedding, unless `space` is not empty (see `plan_to_audit`), or the request has coordinates.
     """
-    if is_beside or space:
+    if has_coordinates or space:
         return {"method": plan.method.name, "parameters": plan.parameters, **space}
     recipe = Recipe(dataset=dataset, method=plan.method.name, parameters=plan.parameters)
     return {"embedding": recipe.id, "recipe": asdict(recipe)}
 
 
 def resampled_priority(dataset: Dataset, plan: Plan) -> Priority:
-    """Return the priority of the audit of a method's map; raise if the method cannot embed halves of the data."""
+    """Return the priority of a job that audits a method's map; raise if the method cannot embed halves of the data."""
     require_resamplable(dataset.n, dataset.d, plan.method, plan.spec)
     return plan.priority(dataset.n)
 
 
-def judgment(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str]) -> ScoreSpec:
-    """Return the scores of a request, with their number of neighbors and the data sets of labels and truth.
+def scores_to_compute(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str]) -> ScoreSpec:
+    """Return which scores a request asks for, with their number of neighbors and the data sets of labels and truth.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def judgment(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozense
 def classes_for_audit(stores: Stores, dataset: Dataset, labels: str | None) -> str | None:
     """Return the id of the data set with the groups for an audit: `labels`, or else `dataset` if it has labels.
 
-    Returns None without labels, and if there are more than `MAX_GROUPS` labels in `dataset` itself.
+    Returns None without labels, and if `dataset` itself has more than `MAX_GROUPS` different labels.
 
     Raises
     ------
@@ -214,7 +214,7 @@ def largest(lower: int, upper: int, is_affordable: Callable[[int], bool]) -> int
 
 
 def _neighbors(count: int | str, n: int) -> int:
-    """Return the number of neighbors for the scores; raise a problem unless it is below half of the points."""
+    """Return the number of neighbors for scores of n points; raise if it is not below half of n; "auto" chooses one."""
     max_neighbors = max(1, (n - 1) // 2)
     if isinstance(count, str):
         return min(SCORE_NEIGHBORS, max_neighbors)
@@ -237,12 +237,12 @@ def _require_rows(name: str, dataset: Dataset, n: int) -> None:
 
 
 def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> str | None:
-    """Return `blocks`, after checking that they are a column of the data set or the id of a data set of blocks.
+    """Check that `blocks` names a column of the data set or is the id of a data set of blocks, and return it.
 
     Raises
     ------
     InvalidParameterError
-        If `blocks` is neither a column beside the features nor the id of a data set.
+        If `blocks` is neither a column that is no feature nor the id of a data set.
     InvalidShapeError
         If the data set of blocks does not have a block for each point.
 
@@ -264,7 +264,7 @@ def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> st
 
 
 def _require_classes(stores: Stores, dataset: Dataset, n: int, name: str = "labels") -> None:
-    """Raise a problem unless a data set has a class for each of n points: labels, or one column of integers."""
+    """Raise `InvalidShapeError` unless a data set has labels or one column of integers, for n points."""
     _require_rows(name, dataset, n)
     if dataset.has_labels:
         return

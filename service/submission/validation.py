@@ -1,4 +1,4 @@
-"""Checks before a job is queued: each raises a problem with its remedy."""
+"""Checks of a request before its job is queued; each raises a problem with its remedy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def require_success(job: Job) -> None:
 
 
 def require_partial(job: Job) -> None:
-    """Raise a problem unless the job makes an audit or a comparison; other jobs have no partial result."""
+    """Raise a problem unless the job is an audit or a comparison, because other jobs have no partial result."""
     if job.kind not in {"audit", "comparison"}:
         raise refuse(
             "no-partial-result",
@@ -55,7 +55,7 @@ def require_partial(job: Job) -> None:
 
 
 def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, tuple[int, int], Array | None]:
-    """Return id and shape of new points, and the points themselves if they are inline instead of a data set.
+    """Return id and shape of a request's new points and, if they are inline, the points themselves, else None.
 
     Raises a problem unless the new points have the features of the training data; named features may be in any order.
     """
@@ -71,8 +71,8 @@ def new_points(stores: Stores, body: PointsIn, training: Dataset) -> tuple[str, 
     return id_, shape, points
 
 
-def coordinates_beside(stores: Stores, id_or_rows: str | list[Any], n: int) -> tuple[str, int, Array | None]:
-    """Return the id of coordinates (n, p), the number p, and the coordinates themselves if they are inline.
+def audited_coordinates(stores: Stores, id_or_rows: str | list[Any], n: int) -> tuple[str, int, Array | None]:
+    """Return the id and the number of columns of a map's coordinates and, if they are inline, the array, else None.
 
     Raises a problem unless there are n rows.
     """
@@ -89,7 +89,7 @@ def coordinates_beside(stores: Stores, id_or_rows: str | list[Any], n: int) -> t
 def _given_points(
     stores: Stores, id_or_rows: str | list[Any] | None
 ) -> tuple[str, tuple[int, int], Array | None, list[str] | None]:
-    """Return id and shape of points, the points if they are inline, and the feature names of a data set."""
+    """Return id, shape and feature names of points, inline or of a data set, and the array if they are inline."""
     if isinstance(id_or_rows, str):
         dataset = stores.datasets.fetch(id_or_rows)
         return dataset.id, (dataset.n, dataset.d), None, dataset.names
@@ -127,7 +127,7 @@ def require_calibratable(record: PosteriorRecord, source: Source = "posterior") 
 
 
 def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
-    """Raise a problem if a job has too many draws, an index is too large, or the posterior lacks a requested prior."""
+    """Raise a problem for too many draws (`total`), a too large index (`last`), or a prior that the posterior lacks."""
     if total > MAX_DRAWS:
         detail = f"The job would make {total:,} draws; {MAX_DRAWS:,} are allowed."
         raise refuse(
@@ -151,7 +151,7 @@ def require_drawable(record: PosteriorRecord, source: str, *, total: int, last: 
 def require_sample(
     stores: Stores, record: PosteriorRecord, source: str, *, first: int, n_draws: int, scales: int = 1
 ) -> None:
-    """Raise a problem if the draws `first`, ..., `first + n_draws - 1` are impossible, or cannot be stored.
+    """Raise a problem if the draws `first`, ..., `first + n_draws - 1` cannot be made, or there is no room for them.
 
     Every job that makes draws uses this check.
 
@@ -167,7 +167,7 @@ def require_sample(
 
 
 def require_storage(stores: Stores, nbytes: int, result: str) -> None:
-    """Raise ``quota-exceeded`` or ``storage-full`` if there is no room for `nbytes`; messages name the `result`."""
+    """Raise ``quota-exceeded`` or ``storage-full`` if `nbytes` bytes have no room; messages call them `result`."""
     stores.datasets.require_room(nbytes)
     if stores.files.bucket.is_local and nbytes > (free := free_bytes(Path(stores.settings.data_dir))):
         detail = f"{result} would need {nbytes:,} bytes; {free:,} are free on the disk of the data folder."
@@ -185,7 +185,7 @@ def require_storable(stores: Stores, n: int, spec: FitSpec) -> None:
 
 
 def require_quick(spec: DrawsSpec, seconds: float) -> None:
-    """Raise a problem if interactive draws would delay other jobs by more than `seconds`."""
+    """Raise ``not-interactive`` if the draws may take more than `seconds`, because other jobs would wait for them."""
     if spec.is_auto or spec.seconds > seconds:
         reason = "their scale may need a calibration first" if spec.is_auto else f"they take some {spec.seconds:.1f} s"
         raise refuse(
@@ -199,7 +199,7 @@ def require_quick(spec: DrawsSpec, seconds: float) -> None:
 
 
 def require_posterior(stores: Stores, id_: str) -> PosteriorRecord:
-    """Return the record of a posterior, or raise a problem that says why it does not exist (yet)."""
+    """Return the record of a posterior, or raise a problem that says why it does not exist, or not yet."""
     record = stores.posteriors.get(id_)
     if record is not None:
         return record

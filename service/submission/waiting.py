@@ -37,7 +37,9 @@ MAX_SENT = 3  # a request for a draw that is lost is sent this many times in all
 async def wait_for_outcome(
     notifications: Notifications, name: str, read_state: Callable[[Any], Awaitable[tuple[T, bool]]], seconds: float
 ) -> T:
-    """Return the state that `read_state` returns as soon as the state is final, or after `seconds`, or at shutdown.
+    """Call `read_state` after each notification about a job or draw; return its state once it is final.
+
+    A state that is not final is returned after `seconds`, and when the process shuts down.
 
     Parameters
     ----------
@@ -65,8 +67,8 @@ async def wait_for_outcome(
 async def requested_draw(stores: Stores, record: PosteriorRecord, key: DrawAddress, wait: float) -> Entry | None:
     """Return a draw that a sampler makes within `wait` seconds, or None if a job must make it.
 
-    Identical requests in one process share one request to the samplers. If a draw takes a sampler longer than expected,
-    a job makes the draw.
+    A sampler is a worker process that makes single draws. Identical requests in one process share one request to the
+    samplers. If a draw takes a sampler longer than expected, a job makes the draw.
 
     Raises
     ------

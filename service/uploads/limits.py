@@ -1,4 +1,4 @@
-"""Limits on the shape and the names of a data set, for every format."""
+"""Limits on the size of a data set, which hold for every format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BAD_ALLOC = "std::bad_alloc"  # message of a C++ library that is out of memory
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on the size of a data set, and on the bytes of a body, both unpacked and as it arrives."""
+    """Largest allowed numbers of points and features, and of bytes of a body, both unpacked and as it arrives."""
 
     points: int
     features: int
@@ -57,7 +57,7 @@ class Limits:
 
 
 def check_inflated(noun: str, size: int, allowed: int) -> None:
-    """Raise a problem if unpacked content has more bytes than are allowed."""
+    """Raise ``inflated-too-large`` if unpacked content has more than `allowed` bytes; messages call it `noun`."""
     if size > allowed:
         detail = f"{noun} takes at least {size:,} bytes unpacked; {allowed:,} are allowed."
         remedy = "Send fewer rows or columns, or ask the administrator to raise GLLE_MAX_BODY."

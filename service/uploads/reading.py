@@ -1,4 +1,4 @@
-"""Reading of one upload: write its body to disk under a limit, unpack its layers, then read its table.
+"""Read one upload: write its body to disk under a limit, unpack its layers, then parse its table.
 
 A layer is a Content-Encoding, a compressed file, or a form with one file. Layers are unpacked by a reader process,
 because a small body may unpack to far too many bytes.
@@ -84,7 +84,7 @@ class IncomingBytes:
         self._count = 0
 
     def require(self, nbytes: int) -> None:
-        """Raise ``quota-exceeded`` or ``storage-full`` unless `nbytes` bytes may arrive; called in a thread."""
+        """Raise ``quota-exceeded`` or ``storage-full`` unless `nbytes` more bytes may arrive; call it in a thread."""
         require_room(self._folder, nbytes)
         held, limit = self._share.held[self._tenant], self._share.limit(self._tenant)
         if limit != UNLIMITED:
@@ -96,7 +96,7 @@ class IncomingBytes:
             self._datasets.require_room(held + nbytes)
 
     def write(self, file: IO[bytes], data: bytes) -> None:
-        """Write bytes to the file of the body after `require`; called in a thread."""
+        """Write bytes to the file of the body, if they may arrive (`require`); call it in a thread."""
         self.require(len(data))
         file.write(data)
 
@@ -106,13 +106,15 @@ class IncomingBytes:
         self._share.add(self._tenant, nbytes)
 
     def release(self) -> None:
-        """Stop counting the bytes of the body."""
+        """Stop counting the bytes of the body, which has been read or refused."""
         self.add(-self._count)
 
 
 @asynccontextmanager
 async def receive_body(request: Request, folder: Path, cap: int, incoming: IncomingBytes) -> AsyncIterator[IO[bytes]]:
-    """Yield the body as a temporary file in `folder`, positioned at its start; keeps the reserve of the disk free.
+    """Write the body of a request to a temporary file in `folder`, and yield the file, positioned at its start.
+
+    The reserve of the disk stays free.
 
     Raises
     ------
@@ -160,7 +162,7 @@ def _too_large(detail: str, cap: int) -> ProblemError:
 
 @dataclass(frozen=True)
 class Upload:
-    """Request to read a table; JSON-able.
+    """How to read the table in a body, from the headers and options of a request; JSON-able for a reader process.
 
     Parameters
     ----------
@@ -193,7 +195,7 @@ class Upload:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """Return the upload that JSON describes."""
+        """Return the upload that its JSON describes."""
         return cls(**{**fields, "limits": Limits(**fields["limits"])})
 
     @property
@@ -213,7 +215,7 @@ class Upload:
         return os.fstat(file.fileno()).st_size <= format_of(self.content_type).safe
 
     def read(self, file: IO[bytes], out: IO[bytes], layers: int = MAX_LAYERS) -> Table:
-        """Return the table of a body with at most `layers` layers; its values may be written to the empty file `out`.
+        """Return the table in a body with at most `layers` layers; its values may be written to the empty file `out`.
 
         Raises
         ------
@@ -291,7 +293,7 @@ class Upload:
 
     @property
     def _is_packed(self) -> bool:
-        """Whether a layer is left to unpack."""
+        """Whether the body has a layer to unpack."""
         return bool(self._coding) or self.media.kind == MULTIPART
 
     def _check(self) -> None:
@@ -337,7 +339,7 @@ def _boundary(form: MediaType) -> bytes:
 
 
 def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Message, dict[str, Any]]:
-    """Return start, end and headers of a form's file within the body, and the other fields of the form by name."""
+    """Return start, end and headers of the only file in the body of a form, and the form's other fields by name."""
     fields: dict[str, Any] = {}
     files: list[tuple[int, int, Message]] = []
     for start, end, head in _parts(body, delimiter):
@@ -364,7 +366,7 @@ def _file_of(body: mmap.mmap, delimiter: bytes) -> tuple[int, int, Message, dict
 def _packing_of(head: Message) -> tuple[str, str]:
     """Return Content-Type and Content-Encoding of a form's file, judged by its headers and its file name.
 
-    If they do not tell the type, it is empty, and `_media_of` judges by the first bytes.
+    If these do not tell the type, the Content-Type is empty, and `_media_of` judges by the first bytes.
     """
     path = PurePath(_parameter(head, "filename").lower())
     encoding = "gzip" if path.suffix == ".gz" else ""
@@ -376,7 +378,7 @@ def _packing_of(head: Message) -> tuple[str, str]:
 
 
 def _parts(body: mmap.mmap, delimiter: bytes) -> Iterator[tuple[int, int, Message]]:
-    """Yield start and end of each part of a form within the body, and the headers of the part."""
+    """Yield the parts of a form: start and end of the content within the body, and the headers."""
     if body[: len(delimiter)] == delimiter:
         place = len(delimiter)
     elif (place := body.find(_LINE_END + delimiter)) >= 0:
@@ -412,7 +414,7 @@ def _media_of(head: bytes) -> str:
 
 
 def _foreign_problem(file: IO[bytes], problem: ProblemError, media: tuple[str, ...]) -> ProblemError:
-    """Return the problem of a body that could not be read; if it is a file of another program, the problem says so."""
+    """Return the problem of a body that could not be read; it names the other program if the file is recognized."""
     if problem.problem.status != 422:  # the body may be valid, such as a table beyond a limit
         return problem
     head = os.pread(file.fileno(), FOREIGN_HEAD, 0)

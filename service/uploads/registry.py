@@ -60,7 +60,10 @@ class Format:
     needs_calamine: bool = False
 
     def max_bytes(self, max_body: int) -> int:
-        """Return how many bytes a body may have at most; text that the API process may read is always allowed."""
+        """Return the largest number of bytes of a body, given the limit `max_body` for all formats.
+
+        A text that the API process may read is always allowed.
+        """
         return max_body if self.share == 1 else max(max_body // self.share, min(max_body, self.safe))
 
 
@@ -96,7 +99,7 @@ MEDIA_OF_MAGIC = {each.magic: each.media[0] for each in FORMATS if each.magic}
 
 
 def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({})) -> Format:
-    """Return the format of a Content-Type; the reader of a text format uses the dialect that was declared.
+    """Return the format of a Content-Type; a text format gets the dialect that is declared.
 
     The parameters of the Content-Type declare the dialect (`dialect.Declared`). The entries of `dialect` override them.
 

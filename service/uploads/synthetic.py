@@ -1,4 +1,4 @@
-"""Synthetic data sets; the reader processes sample large ones, with the limits and the queue of uploads."""
+"""Synthetic data sets. Large ones are sampled by the reader processes, with the limits and the queue of uploads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAFE_POINTS = 2**13  # the API process samples this many points in a millisecond
 
 @dataclass(frozen=True)
 class Synthetic:
-    """Request to sample a manifold; JSON-able. It has the parameters of `glle_engine.manifolds.make`."""
+    """A manifold to sample, with the parameters of `glle_engine.manifolds.make`; JSON-able for a reader process."""
 
     name: str
     n: int
@@ -29,7 +29,7 @@ class Synthetic:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """Return the request that JSON describes."""
+        """Return the synthetic data set that its JSON describes."""
         return cls(**fields)
 
     @property

@@ -1,4 +1,4 @@
-"""The table of an upload, with a record of its format, its dialect, the roles of its columns, and notices."""
+"""The table of an upload with the facts about the upload that its data set will show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def uploaded(table: Table, format_: str, **source: Any) -> Table:
-    """Return a table whose `source` has the format, layout and notices of the upload, and the items of `source`."""
+    """Return a table with its origin in `source`: format, columns and notices of the upload, and the given items."""
     if table.layout is not None:
         source |= table.layout.source()
     if table.notices:

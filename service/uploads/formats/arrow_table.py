@@ -122,7 +122,7 @@ class _ArrowColumns(Columns):
 
 
 class _ArrowBlock(Block):
-    """Block of rows of a record batch."""
+    """Block of rows of an Arrow record batch."""
 
     def __init__(self, batch: pa.RecordBatch, kinds: list[TextKind]) -> None:
         self._batch, self._kinds = batch, kinds

@@ -69,7 +69,7 @@ def read_csv(
 
 
 class CellColumns(Columns):
-    """Columns of cells that are text; subclasses provide the rows."""
+    """Columns of a table whose cells are text; subclasses provide the rows."""
 
     base = 1
 
@@ -98,11 +98,11 @@ class CellColumns(Columns):
         self.head = [self.column(index, column, self._kinds[index]) for index, column in enumerate(cells)]
 
     def kind_of(self, cells: Sequence[str]) -> TextKind:
-        """Return the kind of a column, judged by its first cells."""
+        """Return whether the cells of a column are numbers, dates, booleans or text, judged by its first cells."""
         return kind_of(cells, self._dialect.decimal)
 
     def column(self, index: int, cells: Sequence[str], kind: TextKind) -> Column:
-        """Return column `index`, with the values of these cells."""
+        """Return column `index`, with the values of these cells read as `kind`."""
         del index
         return cell_column(cells, kind, self._dialect.decimal)
 
@@ -142,12 +142,12 @@ class CellColumns(Columns):
         return list(itertools.islice(rows, count))
 
     def notices(self) -> list[Note]:
-        """Return the notice about the header in a list, which is empty if there is no doubt about the header."""
+        """Return the notice that the header is doubtful, in a list, which is empty if there is no doubt."""
         return [self._dialect.header.notice] if self._dialect.header.notice else []
 
 
 class _CellBlock(Block):
-    """Block of rows of cells."""
+    """Block of rows whose cells are text."""
 
     def __init__(self, columns: CellColumns, rows: list[list[str]], kinds: Sequence[TextKind]) -> None:
         self._columns, self._rows, self._kinds = columns, rows, kinds
@@ -161,7 +161,7 @@ class _CellBlock(Block):
 
 
 class _TextColumns(CellColumns):
-    """Columns of the cells of a CSV file."""
+    """Columns of a CSV file."""
 
     def __init__(self, file: IO[bytes], dialect: Dialect) -> None:
         self._file = file

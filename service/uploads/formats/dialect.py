@@ -1,7 +1,7 @@
-"""Dialect of a table of text: encoding, delimiter, decimal mark and header, declared or sniffed; quotes are double.
+"""Dialect of a table of text: encoding, delimiter, decimal mark and header, as declared or as sniffed from the text.
 
-If a body can be read with commas, double quotes and decimal points, this dialect is used. Other dialects are tried only
-for bodies that would otherwise be refused.
+Quotes are always double. If a body can be read with commas, double quotes and decimal points, this dialect is used.
+Other dialects are tried only for bodies that would otherwise be refused.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ARFF = re.compile(r"\s*(%.*\s+)*@relation\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Declared:
-    """Dialect that the parameters of a Content-Type declare; a property that is None is sniffed."""
+    """Dialect that the parameters of a Content-Type declare; a property that is None is sniffed from the text."""
 
     header: bool | None = None
     delimiter: str | None = None
@@ -77,7 +77,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Header:
-    """Whether the first row has the names, and a notice if that is doubtful."""
+    """Whether the first row has the names of the columns, and a notice for the user if that is doubtful."""
 
     is_present: bool = False
     notice: Note | None = None
@@ -103,7 +103,7 @@ class Header:
 
 
 def _counts(first: list[str], numbers: list[float | None], below: list[list[str]], decimal: str) -> bool:
-    """Return whether the numbers of the first row count up in steps of 1, above columns of numbers with decimals.
+    """Return whether the first row has numbers that count up in steps of 1, above columns of numbers with decimals.
 
     The first cell may be a name instead, above a column of row names.
     """
@@ -122,7 +122,7 @@ def _counts(first: list[str], numbers: list[float | None], below: list[list[str]
 
 
 def _data_notice(first: list[str], numbers: list[float | None], below: list[list[str]]) -> Note | None:
-    """Return a notice if the first row was read as data but may be a header.
+    """Return a notice if the first row, which was read as data, may be a header; otherwise None.
 
     It may be a header if it has numbers in equal steps, or a word that is unique in a column of repeated values.
     """
@@ -141,7 +141,7 @@ def _data_notice(first: list[str], numbers: list[float | None], below: list[list
 
 @dataclass(frozen=True)
 class Dialect:
-    """Dialect of a body, and its first rows.
+    """Dialect of a body, and the first rows read in it.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class Dialect:
         return number_of(plain) is not None or plain.strip().lower().lstrip("+-") in {"nan", "inf"}
 
     def source(self) -> dict[str, str]:
-        """Return the names of delimiter, decimal mark and encoding that differ from comma, point and UTF-8."""
+        """Return the properties that differ from comma, point and UTF-8, such as ``{"delimiter": "tab"}``."""
         choices = {"delimiter": DELIMITERS, "decimal": DECIMALS, "encoding": CHARSETS}
         words = {
             name: next(word for word, value in choice.items() if value == getattr(self, name))
@@ -180,7 +180,14 @@ class Dialect:
 
 
 def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Dialect:
-    """Return the dialect of a body, judged by its first bytes; up to `labels` columns may be text.
+    """Return the dialect in which a body can best be read, judged by its first bytes.
+
+    Parameters
+    ----------
+    is_whole
+        Whether `head` is the whole body.
+    labels
+        Number of columns that may be text, because the request gives them a role.
 
     Raises
     ------
@@ -220,7 +227,7 @@ def _reading(delimiter: str) -> dict[str, Any]:
 
 
 def _encoding(head: bytes, declared: Declared) -> str:
-    """Return Python's codec of a body, judged by its byte order mark, the declared charset, or the zeros of UTF-16."""
+    """Return Python's codec for a body, judged by its byte order mark, the declared charset, or the zeros of UTF-16."""
     if head.startswith(b"\xef\xbb\xbf"):
         return "utf-8-sig"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -249,12 +256,12 @@ def _sample(text: str, delimiter: str, *, is_whole: bool) -> list[list[str]]:
 
 
 def _body(dialect: Dialect) -> list[list[str]]:
-    """Return the rows below a header; if there is only one row, return that row."""
+    """Return the rows that are data in any case: without the first row, unless there is only one."""
     return dialect.rows[1:] or dialect.rows
 
 
 def _is_even(dialect: Dialect) -> bool:
-    """Return whether all rows have the same width above 1; the first may have one cell less, as in R's write.table."""
+    """Return whether all rows have one width above 1; the first may have one cell less, as in R's write.table."""
     body = _body(dialect)
     if not body or len(body[0]) < 2:
         return False
@@ -263,7 +270,7 @@ def _is_even(dialect: Dialect) -> bool:
 
 
 def _is_read(dialect: Dialect, labels: int) -> bool:
-    """Return whether all columns are numbers, except for at most `labels` columns."""
+    """Return whether the dialect reads all columns as numbers, except for at most `labels` columns."""
     body = _body(dialect)
     if not _is_even(dialect) or len(dialect.rows[0]) != len(body[0]):
         return False

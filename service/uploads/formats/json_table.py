@@ -50,7 +50,7 @@ def read_json(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRole
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the members of a JSON object; refuse a repeated member, because only its last value would count."""
+    """Return the members of a JSON object; a repeated one is refused, because only its last value would count."""
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("a member is repeated")
@@ -89,7 +89,7 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _rows(rows: list[Any], features: int, names: list[str] | None, missing: Missing | None) -> list[list[float | None]]:
-    """Return the rows, or raise the problem of the first bad value with the number of bad rows."""
+    """Return the rows if they are valid, else raise the problem of the first bad value with the number of bad rows."""
     first: ProblemError | None = None
     bad = BadRows()
     for number, row in enumerate(rows):

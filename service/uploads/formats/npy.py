@@ -74,7 +74,7 @@ def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -
 
 
 def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], received: int) -> None:
-    """Raise a problem unless the body has as many bytes as its header announces."""
+    """Raise a problem unless `received`, the bytes after an array's header, are as many as the header announces."""
     announced = math.prod(shape) * dtype.itemsize
     if received != announced:
         code = "truncated-npy" if received < announced else "malformed-npy"
@@ -84,7 +84,10 @@ def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], received: int) ->
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return the shape, whether the order is Fortran's, and the dtype of an npy file; leave `file` at the values."""
+    """Read the header of an npy file; return shape, whether the order is Fortran's, and dtype.
+
+    Leaves `file` at the values. Raises ``malformed-npy``.
+    """
     try:
         length, parse = _HEADERS[npy.read_magic(file)]
         prefix = file.read(length)
@@ -135,7 +138,7 @@ def read_npz(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRoles
 
 
 def _columns(archive: zipfile.ZipFile, members: Members, out: IO[bytes], limits: Limits, roles: ColumnRoles) -> Table:
-    """Return the table in an npz file of columns, as the Python client sends a data frame."""
+    """Return the table in an npz file of columns, which the Python client sends for a data frame."""
 
     def array(name: str, kinds: str, length: int) -> Array:
         with archive.open(members[name]) as stream:
@@ -200,7 +203,10 @@ def _id_columns(archive: zipfile.ZipFile, info: zipfile.ZipInfo, n: int) -> list
 
 
 def checked_members(archive: zipfile.ZipFile, limits: Limits) -> Members:
-    """Return the members of an archive by the names of their arrays, after checking their kinds and sizes."""
+    """Return the members of an archive by the names of their arrays, without the suffix .npy.
+
+    Raises ValueError for a member that is no array, and ``inflated-too-large``.
+    """
     members: Members = {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
@@ -285,7 +291,7 @@ def _array(
 
 
 def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, ...], *, text: bool = False) -> Array:
-    """Return a member of finite numbers as float64; with `text` it may be an array of labels instead."""
+    """Return a member as float64, if it has `shape` and is finite; with `text` it may be an array of labels instead."""
     array = _array(archive, info, "fiuU" if text else "fiu", shape)
     if array.dtype.kind == "U":
         return label_array(array.tolist())

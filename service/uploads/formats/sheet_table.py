@@ -1,6 +1,6 @@
 """Columns of a sheet of an Excel workbook (xlsx), read by python-calamine, which is an extra.
 
-Cells keep their types: a text cell with digits stays text, as in a frame, and is no number.
+Cells keep their types: a text cell with digits stays text, as in a data frame, and is no number.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
 
 
 class _SheetColumns(CellColumns):
-    """Columns of the cells of a sheet."""
+    """Columns of a sheet of a workbook."""
 
     rounds_integers = True
 
@@ -103,7 +103,7 @@ class _SheetColumns(CellColumns):
         return iter(self._cells)
 
     def kind_of(self, cells: Sequence[str]) -> TextKind:
-        """Return the kind of a column; digits are not read as numbers if all cells have the type text."""
+        """Return how the cells of a column are read; digits are not numbers if all cells have the type text."""
         kind = kind_of(cells)
         is_typed = any(not isinstance(cell, TextCell) and cell for cell in cells)
         return "text" if kind == "number" and not is_typed and any(map(str.strip, cells)) else kind
@@ -134,7 +134,7 @@ class _SheetColumns(CellColumns):
 
 
 def _ways(sheets: list[str]) -> str:
-    """Return the options that choose one of these sheets, as text for a message."""
+    """Return, as text for a message, the options that choose one of these sheets."""
     return " or ".join(f"{Way('sheet', name)}" for name in sheets[:MAX_SHEETS])
 
 

@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
-    """Fork the reader, report its exit, and end this process."""
+    """In a fork: fork the reader, report to the API how it ended, and end this process."""
     try:
         die_with_parent(signal.SIGKILL, server)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -84,7 +84,7 @@ def _watch(descriptors: list[int], server: int, before: int) -> NoReturn:
 
 
 def work(body: int, out: int, message: int) -> NoReturn:
-    """Read a body as the message file requests, append the outcome to that file, and end this process."""
+    """In the reader process: read a body as the message file requests, append the outcome to that file, and exit."""
     code = FAILED
     try:
         with os.fdopen(body, "rb") as file, os.fdopen(message, "r+b", 0) as messages:
@@ -117,7 +117,7 @@ def restrict(memory: int, cpu: int, seconds: float) -> None:
 
 
 def _read(source: Upload | Synthetic, file: IO[bytes], out: IO[bytes]) -> bytes:
-    """Return the outcome of a request as JSON: the description of the table, or the problem.
+    """Return the outcome of a request as JSON: where the table is in `out`, or the problem.
 
     The description is refused if the disk has no room for it. A problem is so small that even a full disk has room.
     """
@@ -140,7 +140,7 @@ class _NoPandas(MetaPathFinder):
 
 
 def _load() -> None:
-    """Load the lazy imports of the readers; reading Parquet would start a thread before the fork otherwise."""
+    """Import what the readers need before the first fork, because reading Parquet would start a thread otherwise."""
     if has_arrow():
         sys.meta_path.insert(0, _NoPandas())
         import narwhals  # noqa: F401, PLC0415 # before the fork
@@ -154,7 +154,7 @@ def _load() -> None:
 
 
 def write_table(out: IO[bytes], table: Table) -> dict[str, Any]:
-    """Append the arrays of a table to the file unless they are there; return their locations, names and source."""
+    """Append the arrays of a table to `out` unless they are in it; return where they are, names and source, as JSON."""
     out.seek(0, os.SEEK_END)
     arrays = {name: _place(out, array) for name, array in {VALUES: table.values, **table.extras}.items()}
     out.flush()
@@ -162,7 +162,7 @@ def write_table(out: IO[bytes], table: Table) -> dict[str, Any]:
 
 
 def table_of(out: IO[bytes], outcome: dict[str, Any]) -> Table:
-    """Return the table of an outcome, with its arrays mapped from the file; nothing that a reader wrote is unpickled.
+    """Return the table that a reader described, with its arrays mapped from the file; nothing is unpickled.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def table_of(out: IO[bytes], outcome: dict[str, Any]) -> Table:
 
 
 def _place(out: IO[bytes], array: Array) -> dict[str, Any]:
-    """Return the location of an array in the file; append the array unless `map_rows` mapped it from the file."""
+    """Return where in the file an array is; append the array unless it is mapped from this file (by `map_rows`)."""
     order = "C" if array.flags.c_contiguous or not array.flags.f_contiguous else "F"
     if isinstance(array, np.memmap) and array.mode == "r+":
         offset = array.offset

@@ -1,4 +1,4 @@
-"""The API's side of the reader processes: their fork server, which is restarted if it dies, and their slots."""
+"""The API's side of the reader processes: it starts their fork server, and gives each body a free reader."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReaderExit:
-    """Exit of a reader process.
+    """How a reader process ended.
 
     Parameters
     ----------
@@ -136,12 +136,12 @@ class ReaderProcesses:
 
     @asynccontextmanager
     async def slot(self, tenant: str, size: int) -> AsyncIterator[None]:
-        """Hold a reader for a body of `size` bytes while the context lasts; waits for a free one without a thread.
+        """Reserve a reader for a body of `size` bytes while the context lasts; waits for a free one without a thread.
 
         Raises
         ------
         ProblemError
-            ``readers-busy``.
+            ``readers-busy`` if no reader is free within `SECONDS`.
 
         """
         async with self._slots.turn(tenant, size) as has_turn:
@@ -154,7 +154,7 @@ class ReaderProcesses:
             yield
 
     def read_table(self, source: Upload | Synthetic, body: IO[bytes]) -> Table:
-        """Return the table of an upload or of synthetic data, made in this process if that is safe.
+        """Return the table of an upload or of synthetic data, made in this process if that is safe, else by a reader.
 
         Raises
         ------
@@ -171,7 +171,7 @@ class ReaderProcesses:
             return self._run(source, body, out)
 
     def _run(self, source: Upload | Synthetic, body: IO[bytes], out: IO[bytes]) -> Table:
-        """Return the table that a reader process made."""
+        """Return the table that a reader process made, in at most `_ATTEMPTS` attempts; raises as `read_table`."""
         allowed = {"memory": self._budget.bytes, "cpu": CPU_SECONDS, "seconds": SECONDS}
         made_by = {"source": source.source, "options": asdict(source)}
         request = json.dumps({"allowed": allowed, **made_by}).encode()
@@ -235,7 +235,8 @@ class _Turn:
 class _ReaderSlots:
     """The queue of bodies for the readers: tenants take turns, and small bodies of a tenant precede its large ones.
 
-    Beside the readers that tenants share, one reads only small bodies, so that small bodies do not wait for large ones.
+    In addition to the readers that tenants share, one extra reader takes only small bodies, so that small bodies do not
+    wait for large ones.
     """
 
     def __init__(self, share: Share) -> None:
@@ -247,7 +248,7 @@ class _ReaderSlots:
 
     @asynccontextmanager
     async def turn(self, tenant: str, size: int) -> AsyncIterator[bool]:
-        """Wait for a turn; yield whether the turn came within `SECONDS`."""
+        """Wait until a reader is free for a body of this size; yield whether one was free within `SECONDS`."""
         turn = _Turn(tenant, size, time.monotonic(), asyncio.get_running_loop().create_future())
         self._waiting.append(turn)
         self._serve()
@@ -260,7 +261,7 @@ class _ReaderSlots:
             self._end(turn)
 
     def _end(self, turn: _Turn) -> None:
-        """End a turn: release its reader if it got one, and serve the turns that wait."""
+        """End a body's wait or its use of a reader, and give the reader to a body that waits."""
         if turn in self._waiting:  # the turn has given up waiting
             self._waiting.remove(turn)
             turn.is_extra.cancel()
@@ -273,7 +274,7 @@ class _ReaderSlots:
         self._serve()
 
     def _serve(self) -> None:
-        """Give free readers to the turns that are waiting."""
+        """Give the free readers to bodies that wait."""
         while self._waiting:
             turn = next((turn for turn in sorted(self._waiting, key=self._order) if self._give(turn)), None)
             if turn is None:
@@ -283,7 +284,7 @@ class _ReaderSlots:
             self._served[turn.tenant] = self._turns
 
     def _give(self, turn: _Turn) -> bool:
-        """Give a turn a reader if one is free for it; return whether the turn got one."""
+        """Give a body a reader if one is free for it; return whether it got one."""
         if self._share.allows(turn.tenant):
             self._share.add(turn.tenant)
             turn.is_extra.set_result(False)
@@ -295,13 +296,16 @@ class _ReaderSlots:
         return True
 
     def _order(self, turn: _Turn) -> tuple[int, int, float]:
-        """Return the sort key of a turn; a large body is sorted as if it had arrived later, by the time it takes."""
+        """Return the sort key of a waiting body: its tenant's readers, when the tenant was last served, its arrival.
+
+        A large body counts as arrived later, by the time that reading it takes.
+        """
         held, served = self._share.held[turn.tenant], self._served.get(turn.tenant, 0)
         return held, served, turn.arrived + turn.size / READ_SPEED
 
 
 class _ForkServer:
-    """The fork server of the readers as a child process; it is started again if it has ended."""
+    """The fork server of the readers as a child process, which is started again if it has died."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -319,7 +323,7 @@ class _ForkServer:
             self._end()
 
     def read(self, request: bytes, body: IO[bytes], out: IO[bytes], message: IO[bytes]) -> ReaderExit:
-        """Run a reader process on a body, as the request says; return the exit of the process."""
+        """Run a reader process on a body, as the JSON `request` says; return how the process ended."""
         message.write(request)
         message.flush()
         reply, remote = socket.socketpair()
@@ -346,7 +350,7 @@ class _ForkServer:
         return ReaderExit(**json.loads(exit_), message=message.read(_MAX_MESSAGE).decode(errors="replace"))
 
     def _running(self) -> socket.socket:
-        """Return the socket of the fork server; start it unless it runs."""
+        """Return the socket to the fork server, which is started unless it runs."""
         if self._control is not None and self._process is not None and self._process.poll() is None:
             return self._control
         if self._process is not None:
