@@ -143,7 +143,8 @@ def neighbors_within(X: Data, radius: float, on_progress: OnProgress) -> Neighbo
     while k < n - 1 and (distances[:, -1] <= radius).any():
         if 2 * k * n > MAX_CANDIDATES:
             raise InvalidParameterError(
-                f"More than {k} of {n:,} points are within {Way('radius', radius)} of a point: too many.",
+                f"With {Way('radius', radius)} the neighbor graph is too large: more than {k} of {n:,} points are "
+                "within the radius of a single point.",
                 remedy=f"Give a smaller radius, or {Way('n_neighbors')}.",
                 details={"radius": radius, "n_points": n},
             )

@@ -31,8 +31,8 @@ _MAX_SEED = 2**64 - 1
 class GlleSpec(FitSpec, NeighborSpec):
     """Parameters of the method glle: the parameters of a posterior (`FitSpec`), and which draw of it is embedded."""
 
-    seed: int = integer(0, "Of the draws.", minimum=0, maximum=_MAX_SEED)
-    index: int = integer(0, "Which draw of the seed.", minimum=0, maximum=_MAX_SEED)
+    seed: int = integer(0, "Seed of the draw.", minimum=0, maximum=_MAX_SEED)
+    index: int = integer(0, "Number of the draw among the draws of this seed.", minimum=0, maximum=_MAX_SEED)
     scale: float = number(1.0, "Factor on the covariance of the weights; 0 gives the mean, LLE.", minimum=0)
     source: str = choice("posterior", "Draw from the posterior, or from the prior.", *get_args(Source))
 

@@ -84,7 +84,8 @@ def _em_spherical(
         mean[rows] = dense.matmul(inverse, centered[rows, :, None])[:, :, 0]
         null[rows] = np.eye(k) - dense.matmul(inverse, raw)
         rank[rows] = np.rint(k - np.trace(null[rows], axis1=1, axis2=2))
-        # The term X E[w w^T] X^T of Eq. 24 is 0 as published: sigma X (I - X^+ X) X^T. This is one of its other terms.
+        # As published, the term X E[w w^T] X^T of Eq. 24 is sigma X (I - X^+ X) X^T = 0. The term that is
+        # subtracted here is 2 X E[w] (x - mu)^T.
         scatter -= 2 * dense.cross(dense.matmul(raw, mean[rows, :, None])[:, :, 0], centered[rows])
         on_progress(rows.stop, n, "posterior")
     null[rank == k] = 0.0  # full column rank: the covariance is exactly 0, without rounding errors

@@ -61,7 +61,7 @@ class AlleSpec(NeighborSpec):
     reg: float = number(
         1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix; 0 for d >= k only.", minimum=0
     )
-    seed: int = integer(0, "Of the random order.", minimum=0)
+    seed: int = integer(0, "Seed of the random order.", minimum=0)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise a `GlleError` for too few points, or if reg is 0 and the weights have no unique solution."""

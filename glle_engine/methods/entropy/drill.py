@@ -211,9 +211,11 @@ class DrillSpec(GraphSpec):
         words=("auto",),
     )
     tol: float = number(
-        1e-4, "Largest duality gap, a point and a feature: half of it bounds the error of the log likelihood.", above=0
+        1e-4,
+        "Largest duality gap per point and feature; half of the gap bounds the error of the log likelihood.",
+        above=0,
     )
-    max_iter: int = integer(300, "Rounds over the columns at most.", minimum=1)
+    max_iter: int = integer(300, "Largest number of rounds over the columns.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise a `GlleError` for too few points, or for more than 1,000, which would take too long."""
@@ -273,6 +275,6 @@ def _candidates(nearest: NDArray[np.int32]) -> list[NDArray[np.intp]]:
 def _not_converged(spec: DrillSpec, iterations: int) -> Note:
     return Note(
         "not-converged",
-        f"After {iterations} rounds the duality gap is still above {spec.tol:g} a point. Raise "
-        f"{Way('max_iter')}, or l1: with small penalties it converges slowly.",
+        f"After {iterations} rounds the duality gap is still above {spec.tol:g} per point. Raise {Way('max_iter')}, or "
+        "l1, because small penalties converge slowly.",
     )

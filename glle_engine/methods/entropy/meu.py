@@ -275,7 +275,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     tol: float = number(
         1e-4, "Largest error of an expected squared distance, relative to the mean observed one.", above=0, below=1
     )
-    max_iter: int = integer(100, "Newton steps at most.", minimum=1)
+    max_iter: int = integer(100, "Largest number of Newton steps.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise a `GlleError` for too few points, for more than 2,000, or if the likelihood is unbounded."""
@@ -297,7 +297,7 @@ class MeuSpec(RadiusSpec, NeighborSpec):
     spec=MeuSpec,
     title="Maximum entropy unfolding",
     about="The Gaussian field of greatest entropy over the points whose neighbors are as far apart, in expectation, "
-    "as they are: precision L + gamma I, a multiplier an edge by maximum likelihood; principal coordinates of K.",
+    "as they are: precision L + gamma I, a multiplier for each edge by maximum likelihood; principal coordinates of K.",
     source="Lawrence 2012, JMLR 13, sections 2 and 2.5.1 (arXiv 1010.4830)",
     doubles=of_pairs(4),
     growth="n^3",

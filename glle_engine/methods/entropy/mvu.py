@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _ARMIJO = 1e-4
 _NEGLIGIBLE_GAIN = 1e-12  # relative; a step that raises the objective by less does so only by rounding errors
 _HALVINGS = 40
-# mu is lowered once the squared Newton decrement is below this. Its root is the relative error of the distances.
+# mu is lowered once the squared Newton decrement is below this. The decrement is the relative error of the distances.
 _CENTERED = 1e-9
 _FALL = 0.2  # factor by which mu falls
 _JITTER = 1e-13  # added to the Hessian, which is scaled to a unit diagonal
@@ -228,7 +228,7 @@ class MvuSpec(GraphSpec, NeighborSpec):
     n_neighbors: int = integer(6, "k, the number of neighbors that keep their distances.", minimum=2, counts=True)
     slack: float = number(1e-3, "Mean share by which squared distances may differ.", above=0, below=1)
     tol: float = number(1e-3, "Duality gap relative to the trace.", above=0, below=1)
-    max_iter: int = integer(1000, "Newton steps at most.", minimum=1)
+    max_iter: int = integer(1000, "Largest number of Newton steps.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise a `GlleError` for too few points, or for more points or edges than the method can solve for."""
@@ -275,7 +275,7 @@ def mvu(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embed
     }
     note = Note(
         "not-converged",
-        f"The map may not be final: after {unfolding.iterations} steps its variance may be below the maximum by "
-        f"{unfolding.gap:.2g} of it (the duality gap). Raise {Way('max_iter')} or slack, or take fewer neighbors.",
+        f"The map may not be final: after {unfolding.iterations} steps its variance may be less than the maximum by a "
+        f"share of {unfolding.gap:.2g} (the duality gap). Raise {Way('max_iter')} or slack, or take fewer neighbors.",
     )
     return note_bridges(Embedding(Y, values, figures, () if unfolding.converged else (note,)), bridges)

@@ -90,7 +90,9 @@ def complete(X: NDArray[np.float64], n_components: int = 2, max_iter: int = _STE
     known = np.where(is_known, X - mean, 0.0)
     unit = float(np.sqrt((known**2).sum() / is_known.sum()))
     if unit == 0:
-        raise DegenerateDataError("All values of each column are equal.", remedy="Give data that differ.")
+        raise DegenerateDataError(
+            "All values of each column are equal.", remedy="Give data in which at least one column varies."
+        )
     known, center = known / unit, np.zeros(d)
     weight = is_known.astype(np.float64)
     W, noise = np.random.default_rng(0).standard_normal((d, p)), 1.0

@@ -44,8 +44,8 @@ class NpeSpec(LleSpec):
 
     variance_share: float | str = number(
         "auto",
-        "Share of the variance that the principal axes used hold; 1 is every axis along which the data vary. auto is "
-        f"1, or {MAX_VARIANCE} for as many features as points or more.",
+        "Share of the variance that the principal axes in use must have; with 1, every axis along which the data vary "
+        f"is used. auto is 1, or {MAX_VARIANCE} if there are at least as many features as points.",
         above=0,
         maximum=1,
         words=("auto",),

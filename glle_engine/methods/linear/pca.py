@@ -189,8 +189,8 @@ class PpcaSpec(MethodSpec):
         "closed-form", "em", added=True,
     )  # fmt: skip
     prior: str = choice(
-        "flat", "Of the columns of W: flat, or normal with an estimated precision for each column (ard: automatic "
-        "relevance determination, Bayesian PCA), by which components that the data do not need become 0.",
+        "flat", "Prior of the columns of W: flat, or normal with an estimated precision for each column (ard: "
+        "automatic relevance determination, Bayesian PCA), so that components that the data do not need become 0.",
         "flat", "ard", added=True,
     )  # fmt: skip
 
@@ -361,8 +361,8 @@ def ppca(X: NDArray[np.float64], spec: PpcaSpec, on_progress: OnProgress) -> Emb
 class FactorAnalysisSpec(MethodSpec):
     """Parameters of factor analysis."""
 
-    tol: float = number(1e-6, "Gain of log likelihood a point, in nats, at which to stop.", above=0)
-    max_iter: int = integer(2000, "Steps of expectation maximization at most.", minimum=1)
+    tol: float = number(1e-6, "Gain of log likelihood per point, in nats, below which the steps stop.", above=0)
+    max_iter: int = integer(2000, "Largest number of steps of expectation maximization.", minimum=1)
 
     def require_possible(self, n: int, d: int) -> None:
         """Raise `InvalidParameterError` unless there are fewer factors than min(n - 1, d): the noise needs one."""

@@ -53,7 +53,8 @@ class MdsSpec(MethodSpec):
 
     dissimilarity: str = choice(
         "euclidean",
-        "Of the points, or precomputed: X is then the symmetric n x n matrix of dissimilarities, its diagonal 0.",
+        "Euclidean distances of the points, or precomputed: X is then the symmetric n x n matrix of dissimilarities, "
+        "with a diagonal of 0.",
         "euclidean",
         "precomputed",
     )
@@ -135,8 +136,8 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
         notes = (
             Note(
                 "not-euclidean",
-                f"{message} have these dissimilarities. The embedding keeps the positive part; where that share is "
-                "large, add a constant to them all or take their roots.",
+                f"{message} have these dissimilarities. The embedding keeps the part with positive eigenvalues. If "
+                "this share is large, add a constant to all dissimilarities, or take their square roots.",
             ),
         )
     return Embedding(unit * sign_convention(vectors * np.sqrt(values)), unit**2 * values, figures, notes)
@@ -163,13 +164,13 @@ class KernelPcaSpec(MethodSpec):
     )
     gamma: float | str = number(
         "auto",
-        "Of rbf and polynomial, in the inverse square of the data's unit; auto is 1 / the sum of the features' "
-        "variances, which does not depend on the unit.",
+        "gamma of rbf and polynomial, in 1 / squared units of the data; auto is 1 / the sum of the features' "
+        "variances, with which the kernel does not depend on the unit.",
         above=0,
         words=("auto",),
     )
-    degree: int = integer(3, "Of polynomial.", minimum=1)
-    offset: float = number(1.0, "Of polynomial, what is added to the product.", minimum=0)
+    degree: int = integer(3, "Degree of polynomial.", minimum=1)
+    offset: float = number(1.0, "Number that polynomial adds to the product.", minimum=0)
 
     def check_together(self) -> None:
         """Raise `InvalidParameterError` if gamma, degree or offset is given for a kernel that does not have it."""
@@ -354,7 +355,7 @@ def kernel_pca(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgr
     smallest = least_eigenvalue(K, float(np.linalg.norm(K)), on_progress) if spec.precomputed else 0.0
     if smallest < -NEGATIVE * values[0]:
         message = f"The least eigenvalue is {-smallest / values[0]:.2g} of the largest, negative: this is not a kernel."
-        notes = (Note("not-a-kernel", f"{message} The embedding keeps the positive part."),)
+        notes = (Note("not-a-kernel", f"{message} The embedding keeps the part with positive eigenvalues."),)
     figures = {"explained_variance": float(values.sum()) / max(total, float(values.sum()))}
     if spec.kernel in {"rbf", "polynomial"}:
         figures["gamma"] = gamma

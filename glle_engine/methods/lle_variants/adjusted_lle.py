@@ -339,7 +339,9 @@ class IncrementalLleSpec(GraphSpec, LleSpec):
     """Parameters of incremental LLE."""
 
     initial_share: float = number(0.5, "The share of the points that is embedded first.", above=0, maximum=1)
-    order: str = choice("random", "In which order points arrive: random, by the seed, or as given.", "random", "given")
+    order: str = choice(
+        "random", "The order in which points arrive: random, by the seed, or that of the data.", "random", "given"
+    )
     seed: int = integer(0, "The seed of a random order.", minimum=0)
 
     def most_neighbors(self, n: int) -> int:

@@ -59,15 +59,15 @@ class PrunedLleSpec(GraphSpec, LleSpec):
 
     curvature_delta: float = number(
         0.9,
-        "delta, which says which edges are doubtful: edges of curvature at most -1 + 4 (1 - delta). The lower, the "
-        "more.",
+        "delta: edges of curvature at most -1 + 4 (1 - delta) are doubtful. The lower delta is, the more edges are "
+        "doubtful.",
         above=0.25,
         below=1,
     )
     detour_lambda: float = number(
         0.03,
-        "lambda: how short a way round saves a doubtful edge, (1 - lambda) pi^2 / (2 sqrt(24 lambda)) neighborhoods, "
-        "10 of them at .01, 5.6 at .03. The higher, the more edges are cut.",
+        "lambda: a doubtful edge is kept if it has a detour of at most (1 - lambda) pi^2 / (2 sqrt(24 lambda)) "
+        "neighborhoods, 10 of them at .01, 5.6 at .03. The higher lambda is, the more edges are cut.",
         above=0,
         maximum=0.5,
     )
@@ -130,7 +130,7 @@ def _find_detours(
     component = connected_components(graph, directed=False)[1]
     candidates = np.flatnonzero(cut & (component[pairs[:, 0]] == component[pairs[:, 1]]))
     is_long = np.zeros(len(pairs), bool)
-    for rows in blocks(len(candidates), max(1, BLOCK_ENTRIES // n), "ways round", on_progress):
+    for rows in blocks(len(candidates), max(1, BLOCK_ENTRIES // n), "detours", on_progress):
         some = candidates[rows]
         sources, place = np.unique(pairs[some, 0], return_inverse=True)
         detours = dijkstra(graph, indices=sources, limit=float(allowed[some].max()))
@@ -194,7 +194,7 @@ def _others(nearest: NDArray[np.int32], points: NDArray[np.int32], excluded: NDA
 @Method(
     spec=PrunedLleSpec,
     title="Pruned LLE",
-    about="LLE on the kNN graph without short circuits: edges of low Ollivier-Ricci curvature with no short way round.",
+    about="LLE on the kNN graph without short circuits: edges of low Ollivier-Ricci curvature without a short detour.",
     source="Saidi, Hickok and Blumberg 2025, arXiv 2410.01149, Algorithm 1",
     doubles=of_neighborhoods(1),
     growth="n k^3, and n for each doubtful edge",

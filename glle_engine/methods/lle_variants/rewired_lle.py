@@ -191,8 +191,8 @@ class SupervisedLleSpec(GraphSpec, LleSpec):
     )
     disconnected: str = choice(
         "bridge",
-        "What to do where the classes no longer hang together: join the components by their shortest edges (bridge), "
-        "with a note; refuse (error); or collapse each component onto a point.",
+        "If the graph falls into components, such as the classes: join them by their shortest edges (bridge), with a "
+        "note; raise an error; or collapse each component onto a point.",
         *get_args(Disconnected),
         "collapse",
         added=True,
@@ -249,7 +249,8 @@ def _collapse_notes(count: int, p: int) -> Iterator[Note]:
         yield Note(
             "components-collapsed",
             f"The graph falls into {count} components. Each collapses to a point in the first {min(p, count - 1)} of "
-            f"{p} dimensions, where distances inside it mean nothing. A smaller alpha keeps the shape of the classes.",
+            f"{p} dimensions, where distances inside it mean nothing. A smaller {Way('class_distance')} keeps the "
+            "shape of the classes.",
         )
 
 

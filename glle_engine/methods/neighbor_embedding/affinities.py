@@ -198,7 +198,10 @@ class PerplexitySpec(DistanceSpec):
         counts=True,
     )
     seed: int = integer(
-        0, "Of the random numbers of the start: a little noise on any, all of random.", minimum=0, maximum=2**63 - 1
+        0,
+        "Seed of the random start, and of the little noise that is added to other starts.",
+        minimum=0,
+        maximum=2**63 - 1,
     )
     init: str = choice(
         "pca",
@@ -218,7 +221,7 @@ class PerplexitySpec(DistanceSpec):
 class DescentSpec(PerplexitySpec):
     """Parameters of a method that minimizes an objective over all pairs of points (`descent.descend`)."""
 
-    max_iter: int = integer(1000, "The most iterations of the descent.", minimum=1)
+    max_iter: int = integer(1000, "Largest number of iterations of the descent.", minimum=1)
     tol: float = number(1e-7, "Relative decrease of the objective at which the descent has converged.", above=0)
 
     def require_possible(self, n: int, d: int) -> None:

@@ -60,18 +60,18 @@ _SEEDS = 2**30  # seeds are below this, because pacmap adds to the seed in a sig
 class PacmapSpec(DistanceSpec):
     """Parameters of PaCMAP."""
 
-    n_neighbors: int = integer(10, "Near pairs of a point.", minimum=_MIN_NEAR_PAIRS, counts=True)
-    mid_near_ratio: float = number(0.5, "Mid-near pairs of a point, over n_neighbors.", minimum=0)
-    further_ratio: float = number(2.0, "Further pairs of a point, over n_neighbors.", above=0)
-    max_iter: int = integer(250, "Iterations of the last phase, after two of 100 each.", minimum=1)
-    learning_rate: float = number(1.0, "Of the descent, by Adam.", above=0)
+    n_neighbors: int = integer(10, "Number of near pairs of a point.", minimum=_MIN_NEAR_PAIRS, counts=True)
+    mid_near_ratio: float = number(0.5, "Number of mid-near pairs of a point, divided by n_neighbors.", minimum=0)
+    further_ratio: float = number(2.0, "Number of further pairs of a point, divided by n_neighbors.", above=0)
+    max_iter: int = integer(250, "Iterations of the last phase, after two phases of 100 each.", minimum=1)
+    learning_rate: float = number(1.0, "Step size of the descent, by Adam.", above=0)
     init: str = choice(
         "pca",
         "Where the descent starts: principal components, scaled small, or noise.",
         "pca",
         "random",
     )
-    seed: int = integer(0, "Of the sampled pairs and of a random start.", minimum=0, maximum=2**63 - 1)
+    seed: int = integer(0, "Seed of the sampled pairs and of a random start.", minimum=0, maximum=2**63 - 1)
     options: dict[str, Any] | None = mapping("Further arguments of `pacmap.PaCMAP` by name, passed on as they are.")
 
     def check_together(self) -> None:

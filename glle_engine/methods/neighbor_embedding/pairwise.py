@@ -181,7 +181,7 @@ class ElasticSpec(DescentSpec):
         "one",
     )
     homotopy: int = integer(
-        1, "How many values of lambda to go through, growing to the one wanted.", minimum=1, maximum=100
+        1, "Number of values of lambda to descend with in turn, growing up to repulsion.", minimum=1, maximum=100
     )
 
 

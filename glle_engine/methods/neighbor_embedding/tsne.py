@@ -72,11 +72,11 @@ class TsneSpec(FurtherDistanceSpec, PerplexitySpec):
     """Parameters of t-SNE."""
 
     early_exaggeration: float = number(12.0, "Factor on the affinities in the first iterations.", minimum=1)
-    early_iter: int = integer(250, "How many iterations are the first.", minimum=0)
-    exaggeration: float = number(1.0, "Factor on the affinities thereafter.", minimum=1)
-    max_iter: int = integer(500, "How many iterations follow.", minimum=1)
+    early_iter: int = integer(250, "Number of the first iterations, which have early_exaggeration.", minimum=0)
+    exaggeration: float = number(1.0, "Factor on the affinities in the iterations that follow.", minimum=1)
+    max_iter: int = integer(500, "Number of the iterations that follow.", minimum=1)
     learning_rate: float | str = number(
-        "auto", "Of the descent; auto is n divided by the exaggeration.", above=0, words=("auto",)
+        "auto", "Step size of the descent; auto is n divided by the exaggeration.", above=0, words=("auto",)
     )
     dof: float = number(1.0, "Degrees of freedom of Student's distribution: below 1, clusters part more.", above=0)
     negative_gradient_method: str = choice(
@@ -99,9 +99,9 @@ class TsneSpec(FurtherDistanceSpec, PerplexitySpec):
             raise InvalidParameterError(
                 Text(
                     Way("n_components", self.n_components),
-                    f" is more than the {limit} components of ",
+                    f" is more than the {limit} components that ",
                     Way("negative_gradient_method", algorithm),
-                    ".",
+                    " can have.",
                 ),
                 remedy=Text(
                     "Give ", Way("n_components"), f" of at most {limit}, or take symmetric-sne or elastic-embedding."

@@ -90,7 +90,7 @@ class UmapSpec(FurtherDistanceSpec):
     spread: float = number(1.0, "Scale of the embedding.", above=0)
     max_iter: int | str = integer(
         "auto",
-        "Epochs of the descent; auto is 500 up to 10,000 points and 200 above, and 200 more of densMAP.",
+        "Epochs of the descent; auto is 500 up to 10,000 points and 200 above, and 200 more for densMAP.",
         minimum=1,
         words=("auto",),
     )
@@ -103,7 +103,7 @@ class UmapSpec(FurtherDistanceSpec):
     )
     learning_rate: float = number(1.0, "First step of the descent.", above=0)
     negative_sample_rate: int = integer(5, "Random pairs that are repelled for each attracted one.", minimum=1)
-    seed: int = integer(0, "Of the start and of the sampled pairs.", minimum=0, maximum=2**63 - 1)
+    seed: int = integer(0, "Seed of the start and of the sampled pairs.", minimum=0, maximum=2**63 - 1)
     target_weight: float | None = number(
         None,
         "Weight of the labels: 0 is the data alone, 1 the labels alone; -1 is the label of a point without one. By "
@@ -149,7 +149,9 @@ class DensmapSpec(UmapSpec):
     """Parameters of densMAP."""
 
     density_weight: float = number(2.0, "Weight of the correlation of the local radii; 0 is UMAP.", minimum=0)
-    density_share: float = number(0.3, "Share of the epochs, the last ones, that weigh it.", minimum=0, maximum=1)
+    density_share: float = number(
+        0.3, "Share of the epochs, the last ones, that use this correlation.", minimum=0, maximum=1
+    )
 
     def epochs(self, n: int) -> int:
         """Return the number of epochs of the descent for n points; for "auto", 200 more than UMAP makes."""

@@ -73,7 +73,7 @@ class DiffusionMapsSpec(RadiusSpec):
     )
     t: int | str = integer(
         1,
-        "Steps of the walk; auto: the fewest after which the p coordinates hold all that counts by delta.",
+        "Steps of the random walk; auto: the fewest after which no further coordinate counts by delta.",
         minimum=0,
         maximum=_MAX_STEPS,
         words=("auto",),
@@ -83,7 +83,8 @@ class DiffusionMapsSpec(RadiusSpec):
     )
     n_neighbors: int | str = integer(
         "auto",
-        "Neighbors to which the kernel is cut; all: none is cut; auto: all up to 2,000 points, 32 above.",
+        "Number of neighbors to which the kernel is cut; all: the kernel has all pairs; auto: all up to 2,000 points, "
+        "32 above.",
         minimum=2,
         words=("auto", "all"),
         counts=True,
@@ -119,7 +120,7 @@ class DiffusionMapsSpec(RadiusSpec):
         k = self.neighbors_among(n)
         if k is None and n > 2 * DENSE_MOST:
             raise InvalidParameterError(
-                f"The whole kernel of {n:,} points is too large.",
+                f"A kernel of all pairs of {n:,} points is too large.",
                 remedy=f"Truncate it: give {Way('n_neighbors')}, such as {_TRUNCATED}; or at most {2 * DENSE_MOST:,} "
                 "points.",
                 details={"n_points": n, "most": 2 * DENSE_MOST},
@@ -337,7 +338,7 @@ def _notes(dimension: int, count: int, n: int, spec: DiffusionMapsSpec) -> Itera
         number = f"At least {dimension}" if dimension == count < n - 2 else f"{dimension}"
         yield Note(
             "coordinates-left-out",
-            f"{number} coordinates matter at the accuracy {Way('delta', spec.delta)}, {spec.n_components} are "
-            f"shown. With a larger t, fewer matter; {Way('t', 'auto')} takes the smallest t for which the "
-            "shown ones are enough.",
+            f"{number} coordinates matter at the accuracy {Way('delta', spec.delta)}, but only {spec.n_components} are "
+            f"shown. With a larger t, fewer coordinates matter; {Way('t', 'auto')} takes the smallest t for which the "
+            "shown coordinates are enough.",
         )

@@ -45,7 +45,11 @@ class IsomapSpec(RadiusSpec, NeighborSpec):
     """Parameters of Isomap."""
 
     landmarks: int | None = integer(
-        None, "Points whose distances to all are computed, far from each other. Null: all.", minimum=2, counts=True
+        None,
+        "Number of landmarks, points far from each other: only paths from these to all points are computed. Null: all "
+        "points are landmarks.",
+        minimum=2,
+        counts=True,
     )
 
     def require_possible(self, n: int, d: int) -> None:

@@ -80,7 +80,7 @@ def heat_kernel(graph: csr_array, epsilon: float, option: str, *, is_given: bool
     shown = Way(option, float(f"{epsilon:.3g}"))
     if is_given:
         raise InvalidParameterError(
-            f"With {shown} the weights between {count} parts of the data vanish.",
+            f"With {shown} the weights between {count} parts of the data are almost 0.",
             remedy=f"The smallest {Way(option)} that connects them is {enough:.3g}. {Way(option, 'auto')} takes the "
             "square of the usual distance of neighbors.",
             details={option: epsilon, "components": count, "smallest": enough},
@@ -169,8 +169,8 @@ class LaplacianEigenmapsSpec(RadiusSpec, NeighborSpec):
 
     weights: str = choice(
         "heat",
-        "Of an edge: exp(-|x - y|^2 / epsilon), or 1; precomputed takes the symmetric n x n matrix of all weights, "
-        "dense or sparse, as the data.",
+        "Weight of an edge: exp(-|x - y|^2 / epsilon) (heat), or 1 (simple); precomputed takes the symmetric n x n "
+        "matrix of all weights, dense or sparse, as the data.",
         "heat",
         "simple",
         "precomputed",
