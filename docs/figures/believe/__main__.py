@@ -14,13 +14,11 @@ from docs.figures.believe.distributions import KNOWN, Distribution
 from docs.figures.believe.measure import Row, measure
 from docs.figures.believe.peers import INSTALL, PEERS, is_installed
 from docs.figures.believe.table import draw_picture, peer_table, print_goals
-from docs.figures.believe.trial import TRIAL
 from docs.figures.believe.unseen import COMPARED, UNSEEN
 
 GROUPS: dict[str, dict[str, tuple[Distribution, ...]]] = {  # distributions of each method
     "known": {"pca": KNOWN, "glle": KNOWN},
     "unseen": {"pca": UNSEEN, "glle": UNSEEN},
-    "trial": {"pca": TRIAL, "glle": TRIAL},
     "compared": {"pca": COMPARED, "glle": COMPARED, "umap": COMPARED, "t-sne": COMPARED[:7]},  # two minutes each
 }
 

@@ -46,14 +46,14 @@ class Distribution:
     together: int = 1
 
 
-def rotate(X: Array, d: int, noise: float, rng: Generator, known: Generator | None = None) -> Array:
+def _rotate(X: Array, d: int, noise: float, rng: Generator) -> Array:
     """Return points in d features by a rotation that is the same for all samples, with noise."""
-    turn = np.linalg.qr((known or np.random.default_rng(21)).standard_normal((d, d)))[0][: X.shape[1]]
+    turn = np.linalg.qr(np.random.default_rng(21).standard_normal((d, d)))[0][: X.shape[1]]
     return np.asarray(X @ turn + noise * rng.standard_normal((len(X), d)))
 
 
 def _surface(points: Sampler, d: int, noise: float) -> Sampler:
-    return lambda rng, n: rotate(points(rng, n), d, noise, rng)
+    return lambda rng, n: _rotate(points(rng, n), d, noise, rng)
 
 
 def sheet(name: str, d: int = 3) -> Sampler:
@@ -61,7 +61,7 @@ def sheet(name: str, d: int = 3) -> Sampler:
 
     def sample(rng: np.random.Generator, n: int) -> Array:
         X = manifolds.make(name, n, seed=int(rng.integers(2**31)), noise=0.02).X
-        return X if d == 3 else rotate(X, d, 0.02 * X.std(), rng)
+        return X if d == 3 else _rotate(X, d, 0.02 * X.std(), rng)
 
     return sample
 
@@ -93,10 +93,9 @@ def parametric(of: Callable[..., tuple[Array, ...]], *spans: tuple[float, float]
     return lambda rng, n: np.column_stack(of(*(rng.uniform(low, high, n) for low, high in spans)))
 
 
-def tube(u: Array, v: Array, radius: float = 1.0) -> tuple[Array, Array, Array]:
-    """Return points of a torus by two angles."""
-    ring = 2 + radius * np.cos(v)
-    return ring * np.cos(u), ring * np.sin(u), radius * np.sin(v)
+def _tube(u: Array, v: Array) -> tuple[Array, ...]:
+    ring = 2 + np.cos(v)
+    return ring * np.cos(u), ring * np.sin(u), np.sin(v)
 
 
 def _klein(u: Array, v: Array) -> tuple[Array, ...]:
@@ -163,7 +162,7 @@ KNOWN = (
     Distribution("2 heavy factors, 20", 400, _factors(2, 20, 0.3, is_heavy=True)),
     Distribution("2 factors, 200, few", 80, _factors(2, 200, 0.5)),
     Distribution("sphere, 10", 500, _surface(sphere, 10, 0.02)),
-    Distribution("torus, 5", 800, _surface(parametric(tube, TURN, TURN), 5, 0.05)),
+    Distribution("torus, 5", 800, _surface(parametric(_tube, TURN, TURN), 5, 0.05)),
     Distribution("circle, 10", 200, _surface(parametric(lambda u: (np.cos(u), np.sin(u)), TURN), 10, 0.1)),
     Distribution("branches, 10", 500, _surface(_branches, 10, 0.1)),
     Distribution("waves of a plane", 500, _waves),
