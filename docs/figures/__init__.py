@@ -1,4 +1,4 @@
-"""Pictures and numbers of the documentation, one program for each: `python -m docs.figures.posterior`."""
+"""Programs that make the pictures and measure the numbers of the documentation, such as `docs.figures.posterior`."""
 
 import os
 

@@ -1,8 +1,9 @@
 """Gallery of audits: `python -m docs.figures.audits` draws docs/images/audits.png, and prints the verdicts.
 
-It also prints how well `stretch` finds the torn points of t-SNE of a Swiss roll at perplexity 150 (Liu, Ma and Zhong,
-"Assessing and improving reliability of neighbor embedding methods", Nature Communications 2025, Fig. 7), as the area
-under the curve. A point is torn if a tenth of its neighbors on the sheet are far from it in the map.
+It also prints how well the score `stretch` finds torn points, as the area under the ROC curve. The map is t-SNE of a
+Swiss roll at perplexity 150 (Liu, Ma and Zhong, "Assessing and improving reliability of neighbor embedding methods",
+Nature Communications 2025, Fig. 7). A point is torn if a tenth of its neighbors on the unrolled sheet are far from it
+in the map.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from glle_engine import manifolds
 from glle_engine.audit.audit import audit
@@ -33,31 +35,24 @@ ROLL, PERPLEXITY, NEIGHBORS = 1000, 150, 15
 
 
 def roll() -> manifolds.Manifold:
-    """Return the Swiss roll of the published example."""
+    """Return the Swiss roll whose map by t-SNE is torn, as in the published example."""
     return manifolds.make("swiss_roll", ROLL, seed=0)
 
 
 def audit_of_roll(X: Array) -> Audit:
-    """Return the audit of t-SNE of the roll."""
+    """Audit t-SNE of the Swiss roll at the published perplexity."""
     return audit(X, method="t-sne", parameters={"perplexity": PERPLEXITY})
 
 
 def torn(sheet: Array, Y: Array) -> NDArray[np.bool_]:
-    """Return the points (n,) whose neighbors on a sheet (n, 2) are far from them in a map (n, 2)."""
+    """Return whether each point (n,) is torn: a tenth of its neighbors on a sheet (n, 2) are far in a map (n, 2)."""
     near, reach = kneighbors(np.ascontiguousarray(sheet), NEIGHBORS)[0], kneighbors(Y, NEIGHBORS)[1][:, -1]
     apart = np.linalg.norm(Y[:, None] - Y[near], axis=2)
     return np.asarray((apart > FAR * np.maximum(reach[:, None], reach[near])).mean(axis=1) > DISTURBED)
 
 
-def area_under_curve(score: Array, is_planted: NDArray[np.bool_]) -> float:
-    """Return the probability that a planted point has the larger score than another one."""
-    ranks = np.argsort(np.argsort(score)) + 1
-    count = int(is_planted.sum())
-    return float((ranks[is_planted].sum() - count * (count + 1) / 2) / (count * (len(score) - count)))
-
-
 def cases() -> Iterator[tuple[str, Audit]]:
-    """Yield the name of each case, and its audit."""
+    """Yield the title of each panel of the gallery, and the audit that it shows."""
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 4, 300)
     blobs = 8 * rng.standard_normal((4, 10))[groups] + rng.standard_normal((300, 10))
@@ -89,15 +84,13 @@ def _cut(points: Array) -> Any:
 
 
 def main() -> None:
-    """Draw the cases, and print their verdicts."""
+    """Draw a panel for each audit of `cases`, and print the verdicts."""
     panels = []
     for name, audited in cases():
         print(f"{name}: {audited.level}: {audited.verdict}")
         if name.startswith("Tear"):
             is_torn = torn(roll().coordinates, audited.embedding)
-            print(
-                f"  {is_torn.sum()} torn points, area under the curve {area_under_curve(audited.stretch, is_torn):.2f}"
-            )
+            print(f"  {is_torn.sum()} torn points, area under the curve {roc_auc_score(is_torn, audited.stretch):.2f}")
         panel = Panel.from_result(audited)
         panels.append(replace(panel, below=f"{name}\n{panel.below}"))
     PICTURE.write_bytes(render(panels, columns=3, width=1500, inches=3.9))

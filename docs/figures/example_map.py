@@ -18,14 +18,14 @@ ARRAYS = ("embedding", "island", "is_torn", "is_glued", "seam", "p_value", "is_p
 
 
 def rounded(values: np.ndarray) -> list[Any]:
-    """Return an array as lists, of which numbers have three decimals and flags are 0 or 1."""
+    """Return an array as JSON-able lists, rounded to three decimals; booleans become 0 and 1."""
     whole = np.issubdtype(values.dtype, np.integer) or values.dtype == bool
     numbers: list[Any] = values.astype(int).tolist() if whole else values.round(3).tolist()
     return numbers
 
 
 def main() -> None:
-    """Audit the map with the method's defaults, and write the result as the service does, for the page."""
+    """Audit UMAP of the digits, and save the result for the explorer in the form in which a service answers."""
     names = (EXAMPLES / "digits.csv").read_text().split("\n", 1)[0].split(",")[1:]
     table = np.loadtxt(EXAMPLES / "digits.csv", delimiter=",", skiprows=1)
     audited = glle.audit(table[:, 1:], method=METHOD, labels=table[:, 0].astype(int), names=names)

@@ -1,4 +1,7 @@
-"""Pictures of docs/tutorials/gallery.md: one parameter each on three data sets (`python -m docs.figures.gallery`)."""
+"""Pictures of docs/tutorials/gallery.md, each of which shows several values of one parameter on three data sets.
+
+`python -m docs.figures.gallery k noise` draws only the pictures of the named parameters.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +40,17 @@ def data_sets() -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64], str
 
 
 def neighbors(k: int) -> Embed:
-    """Return the mean embedding of a posterior with k neighbors."""
+    """Return a function from data to the mean embedding of a posterior with k neighbors."""
     return lambda X: glle.fit(X, n_neighbors=k).embedding
 
 
 def draw(scale: float | Literal["auto"] = 1.0, **options: Any) -> Embed:
-    """Return a draw of a posterior."""
+    """Return a function from data to a draw of a posterior; `options` are parameters of the fit."""
     return lambda X: glle.fit(X, **options).draw(1, scale=scale).embedding
 
 
 def method(name: str) -> Embed:
-    """Return the embedding by a method."""
+    """Return a function from data to the embedding by a method."""
     return lambda X: glle.embed(X, name).Y
 
 
@@ -81,7 +84,7 @@ def picture(columns: Mapping[str, Embed], path: Path) -> None:
 
 
 def main() -> None:
-    """Write the pictures of the named parameters; default: all."""
+    """Draw the pictures of the parameters that the command line names, or all."""
     for name, columns in GALLERY.items():
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue

@@ -1,4 +1,7 @@
-"""Landmarks against all points: tables of docs/explanation/spread.md. The argument `million` measures a million."""
+"""Tables of docs/explanation/spread.md: fits of some points, the landmarks, compared with fits of all points.
+
+`python -m docs.figures.landmarks million` measures time and memory at a million points instead.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ MILLION, LANDMARKS = 1_000_000, 10_000
 
 
 def quality(name: str, n: int, p: int) -> None:
-    """Print a row of all points and one of each number of landmarks; digits are bridged."""
+    """Print a row of the table for a fit of all points, and one for each number of landmarks."""
     X, k = data_of(name, n), neighbors_of(name)
     spec = FitSpec(n_neighbors=k, n_components=p, disconnected="bridge")
     whole = fit(X, spec)
@@ -45,7 +48,7 @@ def quality(name: str, n: int, p: int) -> None:
 
 
 def million() -> None:
-    """Print seconds by stage, of a single draw and of one of four, and the peak memory, on one core."""
+    """Print the processor seconds of a fit of a million points by stage, of one and of four draws, and peak memory."""
     for small in (1_000, 2_000):
         list(
             fit(data_of("cube-3-50", small), landmarks=small // 2, n_components=3, n_neighbors=10).draws(4)
@@ -66,7 +69,7 @@ def million() -> None:
 
 
 def main() -> None:
-    """Print the table of quality, or the figures of a million points."""
+    """Print the table, or with the argument `million` the time and memory at a million points."""
     if "million" in sys.argv[1:]:
         million()
         return

@@ -1,7 +1,7 @@
-"""Table of docs/reference/client.md: the name and the default of each parameter in all surfaces.
+"""Table of docs/reference/client.md: names and defaults of the same parameter in Python, commands and HTTP.
 
-`python -m docs.figures.names` writes it from the signatures of the library and the estimators, the parsers of the
-commands, and the models of the API.
+`python -m docs.figures.names` writes the table from the signatures of the library, the estimators and the client, the
+parsers of the commands, and the models of the API. The docstrings call each of these a surface.
 """
 
 from __future__ import annotations
@@ -35,33 +35,9 @@ FILLED = "of the service"  # a default of the client that leaves a parameter out
 # Parameters of how one surface is used: data, progress, files and waiting; and columns of tables, listed on the page.
 OWN = {
     *("self", "X", "Y", "data", "dataset", "spec", "neighbors", "coordinates", "embedding", "posterior", "missing"),
-    *(
-        "on_progress",
-        "verbose",
-        "executor",
-        "threads",
-        "halves",
-        "embed_halves",
-        "is_own_map",
-        "names",
-        "ids",
-        "id_names",
-        "obsm",
-        "priority",
-        "timeout",
-        "out",
-        "dtype",
-        "points",
-    ),
-    *(
-        "random_state",
-        "index",
-        "scales",
-        "json",
-        "url",
-        "help",
-        *(types.UploadOptions.__annotations__.keys() - {"labels"}),
-    ),
+    *("on_progress", "verbose", "executor", "threads", "halves", "embed_halves", "is_own_map", "names", "ids"),
+    *("id_names", "obsm", "priority", "timeout", "out", "dtype", "points", "random_state", "index", "scales", "json"),
+    *("url", "help", *(types.UploadOptions.__annotations__.keys() - {"labels"})),
 }
 # What differs on purpose, with the reason that the page has.
 DIFFERENT = {
@@ -77,7 +53,11 @@ DIFFERENT = {
 
 
 def of_function(function: Callable[..., Any], *others: type) -> dict[str, Any]:
-    """Return the defaults of a function's parameters by name, and of `**options`: a dataclass or a type."""
+    """Return the defaults of a function's parameters by name.
+
+    `others` describe the function's `**options`: a dataclass with defaults, or a `TypedDict`, whose options the service
+    fills in.
+    """
     named = signature(function).parameters.values()
     kinds = {Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL}
     shown = [each for each in named if each.kind not in kinds and each.default is not OF_METHOD]
@@ -91,7 +71,7 @@ def of_function(function: Callable[..., Any], *others: type) -> dict[str, Any]:
 
 
 def of_model(model: Any) -> dict[str, Any]:
-    """Return the defaults of the members of a body."""
+    """Return the defaults of the members of a request body, by name, from its pydantic model."""
     members = model.model_fields.items()
     return {
         name: REQUIRED if each.is_required() else each.get_default(call_default_factory=True) for name, each in members
@@ -99,7 +79,7 @@ def of_model(model: Any) -> dict[str, Any]:
 
 
 def of_command(name: str) -> dict[str, Any]:
-    """Return the defaults of the options of a command."""
+    """Return the defaults of the options of a `glle` command, by name."""
     _, commands = glle.cli.command_parser([])
     defaults = {}
     for action in commands.choices[name]._actions:  # noqa: SLF001 # argparse has no public list
@@ -109,7 +89,7 @@ def of_command(name: str) -> dict[str, Any]:
 
 
 def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the defaults of each operation's parameters: by operation, surface and name."""
+    """Return the defaults of parameters, by operation ("fit"), surface ("HTTP") and name ("n_neighbors")."""
     return {
         "fit": {
             "library": {name: value for name, value in of_function(glle.fit, FitSpec).items() if name != "labels"},
@@ -162,18 +142,18 @@ def surfaces() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def parameters(of: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the names of an operation's parameters in any surface, without parameters of one surface's use."""
+    """Return the names of an operation's parameters in all surfaces, without those that only one surface needs."""
     names = dict.fromkeys(name for defaults in of.values() for name in defaults)
     return [name for name in names if name not in OWN]
 
 
 def is_one(values: Iterable[Any]) -> bool:
-    """Return whether the defaults of a parameter are one, of the surfaces that do not leave it to the service."""
+    """Return whether all surfaces have the same default, apart from those that leave it to the service."""
     return len({_text(value) for value in values if value is not FILLED}) <= 1
 
 
 def differences() -> list[tuple[str, str]]:
-    """Return the parameters whose default differs between surfaces, or which a surface lacks."""
+    """Return (operation, parameter) where the default differs between surfaces, or a surface lacks the parameter."""
     differing = []
     for operation, of in surfaces().items():
         for name in parameters(of):
@@ -184,7 +164,7 @@ def differences() -> list[tuple[str, str]]:
 
 
 def listing() -> str:
-    """Return a row of the common defaults for each operation, and a table of what differs."""
+    """Return two Markdown tables: the defaults that all surfaces share, and the parameters that differ on purpose."""
     same, other = [], []
     for operation, of in surfaces().items():
         common = []
@@ -201,7 +181,7 @@ def listing() -> str:
 
 
 def _text(default: Any) -> str:
-    """Return a default in words, alike in Python, in a command and in JSON."""
+    """Return a default as a text that is the same for the values of Python, commands and JSON."""
     if default is None or default == {}:
         return "none"
     if isinstance(default, tuple | list):

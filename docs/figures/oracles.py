@@ -1,4 +1,4 @@
-"""The formulas of the papers in plain numpy, point by point and by dense matrices: oracles of `docs.figures.seeds`.
+"""The formulas of the papers in plain numpy, with which `docs.figures.seeds` compares the engine.
 
 Nothing here imports the engine. Neighbors are lists of indices (k,), one for each point of X (n, d). Embeddings have
 columns of length sqrt(n), of any sign.
@@ -24,20 +24,20 @@ REG = 1e-3  # ridge of the weights, relative to the trace
 
 
 def difference(Y: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
-    """Return the largest difference of two embeddings whose columns may have other signs, over the largest entry."""
+    """Return the largest difference of two embeddings up to signs of columns, relative to the largest entry."""
     signs = np.sign(np.einsum("ij,ij->j", Y, expected))
     return float(np.abs(Y * signs - expected).max() / np.abs(expected).max())
 
 
 def nearest(distances: NDArray[np.float64], k: int) -> NDArray[np.intp]:
-    """Return the k nearest other points (n, k) by distances (n, n)."""
+    """Return the indices (n, k) of each point's k nearest other points, from distances (n, n)."""
     apart = distances.copy()
     np.fill_diagonal(apart, np.inf)
     return np.argsort(apart, axis=1, kind="stable")[:, :k]
 
 
 def within(distances: NDArray[np.float64], radius: float) -> list[NDArray[np.intp]]:
-    """Return the other points within a radius."""
+    """Return the indices of the other points within a radius of each point, from distances (n, n)."""
     return [np.flatnonzero((row <= radius) & (np.arange(len(row)) != i)) for i, row in enumerate(distances)]
 
 
@@ -49,7 +49,7 @@ def weights(x: NDArray[np.float64], points: NDArray[np.float64], reg: float = RE
 
 
 def weight_matrix(X: NDArray[np.float64], neighbors: Neighbors, reg: Sequence[float] = ()) -> NDArray[np.float64]:
-    """Return LLE's weights as a matrix (n, n); `reg` has the ridge of each point."""
+    """Return LLE's weights as a matrix (n, n); `reg` has the relative ridge of each point, by default 1e-3."""
     W = np.zeros((len(X), len(X)))
     for i, near in enumerate(neighbors):
         W[i, near] = weights(X[i], X[near], reg[i] if len(reg) else REG)
@@ -57,7 +57,7 @@ def weight_matrix(X: NDArray[np.float64], neighbors: Neighbors, reg: Sequence[fl
 
 
 def bottom(W: NDArray[np.float64], p: int = 2) -> NDArray[np.float64]:
-    """Return the embedding (n, p) by weights (n, n): the bottom singular vectors of I - W without the constant one."""
+    """Return LLE's embedding (n, p) for weights W (n, n): the bottom singular vectors of I - W, except the constant."""
     right = np.linalg.svd(np.eye(len(W)) - W)[2]
     return np.asarray(np.sqrt(len(W)) * right[-2 : -2 - p : -1].T)
 
@@ -68,32 +68,32 @@ def lle(X: NDArray[np.float64], neighbors: Neighbors, reg: Sequence[float] = ())
 
 
 def isolle(X: NDArray[np.float64], k: int, g: int) -> NDArray[np.float64]:
-    """Return LLE with the k nearest along the graph of g neighbors."""
+    """Return LLE with the k neighbors that are nearest along the graph of g nearest neighbors."""
     return lle(X, nearest(_paths(cdist(X, X), nearest(cdist(X, X), g)), k))
 
 
 def weighted_lle(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """Return LLE with the k nearest by d_ij / sqrt(M_i M_j), where M is the mean distance to the k nearest."""
+    """Return LLE with the k neighbors of least d_ij / sqrt(M_i M_j), where M is the mean distance to k neighbors."""
     D = cdist(X, X)
     mean = np.take_along_axis(D, nearest(D, k), axis=1).mean(axis=1)
     return lle(X, nearest(D / np.sqrt(np.outer(mean, mean)), k))
 
 
 def relative_lle(X: NDArray[np.float64], k: int, gamma: float) -> NDArray[np.float64]:
-    """Return LLE with the k nearest by the distances to all points in the space of a Gaussian kernel."""
+    """Return LLE whose neighbors are found among the points' vectors of kernel distances to all points."""
     moved = np.sqrt(2 - 2 * np.exp(-gamma * cdist(X, X, "sqeuclidean")))
     return lle(X, nearest(cdist(moved, moved), k))
 
 
 def auto_reg_lle(X: NDArray[np.float64], k: int, p: int = 2) -> NDArray[np.float64]:
-    """Return LLE with the mean of the k - p smallest eigenvalues of a Gram matrix, over its trace, as the ridge."""
+    """Return LLE whose ridge is the mean of the k - p smallest eigenvalues of each Gram matrix, over its trace."""
     near = nearest(cdist(X, X), k)
     spectra = [np.linalg.eigvalsh((X[row] - x) @ (X[row] - x).T) for x, row in zip(X, near, strict=True)]
     return lle(X, near, [float(np.clip(values[:-p].mean() / values.sum(), 1e-6, 1)) for values in spectra])
 
 
 def incremental_lle(X: NDArray[np.float64], k: int, first: int) -> NDArray[np.float64]:
-    """Return LLE of the first points, and the others by their weights on the k nearest of these."""
+    """Return LLE of the first points, with each other point placed by its weights on the k nearest first points."""
     start = X[:first]
     Y = lle(start, nearest(cdist(start, start), k))
     added = []
@@ -104,7 +104,7 @@ def incremental_lle(X: NDArray[np.float64], k: int, first: int) -> NDArray[np.fl
 
 
 def npe(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """Return the linear functions of least X^T M X a = lambda X^T X a."""
+    """Return NPE: the linear functions of X along the bottom eigenvectors of X^T M X a = lambda X^T X a."""
     Z = X - X.mean(axis=0)
     rest = Z - weight_matrix(X, nearest(cdist(X, X), k)) @ Z
     axes = scipy.linalg.eigh(rest.T @ rest, Z.T @ Z)[1][:, :2]
@@ -112,7 +112,11 @@ def npe(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
 
 
 def patches(X: NDArray[np.float64], k: int, *, hessian: bool) -> NDArray[np.float64]:
-    """Return Hessian LLE or LTSA: the bottom of what functions on each patch leave of an affine function."""
+    """Return Hessian LLE or LTSA: the bottom eigenvectors of a sum of projections over the patches of k neighbors.
+
+    A patch's projection is orthogonal to its affine functions; Hessian LLE projects on the quadratic functions among
+    these.
+    """
     M = np.zeros((len(X), len(X)))
     for i, near in enumerate(nearest(cdist(X, X), k)):
         patch = np.append(i, near)
@@ -127,7 +131,7 @@ def patches(X: NDArray[np.float64], k: int, *, hessian: bool) -> NDArray[np.floa
 
 
 def alle(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """Return the principal coordinates of the covariance (M M^T)^-1 of acyclic LLE, each point on later ones."""
+    """Return acyclic LLE: the principal coordinates of (M M^T)^-1, where a point has weights on later points only."""
     n, d = X.shape
     Z = X - X.mean(axis=0)
     M = np.zeros((n, n))
@@ -143,7 +147,7 @@ def alle(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
 
 
 def laplacian_eigenmaps(X: NDArray[np.float64], radius: float, epsilon: float) -> NDArray[np.float64]:
-    """Return the bottom of (D - W) y = lambda D y, of heat within a radius."""
+    """Return Laplacian eigenmaps: the bottom eigenvectors of (D - W) y = lambda D y, with heat weights in a radius."""
     D = cdist(X, X)
     W = np.exp(-(D**2) / epsilon) * (radius >= D)
     np.fill_diagonal(W, 0)
@@ -152,7 +156,7 @@ def laplacian_eigenmaps(X: NDArray[np.float64], radius: float, epsilon: float) -
 
 
 def diffusion_maps(X: NDArray[np.float64], radius: float, epsilon: float) -> NDArray[np.float64]:
-    """Return lambda psi of the Markov matrix of the kernel within a radius, whose density is divided out."""
+    """Return diffusion maps: lambda psi of the Markov matrix of a kernel in a radius, normalized by the density."""
     D = cdist(X, X)
     K = np.exp(-(D**2) / epsilon) * (radius >= D)
     q = K.sum(axis=1)
@@ -165,13 +169,13 @@ def diffusion_maps(X: NDArray[np.float64], radius: float, epsilon: float) -> NDA
 
 
 def isomap(X: NDArray[np.float64], radius: float) -> NDArray[np.float64]:
-    """Return the classical scaling of the shortest paths within a radius."""
+    """Return Isomap: classical scaling of the shortest paths over edges that are no longer than a radius."""
     D = cdist(X, X)
     return _principal(-(_paths(D, within(D, radius)) ** 2) / 2)
 
 
 def smoothed(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """Return X with each point on the principal plane through itself and its k nearest."""
+    """Return X with each point projected onto the principal plane of the point and its k nearest neighbors."""
     moved = []
     for i, near in enumerate(nearest(cdist(X, X), k)):
         cloud = X[np.append(i, near)]

@@ -1,7 +1,8 @@
-"""Tables and figure of docs/explanation/posterior.md: `python -m docs.figures.posterior` with the names of some tables.
+"""Tables and figure of docs/explanation/posterior.md: `python -m docs.figures.posterior frontier noise adaptive`.
 
-`frontier`: trust and diversity over the scale, for both kinds of noise. `noise`: trust under both noise models and
-under the chosen one, in some ten minutes. `adaptive`: adaptive neighborhoods on sheets with close turns.
+`frontier`: how trustworthy draws are, and how much they differ, at several scales and under both noise models.
+`noise`: trustworthiness under both noise models and under the one that noise="auto" chooses (ten minutes). `adaptive`:
+adaptive neighborhoods on rolls whose turns come close to each other.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SETTINGS = (
 
 
 def sample(name: str, n: int, noise: float, features: int, seed: int) -> NDArray[np.float64]:
-    """Return a sheet, rotated into `features` dimensions, with noise in all of them."""
+    """Return n points of a sheet, rotated into `features` dimensions, with noise in each of them."""
     if features == 3:
         return manifolds.make(name, n, noise=noise, seed=seed).X
     X = manifolds.make(name, n, seed=seed).X
@@ -54,7 +55,10 @@ def sample(name: str, n: int, noise: float, features: int, seed: int) -> NDArray
 
 
 def measure(n: int, k: int, noise: float, features: int) -> dict[str, Any]:
-    """Return the trust of the reference, and (trust, disparity) at each scale: means over sheets and samples."""
+    """Return, by noise model, the trustworthiness of the mean embedding, and (trustworthiness, disparity) of draws.
+
+    `draws` has a row for each scale. All numbers are means over sheets and samples.
+    """
     figures: dict[str, Any] = {model: {"reference": [], "draws": np.zeros((len(SCALES), 2))} for model in NOISE_MODELS}
     for name in manifolds.NAMES:
         for seed in range(SAMPLES):
@@ -75,7 +79,7 @@ def measure(n: int, k: int, noise: float, features: int) -> dict[str, Any]:
 
 
 def frontier() -> None:
-    """Print the table and write the figure."""
+    """Print the trustworthiness and disparity of draws for each setting, and save the figure."""
     figure, axes = plt.subplots(2, 3, figsize=(10.5, 6), layout="constrained", sharex=True)
     print("| setting | noise | trust of the reference | trust at scale 1 | disparity at scale 1 |\n" + "|---" * 5 + "|")
     for ax, (n, k, noise, features) in zip(axes.flat, SETTINGS, strict=True):
@@ -107,7 +111,7 @@ NOISES = (0.0, 0.01, 0.03)
 
 @dataclass(frozen=True)
 class Setting:
-    """Data set: a sheet with noise, or a part of the digits."""
+    """A data set of the table of noise models: a sheet with noise, or some of the digits."""
 
     name: str
     n: int
@@ -122,18 +126,21 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """Return the settings of the table."""
+    """Return the data sets of the table of noise models."""
     sheets = [Setting(name, n, noise) for name in SHEETS for n in (2000, 5000) for noise in NOISES]
     return [*sheets, Setting("digits", 1500)]
 
 
 def mean_trust(X: NDArray[np.float64], posterior: Posterior) -> float:
-    """Return the mean trust of draws at scale 1 that the fit has not used."""
+    """Return the mean trustworthiness of 24 draws at scale 1."""
     return float(np.mean([trust_of(X, draw.embedding) for draw in posterior.draws(OTHERS)]))
 
 
 def choice(setting: Setting, seeds: Iterable[int]) -> tuple[list[dict[str, float]], list[str]]:
-    """Return the trust of each model and of the chosen one ("auto"), and the chosen model, for each sample."""
+    """Return, for a sample of each seed, the trustworthiness by noise model, and the model that "auto" chooses.
+
+    Each row also has the trustworthiness of the chosen model, as "auto".
+    """
     rows: list[dict[str, float]] = []
     models: list[str] = []
     for seed in seeds:
@@ -147,7 +154,7 @@ def choice(setting: Setting, seeds: Iterable[int]) -> tuple[list[dict[str, float
 
 
 def by_noise_model(rows: list[dict[str, float]], models: list[str]) -> str:
-    """Return cells: mean and lowest trust of each noise model and of the choice, and the count of tangent choices."""
+    """Return the cells of a row: mean [lowest] trustworthiness by noise model, and how often "tangent" was chosen."""
     cells = [
         f"{np.mean(values):.4f} [{min(values):.3f}]".replace("0.", ".")
         for values in ([row[model] for row in rows] for model in (*NOISE_MODELS, "auto"))
@@ -156,7 +163,7 @@ def by_noise_model(rows: list[dict[str, float]], models: list[str]) -> str:
 
 
 def noise() -> None:
-    """Print the table."""
+    """Print the trustworthiness under each noise model for each data set."""
     print("| data | n | noise | isotropic | tangent | auto | tangent chosen |\n|---|---|---|---|---|---|---|")
     for setting in settings():
         cells = by_noise_model(*choice(setting, range(CHOICES)))
@@ -169,7 +176,10 @@ SEEDS = range(6)
 
 
 def row(name: str, n: int, k: int, noise: float) -> str:
-    """Return short circuits and LLE's trust, fixed and adaptive, as means over samples."""
+    """Return a row of the table of adaptive neighborhoods: short circuits and trustworthiness, as means over samples.
+
+    A short circuit is an edge between points that are more than a turn of the roll apart.
+    """
     samples = []
     for seed in SEEDS:
         sheet = manifolds.make(name, n, seed=seed, noise=noise)
@@ -191,7 +201,7 @@ def row(name: str, n: int, k: int, noise: float) -> str:
 
 
 def adaptive() -> None:
-    """Print the table."""
+    """Print the table of fixed and adaptive neighborhoods."""
     print("| sheet | n | k | noise | short circuits, fixed | adaptive | LLE's trust, fixed | adaptive |")
     print("|---|---|---|---|---|---|---|---|")
     for name in ("swiss_roll", "swiss_roll_hole"):

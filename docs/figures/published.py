@@ -26,34 +26,34 @@ ITERATIONS = (1, 2, 3, 5, 10, 20, 50)
 
 
 def r_squared(X: NDArray[Any], y: NDArray[Any]) -> float:
-    """Return the R^2 of y on the raw coordinates and a constant."""
+    """Return the R^2 of a linear regression of y (n,) on X (n, d) with a constant."""
     design = np.concatenate([np.ones((len(X), 1)), X], axis=1)
     rest = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
     return float(1 - (rest**2).sum() / ((y - y.mean()) ** 2).sum())
 
 
 def shares(posterior: Posterior, X: NDArray[Any]) -> list[float]:
-    """Return the R^2 of each coordinate of a draw on the data."""
+    """Return the R^2 of linear regressions of a draw's coordinates on the data."""
     return [r_squared(X, column) for column in posterior.draw(0, align="none").embedding.T]
 
 
 def sigma_after(X: NDArray[Any], iterations: int, tol: float = 1e-300) -> NDArray[np.float64]:
-    """Return the variances of Eq. 29 after some iterations."""
+    """Return the variances sigma_i (n,) of Eq. 29 after this number of iterations of EM."""
     values = fit(X, variant="published", max_iter=iterations, tol=tol).sigma
     assert values is not None
     return values
 
 
 def row_sums(posterior: Posterior, draws: int = 8) -> list[float]:
-    """Return the smallest and the largest row sum over draws."""
+    """Return the smallest and the largest sum of a point's weights over some draws; the paper wants 1."""
     sums = np.concatenate([posterior.weights(i).sum(axis=1) for i in range(draws)])
     return [float(sums.min()), float(sums.max())]
 
 
 def sigma_by_plain_inverse(X: NDArray[Any], k: int, iterations: int) -> list[float]:
-    """Return the median |sigma_i| after each iteration of Eq. 21-29, with numpy's inverse in place of the dagger.
+    """Return the median |sigma_i| after each iteration of Eq. 21-29, with an inverse in place of the pseudo-inverse.
 
-    The inverse of a singular matrix consists of rounding errors; numpy raises only at a pivot of exactly 0.
+    The matrix is singular, so that its inverse consists of rounding errors; numpy raises only at a pivot of exactly 0.
     """
     n, d = X.shape
     raw = X[np.sort(kneighbors(X, k)[0], axis=1)].transpose(0, 2, 1)
@@ -78,7 +78,7 @@ def curved_sheet(n: int) -> NDArray[Any]:
 
 
 def numbers() -> dict[str, Any]:
-    """Measure each fact of the page."""
+    """Measure the numbers that the page states, by the name of the fact."""
     curve = manifolds.make("s_curve", 1500, seed=0).X
     digits = load_digits().data
     sigma = {}
@@ -124,7 +124,7 @@ def numbers() -> dict[str, Any]:
 
 
 def picture(path: Path) -> None:
-    """Draw sigma over the iterations, and one published and one constrained draw beside the side view."""
+    """Save the figure: sigma_i over the iterations, the data from the side, a published and a constrained draw."""
     sheet = manifolds.make("s_curve", 1500, seed=0)
     published, constrained = fit(sheet.X, variant="published"), fit(sheet.X)
     figure, axes = plt.subplots(1, 4, figsize=(12, 3.1), layout="constrained")

@@ -1,7 +1,6 @@
-"""Signatures and docstrings of docs/reference/engine-api.md and client-api.md, from the code.
+"""Write the signatures and docstrings of docs/reference/engine-api.md and client-api.md from the code.
 
-`make generate` writes them. A marker of a page, such as `<!-- api glle.fit glle.load -->`, names what follows up to
-`<!-- end -->`.
+A marker such as `<!-- api glle.fit glle.load -->` names the objects whose descriptions follow, up to `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _WIDTH = 100  # of a signature in one line
 
 
 def written(page: str) -> str:
-    """Return a page with the text of each marker."""
+    """Return the page with new descriptions after each marker."""
 
     def block(match: re.Match[str]) -> str:
         entries = "\n\n".join(entry(name) for name in match[1].split())
@@ -43,7 +42,7 @@ def written(page: str) -> str:
 
 
 def entry(path: str) -> str:
-    """Return the text on a function, a class or a module by its path."""
+    """Return the Markdown that describes a function, a class or a module, which is found by its dotted path."""
     documented: Any = locate(path)
     assert documented is not None, path
     if ismodule(documented):
@@ -57,7 +56,7 @@ def entry(path: str) -> str:
 
 
 def _described(path: str, documented: Any, level: int) -> str:
-    """Return heading, signature, docstring and, for a class, its public members."""
+    """Return the Markdown of a function or class: heading, signature, docstring and, for a class, public members."""
     name = path.rpartition(".")[2]
     parts = [f"{'#' * level} {path if level == 3 else name}"]
     if not isclass(documented) or not (is_dataclass(documented) or issubclass(documented, dict | Exception)):
@@ -76,7 +75,10 @@ def _described(path: str, documented: Any, level: int) -> str:
 
 
 def _members(class_: type) -> Iterator[tuple[str, Any]]:
-    """Yield the public methods and properties with a docstring of a class, and of its bases that no page has."""
+    """Yield name and member for the public methods and properties of a class that have a docstring.
+
+    Members of its base classes are included unless a page describes the base class itself.
+    """
     seen: set[str] = set()
     for base in class_.__mro__:
         is_elsewhere = base is not class_ and (base in _listed() or issubclass(base, Specification))
@@ -93,7 +95,7 @@ def _members(class_: type) -> Iterator[tuple[str, Any]]:
 
 
 def _fields(class_: Any) -> Iterator[str]:
-    """Yield the parameters of a specification with domain and default, and the members of a TypedDict."""
+    """Yield a line for each parameter of a `Specification`, or for each member of a `TypedDict`."""
     if issubclass(class_, Specification):
         for name, parameter in class_.parameters().items():
             default = default_text(class_.__dataclass_fields__[name].default)
@@ -109,14 +111,14 @@ def _fields(class_: Any) -> Iterator[str]:
 
 @cache
 def _listed() -> dict[type, str]:
-    """Return the classes that the pages have, with their paths."""
+    """Return the classes that the pages describe, with their dotted paths."""
     names = [name for page in PAGES for block in _BLOCK.finditer(page.read_text("utf-8")) for name in block[1].split()]
     located = {name: locate(name) for name in names}
     return {each: name for name, each in located.items() if isclass(each)}
 
 
 def _signature(name: str, documented: Any) -> str:
-    """Return a call with types and defaults of its parameters; parameters of methods are listed apart."""
+    """Return the signature with types and defaults; parameters of embedding methods are written as `**options`."""
     shown = signature(documented)
     texts, is_keyword, rest = list[str](), False, False
     positional = [each for each in shown.parameters.values() if each.kind is Parameter.POSITIONAL_ONLY]
@@ -149,7 +151,7 @@ def _parameter(each: Parameter) -> str:
 
 
 def type_text(hint: Any) -> str:
-    """Return a type as it is written; the same in all versions of Python."""
+    """Return a type as source code, which is the same in all versions of Python."""
     if isinstance(hint, str):
         return hint
     if get_origin(hint) in {Union, UnionType}:
@@ -164,7 +166,7 @@ def type_text(hint: Any) -> str:
 
 
 def default_text(value: Any) -> str:
-    """Return a default as it is written."""
+    """Return a default as source code; a function or class has its name."""
     if value is ...:
         return "..."
     return value.__name__ if callable(value) else repr(value)
@@ -187,7 +189,10 @@ def _text(doc: str | None, documented: Any = None) -> str:
 
 
 def _items(body: str, documented: Any) -> Iterator[str]:
-    """Yield the items of a list of parameters, attributes, results or errors."""
+    """Yield a Markdown line for each entry of a numpydoc section, such as Parameters.
+
+    Types and defaults of parameters come from the signature of `documented`, if there is one.
+    """
     shown = signature(documented).parameters if callable(documented) else {}
     for item in re.split(r"\n(?=\S)", body.strip()):
         head, _, rest = item.partition("\n")
@@ -206,7 +211,7 @@ def _items(body: str, documented: Any) -> Iterator[str]:
 
 
 def _prose(text: str) -> str:
-    """Return text with math, roles and verbatim words as code."""
+    """Return reStructuredText as Markdown: math, roles such as :func: and double backticks become code."""
     text = _MATH.sub(lambda match: f"```text\n{cleandoc(match[1]).strip()}\n```\n", text)
     return re.sub(r"(?<!`)``(?!`)", "`", re.sub(r":\w+:`", "`", text))
 

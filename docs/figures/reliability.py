@@ -25,12 +25,12 @@ _SOAKED = ("what", "unit", "first", "second", "change", "low", "high", "is_flat"
 
 
 def read() -> dict[str, Any]:
-    """Return the stored reports."""
+    """Return the reports that `docs/figures/reliability.json` stores, by command; empty if there is no such file."""
     return dict(json.loads(PATH.read_text("utf-8"))) if PATH.exists() else {}
 
 
 def excerpts(out: Path) -> dict[str, Any]:
-    """Return the excerpts of the reports in a folder, by command; commands without a report are left out."""
+    """Return what the page needs of the reports in the folder `out`, by command; missing reports are left out."""
     reports = {
         "chaos": _report(out / "chaos" / "chaos.json", _chaos),
         "degraded": _report(out / "degraded" / "degraded.json", _degraded_rows),
@@ -65,7 +65,7 @@ def _soak(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def render(reports: dict[str, Any]) -> dict[str, str]:
-    """Return the tables of the stored reports, by marker name."""
+    """Return the text of each marker of the page, for the reports that there are."""
     builders: dict[str, tuple[str, Callable[[Any], str]]] = {
         "kills": ("chaos", _kills),
         "degraded": ("degraded", _degraded_table),
@@ -121,7 +121,10 @@ def _soak_text(report: dict[str, Any]) -> str:
 
 
 def judge_series(verdict: dict[str, Any]) -> str:
-    """Return the verdict on a series. A percentile too noisy for a slope may still be no higher in the second half."""
+    """Return whether a series of the soak test is flat, in words.
+
+    If a percentile of times is too noisy for a slope, "not higher" says that it did not rise in the second half.
+    """
     if not verdict["is_flat"]:
         return "**not flat**"
     if verdict["unit"] != "ms" or verdict["high"] <= ALLOWED:
@@ -130,7 +133,7 @@ def judge_series(verdict: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Read the reports, store them, and write the tables."""
+    """Store what the page needs of the reports, unless `--page` is given, and write the page's tables."""
     parser = argparse.ArgumentParser(prog="python -m docs.figures.reliability", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the commands' reports")
     parser.add_argument("--page", action="store_true", help="write the page from the stored reports")

@@ -1,8 +1,8 @@
-"""Table of docs/reference/equations.md: items of the papers, run in the library and on a service.
+"""Table of docs/reference/equations.md, which checks equations of the papers in the library and on a service.
 
 `python -m docs.figures.seeds` starts a service and writes the table, in minutes. An item passes in the library if its
-figure, an error, is at most its bound, and over HTTP if the service returns the array of the library. The exit code is
-1 if one does not pass. Most items compare the library with the formula in plain numpy (`docs.figures.oracles`).
+error is at most the item's bound, and over HTTP if the service returns the same array as the library. The exit code is
+1 if an item does not pass. Most items compare the library with the formula in plain numpy (`docs.figures.oracles`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ K = 8  # neighbors
 
 
 class Item(NamedTuple):
-    """An item of the documents: its run returns a figure, which is at most `bound`."""
+    """A row of the table: `run` returns the error of an equation or algorithm, which passes up to `bound`.
+
+    `http` is the route that returns the same array, or "method: parameter" for a parameter to send; empty if there is
+    none.
+    """
 
     source: str
     name: str
@@ -61,12 +65,12 @@ class Item(NamedTuple):
 
 
 def embed(method: str, **options: object) -> NDArray[np.float64]:
-    """Return the embedding of the S-curve."""
+    """Return the embedding of the S-curve X by a method."""
     return METHODS[method].embed(X, METHODS[method].spec(**options)).Y
 
 
 def _eigenpairs_of_a_draw(**options: Any) -> float:
-    """Return the error of a draw as the bottom eigenvectors of (I - W)^T (I - W), relative to the norm."""
+    """Return how far a draw is from spanning the bottom eigenvectors of (I - W)^T (I - W), relative to the norm."""
     posterior = _fit(**options)
     W = np.zeros((200, 200))
     np.put_along_axis(W, posterior.neighbors.astype(np.intp), posterior.weights(3), axis=1)
@@ -302,7 +306,7 @@ FEW = {"mvu", "meu", "drill", "alle"}  # methods of 80 points
 
 
 def over_http(http: str, client: Client) -> float:
-    """Return the largest difference between an array of a service and of the library, by a route or a parameter."""
+    """Return the largest difference between arrays of a service and of the library; `http` as in `Item`."""
     if not http.startswith("/"):
         return _by_parameter(client, *http.split(": "))
     if http == "/v1/embeddings/{id}/arrays":
@@ -332,7 +336,7 @@ def over_http(http: str, client: Client) -> float:
 
 
 def _by_parameter(client: Client, name: str, parameter: str) -> float:
-    """Return the difference for a method with one parameter."""
+    """Return the largest difference between the embeddings of a service and of the library, with one parameter set."""
     spec = METHODS[name].spec
     default = next(each.default for each in fields(spec) if each.name == parameter)
     value = VALUES.get(parameter, default)
@@ -350,7 +354,7 @@ def _by_parameter(client: Client, name: str, parameter: str) -> float:
 
 
 def table(client: Client) -> str:
-    """Return the table of all items, run now."""
+    """Run all items, and return the table in Markdown."""
     lines = ["| document | item | figure | at most | library | HTTP |", "|---|---|---|---|---|---|"]
     errors = {http: over_http(http, client) for http in dict.fromkeys(item.http for item in ITEMS if item.http)}
     for item in ITEMS:

@@ -1,7 +1,8 @@
-"""Audit maps of every distribution, and compare each statement with other samples, and scores of points with peers.
+"""Audit maps of data with a known distribution, and compare what the audits state with maps of further samples.
 
-`make believe` measures PCA and LLE of all distributions, and UMAP and t-SNE of some of `COMPARED`. The file of
-`--keep` keeps the figures as JSON lines, and rows that it has already are not measured again.
+`make believe` measures maps by PCA and LLE of all distributions. Of the distributions `COMPARED` it also measures maps
+by UMAP and t-SNE, and compares the audit's scores of points with the scores of other tools. The file of `--keep` has a
+JSON line for each distribution and method; these are not measured again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ GROUPS: dict[str, dict[str, tuple[Distribution, ...]]] = {  # distributions of e
 
 
 def main() -> None:
-    """Measure the distributions and methods of each group, and print the goals and the figures of peers."""
+    """Measure the chosen groups of distributions, and print how well the audits and the other tools did."""
     parser = argparse.ArgumentParser(prog="python -m docs.figures.believe", description=__doc__)
     parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=list(GROUPS), help="of distributions")
     parser.add_argument("--methods", nargs="+", help="only these; default: the methods of each group")

@@ -1,10 +1,11 @@
-"""The four answers of an audit of one sample, and the same answers by fresh samples.
+"""Compare the four answers of an audit (islands, arrangement, neighborhoods, shape) with maps of fresh samples.
 
     python -m docs.figures.believe.answers --methods pca lle --keep out/answers.jsonl
 
-The distributions are those of `docs.figures.believe.truths`, which were written down before any of them was run. A
-fresh sample has half as many points. It is embedded, and the points of the audited sample are placed in its map, so
-that the functions of the audit measure what a user would find in a new study.
+An audit estimates from one sample what further samples would show. Here the distribution is known, so that further
+samples can be drawn: each has half as many points and is embedded, and the points of the audited sample are placed in
+its map. The functions of the audit then measure the answers in these maps. The distributions
+(`docs.figures.believe.truths`) were written down before any of them was run.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ PAGE = Path(__file__).parents[2] / "explanation" / "believe.md"
 
 
 def measure(distribution: Distribution, name: str) -> Row:
-    """Return what an audit states of one sample, and what fresh samples show."""
+    """Return, for the method `name`, the answers that an audit states and the answers that fresh samples show.
+
+    The members `stated` and `found` of the row have the shares; `wrong` lists statements that mislead.
+    """
     base = np.asarray(distribution.sample(np.random.default_rng(0), distribution.n), np.float64)
     mean, scale = base.mean(axis=0), np.where(base.std(axis=0) > 0, base.std(axis=0), 1)
     X = (base - mean) / scale
@@ -127,7 +131,7 @@ def measure(distribution: Distribution, name: str) -> Row:
 
 
 def summary(rows: list[Row]) -> str:
-    """Return the table of goals, a column for each method; misses are bold."""
+    """Return the Markdown table of the page: a row for each goal, a column for each method; misses are bold."""
     methods = list(dict.fromkeys(row["method"] for row in rows))
     figures = [list(_figures([row for row in rows if row["method"] == name])) for name in methods]
     lines = [
@@ -138,7 +142,7 @@ def summary(rows: list[Row]) -> str:
 
 
 def _figures(rows: list[Row]) -> Iterator[tuple[str, str, str, bool]]:
-    """Yield the figures of one method: name, goal, value, and whether it misses the goal."""
+    """Yield the table's rows for one method: name of the figure, goal, value, and whether the value misses the goal."""
     refused = sum("refused" in row for row in rows)
     yield "distributions that the method refuses", "", f"{refused} of {len(rows)}", False
     rows = [row for row in rows if "refused" not in row]
@@ -177,7 +181,7 @@ def _figures(rows: list[Row]) -> Iterator[tuple[str, str, str, bool]]:
 
 
 def count_rare(name: str) -> int:
-    """Return in how many of ten samples an island of an audited map is the rare group of 1 %."""
+    """Return in how many of ten samples a map by the method `name` shows the group of 1 % as an island of its own."""
     truth = next(truth for truth in TRUTHS if truth.name == RARE)
     count = 0
     for number in range(RARE_SAMPLES):
@@ -198,7 +202,7 @@ def _trusts_noise(row: Row) -> bool:
 
 
 def main() -> None:
-    """Measure the distributions that are not kept yet, and write the table into the page."""
+    """Measure the distributions that the file of `--keep` lacks, and write the table into the page."""
     parser = argparse.ArgumentParser(prog="python -m docs.figures.believe.answers", description=__doc__)
     parser.add_argument("--methods", nargs="+", default=["pca", "lle", "umap", "t-sne"])
     parser.add_argument("--keep", type=Path, default=Path("out/answers.jsonl"))

@@ -1,4 +1,4 @@
-"""The map that `glle.compare` names for each question, beside the maps that the truth names.
+"""Does `glle.compare` name the right map? Its choices, and fixed choices, against scores by the true coordinates.
 
     python -m docs.figures.believe.choice --maps out/choice     # maps of fresh samples, an hour
     python -m docs.figures.believe.choice --maps out/choice --keep out/choice.jsonl
@@ -58,12 +58,15 @@ CANDIDATES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def fresh_sample(truth: Truth, number: int) -> Points:
-    """Return a sample that no choice has seen."""
+    """Return a sample for the true scores; its seed is not one of those from which `choose` draws."""
     return truth.draw(np.random.default_rng(9_000 + number), truth.n)
 
 
 def make_maps(folder: Path) -> None:
-    """Embed the fresh samples by each candidate; a map that exists stays, and a refusal is an empty map."""
+    """Embed the fresh samples by each candidate, and save the maps in `folder`.
+
+    Maps that exist already are not made again. If a method refuses the data, its map has no points.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for truth in sorted(TRUTHS, key=lambda truth: truth.n):
         for number in range(SAMPLES if not truth.is_noise else 0):
@@ -81,7 +84,10 @@ def make_maps(folder: Path) -> None:
 
 
 def true_scores(points: Points, Y: Array) -> dict[str, float | None]:
-    """Return the true score of a map of these points for each question; None for groups without groups."""
+    """Return the score of a map Y (n, 2) for each question, by the true coordinates of its points.
+
+    The score for "groups" is None if the data have no groups.
+    """
     rng = np.random.default_rng(0)
     jitter = 1e-9 * points.clean.std() * rng.standard_normal(points.clean.shape)  # repeated rows have no distances
     near = kneighbors(np.ascontiguousarray(points.clean + jitter), NEIGHBORS)[0]
@@ -101,7 +107,10 @@ def true_scores(points: Points, Y: Array) -> dict[str, float | None]:
 
 
 def truths_of(truth: Truth, folder: Path) -> dict[str, dict[str, float | None]]:
-    """Return the true scores of each candidate that embeds both fresh samples, means over these."""
+    """Return the mean true scores over the fresh samples, by candidate and question, from the maps in `folder`.
+
+    Candidates that refused one of the samples are left out.
+    """
     scores: dict[str, dict[str, float | None]] = {}
     samples = [fresh_sample(truth, number) for number in range(SAMPLES)]
     for label, *_ in CANDIDATES:
@@ -116,7 +125,10 @@ def truths_of(truth: Truth, folder: Path) -> dict[str, dict[str, float | None]]:
 
 
 def choose(truth: Truth, seed: int) -> Row:
-    """Return what a comparison of one sample names for each question, and what fixed choices name."""
+    """Return which map `glle.compare` names for each question on one sample, and which maps simple rules name.
+
+    Simple rules are always the same method, the highest trustworthiness, and a perplexity of n / 100.
+    """
     points = truth.draw(np.random.default_rng(seed), truth.n)
     blocks = np.arange(truth.n) // truth.together if truth.together > 1 else None
     methods = {label: (name, parameters) for label, name, parameters in CANDIDATES}
@@ -141,7 +153,11 @@ def _nearest_perplexity(n: int) -> str:
 
 
 def regrets(rows: list[Row], choice: str | None, question: str) -> list[float]:
-    """Return, for each distribution, the best true score less the true score of a choice; the comparison's if None."""
+    """Return the regret of a choice on each distribution: the best true score less the true score of the chosen map.
+
+    `choice` is the name of a simple rule, or None for the choice of `glle.compare`. Distributions on which nothing is
+    chosen are left out, and for "groups" also those whose groups no map shows.
+    """
     losses = []
     for row in rows:
         scores = {label: of[question] for label, of in row["truths"].items() if of[question] is not None}
@@ -152,7 +168,7 @@ def regrets(rows: list[Row], choice: str | None, question: str) -> list[float]:
 
 
 def summary(rows: list[Row]) -> str:
-    """Return the table of regrets, and the counts that have goals."""
+    """Return the Markdown tables of the page: median and 90 % quantile of the regrets, and counts with their goals."""
     structure = [row for row in rows if not row["noise"]]
     lines = []
     for choice in (None, *FIXED, "trustworthiness", "perplexity n/100"):
@@ -192,7 +208,7 @@ def summary(rows: list[Row]) -> str:
 
 
 def misses(rows: list[Row]) -> Iterator[str]:
-    """Yield a line for each choice whose regret is more than .05, and for each map named for noise."""
+    """Yield a line for each choice of `glle.compare` with a regret above .05, and for each map it names for noise."""
     for row in rows:
         if row["noise"]:
             if any(row["best"].values()):
@@ -206,7 +222,7 @@ def misses(rows: list[Row]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Make the maps of fresh samples, choose, and print the table and the misses."""
+    """Make the maps of fresh samples; with `--keep`, also compare, and print the tables and the misses."""
     parser = argparse.ArgumentParser(prog="python -m docs.figures.believe.choice", description=__doc__)
     parser.add_argument("--maps", type=Path, default=Path("out/choice"))
     parser.add_argument("--keep", type=Path, help="JSON lines of the choices; without it only maps are made")

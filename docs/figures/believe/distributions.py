@@ -30,11 +30,23 @@ TURN = (0.0, 2 * np.pi)
 
 @dataclass(frozen=True)
 class Distribution:
-    """Distribution of data.
+    """A distribution from which an audit's data are drawn.
 
-    `sample` returns n points, `is_noise` says that its features are independent, and `is_finite` that samples are parts
-    of one data set. `label` returns the group of each of n points for the same generator. The rows of one subject or
-    series, `together`, follow each other.
+    Attributes
+    ----------
+    n : int
+        Number of points of a sample.
+    sample : callable
+        Takes (generator, n), and returns n points.
+    is_noise : bool
+        Whether the features are independent.
+    is_finite : bool
+        Whether samples are parts of one data set.
+    label : callable or None
+        Takes (generator, n), and returns the group of each point of `sample` for a generator with the same seed.
+    together : int
+        Number of consecutive rows that belong to one subject or series.
+
     """
 
     name: str
@@ -47,7 +59,7 @@ class Distribution:
 
 
 def _rotate(X: Array, d: int, noise: float, rng: Generator) -> Array:
-    """Return points in d features by a rotation that is the same for all samples, with noise."""
+    """Rotate points (n, m) into d features, in the same way for all samples, and add noise in every feature."""
     turn = np.linalg.qr(np.random.default_rng(21).standard_normal((d, d)))[0][: X.shape[1]]
     return np.asarray(X @ turn + noise * rng.standard_normal((len(X), d)))
 
@@ -57,7 +69,7 @@ def _surface(points: Sampler, d: int, noise: float) -> Sampler:
 
 
 def sheet(name: str, d: int = 3) -> Sampler:
-    """Return a sheet with some noise, rotated into d features."""
+    """Return the sampler of a manifold (`glle_engine.manifolds`) with some noise, rotated into d features."""
 
     def sample(rng: np.random.Generator, n: int) -> Array:
         X = manifolds.make(name, n, seed=int(rng.integers(2**31)), noise=0.02).X
@@ -67,7 +79,7 @@ def sheet(name: str, d: int = 3) -> Sampler:
 
 
 def sphere(rng: Generator, n: int, dimension: int = 3) -> Array:
-    """Return points of the unit sphere."""
+    """Return n uniform points of the unit sphere in `dimension` features."""
     X = rng.standard_normal((n, dimension))
     return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
 
@@ -89,7 +101,7 @@ def _factors(r: int, d: int, noise: float, *, is_heavy: bool = False) -> Sampler
 
 
 def parametric(of: Callable[..., tuple[Array, ...]], *spans: tuple[float, float]) -> Sampler:
-    """Return points whose coordinates are functions of uniform parameters in these spans."""
+    """Return a sampler of the surface `of`(u, v, ...), whose parameters are uniform within `spans`."""
     return lambda rng, n: np.column_stack(of(*(rng.uniform(low, high, n) for low, high in spans)))
 
 

@@ -1,4 +1,4 @@
-"""Statements of an audit of one sample, and what other samples of its distribution show."""
+"""What an audit states of one sample (spread, regions, neighbors, groups), and what 20 further samples show of it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ Row = dict[str, Any]
 
 
 def measure(distribution: Distribution, method: str, *, with_peers: bool = False) -> Row:
-    """Return the statements of an audit of one sample, and the same of samples with the same probes.
+    """Return what an audit states of a map by `method`, and what maps of 20 further samples show.
 
-    With peers, `row["peers"]` has the figures of their scores.
-    Few points are probes, because a map that depends smoothly on the sample varies less the more points are fixed.
+    Some points of the audited sample, the probes, are also part of each further sample, so that their positions can be
+    compared. They are few, because a map varies less the more of its points stay. With `with_peers`, `row["peers"]` has
+    the figures of other tools (`docs.figures.believe.peers`).
     """
     base = distribution.sample(np.random.default_rng(0), distribution.n)
     n = len(base)
@@ -105,7 +106,10 @@ def _normalize(Y: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _calibration(stated: NDArray[np.float64], observed: NDArray[np.float64]) -> list[list[float]]:
-    """Return the number, and the sums of stated and found probabilities, of each tenth of the stated ones above 0."""
+    """Return (count, sum of stated, sum of observed) for each tenth of the range of stated probabilities.
+
+    Probabilities of 0 are left out.
+    """
     tenth = np.clip(np.digitize(stated, BINS) - 1, 0, 9)
     kept = stated > 0
     return [

@@ -1,7 +1,8 @@
-"""Scores of single points by an audit and by peers, against what other samples and planted errors show.
+"""Scores that say which points of a map are uncertain, by an audit and by other tools, and how well each one does.
 
-The peers are dynamicviz (Sun, Ma and Zou 2023), local scores of zadu (Jeon et al. 2023), a p-value as in EMBEDR
-(Johnson, Kath and Mani 2022), and distances to the 10th neighbor. A higher score says that a point is less certain.
+A good score is high for points that move in maps of further samples, and for points that were put into a wrong place.
+The other tools are dynamicviz (Sun, Ma and Zou 2023), local scores of zadu (Jeon et al. 2023), a p-value as in EMBEDR
+(Johnson, Kath and Mani 2022), and distances to the 10th neighbor.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ WORST = 0.1
 
 
 def is_installed(peer: str) -> bool:
-    """Return whether a peer is installed."""
+    """Return whether the package `peer` is installed."""
     return find_spec(peer) is not None
 
 
 def embed(X: Array, method: str) -> Array:
-    """Return a map of a method with its default parameters."""
+    """Return the coordinates (n, 2) of X by a method with its default parameters, as an audit computes them."""
     return source_of_method(X, method, {})[1]
 
 
 def plant(Y: Array, seed: int = 0) -> tuple[Array, NDArray[np.bool_]]:
-    """Return a map (n, 2) in which some points have the places of each other, and which points these are."""
+    """Exchange the positions of 5 % of the points of a map; return the new map (n, 2), and which points were moved."""
     chosen = np.random.default_rng(seed).choice(len(Y), max(2, round(PLANTED * len(Y))), replace=False)
     planted, is_moved = Y.copy(), np.zeros(len(Y), bool)
     planted[chosen], is_moved[chosen] = Y[np.roll(chosen, 1)], True
@@ -63,12 +64,12 @@ def plant(Y: Array, seed: int = 0) -> tuple[Array, NDArray[np.bool_]]:
 
 
 def compare(X: Array, method: str, audit: Audit, places: Array, seconds: float) -> dict[str, list[float | None]]:
-    """Return figures of each score, by name.
+    """Return how well each score does, as the numbers `FIGURES`, by the name of the score.
 
-    They are the rank correlations with the spread of the places (m, probes, 2) over other samples and with the variance
-    of distances there, the areas under the curve for the tenth with most spread and for planted errors, and the
-    processor time in seconds. `seconds` is the time of the audit, which has three scores. A score without a planted
-    figure does not depend on the coordinates.
+    Rank correlation with the spread of `places` (m, probes, 2), the positions in maps of m further samples; rank
+    correlation with the variance of distances there; area under the ROC curve for the tenth of the points with most
+    spread, and for exchanged points (None for a score that does not depend on the coordinates); and processor time. All
+    scores of the audit have the time `seconds`, because they come from one audit.
     """
     probes = places.shape[1]
     spread, variance = root_trace(moments(places)[1]), distance_variance(places)
@@ -91,13 +92,19 @@ def compare(X: Array, method: str, audit: Audit, places: Array, seconds: float) 
 
 
 def distance_variance(places: Array) -> Array:
-    """Return the mean variance of each point's distances to the others over maps: the truth of dynamicviz's score."""
+    """Return the variance of a point's distance to another point over maps (m, n, 2), as a mean (n,) over the others.
+
+    The score of dynamicviz estimates this number.
+    """
     distances = np.stack([cdist(Y, Y) for Y in places])
     return np.asarray((distances / distances.mean()).var(axis=0).mean(axis=1))
 
 
 def scores(X: Array, method: str, audit: Audit) -> dict[str, tuple[Callable[[], Score], bool]]:
-    """Return what prepares each score, by name, and whether the score depends on the coordinates."""
+    """Return, by the name of each score, a function that prepares it, and whether it depends on the coordinates.
+
+    The prepared score maps coordinates (n, 2) to numbers (n,), which are higher for less certain points.
+    """
     of: dict[str, tuple[Callable[[], Score], bool]] = {
         "audit, spread": (lambda: _constant(audit.spread), False),
         "audit, 1 - stability": (lambda: _instability(audit), True),
@@ -138,7 +145,7 @@ def _chance(X: Array, method: str) -> Score:
 
 
 def _embedr(X: Array, method: str) -> Score:
-    """Return p-values of each neighborhood's divergence among divergences of maps of permuted columns."""
+    """Return EMBEDR's score: the p-value of a point's `_divergence` among those in maps of permuted columns."""
     rng = np.random.default_rng(0)
     permuted = [np.stack([rng.permutation(column) for column in X.T], axis=1) for _ in range(NULLS)]
     nulls = np.sort(np.concatenate([_divergence(Z, embed(Z, method)) for Z in permuted]))
@@ -160,7 +167,7 @@ def _divergence(X: Array, Y: Array) -> Array:
 
 
 class _Method:
-    """Method in the form that dynamicviz takes."""
+    """A method of the engine as the object with `fit_transform` that dynamicviz takes."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Figures of the study of audits: goals, and the table and picture of docs/explanation/believe.md."""
+"""Print the numbers of `make believe`, and draw the picture of docs/explanation/believe.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEVELS = (0.5, 0.9)
 
 
 def print_goals(title: str, rows: list[Row]) -> None:
-    """Print a row of figures for each distribution, and the goals over all of them."""
+    """Print a line for each distribution, and then how well the audits did over all of them."""
     print(f"\n{title}")
     for row in rows:
         cells = [row["remains"], row["remains found"], row["ratio"], row["rank"], row["ceiling"]]
@@ -51,7 +51,7 @@ def print_goals(title: str, rows: list[Row]) -> None:
 
 
 def peer_figures(rows: list[Row]) -> dict[str, list[float]]:
-    """Return the means over distributions of each score's figures (`peers.FIGURES`), nan for figures that it lacks."""
+    """Return the means over distributions of the numbers `peers.FIGURES`, by score; NaN where a score has no number."""
     names = {name: None for row in rows for name in row["peers"]}
     return {
         name: [
@@ -63,7 +63,7 @@ def peer_figures(rows: list[Row]) -> dict[str, list[float]]:
 
 
 def peer_table(rows: dict[str, list[Row]]) -> str:
-    """Return the table of scores: a cell has a figure of each method, the best one of all scores in bold."""
+    """Return a Markdown table with a row for each score; each cell has a number for each method, the best one bold."""
     means = {method: peer_figures(of) for method, of in rows.items()}
     lines = []
     for name in next(iter(means.values())):
@@ -79,7 +79,7 @@ def peer_table(rows: dict[str, list[Row]]) -> str:
 
 
 def _short(value: float, figure: str, best: float) -> str:
-    """Return a figure with two decimals, bold if it is the best one; seconds with one."""
+    """Return a number with two decimals, bold if it is `best`; seconds have one decimal and are never bold."""
     if figure == "seconds":
         return f"{value:.1f}" if value >= 0.05 else "0"
     text, highest = (f"{round(each, 2) + 0.0:.2f}".replace("0.", ".", 1) for each in (value, best))  # no -0
@@ -99,7 +99,7 @@ PANELS = {
 
 
 def draw_picture(rows: dict[str, list[Row]], path: Path = PICTURE) -> None:
-    """Write the picture: a panel for each question, a line for each score, a mark for each method."""
+    """Save a picture with a panel for each question, a row for each score and a marker for each method."""
     means = {method: peer_figures(of) for method, of in rows.items()}
     scores = list(next(iter(means.values())))
     figure, axes = plt.subplots(1, len(PANELS), figsize=(12.5, 1.3 + 0.36 * len(scores)), sharey=True)

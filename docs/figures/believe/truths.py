@@ -1,6 +1,6 @@
-"""Distributions whose truth is known without noise: for the choice among maps, and for a new test of the verdict.
+"""36 distributions whose true coordinates are known, for tests of verdicts (`answers`) and of chosen maps (`choice`).
 
-They were written down before any of them was run with the definitions that they test.
+They were written down before an audit was run on any of them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class Points(NamedTuple):
     group: NDArray[np.int64] | None = None
 
     def distances(self) -> Array:
-        """Return the true distances, (n, n); points that no path joins are as far as the longest path and a half."""
+        """Return the true distances (n, n) along the data.
+
+        Two points that no path joins have 1.5 times the length of the longest path.
+        """
         if self.flat is not None:
             return np.asarray(np.linalg.norm(self.flat[:, None] - self.flat[None], axis=2))
         indices, lengths = kneighbors(np.ascontiguousarray(self.clean, np.float64), min(10, len(self.X) - 1))[:2]
@@ -58,7 +61,7 @@ class Points(NamedTuple):
 
 @dataclass(frozen=True)
 class Truth:
-    """A distribution with known truth; `kind` is one of eleven, `together` as in `Distribution`."""
+    """A distribution whose samples come with their true coordinates; `together` as in `Distribution`."""
 
     name: str
     kind: str
@@ -68,7 +71,7 @@ class Truth:
     together: int = 1
 
     def distribution(self) -> Distribution:
-        """Return the distribution as the tests of the verdict take it."""
+        """Return the same distribution without the true coordinates."""
         has_groups = self.draw(np.random.default_rng(0), 8).group is not None
 
         def groups(rng: Generator, n: int) -> NDArray[np.int64]:
@@ -83,17 +86,17 @@ class Truth:
 
 
 def _known(number: int) -> Generator:
-    """Return the generator of what all samples of a distribution share."""
+    """Return the generator for the parameters that all samples of the distribution with this number share."""
     return np.random.default_rng(2_026_000 + number)
 
 
 def _frame(number: int, m: int, d: int) -> Array:
-    """Return m orthonormal directions in d features."""
+    """Return m orthonormal directions (m, d), the same for all samples of the distribution with this number."""
     return np.asarray(np.linalg.qr(_known(number).standard_normal((d, d)))[0][:m])
 
 
 def _choose(rng: Generator, n: int, shares: tuple[float, ...]) -> NDArray[np.int64]:
-    """Return a group for each point, with at least three points in each group if n allows it."""
+    """Draw the group of each point (n,) with probabilities `shares`; if n allows it, each group has three points."""
     weights = np.array(shares) / sum(shares)
     group = rng.choice(len(shares), n, p=weights)
     if n >= 6 * len(shares):
@@ -102,7 +105,7 @@ def _choose(rng: Generator, n: int, shares: tuple[float, ...]) -> NDArray[np.int
 
 
 def _groups(number: int, shares: tuple[float, ...], d: int, apart: float, noise: float, inner: int = 2) -> Draw:
-    """Return groups that are planes of `inner` dimensions, with noise in all features."""
+    """Return a sampler of groups, each of which is a Gaussian on a plane of `inner` dimensions, with noise."""
     centers = apart * _known(number).standard_normal((len(shares), d)) / np.sqrt(d)
     planes = [_frame(number * 100 + g, inner, d) for g in range(len(shares))]
 
@@ -116,7 +119,7 @@ def _groups(number: int, shares: tuple[float, ...], d: int, apart: float, noise:
 
 
 def _nested(number: int, outer: int, inner: int, d: int, near: float, noise: float) -> Draw:
-    """Return groups of groups."""
+    """Return a sampler of `outer` distant groups, each of `inner` groups that are closer together."""
     known = _known(number)
     centers = 9 * known.standard_normal((outer, d)) / np.sqrt(d)
     centers = np.repeat(centers, inner, axis=0) + near * known.standard_normal((outer * inner, d)) / np.sqrt(d)
@@ -133,7 +136,10 @@ def _nested(number: int, outer: int, inner: int, d: int, near: float, noise: flo
 def _surface(
     number: int, d: int, noise: float, place: Callable[[Array], Array], spans: tuple[float, ...], *, flat: bool = True
 ) -> Draw:
-    """Return points of a surface by uniform coordinates within these spans; `flat`: its coordinates are isometric."""
+    """Return a sampler of a surface: `place` maps coordinates that are uniform within `spans` to points.
+
+    `flat` says that distances of the coordinates are distances along the surface.
+    """
 
     def draw(rng: Generator, n: int) -> Points:
         coordinates = rng.uniform(size=(n, len(spans))) * np.array(spans)

@@ -19,7 +19,7 @@ KNOWN = 77  # seed of what all samples of a distribution share
 
 
 def _into(points: Sampler, d: int, noise: float) -> Sampler:
-    """Return points in d features by orthonormal directions, with noise."""
+    """Return a sampler of the same points in d features, along orthonormal directions and with noise."""
 
     def sample(rng: Generator, n: int) -> Array:
         X = points(rng, n)
@@ -58,7 +58,7 @@ def _star(rng: Generator, n: int) -> Array:
 
 
 def _groups(shares: int) -> Callable[[Generator, int], NDArray[np.int64]]:
-    """Return the groups of n points: the first numbers that a sample draws."""
+    """Return a function that draws the group of each point, as the samplers do with their first random numbers."""
     return lambda rng, n: rng.integers(0, shares, n)
 
 

@@ -26,14 +26,14 @@ FAINT, INK = "#c9c9c9", "#777"
 
 
 def halves() -> list[tuple[NDArray[np.float64], NDArray[np.int64]]]:
-    """Return the digits of scikit-learn as two samples without a common image: data (n, 64) and labels (n,)."""
+    """Split scikit-learn's digits at random into two samples, each with its data (n, 64) and labels (n,)."""
     X, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
     return [(X[half], labels[half]) for half in np.array_split(order, 2)]
 
 
 def shares_apart(Y: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the share (c,) of the other groups from which each group is apart in a map.
+    """Return the share of the other groups from which each group is apart in a map, (number of groups,).
 
     Two groups are apart if nine tenths of the points of each are nearer to its center than to the other center.
     """
@@ -47,7 +47,7 @@ def shares_apart(Y: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[n
 
 
 def turn(Y: NDArray[np.float64], labels: NDArray[np.int64], shown: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a map (n, 2) moved, rotated, reflected and scaled so that its centers of groups are nearest to `shown`."""
+    """Return the map Y aligned (moved, rotated, reflected, scaled) so that its group centers are nearest to `shown`."""
     centers = np.stack([Y[labels == g].mean(axis=0) for g in np.unique(labels)])
     origin, target = centers.mean(axis=0), shown.mean(axis=0)
     left, sizes, right = np.linalg.svd((centers - origin).T @ (shown - target))
@@ -56,7 +56,7 @@ def turn(Y: NDArray[np.float64], labels: NDArray[np.int64], shown: NDArray[np.fl
 
 
 def panel(axes: Axes, title: str, Y: NDArray[np.float64], labels: NDArray[np.int64], certain: NDArray[Any]) -> None:
-    """Draw a map with the names of its groups: those that are certain in color, the others faint."""
+    """Draw a map with the names of its groups; the groups in `certain` have colors, the others are gray."""
     colors = {group: f"C{index}" for index, group in enumerate(certain)}
     for group in np.unique(labels):
         places = Y[labels == group]
@@ -71,7 +71,7 @@ def panel(axes: Axes, title: str, Y: NDArray[np.float64], labels: NDArray[np.int
 
 
 def main() -> None:
-    """Print the statements, and write the picture."""
+    """Print how far apart the audit states each group to be, and what both maps show; save the picture."""
     (X, labels), (X_new, labels_new) = halves()
     audited = glle.audit(X, method=METHOD, parameters={"n_neighbors": K}, labels=labels)
     assert audited.groups is not None

@@ -13,7 +13,7 @@ KEPT = DOCS.parent / "out" / "methods"
 
 
 def compare(methods: list[str]) -> None:
-    """Measure some methods on all sets; the others keep their rows."""
+    """Measure the given methods on all data sets, and store the rows; stored rows of other methods stay."""
     path = KEPT / "compare.jsonl"
     results = [row for row in rows.read_rows(path) if row.method not in methods or row.data not in rows.SETS]
     for method in methods:
@@ -27,7 +27,7 @@ def compare(methods: list[str]) -> None:
 
 
 def write() -> None:
-    """Write the tables between the markers of the page, and the pictures, from the kept rows."""
+    """Write the tables between the markers of the page, and the pictures, from the stored rows."""
     page, images = DOCS / "reference" / "methods.md", DOCS / "images"
     tables.put(page, "methods", tables.listing())
     tables.put(page, "scores", tables.score_listing())

@@ -27,7 +27,7 @@ DRAWS = 3
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in 128 colors: a third of the bytes."""
+    """Save a figure as PNG with 128 colors, which has a third of the bytes, and close the figure."""
     whole = io.BytesIO()
     figure.savefig(whole, dpi=80)
     plt.close(figure)
@@ -35,7 +35,10 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def multiples(rows: list[Row], name: str, path: Path) -> None:
-    """Plot every embedding of a set, and draws of GLLE, colored by the truth or the digit."""
+    """Save a picture of the embeddings of one data set by all methods, and of draws of GLLE.
+
+    Points are colored by their position along the sheet, or by their digit.
+    """
     matching = {row.method: row for row in rows if row.data == name and not row.refused}
     panels = [(method, matching[method]) for method in METHODS if method in matching]
     posterior = fit(make(name, SIZES[0]).X, n_neighbors=10, disconnected="bridge")

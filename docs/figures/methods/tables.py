@@ -25,20 +25,20 @@ FULL = 1000  # points of the sheets and the digits; a cell names a smaller numbe
 
 
 def between(page: str, name: str) -> str:
-    """Return the text between the markers of a name."""
+    """Return the text of a page between the marker `<!-- name -->` and the next `<!-- end -->`."""
     match = re.search(rf"<!-- {name} -->\n(.*?)\n<!-- end -->", page, re.DOTALL)
     assert match is not None, f"the page has no marker {name}"
     return match[1]
 
 
 def put(path: Path, name: str, text: str) -> None:
-    """Replace the text between the markers of a name."""
+    """Replace the text of a page between the marker `<!-- name -->` and the next `<!-- end -->`."""
     page = path.read_text(encoding="utf-8")
     path.write_text(page.replace(f"<!-- {name} -->\n{between(page, name)}\n", f"<!-- {name} -->\n{text}\n"), "utf-8")
 
 
 def listing() -> str:
-    """Return a table of the methods of each family, and the methods with the same bits on all processors."""
+    """Return a Markdown table of the methods for each family, and a list of the bitwise reproducible methods."""
     families: dict[str, list[list[str]]] = {}
     for method in METHODS.values():
         defaults = method.spec().to_dict()
@@ -59,7 +59,7 @@ def listing() -> str:
 
 
 def score_listing() -> str:
-    """Return the table of all scores."""
+    """Return a Markdown table of all scores of embeddings."""
     rows = []
     for each in SCORES.values():
         limit = f"; at most {each.most_points:,} points" if each.most_points else ""
@@ -69,7 +69,10 @@ def score_listing() -> str:
 
 
 def overview(rows: list[Row]) -> str:
-    """Return the scores of every method on every set, its time on one sheet, and numbered reasons of refusals."""
+    """Return a Markdown table of measured methods: time, and scores on each data set.
+
+    Below the table is a numbered list of the reasons for which methods refused a data set.
+    """
     by_place = {(row.method, row.data): row for row in rows}
     reasons: list[str] = []
     lines = []
@@ -105,7 +108,7 @@ def _cell(row: Row, chosen: tuple[str, ...], reasons: list[str]) -> str:
 
 
 def format_scores(row: Row, chosen: tuple[str, ...]) -> str:
-    """Return the chosen scores as text."""
+    """Return the scores with the names `chosen` as a text such as "0.981, 0.012"."""
     return ", ".join(_score(row.scores, name) for name in chosen)
 
 
