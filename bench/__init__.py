@@ -1,4 +1,4 @@
-"""Benchmarks of `make bench`: each figure beside its goal, measured side by side in one run."""
+"""Benchmarks of `make bench`, which measures the project and other libraries in turn, and compares goals."""
 
 import os
 

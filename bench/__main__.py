@@ -1,4 +1,4 @@
-"""`make bench`: measure figures beside their goals and peers in one run, and write them to out/bench/."""
+"""`make bench`: measure speed and memory against goals and against other libraries, and write out/bench/."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTS = ("draws", "fits", "audits", "parallel", "serving", "memory", "stages")
 
 
 def main() -> None:
-    """Run the selected parts, print the table, and write the results to a folder."""
+    """Run the parts that the command line names, print a table, and write the results to the folder of `--out`."""
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="parts to measure (all)")
     parser.add_argument("--largest", type=int, default=1_000_000, help="largest number of points (%(default)s)")

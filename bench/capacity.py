@@ -1,8 +1,8 @@
-"""Costs of the parts of a deployment by operation, and the part that is full first with 50 workers.
+"""How much processor time each operation costs the parts of a deployment, and which part limits 50 workers.
 
-`python -m bench.capacity` (some minutes) measures a running service in processor time, and writes the table of
-docs/how-to/scaling.md. A part that works s seconds for an operation is full at 1 / s operations a second. Each sampler
-that waits for requests costs the cache's server time at every request for a single draw.
+`python -m bench.capacity` (some minutes) measures a running service, and writes the table of docs/how-to/scaling.md. A
+part that works s seconds for an operation can do at most 1 / s operations a second. Each sampler that waits for
+requests costs the cache's Redis some time at every request for a single draw.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ HEAD = (
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Cost of one operation, or of one second without any.
+    """What one operation, or one second without operations, costs the parts of a deployment.
 
     Parameters
     ----------
     commands, command_seconds
-        Of both servers, by INFO commandstats.
+        Number of Redis commands on both servers, and their time, by INFO commandstats.
     queue, cache
-        Processor seconds of the main threads of both servers.
+        Processor seconds of the main threads of the queue's and of the cache's Redis.
     api, worker
-        Processor seconds of the processes, of their children, and of those that have ended.
+        Processor seconds of the API processes and of the workers, with all their child processes.
 
     """
 
@@ -84,23 +84,25 @@ class Cost:
     worker: float = 0.0
 
     def plus(self, other: Cost, times: float = 1.0) -> Cost:
-        """Return the sum with a multiple of another cost."""
+        """Return this cost plus `times` the `other` cost."""
         return Cost(**{name: value + times * getattr(other, name) for name, value in asdict(self).items()})
 
     def per(self, times: float) -> Cost:
-        """Return the cost of one of several operations."""
+        """Return this cost divided by a number of operations or seconds."""
         return Cost(**{name: value / times for name, value in asdict(self).items()})
 
 
 def ceiling(cost: Cost, idle: Cost, waiting: float = 0.0, workers: int = WORKERS) -> tuple[float, str]:
-    """Return the highest rate of an operation, and the part that is full at it.
+    """Return how many operations a second a deployment can do, and the part that limits the rate.
 
     Parameters
     ----------
+    cost
+        Cost of one operation.
     idle
-        Cost of a second of all workers without work.
+        Cost of one second of all workers while there is no work.
     waiting
-        Seconds of the cache's server for each operation and each worker that waits.
+        Seconds of the cache's Redis for each operation and each worker that waits for work.
 
     """
     rates = np.linspace(0.0, workers / cost.worker if cost.worker else 1 / max(cost.cache, cost.queue), 10_001)[1:]
@@ -116,13 +118,17 @@ def ceiling(cost: Cost, idle: Cost, waiting: float = 0.0, workers: int = WORKERS
 
 
 def main() -> None:
-    """Measure all costs, and write the table."""
+    """Measure all costs, and write the table of docs/how-to/scaling.md."""
     text = operations_table(Cost().plus(_idle_worker(), WORKERS), _waiting_sampler(), _operations())
     put(PAGE, "capacity", f"{text}\n\n`{json.dumps(machine())}`")
 
 
 def operations_table(together: Cost, waiting: float, operations: Iterable[tuple[str, int, Cost]]) -> str:
-    """Return the table of operations, with the costs of idle workers and of a waiting sampler."""
+    """Return a Markdown table with a row for each operation, and rows for idle workers and a waiting sampler.
+
+    `together` is the cost of a second of 50 idle workers, `waiting` as in `ceiling`, and `operations` has names,
+    numbers of points and costs.
+    """
     rows = []
     for what, points, cost in operations:
         slowest, full = ceiling(cost, together, waiting if what == "a single draw" else 0.0)
@@ -144,7 +150,7 @@ def _number(value: float) -> str:
 
 
 def _operations() -> Iterator[tuple[str, int, Cost]]:
-    """Yield the cost of every operation for every number of points."""
+    """Yield (name, number of points, cost) for each operation, from a running service."""
     with running_service(1, 1) as service:
         time.sleep(IDLE_SECONDS)  # the readers of uploads start
         idle = _measure_cost(service, partial(time.sleep, IDLE_SECONDS)).per(IDLE_SECONDS + CALM_SECONDS)
@@ -154,7 +160,7 @@ def _operations() -> Iterator[tuple[str, int, Cost]]:
 
 
 def _requests(service: Service, n: int, times: int) -> Iterator[tuple[str, int, Callable[[], object]]]:
-    """Yield the operations, each with its repetitions in a window."""
+    """Yield (name, repetitions in a window of measurement, function) for each operation on n points."""
     seeds, groups = itertools.count(n * 1000), itertools.count()
     path, singles = service.fit_synthetic("swiss_roll", n), 4 * times
     datasets = [service.upload(data_of("swiss_roll", n, next(seeds))) for _ in range(WINDOWS * times)]
@@ -168,7 +174,7 @@ def _requests(service: Service, n: int, times: int) -> Iterator[tuple[str, int, 
 
 
 def _cost(service: Service, idle: Cost, times: int, do: Callable[[], object]) -> Cost:
-    """Return the median cost of an operation over several windows, less that of an idle service."""
+    """Return the median cost of the operation `do` over several windows, without the cost of an idle service."""
     costs = []
     for _ in range(WINDOWS):
         started = time.monotonic()
@@ -187,7 +193,7 @@ def _measure_cost(service: Service, do: Callable[[], object]) -> Cost:
 
 
 def _reading(service: Service) -> Cost:
-    """Return every meter since the start."""
+    """Return all costs of a service since its start."""
     cost = Cost(
         api=sum(map(_processor_seconds, service.up.apis())),
         worker=sum(map(_processor_seconds, service.up.workers())),
@@ -204,13 +210,13 @@ def _reading(service: Service) -> Cost:
 
 
 def _thread_seconds(client: redis.Redis) -> float:
-    """Return the processor seconds of a server's main thread."""
+    """Return the processor seconds of the main thread of a Redis server."""
     info: dict[str, Any] = client.info("cpu")
     return float(info["used_cpu_user_main_thread"] + info["used_cpu_sys_main_thread"])
 
 
 def _processor_seconds(pid: int) -> float:
-    """Return the processor seconds of a process, its descendants, and those that have ended, such as work-horses."""
+    """Return the processor seconds of a process and all its descendants, also of those that have ended."""
     ticks = 0
     with suppress(FileNotFoundError, ProcessLookupError):  # ended meanwhile, and counted by its parent
         ticks = sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
@@ -218,7 +224,7 @@ def _processor_seconds(pid: int) -> float:
 
 
 def _idle_worker() -> Cost:
-    """Return the cost of a second of one more worker without work."""
+    """Return what one more idle worker costs in a second: the difference of services with four workers and with one."""
     costs = []
     for workers in (FEW_WORKERS, MANY_WORKERS):
         with running_service(workers, 1, HEARTBEAT) as service:
@@ -229,7 +235,7 @@ def _idle_worker() -> Cost:
 
 
 def _waiting_sampler() -> float:
-    """Return the seconds of the cache's server for one more sampler that waits, at each request."""
+    """Return how many seconds one more waiting sampler costs the cache's Redis at each request for a draw."""
     with tempfile.TemporaryDirectory() as folder:
         server = cache_server(Settings(data_dir=folder))
         server.spawn()
@@ -242,7 +248,7 @@ def _waiting_sampler() -> float:
 
 
 def _request_seconds(url: str, samplers: int) -> float:
-    """Return the seconds of the server for a request while this number of samplers waits."""
+    """Return the seconds of the cache's Redis for a request while this number of samplers waits for requests."""
 
     def answer(stream: DrawStream) -> None:
         for request in stream.read(1, 1.0):

@@ -1,10 +1,10 @@
-"""Data sets of the benchmarks and their posteriors, each fitted once.
+"""Data sets of the benchmarks, by name, and their posteriors, each fitted once in a process.
 
 The cost of a draw grows with the intrinsic dimension of the data, more than with the number of features:
 
     swiss_roll, s_curve         sheets: 2 dimensions in 3 features
-    cube-2, cube-3, ...         smooth maps of the unit cube in so many dimensions into 20 features
-    cube-3-50                   the same into 50 features
+    cube-2, cube-3, ...         smooth maps of the unit cube of 2, 3, ... dimensions into 20 features
+    cube-3-50                   a smooth map of the unit cube of 3 dimensions into 50 features
     gaussian-20                 20 dimensions in 20 features
     rank-10                     a Gaussian in 10 dimensions of 100 features, with noise
     digits                      8 x 8 images of digits, 64 features
@@ -38,7 +38,7 @@ def neighbors_of(name: str) -> int:
 
 
 def data_of(name: str, n: int, seed: int = 0) -> NDArray[np.float64]:
-    """Return n points of a data set; the digits have 1,797."""
+    """Return n points (n, d) of the data set with this name; digits are always 1,797."""
     family, *numbers = name.split("-")
     random = np.random.default_rng([seed, n])
     if family == "cube":
@@ -59,13 +59,13 @@ def data_of(name: str, n: int, seed: int = 0) -> NDArray[np.float64]:
 
 
 def _cube(random: np.random.Generator, n: int, dimension: int, features: int = 20) -> NDArray[np.float64]:
-    """Return a smooth map of uniform points of the unit cube: a sine of a random linear form in each feature."""
+    """Map uniform points of the unit cube into `features`: each feature is a sine of a random linear form."""
     forms = random.normal(0, WAVES, (dimension, features))
     return np.sin(random.random((n, dimension)) @ forms + random.uniform(0, 2 * np.pi, features))
 
 
 def _patches(random: np.random.Generator, n: int) -> NDArray[np.float64]:
-    """Return the gray values of different square patches of a photograph that comes with scikit-learn."""
+    """Return the gray values of n different 8 x 8 patches of a photograph that comes with scikit-learn."""
     from sklearn.datasets import load_sample_image
 
     image = load_sample_image("china.jpg").mean(axis=2)
@@ -77,5 +77,5 @@ def _patches(random: np.random.Generator, n: int) -> NDArray[np.float64]:
 
 @cache
 def posterior_of(name: str, n: int) -> Posterior:
-    """Fit all points with `neighbors_of`, p = 2 and the default method."""
+    """Return the posterior of a data set with the default method; a second call returns the same object."""
     return fit(data_of(name, n), n_neighbors=neighbors_of(name), landmarks="all")

@@ -1,4 +1,4 @@
-"""Rows of figures beside their goals: timing, the description of the machine, and tables as text and JSON."""
+"""What all benchmarks share: timing of two functions in turn, results with goals, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEAD = ("work", "against", "figure", "goal", "")
 
 
 def machine() -> dict[str, Any]:
-    """Return processor, caches, memory and versions."""
+    """Return the processor, caches, memory and library versions of this machine, for the report."""
     fields: dict[str, Any] = {
         "cores": os.cpu_count(),
         "system": platform.platform(),
@@ -73,7 +73,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 @dataclass(frozen=True)
 class Pair:
-    """Interleaved timings of two functions.
+    """Times of two functions that were called in turn: the project's and the one it is compared with.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """Median of theirs / ours by repetition, so that drift affects both."""
+        """Median over repetitions of theirs / ours: how many times faster the project's function is."""
         return statistics.median(b / a for a, b in zip(self.ours, self.theirs, strict=True))
 
     @property
@@ -101,12 +101,12 @@ class Pair:
         return statistics.median(self.theirs)
 
     def medians(self, unit: str, scale: float = 1.0) -> dict[str, float]:
-        """Return both medians by name; `scale` is the number of units in a second."""
+        """Return both medians by names such as "ours ms"; `scale` is the number of units in a second."""
         return {f"ours {unit}": scale * self.our_median, f"theirs {unit}": scale * self.their_median}
 
 
 def always(work: Callable[..., object], *arguments: object) -> Callable[[int], object]:
-    """Return a function that ignores the number of the repetition."""
+    """Return a function for `in_turn` that calls `work` with the same arguments in each repetition."""
 
     def do(_: int) -> object:
         return work(*arguments)
@@ -117,7 +117,11 @@ def always(work: Callable[..., object], *arguments: object) -> Callable[[int], o
 def in_turn(
     ours: Callable[[int], object], theirs: Callable[[int], object], repeats: int, *, units: int = 1, warm: bool = True
 ) -> Pair:
-    """Time two functions in turn, by repetition number; one call of `ours` is worth `units` calls of `theirs`."""
+    """Time two functions in turn, so that changes of the machine's speed affect both.
+
+    The functions get the number of the repetition. One call of `ours` does `units` times the work of `theirs`, and its
+    time is divided by this number. With `warm`, `ours` is called once before.
+    """
     if warm:
         ours(repeats)
     pair = Pair([], [])
@@ -130,21 +134,21 @@ def in_turn(
 
 @dataclass(frozen=True)
 class Row:
-    """A figure beside its goal.
+    """A result of a benchmark, with its goal.
 
     Attributes
     ----------
     work, against : str
-        Measured work, and the reference.
+        What was measured, and with what it is compared.
     figure : float or None
-        In `unit`; None without the peer.
+        The result in `unit`; None if the library to compare with is not installed.
     unit : str
     goal : float or None
-        None without a goal.
+        None if there is no goal.
     at_least : bool
-        Whether more is better.
+        Whether the goal is a lower bound.
     detail : dict
-        The medians behind the figure, by name; seconds unless the name says otherwise.
+        The medians from which the result was computed, by name; seconds unless the name says otherwise.
 
     """
 
@@ -158,13 +162,13 @@ class Row:
 
     @property
     def reached(self) -> bool | None:
-        """Return whether the goal is reached, or None without a goal or a figure."""
+        """Whether the goal is reached; None if there is no goal or no result."""
         if self.figure is None or self.goal is None:
             return None
         return self.figure >= self.goal if self.at_least else self.figure <= self.goal
 
     def cells(self) -> tuple[str, str, str, str, str]:
-        """Return work, against, figure, goal and verdict as text."""
+        """Return the cells of a table, in the order of `HEAD`."""
         figure = MISSING if self.figure is None else f"{_number(self.figure)} {self.unit}".rstrip()
         bound = "" if self.at_least else "at most "
         goal = "" if self.goal is None else f"{bound}{_number(self.goal)} {self.unit}".rstrip()
@@ -173,7 +177,7 @@ class Row:
 
 
 def at_most(work: str, figure: float, unit: str, goal: float, against: str = "-", **detail: float) -> Row:
-    """Return the row of a figure of which less is better."""
+    """Return a `Row` whose goal is an upper bound."""
     return Row(work, against, figure, unit, goal, at_least=False, detail=detail)
 
 
@@ -182,7 +186,7 @@ def _number(value: float) -> str:
 
 
 def show(console: Console, row: Row) -> None:
-    """Print a row as soon as it is measured."""
+    """Print a result on one line, with its goal and its details."""
     work, against, figure, goal, verdict = row.cells()
     label = ", ".join(f"{name} {_number(value)}" for name, value in row.detail.items() if isinstance(value, float))
     color = {"reached": "green", "missed": "red", "": "default"}[verdict]
@@ -191,7 +195,7 @@ def show(console: Console, row: Row) -> None:
 
 
 def print_table(console: Console, rows: list[Row]) -> None:
-    """Print all rows, goals beside figures."""
+    """Print a table of all results with their goals."""
     shown = Table(*HEAD)
     for row in rows:
         shown.add_row(*row.cells())
@@ -199,7 +203,7 @@ def print_table(console: Console, rows: list[Row]) -> None:
 
 
 def compare(console: Console, path: Path, rows: list[Row]) -> None:
-    """Print this run beside an earlier one: both figures, and their quotient."""
+    """Print the results that an earlier run (`path`, its results.json) has, too: then, now, and the quotient."""
     earlier = {(row["work"], row["against"]): row for row in json.loads(path.read_text())["rows"]}
     table = Table("work", "against", "then", "now", "now / then")
     for row in rows:

@@ -1,1 +1,1 @@
-"""Demo of the main job: upload data over HTTP, fit posteriors on workers, draw many embeddings."""
+"""`make demo`: upload data to a service, fit posteriors on its workers, draw embeddings, and save pictures."""

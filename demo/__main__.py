@@ -1,4 +1,4 @@
-"""`make demo`: upload, fit, draw, compare, from a clean clone to pictures in `out/`."""
+"""`make demo`: upload data to a service, fit, draw and compare methods, with pictures in `out/`."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ T = TypeVar("T")
 
 
 class Lines(Bars):
-    """Progress line of the current job.
+    """Progress of the client's jobs on the lines of a display of rich: each step of the demo has a line.
 
     Parameters
     ----------
     progress
-        The display.
+        The display of all lines.
 
     """
 
@@ -60,7 +60,7 @@ class Lines(Bars):
 
     @contextmanager
     def bar(self, title: str) -> Iterator[Callable[[ProgressOut], None]]:  # noqa: ARG002 # the line has a title
-        """Yield the function that updates the current line, which stays after the end of the job."""
+        """Yield a function that shows the progress of a job on the line of the current step."""
 
         def update(progress: ProgressOut) -> None:
             if self.line is not None:
@@ -72,7 +72,7 @@ class Lines(Bars):
 
 @dataclass
 class Case:
-    """A data set under one method, with its results."""
+    """A data set and a method of the posterior, with the draws and times that the demo measures."""
 
     name: str
     method: Literal["em", "direct"]
@@ -86,7 +86,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        """Name and method, for the bars and the table."""
+        """Data set and method, as the progress lines and the table name the case."""
         return f"{TITLES[self.name]} · {self.method}"
 
 
@@ -116,7 +116,7 @@ def main() -> int:
 
 
 def _run(url: str, console: Console, options: argparse.Namespace) -> tuple[list[Case], list[Path]]:
-    """Upload, fit, draw, request everything again, compare; return the cases, and the first pictures."""
+    """Run all steps on the service at `url`; return the cases, and the paths of two pictures that are saved."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description:<34}"),
@@ -143,14 +143,14 @@ def _run(url: str, console: Console, options: argparse.Namespace) -> tuple[list[
 
 
 def _summarize(posterior: Posterior, case: Case, path: Path) -> None:
-    """Plot how far the points move over new samples of the data."""
+    """Save a plot of the posterior's summary: the mean embedding, in which points that move are faint."""
     figure = plot(posterior.summary(), labels=case.color).get_figure(root=True)
     assert figure is not None
     figure.savefig(path)
 
 
 def _compare_methods(client: Client, case: Case, path: Path) -> None:
-    """Have the service compare methods on a data set, and plot them side by side."""
+    """Let the service embed a data set by several methods, and save their embeddings side by side."""
     scores = ["trustworthiness", "procrustes"]
     methods: list[str | dict[str, Any]] = [*COMPARED, {"method": "isomap", "parameters": {"landmarks": 200}}]
     compared = client.compare(case.dataset, methods, truth=case.dataset, scores=scores, align="truth")
@@ -170,7 +170,7 @@ def _upload_cases(client: Client, points: int) -> list[Case]:
 
 
 def _follow(lines: Lines, title: str, work: Callable[[], T]) -> T:
-    """Run one piece of work behind a separate line."""
+    """Run a step of the demo with a progress line of its own, and return the step's result."""
     task = lines.line = lines.display.add_task(title, total=None, stage="")
     result = work()
     total = lines.display.tasks[task].total or 1

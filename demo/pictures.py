@@ -27,7 +27,7 @@ TITLES = {
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """Data set of one picture.
+    """A row of a picture: a data set, its LLE embedding, and draws.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Row:
 
 
 def picture(path: Path, rows: list[Row], columns: list[str], title: str) -> None:
-    """Write one picture: one row for each data set; the data, LLE, then the draws."""
+    """Save a picture with a row for each data set: the data, the LLE embedding, and draws with the titles `columns`."""
     width = 2 + len(columns)
     figure = plt.figure(figsize=(1.55 * width, 1.6 * len(rows) + 0.7), layout="constrained")
     figure.suptitle(title, fontsize=11)

@@ -1,4 +1,4 @@
-"""The service as a child process of the demo, on a free port."""
+"""`glle up` as a child process of the demo."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READY = re.compile(r"ready at (http://\S+)")
 
 @contextmanager
 def running_service(workers: int) -> Iterator[str]:
-    """Run `glle up` with embedded servers and a separate data folder; yield the URL.
+    """Run `glle up` on a free port, with embedded Redis servers and a temporary data folder; yield the URL.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Audits against the maps that they are about: how many times of the map an audit takes, the map included."""
+"""How many times longer an audit takes than its map alone; the time of an audit includes the map."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GROUPS, FEATURES = 12, 50
 
 
 def rows(largest: int) -> Iterator[Row]:
-    """Measure audits of up to `largest` points; methods whose libraries are missing are left out."""
+    """Yield the results for audits of up to `largest` points; methods whose libraries are missing are left out."""
     for method, name, n in CASES:
         if n > largest:
             continue
@@ -57,7 +57,7 @@ def rows(largest: int) -> Iterator[Row]:
 
 
 def _times(X: NDArray[np.float64], method: str) -> tuple[float, float, float]:
-    """Return the seconds of a map, of an audit until its first statement, and of the whole audit."""
+    """Return the seconds of a map, of an audit until its first preliminary verdict, and of the whole audit."""
     of_map = seconds(partial(_embed, X, method))
     started = time.perf_counter()
     until = [time.perf_counter() - started for _ in audits(X, method=method)]
@@ -65,7 +65,7 @@ def _times(X: NDArray[np.float64], method: str) -> tuple[float, float, float]:
 
 
 def _embed(X: NDArray[np.float64], method: str) -> NDArray[np.float64]:
-    """Return the map as an audit makes it."""
+    """Embed X with the settings that an audit uses for its maps."""
     if method == "glle":
         return fit(X).embedding
     embedding: Any = method_of(method).embed(X)
@@ -73,7 +73,7 @@ def _embed(X: NDArray[np.float64], method: str) -> NDArray[np.float64]:
 
 
 def _data(name: str, n: int) -> NDArray[np.float64]:
-    """Return data of the benchmarks, or Gaussian groups in 50 features."""
+    """Return n points of a data set of `bench.data`, or of Gaussian groups in 50 features."""
     if name != "groups":
         return data_of(name, n)
     random = np.random.default_rng(n)

@@ -1,4 +1,4 @@
-"""Draws of many against eigsh and a dense eigenproblem on one core, and against themselves on two."""
+"""Time of draws, against scipy's eigsh and a dense eigenproblem on one core, and of one core against two."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CASES = [(5_000, 64), (20_000, 16)]
 
 
 def rows(largest: int) -> Iterator[Row]:
-    """Measure draws of many up to `largest` points."""
+    """Yield the results for draws from posteriors of up to `largest` points."""
     medians: dict[tuple[str, int], float] = {}
     for settings, embed, against in PEERS:
         for name, n, count, repeats, goal in settings:
@@ -76,7 +76,7 @@ def rows(largest: int) -> Iterator[Row]:
 
 
 def _draw_with_peer(embed: Embed, posterior: Posterior, number: int) -> None:
-    """Draw as the peer does: weights by numpy, then the peer's embedding."""
+    """Draw weights by the posterior, and embed them by another library's solver."""
     embed(posterior, posterior.weights(number))
 
 
@@ -86,7 +86,7 @@ def _draw_all(name: str, n: int, count: int, number: int) -> None:
 
 
 def parallel_rows() -> Iterator[Row]:
-    """Measure the same draws on one and on two cores, and the speed-up of two independent processes."""
+    """Yield the speed-up of draws on two cores, by threads and by processes, and of plain matrix products."""
     with ThreadPoolExecutor(2) as pool:
         yield from _speed_ups("threads", pool)
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("fork")) as pool:  # the posteriors are fitted

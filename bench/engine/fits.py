@@ -1,4 +1,4 @@
-"""Fits of LLE, including neighbors and weights, against other libraries."""
+"""Time of LLE and of fits, including the search for neighbors, against scikit-learn and tapkee."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ WHOLE = ("cube-3-50", 100_000, 60.0)  # data, n, seconds at most
 
 
 def lle(X: NDArray[np.float64], n_neighbors: int = 10) -> NDArray[np.float64]:
-    """Embed by LLE alone: the part of a fit before the posterior."""
+    """Embed by LLE alone, which is the part of a fit that the other libraries also do."""
     spec = FitSpec(n_neighbors=n_neighbors)
     nearest, _ = kneighbors(X, spec.n_neighbors)
     return reference_embedding(X, nearest, spec).embedding
 
 
 def rows(largest: int) -> Iterator[Row]:
-    """Measure fits up to `largest` points."""
+    """Yield the results for fits of up to `largest` points."""
     for name, n, repeats in AGAINST_SKLEARN:
         if n > largest:
             continue

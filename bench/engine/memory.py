@@ -1,4 +1,4 @@
-"""Peak memory of a fit, each in a separate process, and figures at a million points."""
+"""Peak memory of fits, each in a process of its own, and time and memory at a million points."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GIB = 2**30
 
 
 def rows(*, million: bool) -> Iterator[Row]:
-    """Measure memory at 100,000 points, and all figures at a million."""
+    """Yield the memory of a fit of 100,000 points; with `million`, also time and memory at a million points."""
     ours, theirs = (run_apart(__name__, library, N) for library in ("glle", "sklearn"))
     work, ratio = f"memory of a fit, swiss_roll, n = {N:,}", ours["extra"] / theirs["extra"]
     detail = {"ours MiB": ours["extra"] / 2**20, "theirs MiB": theirs["extra"] / 2**20}
@@ -40,12 +40,15 @@ def rows(*, million: bool) -> Iterator[Row]:
 
 
 def peak_bytes() -> int:
-    """Return the peak memory of this program; `ru_maxrss` may include the parent's."""
+    """Return the peak memory of this program in bytes: VmHWM, or else `ru_maxrss`, which may include the parent's."""
     return memory("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def main(library: str, n: int) -> None:
-    """Fit once, and print the peak memory above the initial use."""
+    """Fit once by a library ("glle" or "sklearn"), and print time and peak memory as JSON.
+
+    `extra` is the peak above the memory before the fit, so that imports and data do not count.
+    """
     small = data_of("swiss_roll", 500)
     (fit if library == "glle" else fit_sklearn)(small)  # imports are not counted
     X = data_of("swiss_roll", n)

@@ -1,4 +1,4 @@
-"""Peers: scikit-learn's LLE and its eigenproblem, tapkee, and a dense eigenproblem per draw."""
+"""The computations of other libraries: LLE by scikit-learn and tapkee, and eigenproblems by eigsh and LAPACK."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def residual_matrix(posterior: Posterior, weights: NDArray[np.float64]) -> csr_array:
-    """Return I - W, (n, n)."""
+    """Return I - W (n, n) for weights (n, k) on the posterior's neighbors."""
     n, k = posterior.neighbors.shape
     pattern = (posterior.neighbors.ravel(), np.arange(0, n * k + 1, k))
     return identity(n, format="csr") - csr_array((weights.ravel(), *pattern), shape=(n, n))
 
 
 def by_eigsh(posterior: Posterior, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Embed as scikit-learn's LLE does: M = (I - W)^T (I - W), ARPACK by shift-invert, without the first vector."""
+    """Embed weights as scikit-learn's LLE does: bottom eigenvectors of (I - W)^T (I - W) by ARPACK, shift-invert."""
     residual = residual_matrix(posterior, weights)
     start = np.random.default_rng(0).uniform(-1, 1, residual.shape[0])
     wanted = posterior.spec.n_components + 1
@@ -33,14 +33,14 @@ def by_eigsh(posterior: Posterior, weights: NDArray[np.float64]) -> NDArray[np.f
 
 
 def by_dense(posterior: Posterior, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Embed as the paper describes it: M in full, all of its eigenvectors (GLLE Algorithm 1)."""
+    """Embed weights as the paper describes it (GLLE, Algorithm 1): all eigenvectors of the dense (I - W)^T (I - W)."""
     residual = residual_matrix(posterior, weights).toarray()
     _, vectors = eigh(residual.T @ residual)
     return np.asarray(vectors[:, 1 : posterior.spec.n_components + 1])
 
 
 def fit_sklearn(X: NDArray[np.float64], n_neighbors: int = 10) -> NDArray[np.float64]:
-    """Fit scikit-learn's LLE with its sparse solver."""
+    """Return the embedding by scikit-learn's LLE with its sparse solver."""
     from sklearn.manifold import LocallyLinearEmbedding
 
     model = LocallyLinearEmbedding(n_neighbors=n_neighbors, n_components=2, eigen_solver="arpack", random_state=0)
@@ -53,7 +53,7 @@ def has_tapkee() -> bool:
 
 
 def fit_tapkee(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Fit tapkee's LLE."""
+    """Return the embedding by tapkee's LLE with 10 neighbors."""
     import tapkee
 
     return np.asarray(tapkee.embed(np.asfortranarray(X.T), method="lle", num_neighbors=10, target_dimension=2))

@@ -27,7 +27,7 @@ SIZES = [
 
 
 def profile(largest: int) -> list[dict[str, Any]]:
-    """Return seconds of a draw, and of a fit, by stage."""
+    """Return the seconds of a fit and of a draw by stage, for data sets of up to `largest` points."""
     profiles = []
     for name, n in [size for size in SIZES if size[1] <= largest]:
         clock = StageClock()
@@ -38,7 +38,7 @@ def profile(largest: int) -> list[dict[str, Any]]:
 
 
 def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
-    """Return the median seconds of each stage of a draw of many."""
+    """Return the median seconds of each stage of a draw, when several draws are computed together."""
     from glle_engine.eigen.batched.factorization import factorise
     from glle_engine.eigen.batched.lanczos import Workspace, lanczos
     from glle_engine.eigen.batched.solver import LANE_TOLERANCE, LaneSolver, deviations
@@ -80,7 +80,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
 
 
 def print_profile(console: Console, profiles: list[dict[str, Any]]) -> None:
-    """Print the profile in milliseconds."""
+    """Print what `profile` returned as tables in milliseconds."""
     for what in ("draw", "fit"):
         entries = [entry for entry in profiles if entry["what"] == what]
         if not entries:

@@ -1,4 +1,7 @@
-"""A bare Starlette route that returns constant bytes: the cost of HTTP itself."""
+"""Requests per second for cached draws, against a bare Starlette route that returns the same bytes.
+
+`python -m bench.service.cached FILE` serves this route.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ ROUNDS = 4
 
 @contextmanager
 def running_bare(body: Path) -> Iterator[str]:
-    """Serve a file's bytes from a separate process; yield the URL."""
+    """Serve the bytes of a file by a bare Starlette route in a process of its own; yield the URL."""
     command = [sys.executable, "-m", "bench.service.cached", str(body)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:  # noqa: S603
         assert process.stdout is not None
@@ -48,7 +51,7 @@ def running_bare(body: Path) -> Iterator[str]:
 
 
 def main(body: bytes) -> None:
-    """Serve until terminated."""
+    """Print the URL, and answer each request with `body` until the process is terminated."""
 
     async def answer(_: Request) -> Response:
         return Response(body, media_type="application/x-npy")
@@ -68,7 +71,7 @@ APIS, APIS_GOAL = 2, 1.6
 
 
 def rows(service: Service) -> Iterator[Row]:
-    """Measure requests per second of one API process against a bare route, then of two against one."""
+    """Yield the requests per second of one API process against a bare route, and of two processes against one."""
     path = service.fit_synthetic("swiss_roll", N)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "draw.npy"
@@ -83,7 +86,7 @@ def rows(service: Service) -> Iterator[Row]:
 
 
 def _two_processes(service: Service, path: str) -> Iterator[Row]:
-    """Compare API processes of two services on this machine, of which one is idle at a time."""
+    """Yield the requests per second of a second service with two API processes against `service`, which has one."""
     with running_service(1, APIS) as second:
         if second.apis != APIS:  # this version has one
             return
@@ -100,7 +103,7 @@ def _work(what: str) -> str:
 
 
 def _warm(service: Service, path: str) -> bytes:
-    """Cache all draws and return one body."""
+    """Request all draws of the load once, so that they are cached, and return the body of one answer."""
     service.http.post(f"{path}/draws?wait=60", {"n_draws": DIFFERENT})
     bodies = [service.http.npy(f"{path}/draws/{index}") for index in range(DIFFERENT)]
     return bodies[0]

@@ -1,4 +1,4 @@
-"""Many clients that ask for single uncached draws, against the engine's batches in as many processes as workers."""
+"""Draws per second of many clients that request single uncached draws, against the engine without a service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ first_seeds = itertools.count(10**7, 10**6)
 
 
 def rows(service: Service, workers: int) -> Iterator[Row]:
-    """Measure draws per second of one posterior and of several."""
+    """Yield the draws per second that clients get from one posterior and from several, against the engine alone."""
     for count, goal in POSTERIORS:
         paths = [service.fit_synthetic("swiss_roll", N, seed) for seed in range(count)]
         for seed in range(count):
@@ -69,12 +69,12 @@ def _rate_row(pairs: list[tuple[Measured, float]], count: int, goal: float, work
 
 
 def _engine_rate(engine: ProcessPoolExecutor, workers: int, count: int) -> float:
-    """Return the draws per second of all processes together."""
+    """Return the draws per second of the engine in as many processes as workers, all together."""
     return sum(engine.map(partial(_draw, count), range(workers)))
 
 
 def _draw(count: int, process: int) -> float:
-    """Return the draws per second of batches of several posteriors in turn."""
+    """Return the draws per second of one process, which draws batches from several posteriors in turn."""
     posteriors = [_posterior(seed) for seed in range(count)]
     started, number = time.perf_counter(), 0
     while (took := time.perf_counter() - started) < ENGINE_SECONDS:

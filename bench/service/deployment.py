@@ -1,4 +1,4 @@
-"""`glle up` with a number of workers and of API processes, its clients, and meters of its servers."""
+"""A running `glle up` for the benchmarks, and an HTTP client of low cost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NPY = "application/x-npy"
 
 
 class Http:
-    """Client with one open connection; `http.client` costs a tenth of a millisecond a request."""
+    """HTTP client with one open connection, over `http.client`, which takes a tenth of a millisecond for a request."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -33,16 +33,16 @@ class Http:
         self._connection = HTTPConnection(parts.hostname, parts.port, timeout=600)
 
     def npy(self, path: str) -> bytes:
-        """Return the body of a complete npy answer."""
+        """Return the npy body that a GET is answered with."""
         return self._answer("GET", path, None, {"Accept": NPY}, {200})
 
     def get(self, path: str) -> dict[str, Any]:
-        """Return a JSON answer."""
+        """Return the JSON that a GET is answered with."""
         body: dict[str, Any] = json.loads(self._answer("GET", path, None, {}, {200, 202}))
         return body
 
     def post(self, path: str, body: dict[str, Any] | bytes) -> dict[str, Any]:
-        """Return the JSON answer to a JSON or npy body."""
+        """Post a JSON body, or the bytes of an npy file, and return the JSON answer."""
         media = NPY if isinstance(body, bytes) else "application/json"
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
         answer: dict[str, Any] = json.loads(self._answer("POST", path, sent, {"Content-Type": media}, {200, 201, 202}))
@@ -95,7 +95,7 @@ class Service:
         return str(self.http.post("/datasets", to_npy(X))["id"])
 
     def posterior(self, dataset: str) -> str:
-        """Fit and return the posterior's path."""
+        """Fit a data set, and return the path of the posterior."""
         record = self.http.post("/posteriors?wait=60", {"dataset": dataset, "n_neighbors": 10})
         if "eigenvalues" not in record:
             raise RuntimeError(f"the fit did not succeed: {record}")

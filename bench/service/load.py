@@ -1,4 +1,7 @@
-"""Many clients at the lowest cost in Python: raw sockets, one separate process, keep-alive."""
+"""Load of many HTTP clients on raw sockets in a process of its own, so that the clients cost little.
+
+`python -m bench.service.load JSON` runs one load, and prints what it measured.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +27,20 @@ HEAD_END = b"\r\n\r\n"
 
 @dataclass(frozen=True)
 class Load:
-    """Requests of several clients, each with one request in flight.
+    """The requests of several clients, each of which sends a request when the last one is answered.
 
     Attributes
     ----------
     url : str
         Scheme, host and port.
     paths : list of str
-        Requested in turn; {} in a path is a number.
+        Paths, which are requested in turn; {} in a path stands for a number.
     first, different
-        The numbers are first, first + 1, ..., and begin again after `different`; 0: never.
+        The numbers are first, first + 1, ..., and begin again after `different` numbers; 0: they never do.
     clients
         Number of clients.
     seconds
-        Time until the last requests, whose answers count too.
+        Time until the last requests are sent; their answers count, too.
 
     """
 
@@ -49,7 +52,7 @@ class Load:
     different: int = DIFFERENT
 
     def requests(self) -> Iterator[bytes]:
-        """Yield the requests."""
+        """Yield the bytes of the HTTP requests without end."""
         host = urlsplit(self.url).netloc
         tail = f" HTTP/1.1\r\nHost: {host}\r\nAccept: application/x-npy\r\n\r\n"
         turns = len(self.paths)
@@ -61,14 +64,14 @@ class Load:
 
 @dataclass(frozen=True)
 class Measured:
-    """Result of a load.
+    """What was measured under a load.
 
     Attributes
     ----------
     rate : float
-        Answers per second, until the last one, all complete and with status 200.
+        Answers per second; each answer is complete and has the status 200.
     p50, p99
-        Seconds.
+        Median and 99 % quantile of the time from request to answer, in seconds.
     nbytes
         Bytes of the last body.
     cpu
@@ -84,28 +87,28 @@ class Measured:
 
 
 def load(what: Load) -> Measured:
-    """Run a load in a separate process."""
+    """Run a load in a process of its own, and return what was measured."""
     return Measured(**run_apart("bench.service.load", json.dumps(asdict(what))))
 
 
 def load_in_turn(ours: Load, theirs: Load, rounds: int) -> tuple[list[Measured], list[Measured]]:
-    """Run two loads in turn, after a round as a warm-up."""
+    """Run two loads in turn for some rounds; the first round warms up, and is left out."""
     pairs = [(load(ours), load(theirs)) for _ in range(rounds + 1)]
     return [measured for measured, _ in pairs[1:]], [other for _, other in pairs[1:]]
 
 
 def ratio(ours: list[Measured], theirs: list[Measured]) -> float:
-    """Return the median ratio of the rates."""
+    """Return the median over rounds of ours / theirs in answers per second."""
     return statistics.median(a.rate / b.rate for a, b in zip(ours, theirs, strict=True))
 
 
 def median(values: list[Measured], figure: str) -> float:
-    """Return the median of a figure."""
+    """Return the median over rounds of the attribute `figure`, such as "p50"."""
     return float(statistics.median(getattr(one, figure) for one in values))
 
 
 class _Client:
-    """A connection with one request in flight."""
+    """A connection on which one request at a time waits for its answer."""
 
     def __init__(self, host: str, port: int, requests: Iterator[bytes]) -> None:
         self.socket = socket.create_connection((host, port))
@@ -119,7 +122,10 @@ class _Client:
         self.socket.sendall(next(self.requests))
 
     def receive(self) -> bool:
-        """Read available bytes; return whether the answer is complete."""
+        """Read the bytes that have arrived, and return whether the answer is complete.
+
+        Raises RuntimeError for a status other than 200, and ConnectionError if the server closes the connection.
+        """
         count = self.socket.recv_into(self.view[self.got :])
         if not count:
             raise ConnectionError("the server hung up")
@@ -134,7 +140,7 @@ class _Client:
 
 
 def main(what: Load) -> Measured:
-    """Send requests until the time is over, and wait for the last answers."""
+    """Send the requests of a load until its time is over, wait for the last answers, and return the measurement."""
     parts = urlsplit(what.url)
     assert parts.hostname
     assert parts.port

@@ -1,4 +1,4 @@
-"""Commands that Redis servers execute during a window, read by MONITOR."""
+"""Count the commands that Redis servers execute during a block of code, by the command MONITOR."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ _IDS = re.compile(r"[0-9a-f]{8,}|\d+(\.\d+)?|worker-\S+")
 
 @dataclass
 class Commands:
-    """Commands by server, name and key: those that clients sent, MULTI and EXEC included, and those of Lua scripts."""
+    """Counts of Redis commands, by texts such as "queue: HGET glle:job:*".
+
+    `sent` counts the commands of clients, with MULTI and EXEC, `inner` those inside of Lua scripts, and `seconds` is
+    the time of the measurement.
+    """
 
     sent: Counter[str] = field(default_factory=Counter)
     inner: Counter[str] = field(default_factory=Counter)
@@ -30,7 +34,10 @@ class Commands:
 
 @contextmanager
 def count_commands(**urls: str) -> Iterator[Commands]:
-    """Count the commands of servers by name, from the start to the end of the block, which markers delimit."""
+    """Yield counts of the commands that the servers execute within the context; complete when the context ends.
+
+    `urls` maps names of servers, such as "queue", to their URLs.
+    """
     commands = Commands()
     with ExitStack() as stack:
         started = time.monotonic()
@@ -57,7 +64,7 @@ def _count_server(name: str, client: redis.Redis, commands: Commands) -> Iterato
 
 
 def _read(monitor: Any, first: str, last: str, name: str, commands: Commands) -> None:
-    """Count the commands between two markers, with * in place of ids and numbers."""
+    """Count the commands between two ECHO commands with the texts `first` and `last`; ids and numbers become *."""
     is_open = False
     for event in monitor.listen():
         text = event["command"]

@@ -1,4 +1,4 @@
-"""Cost of uncached work over HTTP: single draws by GET with their Redis commands, jobs of draws, and a small fit."""
+"""What HTTP adds to work that is not cached: single draws, jobs of draws and a small fit, and their Redis commands."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ seeds = itertools.count(10**6)
 
 
 def job_rows(service: Service, largest: int) -> Iterator[Row]:
-    """Measure jobs of many draws, and a small fit."""
+    """Yield the time of jobs of draws against the engine alone, and the time of a small fit."""
     for n, repeats, goal in JOBS:
         if n <= largest:
             yield _job(service, n, repeats, goal)
@@ -44,7 +44,7 @@ def job_rows(service: Service, largest: int) -> Iterator[Row]:
 
 
 def run_job(http: Http, posterior: str, n: int, count: int, seed: int) -> None:
-    """Draw over HTTP, from the request to the array."""
+    """Request draws as a job over HTTP, wait for the job, and read the array of its result."""
     job = http.post(f"{posterior}/draws?wait=60", {"n_draws": count, "seed": seed})
     while job["status"] in {"queued", "running"}:
         job = http.get(f"/jobs/{job['id']}?wait=60")
@@ -53,7 +53,7 @@ def run_job(http: Http, posterior: str, n: int, count: int, seed: int) -> None:
 
 
 def _job(service: Service, n: int, repeats: int, goal: float) -> Row:
-    """Compare uncached draws over HTTP with the same draws by the engine alone."""
+    """Return how many times longer a job of draws over HTTP takes than the same draws by the engine alone."""
     local = posterior_of("swiss_roll", n)
     posterior = service.fit_synthetic("swiss_roll", n)
 
@@ -87,7 +87,7 @@ COUNTED_JOBS, JOB_GOAL = 6, 40.0
 
 
 def rows(service: Service, largest: int) -> Iterator[Row]:
-    """Measure single draws, each the first of its lane group, and count their commands."""
+    """Yield the time of uncached single draws against the engine alone, and the Redis commands of draws and jobs."""
     for name, n in CASES:
         if n <= largest:
             yield _single(service, name, n)
@@ -96,7 +96,7 @@ def rows(service: Service, largest: int) -> Iterator[Row]:
 
 
 def _single(service: Service, name: str, n: int) -> Row:
-    """Compare a draw over HTTP with one lane group of the engine, in turn."""
+    """Return how much longer a draw over HTTP takes than the engine, which computes four draws at once, as well."""
     local = posterior_of(name, n)
     posterior = service.posterior(service.upload(data_of(name, n)))
     lanes = LANES if local.lane_solver else 1
@@ -118,7 +118,7 @@ def _single(service: Service, name: str, n: int) -> Row:
 
 
 def _commands(service: Service) -> Iterator[Row]:
-    """Count the commands of both servers, less those of the same service without requests."""
+    """Yield the numbers of Redis commands for a draw and for a job of draws, without those of an idle service."""
     posterior = service.fit_synthetic("swiss_roll", COUNTED)
 
     def draw() -> None:

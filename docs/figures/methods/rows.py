@@ -1,4 +1,4 @@
-"""Rows of the comparison: embedding, time and scores of a method on a sheet or on the digits, or its refusal."""
+"""Measure a method on a sheet and on the digits: embedding, time and scores, or the reason of a refusal."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SETS = ("swiss_roll", "digits")
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Data set of the comparison.
+    """A data set on which all methods are compared.
 
     Attributes
     ----------
     name : str
     X : (n, d) float64
     color : (n,) float64
-        The true arc, or the digit.
+        Position along the sheet, or the digit.
     truth : (n, q) float64, optional
     labels : (n,) int64, optional
         For the methods that need them, and for the score of the digits.
@@ -68,16 +68,16 @@ MAX_POINTS = {"drill": 250, "mvu": 120}  # most points of the slow methods
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Result of a method on a data set.
+    """What was measured of a method on a data set.
 
     Attributes
     ----------
     data, method : str
     n : int
-        Points, fewer if the method is slow.
+        Number of points, smaller for slow methods.
     seconds : float
     scores : dict of str to float
-        On the sheets against the true coordinates in place of the data, except the residual variance.
+        Scores by name. On sheets they compare with the true coordinates, except the residual variance.
     refused : str
         Reason of a refusal, with the remedy; empty otherwise.
     notes : list of str
@@ -98,7 +98,7 @@ class Row:
 
 
 def spec_of(method: Method[Any], n: int) -> MethodSpec:
-    """Return the defaults of a method, with ten neighbors and a perplexity possible for n points."""
+    """Return the default parameters of a method, but ten neighbors, and a perplexity that n points allow."""
     parameters = method.spec.parameters()
     options: dict[str, object] = {}
     if "n_neighbors" in parameters and method.name != "drill":  # whose candidates are more than its edges
@@ -110,7 +110,7 @@ def spec_of(method: Method[Any], n: int) -> MethodSpec:
 
 
 def warm(method: Method[Any]) -> None:
-    """Call a method once, so that no row contains its imports."""
+    """Call a method once on a few points, so that no measured time contains imports and compilation."""
     sheet = manifolds.make("s_curve", 60, seed=0)
     labels = (np.arange(60) % 2) if method.labels else None
     try:
@@ -120,7 +120,10 @@ def warm(method: Method[Any]) -> None:
 
 
 def judge(name: str, method: Method[Any]) -> Row:
-    """Embed and score as many points as the method does."""
+    """Embed the data set `name` by a method, and score the embedding.
+
+    If the method refuses a data set as too large, a smaller one is tried.
+    """
     refusal: GlleError | None = None
     for n in (size for size in SIZES if size <= MAX_POINTS.get(method.name, size)):
         points = make(name, n)
@@ -146,7 +149,7 @@ def judge(name: str, method: Method[Any]) -> Row:
 
 
 def score_embedding(points: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Return all scores possible for the data, with the neighborhoods of the true coordinates of a sheet."""
+    """Return the scores of an embedding; neighbors of a sheet are those of its true coordinates."""
     names = {"trustworthiness", "continuity", "residual_variance"}
     names |= {"neighborhood_hit"} if points.truth is None else {"procrustes", "affine_r2"}
     scores: dict[str, float] = {}
@@ -161,20 +164,20 @@ def score_embedding(points: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float
 
 
 def round_coordinates(Y: np.ndarray[Any, Any]) -> list[list[float]]:
-    """Return the embedding in [-1, 1], to four digits."""
+    """Return the embedding, centered and scaled to [-1, 1], as lists of numbers with four decimals."""
     centered = Y - Y.mean(axis=0)
     shrunk: list[list[float]] = np.round(centered / np.abs(centered).max(), 4).tolist()
     return shrunk
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a file, none if it is missing."""
+    """Return the rows that `keep` wrote to a file, or an empty list if there is no file."""
     if not path.exists():
         return []
     return [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def keep(rows: list[Row], path: Path) -> None:
-    """Write the rows to a file."""
+    """Write the rows to a file of JSON lines, which replaces an existing one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")
