@@ -1,4 +1,4 @@
-"""Scikit-learn estimators: the posterior, and any method of the registry (extra `sklearn`)."""
+"""Scikit-learn estimators: `GLLE`, which has a posterior, and `Embedding`, for any method of the registry."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _WARNINGS = {"bridged": UserWarning, "neighbors-raised": UserWarning, "not-conve
 
 
 class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
-    """Base of the estimators, which checks data and returns the embedding of a fit."""
+    """Base of both estimators: checks the data, tells scikit-learn which data are taken, and has `fit_transform`."""
 
     embedding_: NDArray[Any]
 
@@ -55,7 +55,7 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         raise NotImplementedError
 
     def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> NDArray[Any]:
-        """Fit, and return the embedding of X (n, p)."""
+        """Fit X (n, d), and return a copy of its embedding (n, p)."""
         del fit_params
         return np.array(self.fit(X, y).embedding_)
 
@@ -93,16 +93,17 @@ class _Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 class GLLE(_Embedder):
     r"""Generative locally linear embedding: LLE with a posterior over its weights.
 
-    `fit_transform` returns the LLE embedding, (1/n) Y^T Y = I; `sample` draws further ones.
+    `fit_transform` returns the LLE embedding Y with (1/n) Y^T Y = I; `sample` draws embeddings from the posterior.
 
     Parameters
     ----------
     n_neighbors : int or "auto"
-        "auto" or None: grows with the square root of the number of points.
+        Number of neighbors of each point; "auto" or None: it grows with the square root of the number of points.
     disconnected : {"bridge", "error"}
-        A graph in several components is bridged, with a UserWarning, or an error.
+        If the graph falls into several components: connect them, with a UserWarning, or raise an error.
     random_state : int, RandomState or None
-        Seed of the draws of `sample`, or a generator of the seed; None for a new seed at each fit.
+        Seed of the draws of `sample`, or a generator from which each fit takes a seed; None for a random seed at each
+        fit.
     n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, noise, neighborhoods, search, \
     landmarks, standardize, metric
         As for `glle_engine.base.spec.FitSpec`.
@@ -110,10 +111,11 @@ class GLLE(_Embedder):
     Attributes
     ----------
     posterior_ : glle_engine.Posterior
+        The fitted posterior.
     embedding_ : (n, p) float64 or float32
-        Has the dtype of the data; computed in float64.
+        LLE embedding of the data, in their dtype; computed in float64.
     calibration_ : glle_engine.reliability.calibration.Calibration
-        Calibration by half-sampling, computed on first use.
+        Scale at which draws vary as embeddings of random halves of the data do, computed on first use.
     n_iter_ : int
         Number of iterations of the published em; 1 for the other posteriors, which have a closed form.
     seed_ : int
@@ -201,9 +203,9 @@ class GLLE(_Embedder):
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Embed points (m, d), each independently; a training point gets exactly its coordinates.
+        """Return positions (m, p) of points (m, d) in the embedding; a training point gets exactly its coordinates.
 
-        See `glle_engine.posterior.placement`.
+        Each point is placed by its weights on its nearest training points (`glle_engine.posterior.placement`).
         """
         check_is_fitted(self)
         data = self._check_data(X)
@@ -212,7 +214,7 @@ class GLLE(_Embedder):
 
     @property
     def calibration_(self) -> Calibration:
-        """The posterior's calibration (`glle_engine.reliability.calibration.calibrate`, with its defaults)."""
+        """Calibration of the posterior by `glle_engine.reliability.calibration.calibrate`; computed on first use."""
         check_is_fitted(self)
         if self._calibration is None:
             self._calibration = calibrate(self.posterior_, self._training)
@@ -273,7 +275,7 @@ class GLLE(_Embedder):
         return np.stack(places) if places else np.empty((0, n_points, self._n_features_out))
 
     def _fit_parameters(self) -> dict[str, Any]:
-        """Return the parameters of `FitSpec`."""
+        """Return the estimator's parameters without `random_state`: the parameters of `FitSpec`."""
         parameters: dict[str, Any] = self.get_params()
         del parameters["random_state"]
         return parameters
@@ -285,7 +287,7 @@ class GLLE(_Embedder):
 
 
 def _warn(notes: tuple[Note, ...]) -> None:
-    """Warn about each note for which scikit-learn's own estimators would warn."""
+    """Emit a warning for each note on a bridged graph, a raised number of neighbors, or a lack of convergence."""
     for note in notes:
         if note.code in _WARNINGS:
             warnings.warn(note.message, _WARNINGS[note.code], stacklevel=3)
@@ -302,18 +304,19 @@ def _takes_sparse(specification: type[SpaceSpec], parameters: dict[str, Any]) ->
 
 
 def _seed(random_state: int | np.random.RandomState | None) -> int:
-    """Return the seed of the draws; errors name `random_state`."""
+    """Return an integer `random_state` as the seed of draws, or else a random seed from the generator."""
     if isinstance(random_state, numbers.Integral):
         return check_integer("random_state", random_state, 0, counter=True)
     return int(check_random_state(random_state).randint(2**31))
 
 
 class Embedding(_Embedder):
-    """Embedding by a method of the registry.
+    """Embedding by any method of the registry.
 
-    Parameters that are not given have the method's defaults, and fewer neighbors, perplexity and components for few
-    points or features. A graph in parts is treated as in `glle.embed`, with a UserWarning: bridged, or connected by
-    more neighbors for "ltsa", "hessian-lle" and "modified-lle", to which an edge between two parts is no help.
+    Parameters that are not given have the method's defaults; the default numbers of neighbors and components and the
+    perplexity are reduced for few points or features. A graph that falls into parts is treated as in `glle.embed`, with
+    a UserWarning: the parts are bridged, or connected by more neighbors for "ltsa", "hessian-lle" and "modified-lle",
+    which a single edge between two parts does not help.
 
     Parameters
     ----------
@@ -326,9 +329,9 @@ class Embedding(_Embedder):
     Attributes
     ----------
     result_ : glle_engine.methods.base.Embedding
-        The embedding with its figures and notes.
+        The embedding in float64, with the method's diagnostic numbers and notes.
     embedding_ : (n, p) float64 or float32
-        Has the dtype of the data; computed in float64.
+        The embedding in the dtype of the data.
     n_features_in_ : int
     feature_names_in_ : (n_features_in_,) of str
         Defined if the data have column names.
@@ -353,15 +356,16 @@ class Embedding(_Embedder):
         return {"name": self.name, **self._parameters}
 
     def set_params(self, **params: Any) -> Self:
-        """Change the method or its parameters; `fit` refuses unknown ones."""
+        """Change the method (`name`) or its parameters, and return the estimator; `fit` refuses unknown parameters."""
         self.name = params.pop("name", self.name)
         self._parameters = {**self._parameters, **params}
         return self
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Embed X (n, d), sparse if the method takes such data; y (n,) are the classes for a supervised method.
+        """Embed X (n, d), which may be sparse if the method supports it.
 
-        UMAP is supervised if it has a `target_weight`; the class of a point without one is then -1.
+        Supervised methods need the class of each point, y (n,). UMAP is supervised if it has a `target_weight`; the
+        class -1 then stands for an unknown class.
 
         Raises
         ------
@@ -385,9 +389,9 @@ class Embedding(_Embedder):
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Embed points (m, d), each independently; a training point gets its coordinates.
+        """Return positions (m, p) of points (m, d), each independently; a training point gets its coordinates.
 
-        Only PCA, PPCA, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP have a `transform`.
+        Only PCA, PPCA, factor analysis, kernel PCA, NPE, LLE, Isomap, t-SNE, UMAP and PaCMAP have a `transform`.
         """
         check_is_fitted(self)
         data = self._check_data(X, is_sparse=False)
@@ -401,13 +405,13 @@ class Embedding(_Embedder):
         return self.result_.inverse_transform(places).astype(places.dtype)
 
     def _has_default_neighbors(self, spec: Any) -> bool:
-        """Return whether the graph uses a default number of neighbors."""
+        """Return whether the method's graph has a default number of neighbors, which few points may reduce."""
         is_default = "n_neighbors" not in self._given and hasattr(spec, "n_neighbors")
         return is_default and getattr(spec, "radius", None) is None and spec.precomputed != "weights"
 
     @property
     def _given(self) -> set[str]:
-        """Names of the parameters with a value other than "auto" or None, which leave the choice to the method."""
+        """Names of the parameters that the caller chose; "auto" and None leave the choice to the method."""
         return {name for name, value in self._parameters.items() if not (value is None or str(value) == "auto")}
 
     @property
@@ -423,7 +427,7 @@ class Embedding(_Embedder):
         return chosen.spec.from_dict(chosen.named_parameters(self._parameters))
 
     def _spec(self, n: int, d: int) -> Any:
-        """Return the specification, with defaults reduced to values that n points of d features allow."""
+        """Return the method's parameters for n points of d features, with defaults reduced as far as these demand."""
         chosen, spec = method_of(self.name), self._given_spec
         limits = {
             "n_components": d,
@@ -452,7 +456,7 @@ class Embedding(_Embedder):
 
 
 def _has_map(model: Embedding) -> bool:
-    """Return True if the model's method can embed new points, and raise the error of `no_map` otherwise."""
+    """Return True if the method of an estimator can embed new points; otherwise raise an error that names methods."""
     chosen = method_of(model.name)
     if chosen.name not in MAPPED:
         raise no_map(chosen.title)
@@ -460,7 +464,7 @@ def _has_map(model: Embedding) -> bool:
 
 
 def _has_inverse(model: Embedding) -> bool:
-    """Return True if the model's method can map positions to data, and raise the error of `no_inverse` otherwise."""
+    """Return True if the method of an estimator can map positions to data; otherwise raise an error."""
     chosen = method_of(model.name)
     if not chosen.has_inverse:
         raise no_inverse(chosen.title)

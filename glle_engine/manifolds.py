@@ -24,10 +24,12 @@ class Manifold:
     Attributes
     ----------
     name : str
+        Name of the sheet.
     X : (n, 3) float64
+        The points.
     coordinates : (n, 2) float64
-        The position of each point on the sheet: arc length (for the bowl, which is not isometric to a plane, the angle)
-        and then width or height. The first suits the colors of a picture.
+        The position of each point on the sheet: arc length and height, or, for the bowl, which cannot be flattened, two
+        angles. The first coordinate suits the colors of a picture.
 
     """
 

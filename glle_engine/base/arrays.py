@@ -152,9 +152,9 @@ def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) ->
 
 
 def _integers(values: Any, raw: NDArray[Any] | None) -> Iterator[tuple[int | None, NDArray[Any]]]:
-    """Yield pairs (column, integers) for the columns that have integers beyond 2^53; column is None for a whole array.
+    """Yield (column, integers) for each column of a frame that has integers beyond 2^53.
 
-    In an object array, entries that are not integers are replaced by 0.
+    For an array, sparse matrix or list, `column` is None. In object arrays, entries that are not integers become 0.
     """
     parts: list[tuple[int | None, NDArray[Any]]] = []
     if hasattr(values, "tocsr"):

@@ -17,7 +17,7 @@ class GlleError(ValueError):
     remedy
         The user's next step, in one sentence.
     details
-        JSON-able facts: sizes, positions, the smallest sufficient k.
+        JSON-able facts for programs, such as the row and column of a bad value.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class DataMismatchError(GlleError):
 
 
 class TooFewPointsError(GlleError):
-    """Fewer points than the neighborhoods or the embedding need."""
+    """Fewer points than the numbers of neighbors or components need."""
 
     code = "too-few-points"
 
@@ -107,7 +107,7 @@ class DisconnectedGraphError(GlleError):
 
 
 class ConvergenceError(GlleError):
-    """An eigenproblem for which no solver found eigenpairs that pass the acceptance test."""
+    """An eigenproblem for which no solver found eigenpairs that are accurate enough."""
 
     code = "no-convergence"
 

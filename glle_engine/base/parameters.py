@@ -253,7 +253,10 @@ class Specification:
         """Raise `InvalidParameterError` for a meaningless combination of options."""
 
     def refuse_unused(self, option: str, *names: str) -> None:
-        """Raise `InvalidParameterError` unless the parameters `names` have their defaults: `option` makes them idle."""
+        """Raise `InvalidParameterError` if a parameter that has no effect with `option` differs from its default.
+
+        `names` are the names of these parameters, and `option` is the name of another one.
+        """
         for name in names:
             if (value := getattr(self, name)) != type(self).__dataclass_fields__[name].default:
                 raise InvalidParameterError(
@@ -325,7 +328,7 @@ def accepts_random_state(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def with_keywords(*sources: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a function so that its signature lists the keywords that it takes by `**name`, for `help` and editors.
+    """Return a decorator that lists the keywords of a function's `**name` in its signature, for `help` and editors.
 
     Each source supplies keywords: a specification its fields, a TypedDict its names, a function its keyword-only
     parameters, and a list its `inspect.Parameter` items. Members of a TypedDict that cannot be None have the default
@@ -349,7 +352,7 @@ def with_keywords(*sources: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def _keywords_of(source: Any) -> Iterator[Argument]:
-    """Yield the keyword-only parameters that one source of `with_keywords` supplies."""
+    """Yield the keyword-only parameters that one argument of `with_keywords` supplies."""
     if source is Any:
         return
     if isinstance(source, list):
@@ -395,7 +398,7 @@ def with_seed(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seed_of(seed: int, random_state: Any) -> int:
-    """Return the seed of a call that may set `seed`, by default 0, or `random_state`; errors as for `with_seed`."""
+    """Return `seed`, or the seed that `random_state` determines if it is not None; errors as for `with_seed`."""
     options = {"seed": seed} if seed or random_state is None else {}
     return int(with_seed({**options, "random_state": random_state})["seed"])
 
@@ -429,7 +432,7 @@ def _integer(value: object) -> int | None:
 
 
 def _json_object(value: object) -> dict[str, Any] | None:
-    """Return a mapping after a round trip through JSON; None if the value is no mapping or JSON cannot hold it."""
+    """Convert a mapping to JSON and back; return None for other values, and for a mapping that JSON cannot hold."""
     try:
         return json.loads(json.dumps(dict(value), allow_nan=False)) if isinstance(value, Mapping) else None
     except (TypeError, ValueError):
@@ -437,9 +440,9 @@ def _json_object(value: object) -> dict[str, Any] | None:
 
 
 def as_option(name: str, value: object) -> str | Way:
-    """Return an option and its value for use in a text: a `Way`, or a string "name=value".
+    """Return an option with its value, to be named in a message: as a `Way`, or as a string "name=value".
 
-    It is a string if the value is longer than 60 characters, or neither a string nor a number.
+    The result is a string if the value has more than 60 characters, or is neither a string nor a number.
     """
     text = _shorten(value)
     is_plain = isinstance(value, str | int | float) and text == repr(value)

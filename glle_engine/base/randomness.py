@@ -1,4 +1,4 @@
-"""Random numbers that are a function of a seed and of what they are for."""
+"""Random generators that depend only on a seed and on a number for their purpose."""
 
 from __future__ import annotations
 
@@ -6,5 +6,8 @@ import numpy as np
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:
-    """Return the counter-based generator (Philox) of a stream of a seed, which gives the same numbers everywhere."""
+    """Return numpy's Philox generator for a seed, which gives the same numbers on every machine.
+
+    Generators of one seed with different `stream` numbers are independent.
+    """
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))

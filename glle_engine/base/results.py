@@ -55,7 +55,7 @@ def _cut(text: str) -> str:
 
 
 class PointResult(PointArray):
-    """Base of results with a row for each point."""
+    """Base of results with one row for each point: a frame, a plot, an AnnData, and a display in notebooks."""
 
     def frame(self, labels: ArrayLike | None = None, ids: ArrayLike | None = None) -> Any:
         """Return a pandas DataFrame with a row for each point; parameters and errors as for `glle.frame`."""

@@ -35,11 +35,11 @@ _SHOWN = 10  # a message names at most this many columns
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Map from data to the space in which a fit computes.
+    """Transformation of data to points whose Euclidean distances rank pairs as the metric of a fit does.
 
     Attributes
     ----------
-    metric
+    metric : Metric
     center, scale : (d,) float64, optional
         `center` is subtracted from each feature, and the result divided by `scale`. Both are in the units of the data;
         the scale of a constant feature is 1.
@@ -55,7 +55,7 @@ class Space:
 
     @classmethod
     def from_data(cls, data: NDArray[np.float64], spec: SpaceSpec) -> Self:
-        """Return the space of finite data (n, d).
+        """Return the transformation for finite data (n, d), with the standardization and metric of `spec`.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Space:
         return cls(metric, *_center_and_scale(data, standardize))
 
     def points(self, data: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Map data (m, d), from the fit or new, to positions (m, q) in the space, each row independently of the others.
+        """Transform data (m, d), from the fit or new, to points (m, q); each row independently of the other rows.
 
         Raises
         ------

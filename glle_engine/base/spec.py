@@ -255,7 +255,7 @@ class FitSpec(SpaceSpec):
         return replace(self, landmarks=landmarks, n_neighbors=k)
 
     def _may_have_landmarks(self, n: int) -> bool:
-        """Whether landmarks="auto" may choose landmarks among n points without causing an error.
+        """Return whether landmarks="auto" may choose landmarks among n points without causing an error.
 
         The graph of the landmarks may fall apart where the graph of all points does not, so that components must be
         bridged. Resamples take half of the landmarks, which must be enough points for the neighbors and components.
@@ -266,10 +266,11 @@ class FitSpec(SpaceSpec):
         return is_possible and n > min_landmarks and min_landmarks // 2 > needed
 
     def choices(self, n: int) -> list[Self]:
-        """Return the specifications that a fit to n points tries in turn.
+        """Return the specifications with decreasing numbers of landmarks that a fit to n points tries in turn.
 
-        The fit takes the first one whose factorization needs at most `MAX_EXACT_FLOPS`, or else the last one. With
-        automatic landmarks the first one has all points, unless there are more than `MAX_EXACT_POINTS`.
+        The fit uses the first specification whose factorization needs at most `MAX_EXACT_FLOPS`, or else the last one.
+        Unless ``landmarks="auto"``, there is only one. With it, the first one has all points, if there are at most
+        `MAX_EXACT_POINTS`.
         """
         spec = self.of_points(n)
         if spec.landmarks != "auto":
@@ -289,7 +290,7 @@ class FitSpec(SpaceSpec):
 
 
 def default_neighbors(n: int) -> int:
-    """Return the default number of neighbors of n points."""
+    """Return the number of neighbors that "auto" stands for: .35 sqrt(n), at least 10 and at most 30 or n / 2."""
     by_root = round(NEIGHBORS_OF_ROOT * math.sqrt(n))
     return min(max(by_root, MIN_NEIGHBORS), MAX_NEIGHBORS, max(n // 2, 2))
 

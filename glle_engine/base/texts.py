@@ -1,6 +1,7 @@
-"""Texts in which options, API calls and features are values, which each interface writes for its users.
+"""Texts for users that name options, API calls and features, which each interface writes in its own form.
 
-Notes and the lines of verdicts consist of such texts.
+Python shows an option as `missing='drop'`, HTTP as `?missing=drop`. A text therefore contains a placeholder (`Way`) for
+each option, and each interface replaces the placeholders. Notes, errors and verdicts consist of such texts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CALLS = {
     "cancel-job": "`client.job({}).cancel()`",
     "delete-results": "over HTTP",
 }
-"""API calls that texts can name, as Python code; the value of such a `Way` is the id of the resource, or None."""
+"""API calls that texts can name, as Python code; `{}` stands for the id of the resource, which is the `Way`'s value."""
 UPLOAD_OPTIONS = (
     *("labels", "colors", "features", "id", "ignore", "one_hot", "missing"),
     *("header", "delimiter", "decimal", "charset", "sheet"),
@@ -35,11 +36,11 @@ Role = Literal["read", "avoid", "first", "why"]
 MARKS: dict[Role, str] = {"read": "✓ ", "avoid": "✗ ", "first": "", "why": ""}
 """What stands before a line of a verdict, by the role of the line."""
 _BEGIN, _END = "\ue000", "\ue001"  # private-use characters, which `repr` escapes in names from users
-_MARK = re.compile(f"{_BEGIN}(.*?){_END}")
+_ENCODED = re.compile(f"{_BEGIN}(.*?){_END}")
 
 
 class Way(NamedTuple):
-    """An option with its value, an API call, or a feature, as a part of a `Text`.
+    """Placeholder in a `Text` for an option with its value, an API call, or a feature.
 
     Parameters
     ----------
@@ -55,13 +56,13 @@ class Way(NamedTuple):
     value: Any = None
 
     def __format__(self, spec: str) -> str:
-        """Return a marked string that `Text` turns back into this value, so that f-strings can contain it."""
+        """Encode this placeholder between two private-use characters, for f-strings; `Text` decodes it again."""
         del spec
         return f"{_BEGIN}{json.dumps([self.name, _plain(self.value)])}{_END}"
 
 
 class Text(str):
-    """String made of plain parts and `Way` parts; as a str, it shows each `Way` as Python code (`in_python`).
+    """String made of plain parts and placeholders (`Way`); as a str, it shows each placeholder as Python code.
 
     The parts may be f-strings with a `Way` in them, such as ``f"Raise {Way('n_neighbors')}."``. Errors, problems and
     notes convert such an f-string to a `Text`. If you put a `Text` into an f-string or ``str.join``, the result is a
@@ -72,7 +73,7 @@ class Text(str):
     parts: tuple[str | Way, ...]
 
     def __new__(cls, *parts: str | Way) -> Self:
-        """Return the text of the parts, which may be texts themselves."""
+        """Join the parts to one text; a part may be a `Text` itself, or an f-string with placeholders in it."""
         pieces: list[str | Way] = []
         for part in parts:
             for each in parts_of(part):
@@ -142,7 +143,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Line:
-    """Line of a verdict.
+    """One line of an audit's verdict, with its role.
 
     Attributes
     ----------
@@ -170,7 +171,7 @@ class Line:
 
 
 def to_json(text: str) -> list[Any]:
-    """Return the parts of a text as JSON: texts, and objects with the name and the value of an option or call."""
+    """Return the parts of a text for JSON: plain strings, and {"name", "value"} for each placeholder."""
     return [part._asdict() if isinstance(part, Way) else part for part in parts_of(text)]
 
 
@@ -185,19 +186,19 @@ def _plain(value: Any) -> Any:
 
 
 def parts_of(text: str | Way) -> tuple[str | Way, ...]:
-    """Split a text into strings and `Way` parts; in an f-string, the marks of `Way.__format__` become `Way` parts."""
+    """Split a text into plain strings and placeholders, also if an f-string has encoded the placeholders."""
     if isinstance(text, Text):
         return text.parts
     if isinstance(text, Way) or _BEGIN not in text:
         return (text,)
     try:
-        return tuple(_way_of(part) if place % 2 else part for place, part in enumerate(_MARK.split(text)))
-    except (ValueError, TypeError):  # the text has the private-use characters, but they are not marks of a `Way`
+        return tuple(_decode(part) if place % 2 else part for place, part in enumerate(_ENCODED.split(text)))
+    except (ValueError, TypeError):  # the text has the private-use characters, but they encode no `Way`
         return (text,)
 
 
-def _way_of(mark: str) -> Way:
-    """Return the `Way` of a mark; raise ValueError or TypeError if the mark is a text of a caller."""
+def _decode(mark: str) -> Way:
+    """Decode what `Way.__format__` has encoded; raise ValueError or TypeError for any other text."""
     way = Way(*json.loads(mark))
     if not isinstance(way.name, str):
         raise TypeError(way.name)
@@ -205,7 +206,7 @@ def _way_of(mark: str) -> Way:
 
 
 def joined(texts: Iterable[str], sign: str = " ") -> Text:
-    """Join texts with a separator between them; the counterpart of ``str.join``."""
+    """Join texts with a separator between them, as ``str.join`` does, but keep their placeholders."""
     first, *others = [*texts] or [""]
     return Text(first, *(part for text in others for part in (sign, text)))
 
@@ -216,12 +217,12 @@ def listed(words: Sequence[str], conjunction: str = "and") -> str:
 
 
 def written(text: str, write: Callable[[Way], str]) -> str:
-    """Return a text as a plain string, in which `write(way)` replaces each `Way`."""
+    """Return a text as a plain string, in which `write(way)` replaces each placeholder."""
     return "".join(write(part) if isinstance(part, Way) else part for part in parts_of(text))
 
 
 def in_python(way: Way) -> str:
-    """Return a `Way` as Python code: a keyword argument such as `reg=0.1`, an API call, or a column like `X[:, 3]`."""
+    """Write a placeholder as Python code: a keyword argument such as `reg=0.1`, an API call, or `X[:, 3]`."""
     if way.name == FEATURE:
         return f"X[:, {way.value}]"
     if way.name in CALLS:

@@ -45,7 +45,7 @@ DENSE = "Give a dense array, or 50 components by a truncated SVD if that is too 
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """Unit of computation: a power of two by which data are divided, after constant features are left out.
+    """Unit in which a fit computes: data are divided by a power of two, after constant features are left out.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Unit:
 
     @classmethod
     def from_data(cls, data: NDArray[np.float64]) -> Self:
-        """Return the unit of data (n, d)."""
+        """Choose the power of two so that the largest absolute value of a varying feature is between 1/2 and 1."""
         largest, smallest = data.max(axis=0), data.min(axis=0)
         varying = largest > smallest
         if not varying.any():
@@ -98,10 +98,10 @@ def restore_distances(distances: NDArray[np.float64], exponent: int) -> NDArray[
 
 
 def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
-    """Return points (n, c) of a `Space` in the unit of computation (`Unit`) of a posterior.
+    """Check the points (n, c) of a fit, and return them in the unit in which the fit computes (`Unit`).
 
-    The constrained variant does not depend on the unit: its data are divided by a power of two, and constant features
-    are left out. The published variant takes the data unchanged.
+    For the constrained variant, which does not depend on the unit, they are divided by a power of two, and constant
+    features are left out. The published variant takes them unchanged.
 
     Raises
     ------
@@ -120,8 +120,8 @@ def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
 def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], distances: NDArray[np.float64]) -> None:
     """Raise `OutOfRangeError` if the squared distances of a whole neighborhood underflow.
 
-    `data` (n, d) are in the unit of computation (`Unit`). `distances` (n, k) are the distances to the neighbors
-    `nearest` (n, k), and 0 where their squares underflow.
+    `data` (n, d) are in the unit in which the fit computes (`Unit`). `distances` (n, k) are the distances to the
+    neighbors `nearest` (n, k), and 0 where their squares underflow.
     """
     close = np.flatnonzero(distances[:, -1] < RESOLVED)
     for column in nearest[close].T:
@@ -131,7 +131,7 @@ def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], dist
 
 
 def unresolved_neighbors(point: int, apart: float) -> OutOfRangeError:
-    """Return the error for neighbors that are too close in the unit of computation."""
+    """Return the error for a point whose neighbors are so close that the squares of their distances underflow."""
     return OutOfRangeError(
         f"The distances from point {point} to its neighbors are at most {apart:.3g} times the largest coordinate of "
         "the data: their squares leave the range of floating-point numbers.",
@@ -382,7 +382,7 @@ def too_far(row: int, extents: float) -> OutOfRangeError:
 
 
 class OfNeighbors(Protocol):
-    """Parameters of a method that has neighborhoods."""
+    """Type of specifications with a number of neighbors and a number of components."""
 
     @property
     def n_neighbors(self) -> int:
@@ -394,7 +394,7 @@ class OfNeighbors(Protocol):
 
 
 def require_neighbors(score_neighbors: int, n: int) -> None:
-    """Raise `InvalidParameterError` unless each of n points has a point that is not among its `score_neighbors`."""
+    """Raise `InvalidParameterError` if `score_neighbors` is above n - 2: each point needs one that is no neighbor."""
     if score_neighbors > n - 2:
         raise InvalidParameterError(
             f"{Way('score_neighbors', score_neighbors)} is too many for {n:,} points.",

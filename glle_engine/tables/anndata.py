@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Points of an AnnData: `values` (n, d), dense or sparse, with `names` of features, and `ids` (n,) of points.
+    """What is read from an AnnData: `values` (n, d), dense or sparse, names of the features, and ids (n,) of points.
 
-    `labels` and `colors` are (n,), or None if no column has these roles.
+    `labels` and `colors` (n,) are columns of `obs`, or None.
     """
 
     values: Any
@@ -33,7 +33,7 @@ class Cells:
 
 
 def cells_of(data: Any, roles: ColumnRoles, obsm: str | None) -> Cells:
-    """Return the points of an AnnData, which are `data.X`, or `data.obsm[obsm]` if `obsm` is a key.
+    """Read the points of an AnnData from `data.X`, or from `data.obsm[obsm]`, and labels and colors from `data.obs`.
 
     Raises
     ------

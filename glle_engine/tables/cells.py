@@ -1,4 +1,4 @@
-"""Decide for cells of text in any table whether they are missing values, numbers, truth values or dates."""
+"""Recognize missing values, numbers, truth values and dates in the cells of a table of text."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def has_marks(cell: str) -> bool:
 
 
 def has_flag(cell: str) -> bool:
-    """Return whether a cell is a whole number with one to four letters behind it: a flag, or a name such as 12B."""
+    """Return whether a cell is a whole number and one to four letters: a number with a flag, or a name such as 12B."""
     return _FLAGGED.fullmatch(cell) is not None
 
 
@@ -118,10 +118,10 @@ def date_text(seconds: float) -> str:
 
 
 def kind_of(cells: Iterable[str | None], decimal: str = ".") -> TextKind:
-    """Return the kind of a column, by its first cells: "number", "bool", "date" or "text".
+    """Guess the kind of a column from its first cells: "number", "bool", "date" or "text".
 
-    The kind is number if at least half of the cells are numbers, bool or date if all of the cells are, and otherwise
-    text. Missing values do not count.
+    A column is of numbers if at least half of its cells are numbers, of truth values or dates if all cells are, and
+    otherwise of texts. Missing values do not count.
     """
     stripped = [cell.strip() for cell in cells if cell is not None]
     present = [cell for cell in stripped if not is_missing(cell)]

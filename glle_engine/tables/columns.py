@@ -1,4 +1,4 @@
-"""Columns of a table, with the kind and the values of each column, read in blocks of rows."""
+"""Columns of a table, each with the kind of its values, which readers of all formats provide in blocks of rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _EXACT_FLOAT = 10**15  # every integer of 15 digits is an exact float64
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Values of a column, or of a block of its rows.
+    """Values of one column of a table, or of a block of its rows.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Column:
         return len(self.values)
 
     def rows(self, start: int, stop: int) -> Column:
-        """Return the column for the rows `start` to `stop` - 1."""
+        """Return the part of the column with the rows `start` to `stop` - 1."""
         if start == 0 and stop == len(self):
             return self
         return replace(
@@ -96,7 +96,7 @@ class Column:
 
     @property
     def numbers(self) -> NDArray[Any]:
-        """Numbers or vectors of the column, with NaN for missing values."""
+        """The values of a column of numbers or vectors, with NaN for missing values."""
         if not self.missing.any():
             return self.values
         values = self.values.astype(np.result_type(self.values.dtype, np.float32 if self._is_single else np.float64))
@@ -108,7 +108,7 @@ class Column:
         return self.values.dtype == np.float32
 
     def objects(self) -> list[Any]:
-        """Return a list of the exact values as numbers, texts or truth values; dates are texts, missing values None."""
+        """Return the exact values as Python objects: numbers, texts or truth values, dates as texts, and None."""
         if self.cells is not None and self.kind == "number":
             truths = self.values.dtype.kind == "b"
             return [
@@ -122,7 +122,7 @@ class Column:
         return [None if gone else value for value, gone in zip(values, self.missing.tolist(), strict=True)]
 
     def texts(self) -> list[Any]:
-        """Return a list of the values as ids: the stripped cells of text, or the exact values if there are no cells.
+        """Return the values as ids: the stripped cells of text, or as `objects` if the values do not come from text.
 
         Empty cells and missing values are None.
         """
@@ -131,15 +131,16 @@ class Column:
         return [cell.strip() or None for cell in self.cells]
 
     def shown(self, row: int) -> str:
-        """Return the value in a row as messages show it."""
+        """Return the value in a row as error messages show it: its cell of text, its value, or "null"."""
         if self.cells is not None:
             return self.cells[row]
         return "null" if self.missing[row] else str(self.values[row])
 
     def problems(self) -> dict[str, NDArray[np.bool_]]:
-        """Return a mapping from problem code to a mask (n,) of the rows whose value has the problem.
+        """Return a mask (n,) of the rows with a bad value for each problem code, such as "missing-value".
 
-        Values can be missing, unreadable, not finite, or integers that float64 cannot hold exactly.
+        Values can be missing, unreadable, not finite, or integers that float64 cannot hold exactly. A mask can be
+        False everywhere.
         """
         values, masks = self.values, {"missing-value": self.missing}
         if values.dtype.kind == "f" and not self.faults and np.isfinite(values).all():
@@ -155,14 +156,14 @@ class Column:
 
 
 class Columns(ABC):
-    """Columns of a table, read in blocks of rows.
+    """A table that is read in blocks of rows; each format of files or frames has a subclass.
 
     Attributes
     ----------
     names
         Names of the columns, or None.
     head
-        The first rows of each column, which decide its kind.
+        A `Column` of the first rows of each column, which decide the column's kind.
     base
         Number of the first row in messages: 1 for files, 0 for data from a program.
     index
@@ -183,7 +184,7 @@ class Columns(ABC):
         """Yield all rows, from the first one on, in blocks of bounded memory."""
 
     def notices(self) -> list[Note]:
-        """Return notes on what the reader has decided about the format of the file."""
+        """Return notices for the user about what the reader has guessed about the format of a file."""
         return []
 
 
@@ -196,7 +197,7 @@ class Block(ABC):
 
     @abstractmethod
     def column(self, index: int) -> Column:
-        """Return the values of the column at a position; their kind is the kind of the column's first rows."""
+        """Return the values in these rows of the column at position `index`, in the kind of the column's `head`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,12 +231,12 @@ class _Rows(Block):
         return self.stop - self.start
 
     def column(self, index: int) -> Column:
-        """Return the values in these rows of the column at a position."""
+        """Return the values in these rows of the column at position `index`."""
         return self.columns[index].rows(self.start, self.stop)
 
 
 def number_column(values: NDArray[Any], missing: NDArray[np.bool_] | None = None, type_: str = "number") -> Column:
-    """Return a column of numbers (n,) or vectors (n, d); besides the mask `missing`, NaN counts as missing."""
+    """Return a column of numbers (n,) or vectors (n, d); rows with NaN are missing, and the rows in `missing`."""
     gaps: NDArray[np.bool_] = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
     gaps = np.asarray(gaps.any(axis=1)) if gaps.ndim > 1 else gaps
     return Column("vector" if values.ndim > 1 else "number", type_, values, gaps if missing is None else gaps | missing)
@@ -247,7 +248,7 @@ def date_column(seconds: NDArray[np.float64], type_: str = "date") -> Column:
 
 
 def cell_column(cells: Sequence[str], kind: TextKind, decimal: str = ".") -> Column:
-    """Return the column with these cells of text, read as values of `kind`."""
+    """Read cells of text as values of `kind`, and return the column, with the code of each bad cell in `faults`."""
     if kind == "text":
         return text_column([cell.strip() or None for cell in cells])
     plain = cells if decimal == "." else [plain_number(cell, decimal) for cell in cells]
@@ -264,7 +265,7 @@ def cell_column(cells: Sequence[str], kind: TextKind, decimal: str = ".") -> Col
 
 
 def _plain_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
-    """Return the cells as numbers, or None unless every cell is a finite number below 10^15."""
+    """Read cells fast, if every cell is a finite number below 10^15 with a decimal point; otherwise return None."""
     try:
         values = np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
@@ -275,7 +276,10 @@ def _plain_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
 
 
 def _read_cell(cell: str, kind: TextKind, decimal: str) -> tuple[float, str]:
-    """Return the value of a cell, and the code of the cell's problem, or an empty string if there is none."""
+    """Read a cell of text; return its value and an empty string, or 0 and the code of a problem such as "bad-cell".
+
+    An integer that float64 cannot hold is returned with the code "inexact-integer".
+    """
     plain = plain_number(cell, decimal)
     value: float | None
     if kind == "bool":
@@ -291,7 +295,7 @@ def _read_cell(cell: str, kind: TextKind, decimal: str) -> tuple[float, str]:
 
 
 def text_column(texts: Sequence[str | None], *, is_category: bool = False, kind: TextKind | None = None) -> Column:
-    """Return the column with these texts, of which None and empty texts are missing.
+    """Return the column of a sequence of texts; None and empty texts are missing.
 
     If `kind` is date or bool, the texts are read as dates or truth values; numbers stay texts. By default the first
     texts decide the kind, and categories have the kind "text".
@@ -304,7 +308,7 @@ def text_column(texts: Sequence[str | None], *, is_category: bool = False, kind:
 
 
 def objects_column(values: Sequence[Any], type_: str, *, is_category: bool = False) -> Column:
-    """Return the column with these Python values; its kind depends on their types, and is "other" for mixed types.
+    """Return the column of a sequence of Python objects, of the kind that their types have in common, or "other".
 
     None and NaN are missing. Categories of any other type become texts. Numbers become texts if there are integers that
     int64 cannot hold, or if there are both integers beyond 2^53 and fractions.

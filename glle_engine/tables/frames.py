@@ -92,9 +92,9 @@ def frame_columns(frame: Any, *, with_index: bool = False) -> WholeTable:
 
 
 def series_column(series: Any, kind: TextKind | None = None) -> Column:
-    """Return the column of a series of pandas or polars, or of a chunked array of pyarrow.
+    """Convert a series of pandas or polars, or a chunked array of pyarrow, to a `Column`.
 
-    `kind` is the kind as which texts are read, by default the kind of the first texts.
+    Texts are read as values of `kind`, by default the kind that the first texts have.
     """
     import narwhals as nw  # noqa: PLC0415 # loaded when the first frame is read
 
@@ -127,7 +127,7 @@ def series_column(series: Any, kind: TextKind | None = None) -> Column:
 
 
 def _time_column(times: Any, missing: NDArray[np.bool_]) -> Column:
-    """Return the column of a series of times; times with a zone become UTC."""
+    """Convert a narwhals series of times to a column of dates; times with a time zone are converted to UTC."""
     if times.dtype.time_zone is not None:
         times = times.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     ticks = np.array([0 if tick is None or tick != tick else tick for tick in times.dt.timestamp("us").to_list()])  # noqa: PLR0124 # NaN
@@ -137,7 +137,7 @@ def _time_column(times: Any, missing: NDArray[np.bool_]) -> Column:
 
 
 def _numpy_column(series: Any) -> Column | None:
-    """Return the column of a pandas series whose dtype is a numeric dtype of numpy, or None for other series.
+    """Convert a pandas series whose dtype is a numeric dtype of numpy to a `Column`; return None for other series.
 
     For frames with thousands of columns, this takes a tenth of the time of `series_column`.
     """
@@ -194,7 +194,7 @@ def _arrow_table(data: Any) -> Any:
 
 
 def _plain_arrow(array: Any) -> tuple[Any, bool]:
-    """Return a pyarrow array with its encodings undone and in a common type, and whether it had categories."""
+    """Decode run-length and dictionary encoding, and cast rare types; also return whether there was a dictionary."""
     import pyarrow as pa  # noqa: PLC0415 # an extra
     from pyarrow import compute  # noqa: PLC0415 # an extra
 

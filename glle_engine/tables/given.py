@@ -1,4 +1,4 @@
-"""Labels and colors that a caller gives as values, one for each row, in place of the name of a column."""
+"""Labels and colors that a caller gives as arrays with one value for each row, and not as the name of a column."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def is_column(value: Any) -> bool:
-    """Return whether labels or colors are the name or number of a column, and not one value for each row."""
+    """Return whether the labels or colors that a caller gave are the name or number of a column, not an array."""
     require_open(value, "the values for the rows")
     return value is not None and (isinstance(value, str) or np.ndim(value) == 0)
 
 
 def with_given(table: WholeTable, values: Mapping[str, Any], index: Any) -> tuple[WholeTable, dict[str, str]]:
-    """Return the table with labels and colors appended as columns, and the name of the new column for each role.
+    """Append labels and colors to a table; return the new table, and the name of the new column of each role.
 
-    `values` maps the roles "labels" and "colors" to one value for each row.
+    `values` maps the roles "labels" and "colors" to one value for each row, and `index` is the index of the rows.
     """
     names, columns, roles = list(table.names or ()), list(table.head), {}
     for role, vector in values.items():
@@ -41,7 +41,10 @@ def with_given(table: WholeTable, values: Mapping[str, Any], index: Any) -> tupl
 
 
 def given_arrays(values: Mapping[str, Any], rows: int, index: Any = None) -> dict[str, NDArray[Any]]:
-    """Return labels and colors as arrays (rows,) by role, from one value for each row; errors as for `given_column`."""
+    """Convert given labels and colors to arrays (rows,), as they are stored; errors as for `given_column`.
+
+    `values` maps the roles "labels" and "colors" to one value for each row.
+    """
     columns = {name: given_column(name, vector, rows, index) for name, vector in values.items()}
     return {
         name: label_array(column.objects(), 0) if name == "labels" else np.asarray(column.numbers, np.float64)
@@ -50,7 +53,7 @@ def given_arrays(values: Mapping[str, Any], rows: int, index: Any = None) -> dic
 
 
 def given_column(role: str, values: Any, rows: int, index: Any = None) -> Column:
-    """Return the labels or colors in `values` as a column; values of pandas are put in the order of `index`.
+    """Convert given labels or colors to a column; values with a pandas index are put in the order of `index`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Pack the columns of a table into named arrays, for a client to send to a service, and unpack them exactly."""
+"""Pack the columns of a table into named arrays, which a client sends to a service, and unpack them without loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_HEAD = 2**26  # bytes
 
 
 def pack(table: WholeTable) -> dict[str, NDArray[Any]]:
-    """Return the columns of a table as arrays by name.
+    """Return arrays by name that hold the columns of a table, for `unpack`.
 
     A column of texts becomes two arrays: all texts in UTF-8, and the length of each text in bytes, -1 if missing.
     """
@@ -55,12 +55,12 @@ def unpack(
     Parameters
     ----------
     head
-        JSON of the array `HEAD_MEMBER`.
+        Content of the array `HEAD_MEMBER`: JSON.
     array
         Called with the name of an array, the allowed kinds of its dtype, and its length (-1: any length); returns the
         array, or raises an error if it is not as expected.
     names
-        Names of all arrays.
+        Names of all arrays that were sent.
     check
         Called with the shape (rows, 1); raises an error for too many rows.
 

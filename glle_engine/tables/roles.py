@@ -47,7 +47,7 @@ _ID_NAME = re.compile(
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Roles that a caller gives to columns, by name, by pattern (``*``, ``?``), or by number from 0.
+    """Which columns a caller wants as features, labels, colors or ids: by name, by pattern (``x*``), or by number.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ class ColumnRoles:
         return cls(**chosen)
 
     def require_none(self, reason: str, remedy: str, *, but: Sequence[str] = ()) -> None:
-        """Raise `TableError` if a column has a role, except the roles in `but`; for data without named columns.
+        """Raise `TableError` if the caller gave a column a role, except the roles in `but`.
 
-        `reason` completes the sentence "labels cannot be used: ...".
+        This is for data without named columns; `reason` completes the sentence "labels cannot be used: ...".
         """
         for item in fields(self):
             if item.name not in {"missing", *but} and getattr(self, item.name) not in {None, ()}:
@@ -105,7 +105,7 @@ class ColumnRoles:
 
 @dataclass(frozen=True)
 class Layout:
-    """Roles of the columns of one table, by their positions.
+    """Which columns of one table have which role, by the positions of the columns, counted from 0.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Layout:
     roles
         Positions of the columns with other roles: labels, colors, id, ignore, one_hot.
     guesses
-        A sentence on each guessed role.
+        A notice for the user about each guessed role.
     written
         Columns of numbers that were read as texts, because some cells have units or words; maps the position of a
         column to an example of such a cell.
@@ -174,9 +174,10 @@ class Layout:
         return cls(names, width, features, columns_of_roles, index=tuple(index))
 
     def open_columns(self, roles: ColumnRoles, kinds: Sequence[Kind]) -> list[int]:
-        """Return the positions of the features whose values decide whether they get another role.
+        """Return the positions of the columns whose values have to be seen, to decide whether they are features.
 
-        These are columns of texts or dates, and columns with a name such as "id". `kinds` are the kinds of all columns.
+        These are columns of texts or dates, and columns with a name such as "id", unless the caller gave them a role or
+        named the features. `kinds` are the kinds of all columns.
         """
         if roles.features:
             return []
@@ -188,7 +189,7 @@ class Layout:
         return [column for column in guessed if kinds[column] in {"text", "date"} or _is_id_name(self.names, column)]
 
     def guess(self, kinds: Sequence[Kind], profiles: Mapping[int, ColumnProfile]) -> Layout:
-        """Return the layout with guessed roles for open columns; `profiles` maps a column's position to its profile.
+        """Return the layout with guessed roles for the columns in `profiles`, which maps positions to profiles.
 
         Columns with a name such as "id" whose values are monotone numbers or distinct texts are ids, and so are columns
         of nearly distinct texts. The first column of few distinct words becomes the labels, and the first column of
@@ -225,7 +226,10 @@ class Layout:
     def _note_on_guess(
         self, column: int, role: str, profile: ColumnProfile, taken: list[int], *, is_apart: bool
     ) -> Note:
-        """Return the notice of a guessed role; `taken` has the column that has this role already, if there is one."""
+        """Return the notice about a guessed role, with the option that changes it.
+
+        `taken` has the column that already has this role, if there is one. `is_apart` says that the column is left out.
+        """
         name, count = self.name(column), profile.distinct
         if role == "id":
             is_unnamed = self.names is not None and not self.names[column]
@@ -249,7 +253,10 @@ class Layout:
         return Note("labels-guessed", f"{sentence}{Way('one_hot', [name])}, without it {Way('ignore', [name])}.")
 
     def with_index(self, possible: Sequence[int]) -> Layout:
-        """Return the layout with the `possible` columns of the index as ids, unless other columns are the ids."""
+        """Return the layout in which the frame's index is the ids, as far as its columns are `possible` ids.
+
+        If other columns are the ids, or the index has no such column, return the layout unchanged.
+        """
         index = [column for column in self.index if column in possible]
         if not index or self.roles["id"]:
             return self
@@ -267,7 +274,7 @@ class Layout:
         return next(iter(self.roles["colors"]), None)
 
     def name(self, column: int) -> str:
-        """Return the name of a column, or its number from 0 if it has no name; requests name columns like this."""
+        """Return the name of a column, or its number from 0 if it has none: callers can name the column like this."""
         return (self.names[column] if self.names else "") or str(column)
 
     def feature_names(self, parts: Mapping[int, list[str]]) -> list[str] | None:
@@ -285,12 +292,12 @@ class Layout:
         return names
 
     def source(self) -> dict[str, Any]:
-        """Return `columns`, the names by role if a column has a role, and `layout`, the list of columns in previews."""
+        """Return a JSON-able description: `columns`, the names by role, if any, and `layout` (`column_list`)."""
         columns = {role: list(map(self.name, numbers)) for role, numbers in self.roles.items() if numbers}
         return {**({"columns": columns} if columns else {}), "layout": column_list(self)}
 
     def notices(self) -> list[Note]:
-        """Return the notices of guessed roles, and a notice if some columns of ids are not stored."""
+        """Return the notices about guessed roles, and a notice if more columns of ids are named than are stored."""
         notices = list(self.guesses)
         if (ids := len(self.roles["id"])) > MAX_IDS:
             message = f"Of {ids} columns of ids the values of the first {MAX_IDS} are stored."
@@ -308,7 +315,7 @@ class Layout:
 
 
 class ColumnProfile:
-    """Statistics of the values of a column, by which its role is guessed; values are added in the order of the rows.
+    """Statistics of a column's values, from which its role is guessed; blocks of rows are added in their order.
 
     Attributes
     ----------
@@ -391,17 +398,17 @@ class ColumnProfile:
 
     @property
     def is_nearly_distinct(self) -> bool:
-        """Whether nearly all values are distinct texts."""
+        """Whether at least 95 % of the values are distinct texts, as ids are; False for fewer than 10 texts."""
         return self._count_of_texts >= MIN_TEXTS and self.distinct >= _DISTINCT * self.count
 
     @property
     def is_of_classes(self) -> bool:
-        """Whether the texts are a few distinct words, as class labels are."""
+        """Whether the texts are few distinct words, as class labels are: at most 100, and half as many as texts."""
         return self._count_of_texts >= MIN_TEXTS and self.distinct <= min(MAX_LABEL_WORDS, self._count_of_texts // 2)
 
 
 def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  # noqa: FBT001 # a value, not a switch
-    """Return the role "id", "labels" or "colors" that the profile of a column suggests, or an empty string."""
+    """Return the role "id", "labels" or "colors" that a column's values suggest, or an empty string for a feature."""
     if is_id_name and profile.is_key:
         return "id"
     if kind == "text" and profile.has_numbers:
@@ -414,10 +421,10 @@ def _guess_role(kind: Kind, profile: ColumnProfile, is_id_name: bool) -> str:  #
 
 
 def column_option(name: str, value: Any) -> Any:
-    """Return the columns that an option's value names: a text for labels and colors, a tuple of texts for other roles.
+    """Return the column names in an option's value: one text for labels and colors, a tuple of texts for other roles.
 
-    Columns are named by texts or integers, alone or in lists, arrays or other ordered collections. If the value names
-    no column, the result is None or an empty tuple. The value of the option `missing` is returned unchanged.
+    The value is a text, an integer, or an ordered collection of these. If it names no column, the result is None or an
+    empty tuple. The value of the option `missing` is returned unchanged.
 
     Raises
     ------
@@ -447,9 +454,9 @@ def column_option(name: str, value: Any) -> Any:
 
 
 def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[str, int] | None:
-    """Return the array with the values of a column, "labels", "colors" or "ids", and the column's position in it.
+    """Say where the values of a column are stored: in the array "labels", "colors" or "ids", and at which position.
 
-    None if the column has none of these roles.
+    Returns None if the column has none of these roles.
 
     Parameters
     ----------
@@ -467,7 +474,7 @@ def array_of_column(name: str, columns: Mapping[str, Sequence[str]]) -> tuple[st
 
 
 def no_such_column(name: str, names: list[str] | None, width: int) -> TableError:
-    """Return the error for a column that does not exist, with the most similar name, and with all names."""
+    """Return the error for a column that does not exist; the remedy has the most similar name, and all names."""
     columns = ", ".join(names[:MAX_LISTED]) if names else f"0 to {width - 1} (there is no header)"
     near = get_close_matches(name, names or [], 1)
     hint = f"Did you mean {near[0]}? " if near else ""
@@ -513,9 +520,9 @@ def no_features(
 
 
 def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str, str]]:
-    """Return a list of {"name", "role"} for the first hundred columns, and up to a hundred later ones with a role.
+    """Return {"name", "role"} for the first hundred columns, and for up to a hundred later ones that are no features.
 
-    "feature" is the role of columns without another role. The role of `unresolved` columns is empty.
+    The role of `unresolved` columns, for which the caller has to choose a role, is an empty string.
     """
     roles = {column: role for role, columns in layout.roles.items() for column in columns}
     roles |= dict.fromkeys(unresolved, "")
@@ -525,10 +532,10 @@ def column_list(layout: Layout, unresolved: Sequence[int] = ()) -> list[dict[str
 
 
 def column_order(names: Sequence[str] | None, new_names: Sequence[str] | None) -> list[int] | None:
-    """Return for each column of the fit (`names`) its position in `new_names`, the columns of new points.
+    """Return where each column of the fit (`names`) is among the columns of new points (`new_names`).
 
-    None if both have the same order, or if one of them has no names, so that columns are taken in the order in which
-    they are. Raises `InvalidShapeError` with the missing and unknown names if the names differ.
+    Returns None if no reordering is needed or possible: the names are equal, or one of the arguments is None. Raises
+    `InvalidShapeError` with the missing and unknown names if the names differ.
     """
     if names is None or new_names is None or list(names) == list(new_names):
         return None

@@ -1,4 +1,4 @@
-"""Make the arrays of labels and of ids of a table's rows; a missing label or id becomes an empty text."""
+"""Convert the labels and the ids of a table's rows to arrays; a missing label or id becomes an empty text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 def is_text(text: str) -> bool:
-    """Return whether a string has no half of a surrogate pair, which is not UTF-8, and no U+0000, where arrays end."""
+    """Return whether a string can be stored: half a surrogate pair is not UTF-8, and numpy's texts end at U+0000."""
     return _NOT_TEXT.search(text) is None
 
 
@@ -36,9 +36,9 @@ def text_of(value: Any) -> str:
 
 
 def label_array(labels: Sequence[Any], base: int = 1) -> NDArray[Any]:
-    """Return the array (n,) of labels: float64 if all labels are numbers that it holds exactly, otherwise texts.
+    """Convert labels to an array (n,): float64 if all labels are numbers that float64 holds exactly, otherwise texts.
 
-    None and NaN become empty texts. If one label is missing, all numbers therefore become texts, as in a file.
+    None and NaN become empty texts. If one label is missing, all other labels therefore become texts, too.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def _is_exact(label: Any) -> bool:
 
 
 def missing_labels(labels: NDArray[Any] | None) -> list[Note]:
-    """Return a list with the notice that labels are missing, or an empty list if none is."""
+    """Return a list with a notice if some labels are missing (empty texts), or else an empty list."""
     if labels is None or labels.dtype.kind != "U" or not (missing := int((labels == "").sum())):
         return []
     message = f"The label is missing in {missing:,} of {len(labels):,} rows; these rows share the empty label."
@@ -81,7 +81,7 @@ def missing_labels(labels: NDArray[Any] | None) -> list[Note]:
 
 
 class Ids:
-    """Collects the ids of the rows, block by block, from any number of columns.
+    """Collects the ids of rows, which are read in blocks, from any number of columns of ids.
 
     Ids are stored as int64 if all of them are whole numbers up to 2^53 without leading zeros, and otherwise as texts,
     so that ``007`` keeps its zeros.
@@ -94,7 +94,7 @@ class Ids:
         self.add(columns)
 
     def add(self, columns: Iterable[Sequence[object]]) -> None:
-        """Add the ids of a block of rows, column by column.
+        """Add the ids of the next block of rows; `columns` are the columns of ids, each with one value for each row.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Ids:
         return np.ascontiguousarray(ids[:, 0] if ids.shape[1] == 1 else ids)
 
     def notices(self) -> list[Note]:
-        """Return a list with the notice that ids are missing, or an empty list if none is."""
+        """Return a list with a notice if some ids are missing, or else an empty list."""
         if not self._missing:
             return []
         message = f"The id is missing in {self._missing:,} of {self._count:,} rows; these rows have the empty id."

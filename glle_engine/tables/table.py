@@ -1,4 +1,4 @@
-"""Read a table from columns: features, labels, colors and ids, with notices, or one error that lists all problems."""
+"""Read the features, labels, colors and ids of a table, with notices for the user, or one error with all problems."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ _PROBLEMS = {
 
 
 class Bounds(Protocol):
-    """Protocol of limits on the size of a table, which a service sets."""
+    """Limits on the size of a table, which a service sets and which are checked while the table is read."""
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise an error if there are too many rows or features, or if there are none."""
+        """Raise an error if the shape (rows, features) has too many of either, or none."""
 
     def check_bytes(self, nbytes: int) -> None:
         """Raise an error for too many bytes of values."""
@@ -87,7 +87,7 @@ class _NoBounds:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Table:
-    """Data set that was read from a table or generated: features, labels, colors, ids, and what was decided on them.
+    """Data set that was read from a table or generated: features, labels, colors and ids.
 
     Attributes
     ----------
@@ -99,11 +99,11 @@ class Table:
         Labels (n,) as texts or float64, colors (n,) as float64, true coordinates (n, 2) of synthetic data, and ids (n,)
         or, from several columns, (n, columns) as texts or int64; None if there are none.
     notices
-        Notices of what was decided about the columns.
+        Notices for the user about guessed roles, missing values and the format.
     kept
         (rows,) mask of the rows that became points, or None if no row was dropped.
     layout
-        Roles of the columns, or None for data without columns.
+        Which column has which role; None for data without columns.
     source
         Origin of an upload, such as its format, JSON-able.
 
@@ -222,7 +222,7 @@ def build_table(
 
 
 def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
-    """Return the rows that `kept` selects; rows that are mapped from a file in C order are moved within the file."""
+    """Return the rows that `kept` selects; if `values` are mapped from a file in C order, move rows in the file."""
     if not isinstance(values, np.memmap) or not values.flags.c_contiguous:
         return np.ascontiguousarray(values[kept])
     end, size = 0, max(1, _BLOCK_VALUES // values.shape[1])
@@ -234,7 +234,7 @@ def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
 
 
 def map_rows(out: IO[bytes], start: int, dtype: np.dtype[Any], features: int, order: str = "C") -> Array:
-    """Return the matrix that fills a file from byte `start` on, memory-mapped from the file."""
+    """Memory-map the matrix that fills a file from byte `start` to its end, with as many rows as the file has."""
     out.flush()
     shape = ((os.fstat(out.fileno()).st_size - start) // (dtype.itemsize * features), features)
     return np.memmap(out, dtype, "r+", start, shape, order)  # type: ignore[call-overload, no-any-return] # it takes IO[bytes]
@@ -259,20 +259,20 @@ def check_names(names: Sequence[str] | None, features: int) -> None:
 
 @dataclass
 class BadRows:
-    """Rows with a bad value: their number, and the row numbers, from 0, of the first ones."""
+    """Counts rows with a bad value: `count` is their number, and `first` has the numbers of the first ones, from 0."""
 
     count: int = 0
     first: list[int] = field(default_factory=list)
 
     def add(self, rows: Array) -> None:
-        """Add row numbers, which are ascending, distinct, and larger than all row numbers that were added before."""
+        """Count more rows, given their numbers: ascending, distinct, and larger than all that were added before."""
         self.count += len(rows)
         self.first += map(int, rows[: _LISTED - len(self.first)])
 
 
 @dataclass
 class _Fault:
-    """All values with one kind of problem: the first such value, the rows, and the number of values by column."""
+    """All values with one kind of problem: where the first one is, which rows have one, and how many each column."""
 
     row: int
     column: int
@@ -282,7 +282,7 @@ class _Fault:
 
 
 class _Pass:
-    """Pass over all rows of a table that reads the values and records bad values."""
+    """Reads all rows of a table once, after the roles of its columns are known, and collects all bad values."""
 
     def __init__(
         self, columns: Columns, layout: Layout, bounds: Bounds, missing: Missing | None, *, are_new: bool
@@ -378,9 +378,10 @@ class _Pass:
         )
 
     def _block(self, block: Block, start: int) -> tuple[Array, Array | None]:
-        """Return the features (rows, d) and the colors (rows,) or None of a block, and record the block's bad values.
+        """Read a block; return its features (rows, d) and its colors (rows,) or None, and record its bad values.
 
-        Once bad values were found, the features are empty. `start` is the number of the block's first row.
+        If bad values were found in this block or before, the features are empty and the colors None. `start` is the
+        number of the block's first row.
         """
         parts: list[Array] = []
         colors = None
@@ -417,10 +418,10 @@ class _Pass:
         fault.by_column[index] += int(mask.sum())
 
     def _problems(self, column: Column, index: int) -> dict[str, Array]:
-        """Return a mapping from problem code to a mask (rows,) of the bad values, for problems that the column has.
+        """Return a mask (rows,) of the bad values of a column for each problem code that occurs.
 
-        Labels and ids have only the problem that the file rounded them. Missing values are no problem if `missing` says
-        what to do with them.
+        Labels and ids are bad only if the file has rounded them. Missing values are no problem if the option `missing`
+        says what to do with them.
         """
         roles = self._layout.roles
         is_number = index not in self._one_hot and index not in roles["labels"] and index not in roles["id"]
@@ -440,7 +441,7 @@ class _Pass:
             raise TableError("unsupported-column", detail, remedy="Make them all numbers, or vectors of one length.")
 
     def _zeros_and_ones(self, column: Column, index: int) -> Array:
-        """Return one-hot features (rows, categories), with zeros and ones; NaN in rows without a category."""
+        """One-hot encode a column: return an array (rows, categories) of 0 and 1; rows without a category are NaN."""
         codes = {category: code for code, category in enumerate(self._categories[index])}
         ones = np.zeros((len(column), len(codes)))
         ones[column.missing] = np.nan
@@ -522,7 +523,7 @@ class _Pass:
         ]
 
     def _counter(self, values: Array) -> list[Note]:
-        """Return a list with the notice that the first column only counts the rows, or an empty list."""
+        """Return a list with a notice if the first feature only counts the rows, or else an empty list."""
         is_plain = self._layout.features[:1] == [0] and self._read[:1] == [0] and values.shape[1] > 1
         if not is_plain or len(values) < _COUNTED:
             return []

@@ -29,7 +29,7 @@ _MAX_LEGEND_LETTERS = 30  # letters of a name in a legend
 
 @dataclass(frozen=True, eq=False)
 class PointColors:
-    """What determines the color of each point: its class, or a number on a color scale."""
+    """Values from which the colors of points follow: their classes, or numbers on a color scale."""
 
     title: str
     values: NDArray[Any]  # (n,) float64: numbers, or the index of each point's class; NaN without a label

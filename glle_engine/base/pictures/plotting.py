@@ -85,10 +85,10 @@ class Panel:
 
     @classmethod
     def from_result(cls, shown: Any, colors: PointColors | None = None) -> Panel:
-        """Return the panel of a result.
+        """Return the panel that shows a result.
 
-        The opacity of a point shows its stability. If the result has none, it shows whether the point stands out from
-        chance, or else its spread.
+        The opacity of a point shows its stability. If the result has none, the opacity shows whether the point keeps
+        more neighbors than chance, or else its spread.
         """
         points = PointTable.from_result(shown)
         if not len(points.places):
@@ -400,7 +400,7 @@ def _write_groups(axes: Axes, panel: Panel, points: NDArray[Any], inches: float)
 
 
 def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
-    """Draw the regions of some points; return their half-widths along both axes (n, 2), 0 for the other points."""
+    """Draw the regions of some points as ellipses; return half-widths along both axes (n, 2), 0 for other points."""
     from matplotlib.patches import Ellipse  # noqa: PLC0415 # optional
 
     assert panel.covariance is not None
@@ -426,7 +426,7 @@ def _draw_regions(axes: Axes, panel: Panel, area: float) -> NDArray[np.float64]:
 
 
 def _apart(Y: NDArray[Any], sizes: NDArray[np.float64], count: int) -> NDArray[np.intp]:
-    """Return `count` rows (points) with small to large regions, each far in the picture from the rows before it."""
+    """Choose `count` rows whose regions are drawn: of small to large `sizes`, each far from the rows before it."""
     groups = np.array_split(np.argsort(sizes, kind="stable"), min(count, len(Y)))
     rows = [int(groups[0][0])]
     for group in groups[1:]:

@@ -35,15 +35,16 @@ _NORMAL = {0.5: 1.1774, 0.9: 2.1460}  # radii of a normal distribution in two di
 
 @dataclass(frozen=True, eq=False)
 class PointTable:
-    """Points of a result, with a row for each.
+    """Coordinates and further values of a result's points, in the form that frames, pictures and widgets need.
 
     Attributes
     ----------
     places : (n, p) float64
+        Coordinates of the points.
     columns : dict of str to (n,) array
         Spread, stability, p-value and others, as far as the result has them.
     verdict : str
-        Sentence on the picture, or empty.
+        Verdict of an audit, or a sentence on the stability of a posterior's draws, or empty.
     reads : str
         Lines of the verdict of an audit that say what to read from the map and what not, or what to do first; or empty.
     covariance : (n, 2, 2) float64, optional
@@ -84,7 +85,7 @@ class PointTable:
 
     @classmethod
     def from_result(cls, shown: Any) -> PointTable:
-        """Return the points of a result; raise ValueError if it has no coordinates."""
+        """Return the points of a result; of a posterior, a summary of some draws. Raises ValueError without points."""
         if isinstance(shown, PointTable):
             return shown
         values = {name: getattr(shown, name, None) for name in ("labels", "ids")}
@@ -293,7 +294,7 @@ def _verdict(shown: Any, columns: dict[str, NDArray[Any]]) -> str:
 
 
 def _audited(shown: Any, islands: Any) -> dict[str, Any]:
-    """Return `islands`, `tears` and `level` of an audit's `PointTable`; no island stays if the audit trusts nothing."""
+    """Return the fields of a `PointTable` that only audits have; no island stays if the audit trusts nothing."""
     is_trusting = shown.level in {"trust", "partly"}
     stays = [bool(flag) and is_trusting for flag in _part(islands, "stays")]
     named = dict(enumerate(zip(_part(islands, "names"), stays, strict=True))) if len(stays) > 1 else {}
@@ -308,7 +309,7 @@ def _audited(shown: Any, islands: Any) -> dict[str, Any]:
 
 
 def _regions(shown: Any, p: int, *, has_spread: bool) -> tuple[NDArray[np.float64] | None, dict[float, float]]:
-    """Return the covariance (n, 2, 2) of the regions and their radius by level; no covariance if p is not 2."""
+    """Return the covariance (n, 2, 2) of each point's regions, None unless p is 2, and the regions' radii by level."""
     regions = getattr(shown, "regions", None)
     if isinstance(regions, Mapping):  # audits have regions by name, and services send JSON
         regions = regions.get("mean", regions)
@@ -321,5 +322,5 @@ def _regions(shown: Any, p: int, *, has_spread: bool) -> tuple[NDArray[np.float6
 
 
 def _part(values: Any, name: str) -> Any:
-    """Return an attribute of a result, or an item if the result is a mapping from JSON."""
+    """Return an attribute of an object, or the item if a service sent the object as JSON."""
     return values[name] if isinstance(values, Mapping) else getattr(values, name)
