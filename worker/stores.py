@@ -1,4 +1,4 @@
-"""The stores of one process, connected to its servers."""
+"""All stores of one process (data sets, posteriors, jobs, keys ...), connected to Redis and to the stored files."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stores:
-    """The stores that a request or a task uses.
+    """The stores that an HTTP request or a task uses.
 
-    A task sees the data of all tenants; a request sees the data of its tenant only (`for_tenant`).
+    A task sees the data of all tenants. A request uses `for_tenant`, so that only the data of its tenant are visible.
     """
 
     settings: Settings
@@ -73,7 +73,7 @@ class Stores:
 
     @classmethod
     def connect(cls, settings: Settings, *, patient: bool = False) -> Self:
-        """Return the stores on the servers that the settings name, without sending anything to these servers yet.
+        """Return stores on the Redis servers and the files that the settings name; nothing is sent to a server yet.
 
         With `patient`, as in a worker, each call waits up to `PATIENCE_SECONDS` for a server that does not answer or
         fails over. Otherwise calls fail at once while a server does not answer: see `worker.connections.retry`.
@@ -128,15 +128,16 @@ class Stores:
         )
 
     def find_result(self, spec: AnalysisSpec, subject: str) -> Entry | None:
-        """Return the stored result of an analysis of a posterior or data set, or None.
+        """Return the stored result of an analysis, or None if there is none.
 
-        Raises ``result-damaged``, ``embedding-damaged``, ``store-unavailable``.
+        `subject` is the id of the posterior or data set that is analyzed. Raises ``result-damaged``,
+        ``embedding-damaged``, ``store-unavailable``.
         """
         key = spec.key(subject)
         return self.embeddings.find_entry(key) if key.startswith("emb_") else self.results.find(key)
 
     def has_result(self, spec: AnalysisSpec, subject: str) -> bool:
-        """Return whether the result of an analysis of a posterior or data set is stored."""
+        """Return whether the result of an analysis is stored; `subject` as for `find_result`."""
         key = spec.key(subject)
         return self.has_embedding(key) if key.startswith("emb_") else self.results.contains([key])[0]
 
@@ -146,7 +147,7 @@ class Stores:
         return record is not None and record.file is not None
 
     def owner(self, id_: str) -> FileStore[Any]:
-        """Return the store that holds the data set, posterior or embedding with this id."""
+        """Return the store of data sets, posteriors or embeddings to which an id belongs, by the id's prefix."""
         stores: dict[str, FileStore[Any]] = {"ds": self.datasets, "post": self.posteriors, "emb": self.embeddings}
         return stores[id_.partition("_")[0]]
 
@@ -156,11 +157,11 @@ class Stores:
 
     @property
     def with_files(self) -> tuple[FileStore[Any], ...]:
-        """The stores whose records name files."""
+        """The stores whose records name stored files: data sets, posteriors, embeddings and results."""
         return self.datasets, self.posteriors, self.embeddings, self.results
 
     def for_tenant(self, tenant: str) -> Self:
-        """Return stores that hide the data of other tenants: lists leave them out, and their ids are not found."""
+        """Return stores that show only the data of one tenant: other data are not listed, and their ids not found."""
         quota = self.quotas.for_tenant(tenant)
         return replace(
             self,
@@ -174,7 +175,7 @@ class Stores:
         )
 
     def stop_waiting(self) -> None:
-        """Let further calls fail at once if a server does not answer, because this process is about to end."""
+        """Let calls fail at once, from now on, if a server does not answer; for a process that is about to end."""
         for client, variable in ((self.client, "GLLE_REDIS_URL"), (self.cache.client, "GLLE_CACHE_URL")):
             client.set_retry(RetryPolicy(0.0, variable))
 

@@ -1,4 +1,7 @@
-"""Audits of a map: the map may be an embedding, a posterior, or coordinates that the user uploaded."""
+"""Audits, which say how far a map can be believed: an embedding, a posterior, or coordinates that the user uploaded.
+
+An audit by a method embeds random halves of the data, and compares these maps with each other and with the audited map.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,12 @@ READ_FROM_HALVES = ("labels", "score_neighbors")
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSpec(AnalysisSpec):
-    """Parameters of an audit: of an embedding (`recipe`), of `coordinates`, of a `method`, or of the job's posterior.
+    """Parameters of an audit.
 
-    With coordinates and a method, the coordinates are compared with the method's maps. A method comes without a recipe
-    if its embedding is not stored, because `standardize` or `metric` is not among its parameters (as for PCA).
+    What is audited is the embedding with the inputs `recipe`, else the uploaded `coordinates`, else the map by
+    `method`, and without all three the job's posterior. If coordinates and a method are given, the coordinates are
+    compared with the method's maps. A method without a recipe has no stored embedding, because `standardize` or
+    `metric` is not among the method's parameters (as for PCA).
     """
 
     kind = "audit"
@@ -63,18 +68,18 @@ class AuditSpec(AnalysisSpec):
     seed: int = 0
 
     def owners(self, subject: str) -> tuple[str, ...]:
-        """Return the ids of the records with which the result is deleted."""
+        """Return the ids with which the result is deleted: of the subject, or of an audited embedding and its data."""
         return super().owners(subject) if self.recipe is None else Recipe(**self.recipe).owners
 
     def parts(self) -> list[Part]:
-        """Return the parts that embed the first `MIN_HALVES` halves; none for an audit of coordinates alone."""
+        """Return the parts that embed the first `MIN_HALVES` random halves; none if only coordinates are audited."""
         is_of_method = self.coordinates is None or self.method is not None
         return resample_parts(self.halves, MIN_HALVES) if is_of_method else []
 
     def halves(self, context: AnalysisContext, embedder: Embedder | None = None) -> StoredResamples:
-        """Return the maps of halves, stored in parts, so that a task that starts again makes only missing parts.
+        """Return access to the maps of random halves of the data, which are stored in parts and computed if missing.
 
-        `embedder` embeds halves; by default, an embedder is made from the parameters when one is needed.
+        `embedder` embeds the halves; by default, an embedder is made from the parameters when one is needed.
         """
 
         def load_embedder(_: AnalysisContext) -> Embedder:
@@ -88,7 +93,7 @@ class AuditSpec(AnalysisSpec):
         return StoredResamples(self.owners(context.subject), SEPARATE, self.seed, load_embedder, name=name)
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the result of the final audit; publish the audit after each stage as the partial result."""
+        """Make the audit, and return its result; publish the preliminary audit after each stage as partial result."""
         result = Entry({}, {})
         for audit in self.audits(context):
             result = self.entry(audit, context.subject)
@@ -96,8 +101,9 @@ class AuditSpec(AnalysisSpec):
         return result
 
     def audits(self, context: AnalysisContext, on_halves: Callable[[Resamples], None] | None = None) -> Iterator[Audit]:
-        """Yield the engine's audit after each stage, made from stored maps of halves.
+        """Yield the engine's audit after each of its stages, the last of which is final.
 
+        Each stage uses more maps of random halves, which are read if they are stored, or otherwise computed and stored.
         `on_halves` is called with the maps that a stage adds.
         """
         from glle_engine.audit.audit import audits  # noqa: PLC0415 # tasks load the methods, the stores do not
@@ -130,7 +136,7 @@ class AuditSpec(AnalysisSpec):
             yield replace(audit, notes=tuple(note.with_names(names) for note in audit.notes))
 
     def _subject(self, context: AnalysisContext) -> dict[str, Any]:
-        """Return the arguments of the engine's `audits` that name the data and the audited map, by name."""
+        """Return the data, the audited map and the method as keyword arguments of the engine's `audits`."""
         if self.recipe is None and self.coordinates is None and self.method is None:
             return {"X": context.training(), "Y": context.posterior()}
         subject = {
@@ -152,7 +158,7 @@ class AuditSpec(AnalysisSpec):
         return {**subject, "method": method, "parameters": parameters}
 
     def _blocks(self, context: AnalysisContext) -> Array | None:
-        """Return the block of each point, or None."""
+        """Return the block of each point (n,), such as a person whose points must stay in one half; None for none."""
         if self.blocks is None:
             return None
         if (column := block_column(context.record_of(self.dataset), self.blocks)) is None:
@@ -162,7 +168,10 @@ class AuditSpec(AnalysisSpec):
         return array if array.ndim == 1 else array[:, position]
 
     def entry(self, audit: Audit, posterior: str) -> Entry:
-        """Return an audit as an entry: its statement, arrays with a row for each point, and the matrix of neighbors."""
+        """Return an audit in its stored form: statement, arrays with a row for each point, and matrix of neighbors.
+
+        `posterior` is the id of the job's posterior, which is what is audited unless the parameters name another map.
+        """
         arrays = audit.arrays()
         if audit.neighbors is not None:
             parts = ("data", "indices", "indptr")
@@ -177,12 +186,15 @@ class AuditSpec(AnalysisSpec):
 
 
 def block_column(dataset: Dataset, name: str) -> tuple[str, int] | None:
-    """Return the array of a data set (labels, colors or ids) that has a column, and the column's index; or None."""
+    """Find a column of the uploaded table by name among the labels, colors and ids of a data set.
+
+    Return the name of the array, and the column's index in it; None if no array has the column.
+    """
     return array_of_column(name, dataset.source.get("columns", {}))
 
 
 def groups_of(context: AnalysisContext, dataset: str) -> Array:
-    """Return the group (n,) of each point: a data set's labels or, without labels, its first column.
+    """Return the group (n,) of each point: the labels of a data set or, without labels, its first column.
 
     Groups are integers if all values are integers, otherwise texts.
     """

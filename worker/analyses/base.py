@@ -1,7 +1,7 @@
-"""Base classes of analyses: the parameters of a request, with the method that computes the result.
+"""Base classes of analyses: `AnalysisSpec`, the parameters of a request with the method that computes the result.
 
-A task runs an analysis with an `AnalysisContext`, which provides data, posterior and draws. The key of a result covers
-all inputs of the analysis.
+A task runs an analysis with an `AnalysisContext`, which provides data, posterior and draws. A result is stored under a
+key that covers all inputs of the analysis, so that equal requests share one result.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ FATAL = (Cancelled, JobTimeoutException, redis.RedisError)  # errors that end a 
 
 
 class AnalysisContext(Protocol):
-    """What an analysis needs of its task: inputs, reports of progress, and storage of results."""
+    """What a task provides to the analysis that it runs: inputs, reports of progress, and storage of results."""
 
     @property
     def on_progress(self) -> OnProgress:
-        """Callback that writes progress; it raises `worker.jobs.store.Cancelled` if the job was cancelled."""
+        """Callback (done, total, stage) that writes progress; raises `Cancelled` if the job was cancelled."""
 
     @property
     def subject(self) -> str:
@@ -54,10 +54,10 @@ class AnalysisContext(Protocol):
         """Return the data (n, d) to which the job's posterior was fitted."""
 
     def values(self, dataset: str, like: str | None = None) -> Array:
-        """Return the values (n, d) of a data set; with `like`, the columns are in the order of this data set."""
+        """Return the values (n, d) of a data set; with `like`, the columns are in the order of the data set `like`."""
 
     def calibration(self) -> Entry:
-        """Return the default calibration of the job's posterior, which is the result of `CalibrationSpec()`."""
+        """Return the calibration of the job's posterior with default parameters; compute and store it if missing."""
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
         """Yield the draws of a posterior at the addresses `keys`, in this order."""
@@ -81,7 +81,10 @@ class AnalysisContext(Protocol):
         """Return the part of an analysis that is stored under a key, or None."""
 
     def keep_part(self, key: str, entry: Entry, owners: Sequence[str]) -> None:
-        """Store a part of an analysis, unless an owner was deleted; raises ``not-finite-result``."""
+        """Store a part of an analysis, unless a record in `owners`, with which it is deleted, no longer exists.
+
+        Raises ``not-finite-result``.
+        """
 
     def find_embedding(self, id_: str) -> Entry | None:
         """Return the stored embedding with this id, or None."""
@@ -90,12 +93,15 @@ class AnalysisContext(Protocol):
         """Store an embedding, unless its record was deleted; return the embedding with its digest."""
 
     def publish_partial(self, key: str, entry: Entry) -> None:
-        """Replace the latest partial result of the analysis, which clients can read while the analysis runs."""
+        """Publish a preliminary result, which clients can read while the analysis runs; it replaces the last one.
+
+        `key` is the key of the final result.
+        """
 
 
 @dataclass(frozen=True)
 class Part:
-    """Part of an analysis that a task on any worker can make before `AnalysisSpec.run` combines the parts.
+    """Part of an analysis that a task on any worker can make; `AnalysisSpec.run` then combines all parts.
 
     Parameters
     ----------
@@ -122,23 +128,23 @@ class AnalysisSpec:
 
     @property
     def total(self) -> int:
-        """Number of steps of progress of the analysis, as far as known in advance."""
+        """Number of steps in reports of progress, as far as known before the analysis runs."""
         return 1
 
     def parts(self) -> Sequence[Part]:
-        """Return the parts of the analysis in a fixed order; `run` also makes parts that are missing."""
+        """Return what several tasks can make before `run`, in a fixed order; `run` itself makes missing parts."""
         return ()
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Compute and return the result: an entry with JSON-able metadata and arrays."""
+        """Compute the result, and return its metadata and arrays; the caller stores them."""
         raise NotImplementedError
 
     def key(self, subject: str) -> str:
-        """Return the key of the result; `subject` is the id of the analyzed posterior or data set."""
+        """Return the key of the stored result; `subject` is the id of the analyzed posterior or data set."""
         return f"{subject}:{self.kind}:{digest(self.to_dict())}"
 
     def owners(self, subject: str) -> tuple[str, ...]:
-        """Return the ids of the records with which the result is deleted."""
+        """Return the ids of the data sets, posteriors or embeddings with which the result is deleted."""
         return (subject,)
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,5 +158,5 @@ class AnalysisSpec:
 
 
 def arrays_of(result: object) -> dict[str, Array]:
-    """Return the arrays among the fields of a result of the engine, by name."""
+    """Return the numpy arrays among the attributes of a result of the engine, by name."""
     return {name: value for name, value in vars(result).items() if isinstance(value, np.ndarray)}

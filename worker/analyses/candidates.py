@@ -1,7 +1,8 @@
-"""Audits of the candidates of a comparison, in stored parts, and the choice of the maps to show.
+"""Audits of the maps that a comparison compares, and the choice of the maps to show.
 
-A candidate is a map by one method. Each candidate is first audited by two pairs of halves (its first look). Candidates
-that are not clearly behind in all questions (`glle_engine.audit.choice`) are then audited wholly.
+Each map is by one method, and is called a candidate. A short audit, by two pairs of random halves of the data, comes
+first. Candidates that are not clearly behind the others (`glle_engine.audit.choice`) are then audited wholly. Both
+audits are stored.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from worker.analyses.base import AnalysisContext
 
-# Members of a candidate's row that are filled by its first look, and replaced by its whole audit.
-_OF_LOOK = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "lines", "remains")
+# Members of a candidate's row that are filled from the short audit, and then from the whole audit.
+_FROM_AUDIT = ("embedding", "seconds", "eigenvalues", "figures", "scores", "verdict", "lines", "remains")
 # Parameters of the comparison that the key of a part covers, beside those of the audit.
 _INPUTS = ("labels", "truth", "scores", "score_neighbors", "standardize", "metric")
 
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class Request(Protocol):
-    """Parameters and methods of a comparison (`worker.analyses.comparison.ComparisonSpec`)."""
+    """What `CandidateMaps` uses of a comparison (`worker.analyses.comparison.ComparisonSpec`)."""
 
     @property
     def dataset(self) -> str:
@@ -63,12 +64,12 @@ class Request(Protocol):
         """Return the scores of an embedding by name, and notes on scores that failed."""
 
     def entry(self, context: AnalysisContext, rows: list[dict[str, Any]], embeddings: dict[str, Array]) -> Entry:
-        """Return a result of the comparison with these rows."""
+        """Return a result of the comparison from a row for each candidate, and the embeddings by label."""
 
 
 @dataclass(frozen=True)
 class CandidateMaps:
-    """Audits of a comparison's candidates in one task of the comparison.
+    """Makes the audits of a comparison's candidates in one task, and chooses the maps to show.
 
     Attributes
     ----------
@@ -83,31 +84,37 @@ class CandidateMaps:
     context: AnalysisContext
     problems: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def attempt(self, row: dict[str, Any], *, is_whole: bool) -> None:
-        """Audit a candidate by two pairs of halves, or wholly unless clearly behind; publish the rows so far."""
+    def audit(self, row: dict[str, Any], *, is_whole: bool) -> None:
+        """Make the short or the whole audit of a candidate; publish the result so far as the partial result.
+
+        The whole audit is left out for a candidate that is clearly behind the others. `row` is one of `spec.methods`.
+        """
         if is_whole and row["label"] in self._behind():
             return
-        self._try(row, is_whole=is_whole)
+        self._audit_or_note_problem(row, is_whole=is_whole)
         self.context.publish_partial(self.spec.key(self.context.subject), self._answer())
 
     def choose(self) -> Entry:
-        """Return the result: a row for each candidate, and which maps to show; make missing audits first."""
+        """Make the audits that are missing, and return the result: a row for each candidate, and which maps to show.
+
+        A map is only shown after its whole audit, so a choice of other maps may need further whole audits.
+        """
         for row in self.spec.methods:
-            if row["problem"] is None and row["label"] not in self._looks():
-                self._try(row, is_whole=False)
+            if row["problem"] is None and row["label"] not in self._stored_audits():
+                self._audit_or_note_problem(row, is_whole=False)
         left = self._behind()
         for row in self.spec.methods:
-            if row["label"] in self._looks().keys() - left:
-                self._try(row, is_whole=True)
-        while named := self._named_preliminary():
+            if row["label"] in self._stored_audits().keys() - left:
+                self._audit_or_note_problem(row, is_whole=True)
+        while named := self._chosen_preliminary():
             for row in named:
-                self._try(row, is_whole=True)
+                self._audit_or_note_problem(row, is_whole=True)
         return self._answer()
 
-    def _try(self, row: dict[str, Any], *, is_whole: bool) -> None:
-        self.context.on_progress(min(len(self._looks()), self.spec.total), self.spec.total, row["label"])
+    def _audit_or_note_problem(self, row: dict[str, Any], *, is_whole: bool) -> None:
+        self.context.on_progress(min(len(self._stored_audits()), self.spec.total), self.spec.total, row["label"])
         try:
-            self._look(row, is_whole=is_whole)
+            self._audit(row, is_whole=is_whole)
         except FATAL:
             raise
         except Exception as error:
@@ -115,8 +122,8 @@ class CandidateMaps:
                 log.exception("A candidate of a comparison failed")
             self.problems[row["label"]] = problem.to_dict()
 
-    def _look(self, row: dict[str, Any], *, is_whole: bool) -> None:
-        """Audit a candidate by two pairs of halves, or wholly, and store what the choice of maps needs, as a part."""
+    def _audit(self, row: dict[str, Any], *, is_whole: bool) -> None:
+        """Audit a candidate by two pairs of halves, or wholly, unless that is stored; store what `choose` needs."""
         context, key = self.context, self._part_key(row, is_whole=is_whole)
         if context.find_part(key) is not None:
             return
@@ -147,7 +154,7 @@ class CandidateMaps:
         context.keep_part(key, Entry(meta, {"embedding": audit.embedding}), spec.owners(context.subject))
 
     def _points(self) -> Array:
-        """Return the data (n, q) in the space of `standardize` and `metric`, in which all maps are judged."""
+        """Return the data (n, q) after `standardize` and `metric`: all maps are judged by distances in this space."""
         parameters = {name: getattr(self.spec, name) for name in ("standardize", "metric")}
         space = DistanceSpec.from_dict({name: value for name, value in parameters.items() if value is not None})
         return points_in_space(np.asarray(self.context.values(self.spec.dataset), np.float64), space)
@@ -156,8 +163,8 @@ class CandidateMaps:
         inputs = {"audit": row["audit"], **{name: getattr(self.spec, name) for name in _INPUTS}}
         return f"{self.spec.dataset}:compared:{digest(inputs)}:{'whole' if is_whole else 'first'}"
 
-    def _looks(self) -> dict[str, Entry]:
-        """Return the stored part of each candidate by label: its whole audit, or else its first look."""
+    def _stored_audits(self) -> dict[str, Entry]:
+        """Return what is stored of each candidate, by label: the whole audit, or else the short audit."""
         entries = {}
         for row in self.spec.methods:
             if row["problem"] is None:
@@ -168,40 +175,40 @@ class CandidateMaps:
         return entries
 
     def _behind(self) -> set[str]:
-        return behind([_facts(entry) for entry in self._looks().values()])
+        return behind([_facts(entry) for entry in self._stored_audits().values()])
 
-    def _choices(self, looks: dict[str, Entry]) -> Choices:
-        return choose([_facts(entry) for entry in looks.values()], self.context.record_of(self.spec.dataset).n)
+    def _choices(self, audits: dict[str, Entry]) -> Choices:
+        return choose([_facts(entry) for entry in audits.values()], self.context.record_of(self.spec.dataset).n)
 
-    def _named_preliminary(self) -> list[dict[str, Any]]:
-        """Return the rows of the maps that are chosen now although their audits are preliminary."""
-        looks = self._looks()
-        named = {label for label in self._choices(looks).best.values() if label is not None} - self.problems.keys()
-        preliminary = {label for label in named if not _facts(looks[label]).is_complete}
+    def _chosen_preliminary(self) -> list[dict[str, Any]]:
+        """Return the rows of the candidates that would be shown now, but only have a short audit."""
+        audits = self._stored_audits()
+        named = {label for label in self._choices(audits).best.values() if label is not None} - self.problems.keys()
+        preliminary = {label for label in named if not _facts(audits[label]).is_complete}
         return [row for row in self.spec.methods if row["label"] in preliminary]
 
     def _answer(self) -> Entry:
-        """Return the result so far: rows of candidates with a map or a problem, and which maps to show."""
-        looks = self._looks()
+        """Return the result so far: a row for each candidate that was audited or has failed, and the maps to show."""
+        audits = self._stored_audits()
         rows = [
-            self._row(row, looks.get(row["label"]))
+            self._row(row, audits.get(row["label"]))
             for row in self.spec.methods
-            if row["label"] in looks or row["problem"] is not None or row["label"] in self.problems
+            if row["label"] in audits or row["problem"] is not None or row["label"] in self.problems
         ]
-        embeddings = {label: np.asarray(entry.arrays["embedding"]) for label, entry in looks.items()}
+        embeddings = {label: np.asarray(entry.arrays["embedding"]) for label, entry in audits.items()}
         entry = self.spec.entry(self.context, rows, embeddings)
-        return Entry({**entry.meta, **self._choices(looks).to_dict()}, entry.arrays)
+        return Entry({**entry.meta, **self._choices(audits).to_dict()}, entry.arrays)
 
-    def _row(self, row: dict[str, Any], look: Entry | None) -> dict[str, Any]:
+    def _row(self, row: dict[str, Any], audited: Entry | None) -> dict[str, Any]:
         shown = {name: row[name] for name in ("label", "title", "method", "parameters")}
-        if look is None:
+        if audited is None:
             problem = row["problem"] or self.problems[row["label"]]
-            empty = dict.fromkeys((*_OF_LOOK, "level", "facts"))
+            empty = dict.fromkeys((*_FROM_AUDIT, "level", "facts"))
             return {**shown, **empty, "is_preliminary": False, "notes": [], "problem": problem}
-        facts = _facts(look)
+        facts = _facts(audited)
         return {
             **shown,
-            **{name: look.meta[name] for name in (*_OF_LOOK, "notes")},
+            **{name: audited.meta[name] for name in (*_FROM_AUDIT, "notes")},
             "level": facts.level,
             "is_preliminary": not facts.is_complete,
             "facts": facts.numbers(),

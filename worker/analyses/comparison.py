@@ -1,8 +1,8 @@
-"""Comparisons of several methods on one data set, with equal scores, and optionally with audits on equal halves.
+"""Comparisons of several methods on one data set by the same scores, and optionally by audits on the same halves.
 
-A comparison with audits has two parts for each candidate (a map by one method): a first look, by two pairs of halves,
-and a whole audit unless the candidate is clearly behind. Parts, maps of halves and results of audits are stored. A
-killed task therefore repeats only its last part, and a later audit of a candidate finds its result.
+A comparison with audits has two parts for each map: a short audit, by two pairs of random halves of the data, and a
+whole audit unless the map is clearly behind the others. Parts, maps of halves and results of audits are stored. A
+killed task therefore repeats only its last part, and a later audit of one of the maps finds its result.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
         return len(self.methods)
 
     def embedding(self, method: dict[str, Any]) -> EmbeddingSpec:
-        """Return the analysis that computes the embedding by one of `methods`, with this comparison's scores."""
+        """Return the analysis that embeds the data by one of `methods`, and computes this comparison's scores."""
         shared = ("dataset", "labels", "truth", "scores", "score_neighbors", "engine")
         request = {name: getattr(self, name) for name in shared}
         return EmbeddingSpec(method=method["method"], parameters=method["parameters"], **request)
 
     def recipe_of(self, row: dict[str, Any]) -> Recipe | None:
-        """Return the recipe of the embedding of a row, or None if the embedding has no record."""
+        """Return all inputs of the embedding by one of `methods`; None if this embedding is not stored."""
         if not self.audits:
             return self.embedding(row).recipe
         recipe = None if row["audit"] is None else row["audit"]["recipe"]
         return None if recipe is None else Recipe(**recipe)
 
     def recipes(self) -> list[Recipe]:
-        """Return the recipes of the compared embeddings that have a record."""
+        """Return all inputs of each compared embedding that is stored."""
         recipes = [self.recipe_of(row) for row in self.methods if row["problem"] is None]
         return [recipe for recipe in recipes if recipe is not None]
 
     def parts(self) -> list[Part]:
-        """Return parts for the first looks at all candidates, and then for their whole audits; none without audits."""
+        """Return a part for the short audit of each map, then one for each whole audit; none without audits."""
         rows = [row for row in self.methods if self.audits and row["problem"] is None]
         return [
             Part(1, partial(self._attempt, row=row, is_whole=is_whole)) for is_whole in (False, True) for row in rows
@@ -80,8 +80,8 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
     def run(self, context: AnalysisContext) -> Entry:
         """Return one row for each method, in order; with `align` also the embeddings (n, p), by label.
 
-        A method that fails gets a row with its problem, and the other methods continue. The rows so far are published
-        as the partial result.
+        A method that fails gets a row with its problem, and the other methods go on. After each method, the rows so far
+        are published as the partial result.
         """
         if self.audits:
             from worker.analyses.candidates import CandidateMaps  # noqa: PLC0415 # it loads the engine's audits
@@ -103,10 +103,10 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
     def _attempt(self, context: AnalysisContext, *, row: dict[str, Any], is_whole: bool) -> None:
         from worker.analyses.candidates import CandidateMaps  # noqa: PLC0415 # it loads the engine's audits
 
-        CandidateMaps(self, context).attempt(row, is_whole=is_whole)
+        CandidateMaps(self, context).audit(row, is_whole=is_whole)
 
     def entry(self, context: AnalysisContext, rows: list[dict[str, Any]], embeddings: dict[str, Array]) -> Entry:
-        """Return a result with these rows and, with `align`, the aligned embeddings by label."""
+        """Return the result for the clients: parameters, rows and, with `align`, the aligned embeddings by label."""
         alignment: dict[str, Any] = {"align": self.align, "aligned_to": None}
         if self.align is not None and embeddings:
             first = next(iter(embeddings))
@@ -121,7 +121,11 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
         return Entry({**request, **alignment, "rows": [*rows]}, embeddings if self.align else {})
 
     def _row(self, context: AnalysisContext, method: dict[str, Any], done: int) -> tuple[dict[str, Any], Array | None]:
-        """Return the row of a method, and the method's embedding, or None if the method failed."""
+        """Embed the data by one method, and compute the scores; return the row and the embedding (n, p).
+
+        If the method fails, the row has its problem, and the embedding is None. `done` is the number of finished
+        methods, for the progress.
+        """
         row: dict[str, Any] = {
             **{name: method[name] for name in ("label", "title", "method", "parameters")},
             **dict.fromkeys(("embedding", "seconds", "eigenvalues", "figures", "scores", "problem")),
@@ -151,9 +155,10 @@ class ComparisonSpec(AnalysisSpec, ScoreSpec):
 
 
 def align(Y: Array, target: Array) -> Array:
-    """Return an embedding aligned to a target by the best similarity transform, in the sense of least squares.
+    """Rotate, scale and move an embedding (n, p) so that it is as near as possible to a target (n, p).
 
-    Both have equal shapes (n, p). An embedding whose points all coincide is moved to the mean of the target.
+    The similarity transform has the least sum of squared distances. If all points of the embedding coincide, they are
+    moved to the mean of the target.
     """
     center = target.mean(axis=0)
     a, b = Y - Y.mean(axis=0), target - center

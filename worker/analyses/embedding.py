@@ -1,8 +1,8 @@
 """Embeddings by any method of the engine's registry, their scores, and the placement of new points.
 
-The id of an embedding is a digest of its inputs, so that a comparison reuses the embedding. Scores belong to a request,
-because they also depend on the truth and the number of neighbors in the request. If the method can place new points,
-the entry of an embedding also has the arrays of the mapping from data to embedding.
+The id of an embedding is a digest of its inputs, so that requests with equal inputs share one embedding. Scores are not
+part of an embedding, because they also depend on other parameters of a request. If the method can place new points, an
+embedding is stored with the arrays of the mapping from data to embedding.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Recipe:
 
     @property
     def owners(self) -> tuple[str, str]:
-        """Ids of the data set and the embedding; results about the embedding are deleted with either."""
+        """Ids of the data set and the embedding; a result about the embedding is deleted with either of them."""
         return self.dataset, self.id
 
     def compute(self, context: AnalysisContext, on_progress: OnProgress) -> Entry:
-        """Compute and return an entry with the embedding (n, p), the mapping for new points, and diagnostics."""
+        """Compute the embedding (n, p), and return it with the mapping for new points and diagnostics."""
         from glle_engine.methods import method  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         embedder = method(self.method)
@@ -72,7 +72,10 @@ class Recipe:
         return Entry(metadata, {"embedding": result.Y, **{MAP + name: a for name, a in (stored or {}).items()}})
 
     def place(self, context: AnalysisContext, points: Array, on_progress: OnProgress) -> Array:
-        """Return the positions (m, p) at which the embedding's mapping places new points (m, d)."""
+        """Return the positions (m, p) of new points (m, d) in the embedding, which must have a mapping.
+
+        A missing embedding is computed and stored first.
+        """
         from glle_engine.methods import Embedding, method  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         embedder = method(self.method)
@@ -99,13 +102,13 @@ class Recipe:
 
 
 def map_arrays(entry: Entry) -> dict[str, Array]:
-    """Return the arrays of the mapping for new points in an embedding's entry, by name; empty without a mapping."""
+    """Return the arrays of the mapping that places new points, by name; empty if the embedding has no mapping."""
     return {name.removeprefix(MAP): np.asarray(a) for name, a in entry.arrays.items() if name.startswith(MAP)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSpec:
-    """Parameters of scores of embeddings."""
+    """Parameters of the scores of an embedding, such as trustworthiness: a base class of requests with scores."""
 
     scores: tuple[str, ...] = ()  # names of scores, in the engine's order
     score_neighbors: int = 10  # number of neighbors in scores of neighborhoods
@@ -118,7 +121,7 @@ class ScoreSpec:
     def evaluate(
         self, context: AnalysisContext, dataset: str, Y: Array, on_progress: OnProgress
     ) -> tuple[dict[str, float], list[dict[str, Any]]]:
-        """Return the scores of the embedding `Y` of a data set by name, and notes on scores that failed."""
+        """Return the scores of the embedding `Y` (n, p) of a data set by name, and notes on scores that failed."""
         from glle_engine.metrics.registry import score  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         X = np.asarray(context.values(dataset), np.float64)
@@ -148,7 +151,7 @@ class EmbeddingSpec(AnalysisSpec, ScoreSpec):
 
     @property
     def recipe(self) -> Recipe:
-        """Inputs of the embedding, without the parameters of scores."""
+        """All inputs of the embedding, which determine its id; the parameters of scores are not inputs."""
         from glle_engine.methods import METHODS  # noqa: PLC0415 # tasks load the methods, the stores do not
 
         embedder = METHODS.get(self.method)  # None in the record of a job whose method was removed since
@@ -161,15 +164,15 @@ class EmbeddingSpec(AnalysisSpec, ScoreSpec):
         )
 
     def key(self, subject: str) -> str:
-        """Return the key of the result; without scores, the result is the embedding, and the key is its id."""
+        """Return the key of the result; without scores, the result is the embedding itself, and the key is its id."""
         return super().key(subject) if self.scores else self.recipe.id
 
     def owners(self, subject: str) -> tuple[str, ...]:  # noqa: ARG002 # the recipe has the data set
-        """Return the ids of the records with which the result is deleted."""
+        """Return the ids of the data set and the embedding; the result is deleted with either of them."""
         return self.recipe.owners
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return an entry with the embedding (n, p), the method's diagnostics and, if requested, the scores."""
+        """Return the embedding (n, p), the method's diagnostics and, if requested, the scores."""
         if not self.scores:
             return self.recipe.compute(context, context.on_progress)
         entry = self.recipe.load_or_compute(context, context.on_progress)
@@ -191,7 +194,7 @@ class PlacementSpec(AnalysisSpec):
     recipe: dict[str, Any]  # fields of the embedding's `Recipe`
 
     def owners(self, subject: str) -> tuple[str, ...]:  # noqa: ARG002 # the new points
-        """Return the ids of the embedding and its data set, with either of which the result is deleted."""
+        """Return the ids of the embedding and its data set; the result is deleted with either of them."""
         return Recipe(**self.recipe).owners
 
     def run(self, context: AnalysisContext) -> Entry:
@@ -209,7 +212,7 @@ def _needs_labels(embedder: Method[Any], parameters: dict[str, Any]) -> bool:
 
 
 def classes_of(context: AnalysisContext, dataset: str) -> Array:
-    """Return the class (n,) of each point, int64: a data set's labels or, without labels, its first column.
+    """Return the class (n,) of each point as int64: the labels of a data set or, without labels, its first column.
 
     If the values are texts, or numbers that are not all integers, classes are the ranks of the distinct values.
     """
@@ -221,6 +224,6 @@ def classes_of(context: AnalysisContext, dataset: str) -> Array:
 
 
 def truth_of(context: AnalysisContext, dataset: str) -> Array:
-    """Return the true coordinates (n, q), float64: a data set's coordinates or, without coordinates, its values."""
+    """Return the true coordinates (n, q) of a data set as float64; without coordinates, its values."""
     coordinates = context.extras(dataset).get("coordinates")
     return np.asarray(context.values(dataset) if coordinates is None else coordinates, np.float64)

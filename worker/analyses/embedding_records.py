@@ -38,7 +38,7 @@ class EmbeddingRecord:
     recipe
         All inputs of the embedding.
     claim
-        Claim of the last job that was requested for the embedding (`JobStore.create`).
+        Text by which `JobStore.claim_holder` finds the last job that was requested for the embedding.
     file
         File with the coordinates; None until a job has computed them.
 
@@ -64,7 +64,7 @@ class EmbeddingRecord:
 
     @property
     def spec(self) -> EmbeddingSpec:
-        """The analysis that computes the embedding, without scores."""
+        """The request that computes the embedding, without scores."""
         return EmbeddingSpec(**asdict(self.recipe))
 
 
@@ -79,7 +79,7 @@ EMBEDDING_KIND = RecordKind[EmbeddingRecord](
 
 
 class EmbeddingStore(FileStore[EmbeddingRecord]):
-    """Store of embeddings.
+    """Store of embeddings: their records, and the files with their coordinates.
 
     Parameters
     ----------
@@ -96,9 +96,10 @@ class EmbeddingStore(FileStore[EmbeddingRecord]):
         super().__init__(client, EMBEDDING_KIND, files, results)
 
     def request(self, recipe: Recipe, claim: str) -> None:
-        """Write the record of an embedding, or its new claim, before a job with this claim is created.
+        """Write the record of an embedding before the job is created that computes the coordinates.
 
-        Nothing is written if the data set was deleted.
+        An existing record only gets the new claim, by which the job can be found. Nothing is written if the data set
+        was deleted.
         """
         record = EmbeddingRecord(recipe=recipe, claim=claim, created=now_iso(), tenant=self.tenant or DEFAULT)
         if not self.create(record, while_existing=[f"glle:dataset:{recipe.dataset}"]):
@@ -113,7 +114,7 @@ class EmbeddingStore(FileStore[EmbeddingRecord]):
         return None if record is None or record.file is None else self.read_entry(record, record.file)
 
     def put(self, id_: str, entry: Entry, *, max_bytes: int = 0) -> None:
-        """Store the coordinates of an embedding, unless they are stored already or the embedding has no record.
+        """Store the coordinates of an embedding; do nothing if they are stored already, or if there is no record.
 
         Raises
         ------

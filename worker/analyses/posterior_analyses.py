@@ -37,7 +37,7 @@ EXTENSION_WORK = 2**28  # distances times features between two checks for a canc
 
 @dataclass(frozen=True, kw_only=True)
 class SampleSpec(AnalysisSpec):
-    """Base class of the analyses of draws with the indices first, first + 1, ..., at one seed and scale."""
+    """Base class of analyses that use draws with the indices `first`, `first` + 1, ..., at one seed and scale."""
 
     first: int
     seed: int
@@ -45,7 +45,7 @@ class SampleSpec(AnalysisSpec):
     source: Source
 
     def keys(self, n_draws: int) -> list[DrawAddress]:
-        """Return the addresses of the draws first, ..., first + n_draws - 1, with Procrustes alignment."""
+        """Return the addresses of the draws `first`, ..., `first` + `n_draws` - 1, with Procrustes alignment."""
         return [DrawAddress(self.seed, self.first + i, self.scale, self.source, "procrustes") for i in range(n_draws)]
 
 
@@ -65,11 +65,14 @@ class SummarySpec(SampleSpec):
         return self.n_draws
 
     def parts(self) -> list[Part]:
-        """Return the parts that embed the half-samples for the calibration; none for a summary at a given scale."""
+        """Return the parts that embed random halves of the data for the calibration; none if the scale is given."""
         return resample_parts(partial(_halves, seed=CalibrationSpec.seed), HALF_SAMPLES) if self.calibrated else []
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the consensus of the draws, uncertainty and trust for each point, and the eigenvalues of each draw."""
+        """Return the mean of the aligned draws, uncertainty and trust of each point, and the eigenvalues of each draw.
+
+        With `calibrated`, the posterior is calibrated first, unless a calibration is stored.
+        """
         posterior, data = context.posterior(), context.training()
         request, extra_arrays, sample, warnings = self.to_dict(), {}, self, []
         if self.calibrated:
@@ -121,7 +124,7 @@ class TransformSpec(SampleSpec):
 
     @property
     def total(self) -> int:
-        """Number of draws, or 1 if there are none."""
+        """Number of draws; 1 if only the reference embedding is used."""
         return max(1, self.n_draws)
 
     def run(self, context: AnalysisContext) -> Entry:
@@ -163,7 +166,7 @@ class ReconstructionsSpec(SampleSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsSpec(SampleSpec):
-    """Parameters of the analysis that returns the reconstruction weights of draw `first`."""
+    """Parameters of a request for the reconstruction weights of one draw, whose index is `first`."""
 
     kind = "weights"
     main = "weights"
@@ -181,9 +184,9 @@ class WeightsSpec(SampleSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationSpec(AnalysisSpec):
-    """Parameters of a calibration: the search for the scale at which draws spread as half-samples do.
+    """Parameters of a calibration: the search for the scale at which draws vary as much as embeddings of random halves.
 
-    `CalibrationSpec()` is the default calibration, which determines the scale ``auto`` of a posterior.
+    The calibration with default parameters, `CalibrationSpec()`, determines the scale ``auto`` of a posterior.
     """
 
     kind = "calibration"
@@ -194,11 +197,11 @@ class CalibrationSpec(AnalysisSpec):
 
     @property
     def total(self) -> int:
-        """Number of half-samples; the number of draws that follow is not known in advance."""
+        """Number of random halves to embed; the number of draws that follow is not known in advance."""
         return self.n_resamples
 
     def run(self, context: AnalysisContext) -> Entry:
-        """Return the calibration, and for each point its spread in half-samples and in draws."""
+        """Return the calibrated scale, and the spread of each point over random halves and over draws."""
         posterior, data = context.posterior(), context.training()
         halves = _halves(context, seed=self.seed)
         result = calibrate(
@@ -218,7 +221,7 @@ def _halves(context: AnalysisContext, *, seed: int) -> StoredResamples:
 
 
 def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a calibration's result without the parameters and the digest."""
+    """Return what a calibration has found, such as the scale: the metadata of its result without its parameters."""
     parameters = {*CalibrationSpec().to_dict(), "sha256"}
     return {name: value for name, value in meta.items() if name not in parameters}
 
@@ -235,7 +238,7 @@ def _local_trust(data: Data, posterior: Posterior, on_progress: OnProgress) -> A
 
 
 def _extend(posterior: Posterior, training: Array, new: Array, on_progress: OnProgress) -> Extension:
-    """Return the weights of new points on training points, computed in blocks; each row is independent of others."""
+    """Return the weights of new points (m, d) on training points (n, d), computed in blocks of new points."""
     rows = max(16, EXTENSION_WORK // training.size)
     extensions = [posterior.extend(training, new[block]) for block in blocks(len(new), rows, "placing", on_progress)]
     names = ("neighbors", "weights", "distances")

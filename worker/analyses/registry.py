@@ -1,4 +1,4 @@
-"""Registry of the classes of analyses, by the kinds of jobs."""
+"""The class of each kind of analysis, and the analysis that a job runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}
 
 
 def recipes_of(spec: AnalysisSpec | None) -> list[Recipe]:
-    """Return the recipes of the embeddings that an analysis computes if they are missing."""
+    """Return all inputs (`Recipe`) of each embedding that an analysis reads, and computes and stores if missing."""
     if isinstance(spec, EmbeddingSpec):
         return [spec.recipe]
     if isinstance(spec, AuditSpec):
@@ -38,5 +38,5 @@ def recipes_of(spec: AnalysisSpec | None) -> list[Recipe]:
 
 
 def analysis_of(job: Job) -> AnalysisSpec:
-    """Return the analysis that a job runs, with the parameters in the job's record."""
+    """Return the analysis that a job runs, made from the kind and the parameters in the job's record."""
     return _BY_KIND[job.kind].from_dict(job.spec)

@@ -1,4 +1,4 @@
-"""Resamples, which are embeddings computed from random parts of the data, stored in parts.
+"""Resamples: embeddings of random halves of the data, which are stored in parts of `PART` resamples.
 
 The key of a part covers all inputs of its resamples. A task that starts again, a request for more resamples, and
 another analysis of these resamples therefore make only the missing parts.
@@ -28,10 +28,12 @@ PART = 4  # number of resamples in a part; smaller parts could go to more worker
 
 @dataclass(frozen=True)
 class StoredResamples:
-    """Resamples of one stream and seed, stored in parts of `PART`.
+    """Reads resamples from the stored parts, and computes and stores the missing parts.
 
     Parameters
     ----------
+    stream, seed
+        The sequence of random halves (`glle_engine.reliability.resamples.Stream`), and its seed.
     owners
         Ids of the records with which the resamples are deleted. Keys of parts begin with the last id.
     embedder
@@ -51,20 +53,16 @@ class StoredResamples:
     name: str = ""
 
     def key(self, indices: range) -> str:
-        """Return the key of the part that has the resamples with these numbers."""
+        """Return the key under which the part with these resamples is stored; `indices` are their numbers."""
         stream = f"{self.stream.number}:{self.seed}"
         return f"{self.owners[-1]}:resamples:{self.name}{stream}:{indices.start}:{indices.stop}"
-
-    def parts(self, count: int) -> list[Part]:
-        """Return the parts, for the tasks of an analysis, that make the first `count` resamples."""
-        return resample_parts(lambda _: self, count)
 
     def load_or_compute(
         self, context: AnalysisContext, count: int, on_progress: OnProgress, skipped: int = 0
     ) -> Resamples:
-        """Return the resamples with the numbers `skipped` to `count` - 1; compute and store missing parts.
+        """Return the resamples with the numbers `skipped`, ..., `count` - 1; compute and store missing parts.
 
-        `skipped` must be the end of a part.
+        `skipped` must be a multiple of `PART`.
         """
         entries = []
         for indices in part_ranges(count, skipped):
@@ -80,7 +78,7 @@ class StoredResamples:
         return Resamples(self.stream, places, tuple(problem for entry in entries for problem in entry.meta["problems"]))
 
     def load_or_compute_part(self, context: AnalysisContext, indices: range, on_progress: OnProgress) -> Entry:
-        """Return the part that has the resamples with these numbers; compute and store the part if it is missing."""
+        """Return the part with the resamples `indices` (their numbers); compute and store the part if it is missing."""
         if (entry := context.find_part(self.key(indices))) is not None:
             return entry
         resamples = resample(
@@ -99,17 +97,17 @@ class StoredResamples:
 
 
 def posterior_resamples(posterior: str, stream: Stream, seed: int) -> StoredResamples:
-    """Return the resamples of a posterior's data, embedded as the posterior was fitted."""
+    """Return access to the resamples of a posterior: its data, embedded as the posterior was fitted."""
     return StoredResamples((posterior,), stream, seed, lambda context: context.embedder(), strict=True)
 
 
 def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], count: int) -> list[Part]:
-    """Return the parts, for the tasks of an analysis, that make the first `count` resamples."""
+    """Return the parts of an analysis that make the first `count` resamples; `resamples_of` finds them in a task."""
     return [Part(len(indices), partial(_make, resamples_of, indices)) for indices in part_ranges(count)]
 
 
 def part_ranges(count: int, skipped: int = 0) -> list[range]:
-    """Return, for each part, the range of its resamples' numbers; together they go from `skipped` to `count` - 1."""
+    """Divide the resamples with the numbers `skipped`, ..., `count` - 1 into parts; return the numbers in each part."""
     return [range(first, min(first + PART, count)) for first in range(skipped, count, PART)]
 
 

@@ -1,4 +1,4 @@
-"""Foundations: settings, problems (failures as values), versions of stored data, files, times.
+"""Foundations: settings, problems (the errors that clients get, RFC 9457), versions of stored data, files, times.
 
 Imports no other package of `worker`. Start with `settings` and `problems`.
 """

@@ -1,4 +1,4 @@
-"""Times in the format of records: ISO 8601, UTC, with milliseconds."""
+"""The current time, in milliseconds or as ISO 8601 in UTC, and the difference to the clock of a Redis server."""
 
 from __future__ import annotations
 

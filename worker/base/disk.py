@@ -1,8 +1,9 @@
-"""The reserve of a disk: bytes that stay free, and files that never write into them.
+"""A reserve of free bytes on the disk of the data folder: writes that would use the reserve are refused.
 
-Everything that is written below the data folder leaves the reserve free: uploaded bodies, their unpacked contents, the
-output of upload readers, data sets and results. The reserve is for the log of the embedded queue server, which ends
-when it cannot write. Files check the free space before each write, because several bodies may be unpacked at once.
+The embedded Redis of the queue needs the reserve for its append-only file, because it exits when it cannot write. The
+reserve is kept by everything else that is written below the data folder: uploaded bodies and their unpacked contents,
+the output of the processes that read uploads, data sets and results. Each write checks the free space again, because
+several bodies may be unpacked at once.
 """
 
 from __future__ import annotations
@@ -37,33 +38,33 @@ def free_bytes(folder: Path) -> int:
 
 
 def disk_reserve(folder: Path) -> int:
-    """Return the size in bytes of the reserve on the disk of a folder."""
+    """Return how many bytes must stay free on the disk of a folder: an eighth of the disk, at most `MAX_RESERVE`."""
     return reserve_of(os.statvfs(nearest_existing(folder)))
 
 
 def require_room(folder: Path, nbytes: int) -> None:
-    """Raise ``storage-full`` if writing `nbytes` to a folder would leave less than the reserve of its disk."""
+    """Raise ``storage-full`` if the disk of a folder would have less than its reserve free after writing `nbytes`."""
     _require(os.statvfs(nearest_existing(folder)), nbytes)
 
 
 def require_room_in(file: IO[bytes], nbytes: int) -> None:
-    """Raise ``storage-full`` if writing `nbytes` to an open file would leave less than the reserve of its disk."""
+    """Raise ``storage-full`` if the disk of an open file would have less than its reserve free after `nbytes` more."""
     _require(os.fstatvfs(file.fileno()), nbytes)
 
 
 def open_reserving(descriptor: int) -> IO[bytes]:
-    """Return a file on a descriptor whose writes raise ``storage-full`` before they use the reserve of the disk."""
+    """Return a file for an open descriptor; a write that would use the reserve of the disk raises ``storage-full``."""
     return cast("IO[bytes]", io.BufferedRandom(_ReservingFile(descriptor, "r+b"), BUFFER_BYTES))
 
 
 def temporary_file(folder: Path) -> IO[bytes]:
-    """Return an unnamed temporary file in `folder`, opened by `open_reserving`."""
+    """Return an unnamed temporary file; a write that would use the reserve of the disk raises ``storage-full``."""
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         return open_reserving(os.dup(file.fileno()))
 
 
 def reserve_of(disk: os.statvfs_result) -> int:
-    """Return the size in bytes of the reserve of a disk: an eighth of the disk, at most `MAX_RESERVE`."""
+    """Return how many bytes of a disk must stay free: an eighth of the disk, at most `MAX_RESERVE`."""
     return min(MAX_RESERVE, disk.f_blocks * disk.f_frsize // 8)
 
 

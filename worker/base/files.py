@@ -1,6 +1,7 @@
-"""Durable, atomic, private files.
+"""Write files durably and atomically, readable by their owner only.
 
-A rename is durable only after an fsync of its folder: without it, a power cut can undo the rename.
+A file is written under a temporary name, synced and renamed. The rename is durable only after an fsync of the folder:
+without this fsync, a power cut can undo the rename.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ NPY_HEADER_LOCK = threading.Lock()
 
 
 class Temporary:
-    """Temporary file, which `publish` renames to its final name."""
+    """A file that is written under a temporary name; `publish` renames the file to its final name."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
@@ -57,7 +58,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents durably, accessible to their owner only."""
+    """Create a folder and its missing parents, accessible to their owner only; they survive a power cut."""
     if folder.is_dir():
         return
     make_folder(folder.absolute().parent)
@@ -88,7 +89,7 @@ def temporary(folder: Path, *, keep_reserve: bool = False) -> Iterator[Temporary
 
 
 def remove_abandoned(folder: Path) -> int:
-    """Remove the temporary files of killed writers from a folder; return their number."""
+    """Remove temporary files that no process has locked, because their writers were killed; return their number."""
     removed = 0
     for path in folder.glob(PREFIX + "*"):
         with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Memory of this process and its control group: measure it, limit it, and divide it among workers."""
+"""Measure and limit the memory of this process, and divide the memory of a machine or container among its workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 RESIDENT_SHARE = 8  # the posteriors of all workers may take the memory divided by this number
 MIN_RESIDENT, MAX_RESIDENT = 2**26, 2**32  # limits on the bytes of posteriors that one worker keeps
-GROWTH = 3  # a sampler is replaced when it has grown by this many times the bytes of posteriors that it may keep
+# A sampler, the process that answers requests for single draws, is replaced when it has grown by this many times the
+# bytes of posteriors that it may keep.
+GROWTH = 3
 PROGRAM_BYTES = 280 * 2**20  # the parent process of a worker or API, with the engine; its children share these bytes
 INTERACTIVE_BYTES = 192 * 2**20  # limit on the working memory of an interactive task
 
@@ -112,7 +114,7 @@ def limited_work(untouched: int = 0, max_bytes: int | None = None) -> Iterator[C
 
 
 def offer_to_oom_killer() -> None:
-    """Ask the kernel to kill this process first when machine or container run out of memory (Linux)."""
+    """Ask the kernel to kill this process first when the machine or container runs out of memory (Linux only)."""
     with suppress(OSError):  # a container may mount /proc read-only
         Path("/proc/self/oom_score_adj").write_text("1000")
 
@@ -173,9 +175,9 @@ def memory_limit(root: Path = Path("/")) -> int:
 
 
 def resident_limit(settings: Settings) -> int:
-    """Return how many bytes of posteriors a worker may keep in memory.
+    """Return how many bytes of posteriors each worker may keep in memory.
 
-    The workers share an eighth of the memory; each may keep at least `MIN_RESIDENT` and at most `MAX_RESIDENT` bytes.
+    All workers together may use an eighth of the memory. The limit of one is between `MIN_RESIDENT` and `MAX_RESIDENT`.
     """
     return min(MAX_RESIDENT, max(MIN_RESIDENT, memory_limit() // RESIDENT_SHARE // settings.workers))
 

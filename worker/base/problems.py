@@ -1,4 +1,4 @@
-"""Failures as values: problem objects (RFC 9457), which job records and HTTP responses contain."""
+"""Problems: descriptions of failures (RFC 9457), which job records and HTTP responses contain."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class Problem:
     status
         HTTP status.
     detail
-        Sentence that says what happened. A detail or remedy that names options or calls is a `Text`.
+        Sentence that says what happened. A detail or remedy that names options or calls is a `Text`, from which each
+        client writes them in the syntax of its language.
     remedy
         Sentence that says what the user can do.
     details
@@ -122,12 +123,12 @@ class ProblemError(Exception):
 
 
 def refuse(code: str, status: int, detail: str, remedy: str, **details: Any) -> ProblemError:
-    """Return a `ProblemError` with a new `Problem`, for the caller to raise; `details` are its facts."""
+    """Return an exception with a new `Problem`, for the caller to raise; `details` are the problem's facts."""
     return ProblemError(Problem(code=code, status=status, detail=detail, remedy=remedy, details=details))
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return the problem that describes an exception that ended a task."""
+    """Return the problem that describes the exception that ended a task; ``internal-error`` for unexpected ones."""
     if isinstance(error, GlleError):
         return Problem.from_engine(error)
     if isinstance(error, ProblemError):
@@ -158,7 +159,7 @@ def timed_out(seconds: int) -> Problem:
 
 
 def worker_lost(job: str, times: int) -> Problem:
-    """Return the problem for a job whose task failed `times` times, as its worker died or a server was away."""
+    """Return the problem for a job whose task failed `times` times: a worker died, or a Redis server did not answer."""
     return Problem(
         code="worker-lost",
         status=503,
@@ -232,9 +233,9 @@ def internal_error(error: Exception) -> Problem:
 
 
 def shorten(sentences: str) -> Text:
-    """Cut a text after about `MAX_TEXT` characters, and append how many characters are missing.
+    """Cut a text after about `MAX_TEXT` characters, and append the number of characters that are missing.
 
-    A list of columns in the text is cut between two names, and other options and calls are kept whole or left out.
+    A list of column names is cut between two names. Any other option or call in the text is kept whole or left out.
     """
     text = Text(sentences)
     if len(text) <= MAX_TEXT:
@@ -254,7 +255,7 @@ def shorten(sentences: str) -> Text:
 
 
 def in_http(name: str, text: str) -> dict[str, Any]:
-    """Return the two JSON members of a text.
+    """Return a text as two members of a JSON object.
 
     Member `name` is the text with its options and calls in HTTP syntax. Member ``<name>_parts`` has the text in parts,
     from which a client writes options and calls in the syntax of its language.
@@ -279,7 +280,7 @@ _REQUESTS = {
 
 
 def as_request(way: Way) -> str:
-    """Return an option, call or feature in HTTP syntax: a query, a member of a JSON body, or a request line."""
+    """Return an option or call of a text in HTTP syntax: as a query, a member of a JSON body, or a request line."""
     name, value = way
     if name == FEATURE:
         return f"feature {value} (from 0)"
@@ -293,7 +294,7 @@ def as_request(way: Way) -> str:
 
 
 def quotable(details: dict[str, Any]) -> dict[str, Any]:
-    """Return details as JSON of bounded size, with `truncated` set to true if a part was left out.
+    """Return the details of a problem as JSON of bounded size; member ``truncated`` is true if a part was left out.
 
     A number that is not finite becomes the text ``inf``, ``-inf`` or ``nan``, because JSON cannot represent it. Arrays
     become lists, and other objects become their text. Details that do not fit into `MAX_TOTAL` characters are left out.

@@ -1,4 +1,4 @@
-"""Settings: one table of names, defaults and help, read from `GLLE_*` environment variables."""
+"""Settings of all programs: one table with names, defaults and help texts, read from `GLLE_*` environment variables."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _setting(default: Any, help_: str, *, at_least: float = 0, at_most: float | 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Settings:
-    """Configuration of a process; the field `name` is set by the variable `GLLE_NAME`."""
+    """Configuration of a process; a field such as `data_dir` is set by the environment variable `GLLE_DATA_DIR`."""
 
     redis_url: Secret = _setting("", "Redis of the queue and the records: noeviction, AOF. Empty: embedded.")
     cache_url: Secret = _setting("", "Redis of the cache: allkeys-lru, no AOF. Empty: embedded.")
@@ -159,13 +159,13 @@ class Settings:
             raise SettingsError(f"{place} must be {row.expected}.") from None
 
     def to_env(self) -> dict[str, str]:
-        """Return the settings as a mapping of environment variables to texts, from which `from_env` reads them."""
+        """Return the environment variables, as texts by name, from which `from_env` makes equal settings."""
         return {row.variable: str(getattr(self, row.name)) for row in rows()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """Row of the settings table: variable, command-line flag and documentation of one setting."""
+    """Description of one setting: its variable, command-line option, default, valid values and help text."""
 
     name: str
     default: Any
@@ -188,7 +188,7 @@ class Row:
 
     @property
     def expected(self) -> str:
-        """Description of a valid value, which error messages have after the words "must be"."""
+        """Which values are valid, as the end of an error message: "one of ..." or "an integer of at least 1"."""
         if self.choices:
             return f"one of {', '.join(self.choices)}"
         if self.is_size:
@@ -197,7 +197,7 @@ class Row:
         return f"{noun} of at least {self.at_least:g}" + (f" and at most {self.at_most}" if self.at_most else "")
 
     def format(self, value: Any) -> str:
-        """Return a value of the setting as text; a URL is shown without its password and query."""
+        """Return a value of the setting as text for people, with ``***`` for the password and query of a URL."""
         if self.is_size:
             return show_size(value)
         return _without_secrets(str(value)) if self.secret and value else str(value)
@@ -246,7 +246,7 @@ SHARED = (
 
 
 def shared_values(settings: Settings) -> dict[str, str]:
-    """Return the values of the settings in `SHARED` as text without secrets, by environment variable."""
+    """Return the values of the settings on which all processes must agree, as text without secrets, by variable."""
     return {row.variable: row.format(getattr(settings, row.name)) for row in rows() if row.name in SHARED}
 
 

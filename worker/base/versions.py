@@ -1,6 +1,6 @@
-"""Versions of stored data: the schema of records and files, and `NUMBERS`, the version of the engine's results.
+"""Two versions of stored data: `SCHEMA`, the format of records and files, and `NUMBERS`, the bits of the results.
 
-A deployment is drained before an upgrade that changes one of the two versions. A reader refuses a record with another
+Before an upgrade that changes one of the two versions, all jobs must have ended. A reader refuses a record with another
 schema and leaves the record as it is. Cache keys contain both versions, so that entries of another version are never
 read.
 """
@@ -88,7 +88,7 @@ def versioned_key(key: str) -> str:
 
 
 def provenance() -> dict[str, str]:
-    """Return the versions of this process's software, and its machine, for the record of a posterior."""
+    """Return the versions of the software, the processor's architecture and the host name, for a posterior's record."""
     return {
         "engine": __version__,
         "numbers": NUMBERS,
@@ -101,7 +101,7 @@ def provenance() -> dict[str, str]:
 
 
 def require_numbers(posterior: str, numbers: str) -> None:
-    """Raise ``other-numbers`` unless a posterior's version of results, `numbers`, is the version of this engine."""
+    """Raise ``other-numbers`` unless `numbers`, the version of the engine that fitted a posterior, is this engine's."""
     if numbers != NUMBERS:
         raise refuse(
             "other-numbers",
@@ -115,13 +115,13 @@ def require_numbers(posterior: str, numbers: str) -> None:
 
 
 def unreadable(name: str) -> ProblemError:
-    """Return the error for a damaged record."""
+    """Return the error ``record-unreadable`` for a damaged record; `name` is how the message names the record."""
     remedy = "The record was not changed. Restore a backup, or delete the record."
     return refuse("record-unreadable", 500, f"{name} is damaged, or another program wrote it.", remedy)
 
 
 def other_schema(name: str, schema: int | str) -> ProblemError:
-    """Return the error for a record that a version of glle with another schema has written."""
+    """Return the error ``other-schema`` for a record that a version of glle with another schema has written."""
     return refuse(
         "other-schema",
         503,

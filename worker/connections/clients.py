@@ -1,4 +1,4 @@
-"""Clients of the queue's and the cache's Redis.
+"""Clients of the two Redis servers, the queue's and the cache's, made from the URLs in the settings.
 
     redis://user:password@host:6379/0            rediss:// with TLS, unix:///path for a socket
 
@@ -39,7 +39,7 @@ _LOGIN = "its login has a character reserved in URLs: write / as %2F, # as %23, 
 def connect_queue(
     settings: Settings, seconds: float = SOCKET_TIMEOUT_SECONDS, retry: Retry | None = None
 ) -> redis.Redis:
-    """Return a client of the queue's Redis.
+    """Return a client of the queue's Redis; nothing is sent to the server yet.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def connect_cache(
 
 
 def require_login(settings: Settings) -> list[str]:
-    """Check the logins of both Redis servers; return the variables of servers that do not answer, and may start later.
+    """Check user and password of both Redis servers; return the variables of the servers that do not answer yet.
 
     Raises
     ------
@@ -91,9 +91,9 @@ def require_login(settings: Settings) -> list[str]:
 
 
 def subscriber(url: str, variable: str) -> Callable[[], redis_asyncio.Redis]:
-    """Return a function that makes clients of redis.asyncio without a socket timeout, for subscriptions.
+    """Return a function that connects to a server by redis.asyncio, without a socket timeout, for subscriptions.
 
-    `variable` is the environment variable with the URL, which error messages name.
+    `variable` is the name of the environment variable with the URL, for error messages.
     """
     url, _ = _parse(url, variable)
     # With a timeout redis-py calls `asyncio.wait_for`, which loses cancellations in Python 3.11.
@@ -130,7 +130,7 @@ def _parse(url: str, variable: str) -> tuple[str, int]:
 
 
 def _without_replicas(url: str) -> tuple[str, int]:
-    """Return a URL without the parameter `replicas`, which redis-py does not know, and the parameter's value or 0."""
+    """Split a URL into the URL without the parameter `replicas`, which redis-py does not know, and its value or 0."""
     place, _, query = url.partition("?")
     fields = query.split("&") if query else []
     values = [field.removeprefix("replicas=") for field in fields if field.startswith("replicas=")]
@@ -143,8 +143,8 @@ def _without_replicas(url: str) -> tuple[str, int]:
 def _require_valid(url: str) -> None:
     """Raise ValueError for a URL that redis-py refuses, a database that is not a number, or an unreadable file.
 
-    For such a database, redis-py would use database 0; with an unreadable certificate or key file, every request would
-    fail. Error messages of Python that may quote the password are replaced.
+    Otherwise redis-py would use database 0 in place of a name, and with an unreadable certificate or key file every
+    request would fail. Error messages of Python that may quote the password are replaced.
     """
     try:
         options = parse_url(url)  # type: ignore[no-untyped-call] # redis-py's

@@ -1,4 +1,4 @@
-"""Problems that tell a client of the service about a failure of a Redis server."""
+"""The problem (RFC 9457) with which the service answers a request when a Redis server fails."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Redis commands from an event loop; commands that wait together are sent together over one connection.
+"""Send Redis commands from an event loop: all commands that wait at one time are sent together, over one connection.
 
-Routes usually call the stores in threads. A single draw needs only two or three commands of a few microseconds each, so
-these are sent from the event loop.
+Routes usually call the stores in threads. A request for a single draw needs only two or three commands of a few
+microseconds each, so these commands are sent from the event loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LoopCommands:
-    """Commands of the running event loop to one server.
+    """Sends commands to one server, over one connection for each event loop.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class LoopCommands:
 
 
 class _Link:
-    """The connection of one event loop, closed when the loop ends, and the commands that wait for the connection."""
+    """The connection of one event loop, and the commands that are not sent yet; closed when the loop ends."""
 
     def __init__(self, client: redis_asyncio.Redis, breaker: CircuitBreaker, seconds: float) -> None:
         self.waiting: Waiting = []
@@ -116,7 +116,7 @@ class _Link:
 
 
 def _give(replies: Sequence[Any], waiting: Waiting) -> None:
-    """Set the future of each waiting command to its reply, or to its error if the reply is an exception."""
+    """Set the future of each waiting command to the command's reply, or to the exception that took its place."""
     for (_, future), reply in zip(waiting, replies, strict=True):
         if future.done():  # cancelled, because the client has disconnected
             continue

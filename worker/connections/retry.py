@@ -1,10 +1,10 @@
-"""Retry policy and circuit breaker for a Redis that is unreachable for a while.
+"""Retry policy and circuit breaker for a Redis server that is unreachable for a while.
 
-During a failover a server is unreachable, loading, read-only, or lacks its required replicas. A worker waits, so that
-its task is not lost (`RetryPolicy`). A request fails, so that the client tries again (`CircuitBreaker`): after a call
-without an answer, further calls fail at once for `AWAY_SECONDS`, and then one call tries the server again. Clients then
-get status 503 within milliseconds. Without the circuit breaker, each request would hold a connection, and some requests
-also a thread, until the socket's timeout.
+During a failover a server is unreachable, loading, read-only, or lacks its required replicas. A worker waits for the
+server, so that its task is not lost (`RetryPolicy`). An HTTP request fails, so that its client tries again
+(`CircuitBreaker`): after a call without an answer, further calls fail at once for `AWAY_SECONDS`, and then one call
+tries the server again. Clients get status 503 within milliseconds. Without the circuit breaker, each request would hold
+a connection, and some requests also a thread, until the socket's timeout.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ class RetryPolicy(Retry):
         self.variable = variable
 
     def is_retried(self, error: Exception) -> bool:
-        """Return whether repeating the call may succeed.
+        """Return whether repeating a failed call may succeed.
 
-        It may if the server is unreachable, is read-only or lacks replicas, and not if the server refuses the command.
+        Repeating may help if the server is unreachable, is read-only or lacks replicas, but not if the server refuses
+        the command.
         """
         if isinstance(error, _PERMANENT):
             return False
@@ -74,7 +75,10 @@ class RetryPolicy(Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,  # noqa: FBT001, FBT002 # redis-py's signature
     ) -> T:
-        """Return the result of `do`, repeated until the time limit; after a failure call `fail`, which disconnects."""
+        """Call `do` until it succeeds or the time limit is over, and return its result; after each failure call `fail`.
+
+        `fail` closes the connection. The last error is raised after the time limit, and permanent errors at once.
+        """
         until, failures = time.monotonic() + self._seconds, 0
         while True:
             try:
@@ -131,16 +135,23 @@ class CircuitBreaker(RetryPolicy):
         return self
 
     def is_retried(self, error: Exception) -> bool:
-        """Return whether a failed call is repeated at once; not after a timeout, which has already taken seconds."""
+        """Return whether a failed call is repeated at once; a timeout is not, because it has already taken seconds."""
         return isinstance(error, redis.ConnectionError | redis.ReadOnlyError)
 
     def call_with_retry(self, do: Callable[[], T], fail: Callable[..., object], *arguments: Any, **options: Any) -> T:
-        """Return the result of `do`; call `fail` after each failure (it disconnects).
+        """Return the result of `do`, which is called again at once if its connection was broken.
+
+        Parameters
+        ----------
+        do
+            Sends a command, and reads the reply.
+        fail
+            Called after each failure, to close the connection.
 
         Raises
         ------
         CircuitOpenError
-            At once, if the server did not answer a moment ago.
+            At once and without calling `do`, if the server did not answer a moment ago.
 
         """
         if _IS_CALLING.get():
@@ -149,7 +160,7 @@ class CircuitBreaker(RetryPolicy):
             return super().call_with_retry(do, fail, *arguments, **options)
 
     async def call_on_loop(self, do: Callable[[A], Awaitable[T]], argument: A) -> T:
-        """Return the result of the coroutine `do(argument)`, as `call_with_retry` does for functions.
+        """Return the result of the coroutine `do(argument)`; the same as `call_with_retry`, for an event loop.
 
         `do` itself must close a broken connection.
         """
@@ -163,7 +174,10 @@ class CircuitBreaker(RetryPolicy):
 
     @contextmanager
     def _watch(self) -> Iterator[None]:
-        """Refuse a call while the circuit is open; otherwise record whether the server answers the call."""
+        """Raise `CircuitOpenError` while the circuit is open; otherwise watch the call that is made in the context.
+
+        A call without an answer opens the circuit. Any answer of the server, errors included, closes the circuit.
+        """
         is_trial = self._require_closed()
         token = _IS_CALLING.set(True)
         try:
@@ -186,7 +200,7 @@ class CircuitBreaker(RetryPolicy):
         self._close()
 
     def _close(self) -> None:
-        """Close the circuit, so that all calls are admitted."""
+        """Let all calls through again, because the server has answered."""
         self._away_until = 0.0
         if self._is_away:
             self._is_away = False

@@ -36,13 +36,13 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Histogram:
-    """Histogram of durations: a count for each bucket, and the sum in seconds."""
+    """Histogram of durations: how many fall into each of `BUCKETS`, and the sum of all in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     seconds: float = 0.0
 
     def cumulative(self) -> Iterator[tuple[str, float]]:
-        """Yield (upper edge, number of durations up to this edge) for each bucket, as Prometheus requires."""
+        """Yield (upper edge, number of durations up to this edge) for each bucket; the last edge is ``+Inf``."""
         total = 0
         for edge, count in zip((*map(str, BUCKETS), "+Inf"), self.counts, strict=True):
             total += count
@@ -66,15 +66,15 @@ class Counters:
         self._pending: dict[Series, int] = {}
 
     def add(self, *series: str, increment: int = 1) -> None:
-        """Increment the counter with this name and these labels."""
+        """Increment a counter; `series` is the counter's name, followed by its labels."""
         self._add({(*series, "n"): increment})
 
     def observe(self, *series: str, seconds: float) -> None:
-        """Add a duration to the histogram with this name and these labels."""
+        """Add a duration to a histogram; `series` is the histogram's name, followed by its labels."""
         self._add({(*series, str(bisect_left(BUCKETS, seconds))): 1, (*series, "us"): round(seconds * 1e6)})
 
     def observe_counts(self, *series: str, counts: Sequence[float], seconds: float) -> None:
-        """Add durations to a histogram, by their counts in each bucket and their sum in seconds."""
+        """Add many durations to a histogram: `counts` in each of `BUCKETS` (and beyond), and their sum in seconds."""
         buckets = {(*series, str(bucket)): int(count) for bucket, count in enumerate(counts) if count}
         self._add({**buckets, (*series, "us"): round(seconds * 1e6)})
 
@@ -84,12 +84,12 @@ class Counters:
                 self._pending[name] = self._pending.get(name, 0) + increment
 
     def clear(self) -> None:
-        """Drop the pending counts; a forked child calls this, because its parent sends these counts."""
+        """Drop the counts that are not sent yet: a forked child has copies of counts that its parent will send."""
         self._lock = threading.Lock()
         self._pending = {}
 
     def flush(self) -> bool:
-        """Send the pending counts in one command; return whether that succeeded."""
+        """Add the counts of this process to those in Redis; return False, and keep the counts, if Redis fails."""
         with self._lock:
             pending, self._pending = self._pending, {}
         if not pending:
@@ -104,7 +104,7 @@ class Counters:
         return True
 
     def read(self) -> tuple[dict[Series, int], dict[Series, Histogram]]:
-        """Return the counters and the histograms of the deployment, each by series: (name, label, ...)."""
+        """Return the counters and the histograms of the whole deployment, by their series: (name, label, ...)."""
         counters: dict[Series, int] = {}
         histograms: dict[Series, Histogram] = {}
         for raw, count in sorted(self._client.hgetall(KEY).items()):

@@ -22,14 +22,14 @@ PATIENCE_SECONDS = 60.0  # a call of a worker waits this long for an unreachable
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerState:
-    """State of a live worker, as its record has it.
+    """What a live worker's record says about the worker.
 
     Parameters
     ----------
     busy
         Number of the worker's processes that are computing.
     engine, numbers
-        Version of the worker's engine, and version of the engine's results (`NUMBERS`).
+        Version of the package `glle_engine`, and version of the engine's results (`NUMBERS`).
     threads
         Value of OPENBLAS_NUM_THREADS in the worker's processes.
     skew
@@ -53,7 +53,7 @@ class WorkerState:
 
 
 def worker_ttl(settings: Settings) -> int:
-    """Return after how many seconds without a heartbeat a worker counts as dead."""
+    """Return the number of seconds without a heartbeat after which a worker counts as dead."""
     return 4 * settings.heartbeat
 
 
@@ -66,7 +66,7 @@ def announce(client: redis.Redis, settings: Settings, state: WorkerState) -> Non
 
 
 def withdraw(client: redis.Redis, name: str) -> None:
-    """Remove the record of a worker that stops."""
+    """Remove the record of a worker, which is about to stop."""
     with client.pipeline(transaction=False) as pipeline:
         pipeline.delete(_key(name))
         pipeline.srem(_NAMES, name)
@@ -92,9 +92,10 @@ def _records(client: redis.Redis) -> dict[str, Any]:
 
 
 def prolong(settings: Settings) -> None:
-    """Set the modification time of `settings.alive_file`, if set, to the time when this process will count as dead.
+    """Show by the file `settings.alive_file` that this process is alive: set its modification time to the future.
 
-    This time is later than the end of any wait for a Redis that does not answer. Raises `OSError`.
+    A probe may consider the process dead once this time has passed. The time is later than the end of any wait for a
+    Redis that does not answer. Does nothing if the setting is empty. Raises `OSError`.
     """
     if settings.alive_file:
         until = time.time() + PATIENCE_SECONDS + worker_ttl(settings)

@@ -1,4 +1,4 @@
-"""Log lines as text or JSON, with the ids of request and job, and without the secrets of API keys."""
+"""Log lines as text or JSON, which name the request and the job, and in which the secrets of API keys are replaced."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e
 
 
 class TextLines(logging.Formatter):
-    """Formatter for text: time, level, logger, message and fields."""
+    """Formatter of log lines as text: time, level, logger, message, and fields such as ``[job_id=job_1]``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a log record as one line of text, with its traceback on further lines."""
@@ -32,7 +32,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formatter for JSON: one object per log record."""
+    """Formatter of log lines as JSON: one object for each log record."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a log record as one line with a JSON object."""
@@ -71,7 +71,7 @@ def has_access_log(settings: Settings) -> bool:
 
 
 def announce(text: str, settings: Settings) -> None:
-    """Print a command's message to standard error, as text or, if the log is JSON, as a JSON log line."""
+    """Print a message of a command to standard error: as JSON if the setting `log_format` is json, otherwise as is."""
     if settings.log_format == "json":
         record = log.makeRecord(log.name, logging.INFO, "", 0, text, (), None)
         text = JsonLines().format(record)
@@ -93,6 +93,9 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    """Return the extra fields of a log line: the ids of request and job, and the caller's `extra={"fields": ...}`."""
+    """Return the fields of a log line: the ids of request and job, if any, and what the caller gave as extra fields.
+
+    A caller gives fields by `log.info(..., extra={"fields": {...}})`.
+    """
     context = {"request_id": REQUEST_ID.get(), "job_id": JOB_ID.get()}
     return {name: value for name, value in context.items() if value} | getattr(record, "fields", {})

@@ -1,4 +1,4 @@
-"""Ids of the request and job in progress, for log lines, and for the tasks that a request enqueues."""
+"""Context variables with the ids of the present request and job, for log lines and for tasks that are enqueued."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ JOB_ID: ContextVar[str] = ContextVar("job_id", default="")
 
 
 def task_metadata() -> dict[str, str]:
-    """Return the metadata for a task that is enqueued now: the request id as ``request_id``, if there is one."""
+    """Return the metadata for RQ's record of a new task: the id of the present request as ``request_id``, if any."""
     request = REQUEST_ID.get()
     return {"request_id": request} if request else {}
 
 
 @contextmanager
 def on_behalf(task_metadata: Mapping[str, str], job: str) -> Iterator[None]:
-    """Set, during the context, the ids for log lines and new tasks: `job`, and the request id in `task_metadata`."""
+    """Let log lines and new tasks have the id of a job, and of the request in `task_metadata`, during the context."""
     request_token = REQUEST_ID.set(str(task_metadata.get("request_id", "")))
     job_token = JOB_ID.set(job)
     try:

@@ -1,4 +1,4 @@
-"""Operations: health checks and embedded Redis servers.
+"""What operators need: health checks, the embedded Redis servers of `glle up`, and the permissions of Redis users.
 
 May import every package of `worker`. Start with `health`.
 """

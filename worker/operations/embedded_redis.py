@@ -1,4 +1,4 @@
-"""Embedded Redis servers: child processes with a random password that no command line shows."""
+"""The Redis servers of `glle up`: child processes with a random password, which no command line shows."""
 
 from __future__ import annotations
 
@@ -27,9 +27,15 @@ class ServerError(RuntimeError):
 
 
 class EmbeddedRedis:
-    """An embedded Redis server on a free loopback port, with its log and append-only file in `folder`.
+    """A Redis server that runs as a child process, on a free port of the loopback interface.
 
-    `options` are further lines of the server's configuration.
+    Parameters
+    ----------
+    folder
+        Folder of the server's log and append-only file.
+    options
+        Further lines of the server's configuration.
+
     """
 
     def __init__(self, folder: Path, options: tuple[str, ...]) -> None:
@@ -42,11 +48,11 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """URL of the server, with the password."""
+        """URL of the server, with the password; it stays the same when the server is started again."""
         return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        """Start the server's process and return the process at once; `wait` blocks until the server answers."""
+        """Start the server's process, and return the process without waiting until the server answers (`wait`)."""
         make_folder(self.folder)
         lines = (
             "bind 127.0.0.1",
@@ -104,9 +110,10 @@ class EmbeddedRedis:
 
 
 def queue_server(settings: Settings) -> EmbeddedRedis:
-    """Return the server for queue and records, which evicts nothing and writes each change to disk before it replies.
+    """Return the server for queue and records, which is not started yet.
 
-    With ``appendfsync everysec`` and a slow disk, killing the server lost hundreds of accepted writes.
+    The server evicts nothing, and writes each change to disk before it replies: with ``appendfsync everysec`` and a
+    slow disk, killing the server lost hundreds of accepted writes.
     """
     options = (
         "appendonly yes",
@@ -118,7 +125,7 @@ def queue_server(settings: Settings) -> EmbeddedRedis:
 
 
 def cache_server(settings: Settings) -> EmbeddedRedis:
-    """Return the server for the cache, which writes nothing to disk and evicts the least recently used keys."""
+    """Return the server for the cache, not started yet, which writes nothing to disk and evicts unused keys (LRU)."""
     options = (
         "appendonly no",
         f"maxmemory {settings.cache_bytes}",

@@ -1,4 +1,4 @@
-"""Health of a deployment: checks of servers, workers and disk with remedies, and the state of the queues."""
+"""Health of a deployment: checks of servers, workers, files and disk, with remedies, and the state of the queues."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Check:
 
     @classmethod
     def from_problem(cls, name: str, problem: Problem, state: State = "problem") -> Self:
-        """Return the result of a check that found a problem."""
+        """Return the result of a check that found a problem: its detail, remedy and code."""
         return cls(name, state, problem.detail, problem.remedy, problem.code)
 
     def to_dict(self) -> dict[str, str]:
@@ -75,7 +75,7 @@ class QueueState:
     length
         Number of waiting tasks or requests.
     oldest_seconds
-        Seconds for which the oldest of them has waited; 0 if none waits.
+        Seconds for which the oldest of these tasks or requests has waited; 0 if none waits.
     running
         Number of tasks or requests that are being processed.
 
@@ -114,12 +114,12 @@ def _queue_state(stores: Stores, name: str) -> QueueState:
 
 
 def _limits(stores: Stores, name: str) -> list[RateLimitRegistry]:
-    """Return RQ's rate limits of a queue, each with the tasks of one tenant that RQ holds back."""
+    """Return the rate limits of a queue; each has the tasks that RQ holds back because of their tenant's limit."""
     return [registry for registry in RateLimitRegistry.all(stores.client) if registry.key.startswith(f"{name}:")]
 
 
 def readiness(stores: Stores) -> list[Check]:
-    """Return the results of the checks that must pass before the service is ready."""
+    """Make the checks of `/readyz`; the service is ready if no result is a ``problem``."""
     settings = stores.settings
     return [
         _check_server("queue server", lambda: _queue_server(stores.client)),
@@ -134,7 +134,7 @@ def readiness(stores: Stores) -> list[Check]:
 
 
 def records_check(stores: Stores) -> Check:
-    """Check that records, files and mark belong together; only warn if the store does not answer."""
+    """Check that neither records nor files are lost (`worker.storage.mark`); only warn if the files' store is away."""
     state: State = "problem"
     try:
         loss = stores.mark.find_loss(MAX_OUTCOME_AGE)
@@ -157,7 +157,7 @@ def _workers(client: redis.Redis) -> Check:
 
 
 def _check_server(name: str, check: Callable[[], Check]) -> Check:
-    """Return `check()`, or a failed check with this name if a Redis server does not answer."""
+    """Return `check()`; if a Redis server does not answer, return a problem as the result of the check `name`."""
     try:
         return check()
     except redis.RedisError as error:
@@ -165,7 +165,7 @@ def _check_server(name: str, check: Callable[[], Check]) -> Check:
 
 
 def _object_store(files: ObjectFiles) -> Check:
-    """Check that the object store answers; a failure is a warning, because many requests do not need the store."""
+    """Check that the object store of the files answers; if not, only warn, because many requests do not need files."""
     try:
         files.bucket.probe()
     except ProblemError as error:
@@ -174,7 +174,10 @@ def _object_store(files: ObjectFiles) -> Check:
 
 
 def _queue_server(client: redis.Redis) -> Check:
-    """Check, also by a test write, that the queue server accepts new work; raises `redis.RedisError`."""
+    """Check, also by a test write, that the queue's Redis has memory for new jobs and evicts nothing.
+
+    Raises `redis.RedisError`.
+    """
     info = client.info("memory")
     name, policy = "queue server", info.get("maxmemory_policy", UNKNOWN)
     if policy not in {"noeviction", UNKNOWN}:
@@ -192,7 +195,7 @@ def _queue_server(client: redis.Redis) -> Check:
 
 @lru_cache(8)
 def _probe_server(client: redis.Redis, period: int) -> None:
-    """Make a test write to a server, at most one for each `period`; a failure is tried again."""
+    """Make a test write to a server; the cache keeps a success, so that there is one write for each `period`."""
     client.set(PROBE, period, ex=PROBE_TTL)
 
 
@@ -217,13 +220,13 @@ def data_folder(folder: Path) -> Check:
 
 @lru_cache(8)
 def _probe_folder(folder: Path, period: int) -> None:
-    """Make a test write to a folder, at most one for each `period`; a failure is tried again."""
+    """Make a test write to a folder; the cache keeps a success, so that there is one write for each `period`."""
     del period
     probe(folder)
 
 
 def disk_space(settings: Settings) -> Check:
-    """Check that the disk has space for uploads and for the embedded queue server's log."""
+    """Check that the disk has space for the log of the embedded queue server; warn if it has none for uploads."""
     name, free = "disk space", free_bytes(Path(settings.data_dir))
     if (refusal := disk_refusal(settings)) is not None:
         return Check.from_problem(name, refusal.problem)

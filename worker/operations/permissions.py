@@ -1,4 +1,4 @@
-"""Permissions (ACL rules) that the service's Redis users need, as in docs/how-to/storage.md."""
+"""The permissions (ACL rules) that the service's users of the two Redis servers need (docs/how-to/storage.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_ARGUMENTS = 8  # a command is tried with fewer arguments than this, until t
 
 @dataclass(frozen=True)
 class Permissions:
-    """Commands, key prefixes and channel prefixes that the service's user of one Redis server needs."""
+    """What the service's user of one Redis server must be allowed: commands, and prefixes of keys and of channels."""
 
     commands: str
     keys: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Value types of stored records: ids, tenants, quotas, jobs, data sets, draws, cache entries.
+"""Types of what is stored (jobs, data sets, draws, entries of arrays), ids, and the rules of quotas and shares.
 
 May import `base`. Start with `job`.
 """

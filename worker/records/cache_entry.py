@@ -1,4 +1,4 @@
-"""Entries: JSON metadata with named arrays, stored as a file or, for a cached draw, as two fields of a Redis hash.
+"""Entries: JSON metadata with named arrays, stored as a file, or as two fields of a Redis hash in the cache.
 
 A file has the length of its head (8 bytes, little-endian), the head, and the data of the arrays. The head is JSON: the
 metadata, and name, dtype and shape of each array. Each array begins at a multiple of `ALIGNMENT` bytes, so that the
@@ -22,7 +22,7 @@ _LENGTH = 8  # bytes that hold the length of a head
 
 @dataclass(frozen=True)
 class Entry:
-    """JSON-able metadata and arrays by name."""
+    """JSON-able metadata and named arrays: a result, an embedding, a posterior or a draw in its stored form."""
 
     meta: dict[str, Any]
     arrays: dict[str, Array]
@@ -39,12 +39,15 @@ def bytes_of(array: Array) -> memoryview:
 
 
 def pack_entry(entry: Entry) -> tuple[bytes, bytes]:
-    """Return the head and the array data of a small entry as bytes; raises ValueError if the metadata are not JSON."""
+    """Return the head (JSON) and the bytes of all arrays of a small entry, for two fields of a Redis hash.
+
+    Raises ValueError if the metadata are not JSON.
+    """
     return _head(entry), b"".join(bytes_of(np.asarray(array, order="C")) for array in entry.arrays.values())
 
 
 def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | None:
-    """Return the entry that `pack_entry` packed; None if head or data are missing, or the data have another length."""
+    """Return the entry that `pack_entry` packed; None if a field is missing, or the data are shorter or longer."""
     if not head or data is None:
         return None
     content = json.loads(head)
@@ -60,7 +63,7 @@ def parse_entry(head: bytes | None, data: bytes | memoryview | None) -> Entry | 
 
 
 def file_parts(entry: Entry) -> list[bytes | memoryview]:
-    """Return the content of an entry's file in parts, without copies of the arrays.
+    """Return the bytes of an entry's file as consecutive parts, which are views of the arrays and not copies.
 
     Raises ValueError if the metadata are not JSON.
     """
@@ -90,7 +93,7 @@ def parse_file(data: memoryview) -> Entry:
 
 
 def file_bytes(*shapes: tuple[int, ...]) -> int:
-    """Return about how many bytes a file has with float64 arrays of these shapes; the metadata are not counted."""
+    """Return about how many bytes the file of an entry with float64 arrays of these shapes has, without metadata."""
     return sum(8 * math.prod(shape) for shape in shapes)
 
 

@@ -1,4 +1,4 @@
-"""Data set record and the digest of its content."""
+"""The record of a data set, and the digest of a data set's content, from which its id is derived."""
 
 from __future__ import annotations
 
@@ -25,9 +25,19 @@ VALUES = "values"  # name of the file with the values (n, d) of a data set
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class Dataset:
-    """Record of a data set with n points and d features; `id` derives from `sha256`, the digest of the content.
+    """Record of a data set with n points and d features.
 
-    `stored` maps the names of the data set's arrays to npy files: `values`, and those of `EXTRAS` that exist.
+    Parameters
+    ----------
+    id
+        Derived from `sha256`, so that equal data of a tenant are one data set.
+    sha256
+        Digest of the content (`content_digest`).
+    source
+        Where the data come from, such as the format of the upload and the roles of its columns.
+    stored
+        The npy files of the arrays: of `values` (n, d), and of the arrays in `EXTRAS` that exist.
+
     """
 
     id: str
@@ -55,7 +65,7 @@ class Dataset:
 
     @property
     def extras(self) -> tuple[str, ...]:
-        """The names of the arrays, among `EXTRAS`, that this data set has beside its values."""
+        """The names of the arrays that this data set has beside its values: some of `EXTRAS`, such as ``labels``."""
         return tuple(name for name in EXTRAS if getattr(self, f"has_{name}"))
 
 
@@ -66,11 +76,10 @@ def content_digest(
     extras: Mapping[str, Array],
     values: Iterable[bytes | memoryview],
 ) -> str:
-    """Return the SHA-256 of a data set's content.
+    """Return the SHA-256 of a data set's content: of shape, dtype, feature names, values and extra arrays.
 
-    The digest covers shape, dtype and feature names, then the values, then name and bytes of each extra array. It also
-    covers the dtype of ids. The dtype of numeric labels is covered if their bytes could also be texts: otherwise data
-    sets with different labels could have equal digests.
+    The dtype of ids is covered, too. The dtype of numeric labels is covered if the bytes of the labels could also be
+    texts: otherwise data sets with different labels could have equal digests.
 
     Parameters
     ----------
@@ -99,7 +108,7 @@ def content_digest(
 
 
 def _may_be_text(labels: Array | None) -> bool:
-    """Return whether the bytes of numeric labels, such as 0 and 1e-310, would also be valid two-character texts."""
+    """Return whether labels are floats, such as 0 and 1e-310, whose bytes are also valid texts of two characters."""
     if labels is None or labels.dtype.kind != "f" or not labels.any():
         return False
     return bool((np.ascontiguousarray(labels, "<f8").view("<u4") <= sys.maxunicode).all())

@@ -1,10 +1,13 @@
-"""Addresses of draws, and the division of a draws job into shards, each stored as one result."""
+"""Draws, which are embeddings sampled from a posterior: their addresses, and the division of a job of many draws.
+
+Several tasks may make the draws of a job. Each task makes one shard, which is stored as one result.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from glle_engine import NUMBERS
 from glle_engine.linalg import LANES
@@ -13,10 +16,7 @@ from worker.records.cache_entry import file_bytes
 from worker.records.ids import digest
 from worker.records.sharding import MAX_SHARDS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-AUTO: Literal["auto"] = "auto"  # scale calibrated by half-sampling
+AUTO: Literal["auto"] = "auto"  # in place of a scale: the scale that the posterior's calibration has found
 _GROUPS = versioned_key(f"lanes:{NUMBERS}:")  # with another `NUMBERS`, draws may have other bits
 MAX_SHARD_BYTES = 2**26  # maximum bytes of a shard, which a worker keeps in memory until it writes the file
 QUICK_SECONDS = 1.0  # a sampler makes draws that are expected to take at most this long; a job makes slower ones
@@ -24,7 +24,20 @@ QUICK_SECONDS = 1.0  # a sampler makes draws that are expected to take at most t
 
 @dataclass(frozen=True)
 class DrawAddress:
-    """Address of a draw within a posterior: posterior and address determine every bit of the draw."""
+    """Parameters of a draw from a posterior; they determine every bit of the draw.
+
+    Parameters
+    ----------
+    seed, index
+        Seed of the random numbers, and number of the draw.
+    scale
+        Factor on the posterior covariance.
+    source
+        ``posterior`` or ``prior``.
+    align
+        How the draw is aligned to the reference embedding: ``procrustes`` or ``none``.
+
+    """
 
     seed: int
     index: int
@@ -33,7 +46,10 @@ class DrawAddress:
     align: str
 
     def group_key(self, posterior: str) -> str:
-        """Return the cache key of the draw's lane group: the `LANES` draws that differ only in ``index % LANES``."""
+        """Return the cache key that the draw shares with its lane group.
+
+        A lane group is computed side by side: the `LANES` draws that differ only in ``index % LANES``.
+        """
         group = f"{self.index // LANES}:{self.scale!r}:{self.source}:{self.align}"
         return f"{_GROUPS}{posterior}:{self.seed}:{group}"
 
@@ -45,9 +61,10 @@ def draws_bytes(n: int, p: int, n_draws: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class DrawsSpec:
-    """Specification of a request for draws, each an embedding of `n` points in `p` dimensions.
+    """Parameters of a job of many draws: `n_draws` embeddings of `n` points in `p` dimensions, at each scale.
 
-    Draws are numbered scale by scale: position ``s * n_draws + i`` is draw ``first + i`` at ``scales[s]``.
+    The result has all draws of the first scale, then those of the second: position ``s * n_draws + i`` is the draw with
+    index ``first + i`` at ``scales[s]``.
 
     Parameters
     ----------
@@ -58,7 +75,7 @@ class DrawsSpec:
     draw_seconds
         Expected seconds per draw if many draws are made together (`PosteriorRecord.draw_seconds`).
     shard_seconds
-        Expected seconds of work in one shard. Both expectations are recorded, because they depend on the settings.
+        Expected seconds of work in one shard. Both times are recorded, because they would change with the settings.
 
     """
 
@@ -76,7 +93,7 @@ class DrawsSpec:
 
     @property
     def is_auto(self) -> bool:
-        """Whether one of the scales is ``auto``, and not yet a number."""
+        """Whether one of the scales is ``auto``, which a task replaces by the calibrated factor (`at`)."""
         return AUTO in self.scales
 
     def at(self, calibrated: float) -> Self:
@@ -106,9 +123,10 @@ class DrawsSpec:
 
     @property
     def per_shard(self) -> int:
-        """Number of draws per shard: a multiple of `LANES` that fits `shard_seconds` and `MAX_SHARD_BYTES`.
+        """Number of draws in a shard, a multiple of `LANES`.
 
-        The number is larger if there would otherwise be more than `MAX_SHARDS` shards.
+        As many as take `shard_seconds` and fit into `MAX_SHARD_BYTES`, but more if the job would otherwise have more
+        than `MAX_SHARDS` shards.
         """
         in_time = int(self.shard_seconds / self.draw_seconds)
         in_memory = MAX_SHARD_BYTES // draws_bytes(self.n, self.p, 1)
@@ -125,20 +143,16 @@ class DrawsSpec:
         return min(self.per_shard, self.total - shard * self.per_shard)
 
     def result_key(self, posterior: str, shard: int) -> str:
-        """Return the key under which the result of a shard is stored; no scale may be ``auto``."""
+        """Return the key under which the draws of a shard are stored; `scales` must be numbers, not ``auto``."""
         return f"{posterior}:draws:{digest(self.to_dict())}:{shard}"
 
     def shard_keys(self, shard: int) -> list[DrawAddress]:
-        """Return the addresses of the draws in a shard."""
+        """Return the addresses of the draws in a shard, in the order of the result."""
         start = shard * self.per_shard
         return [self.key(start + i) for i in range(self.shard_size(shard))]
 
-    def draws(self) -> Iterator[DrawAddress]:
-        """Yield the addresses of all draws in the order of the result."""
-        return (self.key(position) for position in range(self.total))
-
     def key(self, position: int) -> DrawAddress:
-        """Return the address of the draw at a position of the result."""
+        """Return the address of the draw at a position of the result, from 0 to `total` - 1."""
         number, index = divmod(position, self.n_draws)
         scale = self.scales[number]
         assert scale != AUTO

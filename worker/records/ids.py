@@ -1,4 +1,4 @@
-"""Ids of records, either a digest of the content or random, and names of tenants."""
+"""Ids of resources and jobs, names of tenants, and the Redis keys and members of sorted sets that are made of them."""
 
 from __future__ import annotations
 
@@ -49,12 +49,15 @@ def new_job_id() -> str:
 
 
 def index_member(created: str, name: str) -> str:
-    """Return the member of a record in a sorted set: creation time (ISO) and name, so that members sort by time."""
+    """Return the member of a sorted set that stands for a record: its creation time (ISO), a space, and its name.
+
+    Redis sorts members with equal scores by their text, and so by time.
+    """
     return f"{created} {name}"
 
 
 def member_name(member: str) -> str:
-    """Return the name of the record for which `index_member` made `member`."""
+    """Return the name of the record in a member of a sorted set, as `index_member` makes members."""
     return member.partition(" ")[2]
 
 
@@ -64,17 +67,21 @@ def text(reply: object) -> str:
 
 
 def is_tenant_name(text: str) -> bool:
-    """Return whether a text is a tenant name; the name becomes part of Redis keys and file names."""
+    """Return whether a text is a valid name of a tenant, so that it can be part of a Redis key."""
     return _TENANT.fullmatch(text) is not None
 
 
 def tenant_key(name: str, tenant: str) -> str:
-    """Return the Redis key that a tenant uses where the default tenant uses the key `name`."""
+    """Return a tenant's own Redis key for a purpose: `name`, such as ``glle:jobs``, is the default tenant's key."""
     return name if tenant == DEFAULT else f"glle:tenant:{tenant}:{name.removeprefix('glle:')}"
 
 
 def other_kind(id_: str, collection: str) -> str:
-    """Return a remedy if `id_` has the prefix of a kind that `collection` does not have; otherwise an empty text."""
+    """Return a remedy if an id is of another kind of resource, such as a job's id where a data set's was expected.
+
+    `collection` is the expected kind in the plural, such as ``datasets``. Returns an empty text if the id's prefix is
+    the right one, or is unknown.
+    """
     for start, (noun, its_collection) in _KINDS_BY_PREFIX.items():
         if id_.startswith(start) and its_collection != collection:
             needed = next((noun for noun, name in _KINDS_BY_PREFIX.values() if name == collection), "another resource")

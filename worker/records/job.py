@@ -1,7 +1,7 @@
-"""Record of a job.
+"""The record of a job, and which fits are short enough to begin in the queue of interactive tasks.
 
-The priority of a job does not affect the job's result. Equal requests share one job, with the highest priority among
-the requests.
+Equal requests share one job, which has the highest priority among the requests. The priority does not change the
+result.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Job:
     is_inline
         Whether the points with the id `inline` came with the request and are in the record, not in a stored data set.
     parts
-        Division of an analysis into shards, if several tasks compute its parts.
+        How an analysis is divided into shards, if several tasks compute its parts.
 
     """
 
@@ -106,7 +106,7 @@ class Job:
 
     @property
     def sharding(self) -> Sharding | None:
-        """Division of the job into shards; None if the job has one task."""
+        """How the job is divided into shards, each made by one task; None if one task does the whole job."""
         return DrawsSpec.from_dict(self.spec) if self.kind == "draws" else self.parts
 
     @property
@@ -116,12 +116,12 @@ class Job:
 
     @property
     def subject(self) -> str:
-        """Id of the posterior that the job fits or uses, or of the data set if there is no posterior."""
+        """Id of what the job is about: the posterior that the job fits or uses, or else the data set."""
         return self.posterior or str(self.dataset)
 
     @property
     def inline(self) -> str | None:
-        """Id by which `spec` names the points that came with the request; None if no points came with it."""
+        """Id by which `spec` names the points in the body of the request; None if the body had no points."""
         return (self.spec.get("coordinates") or self.dataset) if self.is_inline else None
 
     @property
@@ -136,9 +136,10 @@ class Job:
 
     @property
     def eta(self) -> float | None:
-        """Estimated seconds until the job ends, at the average rate of the current stage; None if the rate is unknown.
+        """Estimated seconds until the job ends, at the average rate of the current stage.
 
-        A step in progress counts as not done, so the estimate grows until this step is finished.
+        None if the job does not run, or no step of the stage is finished. A step in progress counts as not done, so
+        the estimate grows until the step is finished.
         """
         finished = self.done - self.base
         if self.status != "running" or finished <= 0:
@@ -156,12 +157,12 @@ FIELDS = (*(item.name for item in fields(Job)), MEMBER)
 
 
 def job_of(values: list[Any]) -> Job | None:
-    """Return the job from the values of `FIELDS` in a Redis hash, or None if there is no record.
+    """Parse a job's record: `values` are what Redis replies to HMGET of `FIELDS`; None if there is no record.
 
     Raises
     ------
     ProblemError
-        As `worker.base.versions.check_schema`.
+        ``record-unreadable``; ``other-schema`` if a version of glle with another schema wrote the record.
 
     """
     record = {name: text(raw) for name, raw in zip(FIELDS, values, strict=True) if raw}

@@ -1,4 +1,7 @@
-"""Quotas of tenants, and the errors for requests that exceed a quota or share (`worker.records.shares`)."""
+"""Quotas: limits of each tenant, set by GLLE_QUOTAS, and the errors for requests beyond a limit.
+
+Where no number is set, some limits are the tenant's share of what is free (`worker.records.shares`).
+"""
 
 from __future__ import annotations
 
@@ -56,14 +59,14 @@ class Quota:
 
 
 class Quotas:
-    """Quotas of all tenants.
+    """The limits of all tenants, as the setting `quotas` (GLLE_QUOTAS) has them.
 
     Parameters
     ----------
     settings
-        The setting `quotas` has limits that replace the defaults of `Quota`, for all tenants (`*`) or single ones.
+        The setting `quotas` has limits that replace the defaults of `Quota`, for all tenants (`*`) or for single ones.
     has_others
-        Returns whether there can be several tenants. A single tenant may hold everything.
+        Returns whether there can be several tenants, which needs API keys. A single tenant may hold everything.
 
     Raises
     ------
@@ -87,11 +90,14 @@ class Quotas:
         self._exceptions = {tenant: replace(self.default, **exceptions) for tenant, exceptions in limits.items()}
 
     def for_tenant(self, tenant: str) -> Quota:
-        """Return the limits of a tenant: its exceptions in the settings, or the limits of all tenants."""
+        """Return the limits of a tenant: its own entry in the settings, or else the limits of all tenants."""
         return self._exceptions.get(tenant, self.default)
 
     def limit(self, name: str, tenant: str) -> int:
-        """Return the limit `name` of a tenant: a number, or `SHARE` or `UNLIMITED` (`worker.records.shares`)."""
+        """Return a limit of a tenant, by the name of a field of `Quota`, such as ``jobs``.
+
+        The limit is a number, `SHARE` if no number is set, or `UNLIMITED` if there is only one tenant.
+        """
         limit: int | None = getattr(self.for_tenant(tenant), name)
         if limit is not None:
             return limit
@@ -108,7 +114,7 @@ def _limits(text: str) -> dict[str, int]:
 
 
 def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -> ProblemError:
-    """Return the error for a file of `nbytes` that would exceed the tenant's quota of stored bytes."""
+    """Return the error for a new file of `nbytes`, if a tenant that stores `stored` bytes may only store `allowed`."""
     return _quota_exceeded(
         "bytes",
         f"Tenant {tenant} stores {stored:,} bytes; {nbytes:,} more would exceed the {allowed:,} allowed.",
@@ -127,7 +133,7 @@ def too_many_jobs(tenant: str | None, limit: int) -> ProblemError:
 
 
 def too_many_jobs_overall(allowed: int) -> ProblemError:
-    """Return the error for a new job when all tenants together have `allowed` open jobs."""
+    """Return the error for a new job when all tenants together already have `allowed` jobs that wait or run."""
     return refuse(
         "too-many-jobs",
         503,
@@ -139,7 +145,7 @@ def too_many_jobs_overall(allowed: int) -> ProblemError:
 
 
 def too_many_draws(tenant: str, limit: int) -> ProblemError:
-    """Return the error for a draw request that would exceed the tenant's limit, or the limit of all tenants."""
+    """Return the error for a request of a draw when too many such requests wait, of the tenant or of all tenants."""
     remedy = "Try again later, or request many draws as one job."
     return _share_exceeded("draws", tenant, "waiting requests for draws", limit, MAX_DRAWS, remedy, _pause())
 
@@ -161,7 +167,16 @@ def too_many_incoming_bytes(tenant: str, limit: int, total: int) -> ProblemError
 def _share_exceeded(
     quota: str, tenant: str | None, noun: str, limit: int, total: int, remedy: str, retry_after: int
 ) -> ProblemError:
-    """Return the error for a request beyond `limit`: a number from GLLE_QUOTAS, or `SHARE` of `total`."""
+    """Return the error ``quota-exceeded`` for a tenant that holds all that it may of something, such as open jobs.
+
+    Parameters
+    ----------
+    noun
+        What the tenant holds, in the plural, for the message.
+    limit, total
+        The tenant's limit, a number from GLLE_QUOTAS or `SHARE`; and how much all tenants together may hold.
+
+    """
     allowed = allowed_of(limit, total)
     detail = f"Tenant {tenant} has {allowed:,} {noun}; no more are allowed."
     if limit == SHARE:
@@ -170,7 +185,7 @@ def _share_exceeded(
 
 
 def _pause() -> int:
-    """Return a random Retry-After in seconds, so that clients that were refused together do not return together."""
+    """Return a random Retry-After in seconds, so that clients that are refused together do not all return together."""
     return randint(1, MAX_PAUSE)  # noqa: S311 # no secret
 
 

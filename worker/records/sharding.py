@@ -1,7 +1,8 @@
-"""Division of a job into shards: groups of consecutive parts, each made by one task on any worker.
+"""Division of a job into shards, so that several workers can make them: each shard is one task.
 
-The parts of a draws job are draws (`worker.records.draws`). A part of an analysis is a group of resamples, or the audit
-of a candidate. Results are stored under keys of their inputs, so that a repeated task finds what is stored already.
+A shard has consecutive parts. The parts of a draws job are draws (`worker.records.draws`). A part of an analysis is a
+group of resamples, or the audit of one map of a comparison. Results are stored under keys of their inputs, so that a
+repeated task finds what is stored already.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MAX_SHARDS = 500  # maximum per job; each shard is a task of RQ, and enqueuing a
 
 
 class Sharding(Protocol):
-    """Division of a job into shards."""
+    """How a job is divided into shards: what `DrawsSpec` and `PartsSharding` have in common."""
 
     @property
     def shards(self) -> int:
@@ -31,7 +32,7 @@ class Sharding(Protocol):
 
 @dataclass(frozen=True)
 class PartsSharding:
-    """Division of an analysis into shards of parts; the last task of the job combines the parts.
+    """How an analysis is divided into shards of parts; the last task of the job combines all parts.
 
     Parameters
     ----------
@@ -50,9 +51,10 @@ class PartsSharding:
 
     @classmethod
     def from_sizes(cls, stage: str, sizes: Sequence[int], seconds: float, max_seconds: float) -> Self | None:
-        """Return the division of parts that are expected to take `seconds` each into shards of at most `max_seconds`.
+        """Divide parts that are expected to take `seconds` each into shards of at most `max_seconds`.
 
-        None if there is only one part, or if all parts together are expected to take at most `max_seconds`.
+        Returns None, so that one task makes all parts, if there is only one part, or if all parts together are
+        expected to take at most `max_seconds`.
         """
         total = seconds * len(sizes)
         if total <= max_seconds or len(sizes) < 2:
@@ -76,5 +78,5 @@ class PartsSharding:
         return range(first, min(first + self.per_shard, len(self.sizes)))
 
     def shard_size(self, shard: int) -> int:
-        """Return the number of steps in a shard."""
+        """Return the number of steps in a shard: the sum of the sizes of its parts."""
         return sum(self.sizes[part] for part in self.parts(shard))

@@ -55,10 +55,14 @@ end
 
 
 def may_hold(held: float, amount: float, free: float, limit: int = SHARE) -> bool:
-    """Return whether a tenant that holds `held` of a resource may take `amount` more, of which `free` is free.
+    """Return whether a tenant may take `amount` of a resource, in addition to what the tenant holds.
 
     Parameters
     ----------
+    held
+        Amount that the tenant holds now.
+    free
+        Amount that no tenant holds.
     limit
         Amount that the tenant may hold; `SHARE` for the tenant's share, `UNLIMITED` for everything.
 
@@ -76,21 +80,21 @@ def allowed_of(limit: int, total: int) -> int:
 
 
 def part_of(held: int, limit: int, total: int) -> float:
-    """Return `held` as a fraction of the amount that a tenant may hold while other tenants hold nothing."""
+    """Return which fraction of a tenant's limit is used: `held` / what the tenant may hold if others hold nothing."""
     return held / max(1, allowed_of(limit, total))
 
 
 def allowed_tasks(workers: int, *, has_keys: bool, are_short: bool) -> int:
     """Return how many tasks of one tenant may wait in a queue or run; RQ holds back the tenant's other tasks.
 
-    The limit is one less than the number of live workers, so that a tenant never occupies all of them. For short tasks,
-    and without keys (there is then one tenant only), the limit is the number of live workers.
+    The limit is one less than the number of live workers, so that a tenant never occupies all workers. If the tasks are
+    short (shards of draws), or without API keys (there is then one tenant only), the limit is the number of workers.
     """
     return max(1, workers if are_short or not has_keys else workers - 1)
 
 
 class Share:
-    """How much of one resource the tenants hold in this process.
+    """How much of one shared resource, such as running requests, each tenant holds in this process.
 
     Parameters
     ----------
@@ -113,7 +117,7 @@ class Share:
         self.used = 0
 
     def allows(self, tenant: str, amount: float = 1) -> bool:
-        """Return whether a tenant may take `amount` more."""
+        """Return whether a tenant may take `amount` more now; `add` then records that the tenant has taken it."""
         return may_hold(self.held[tenant], amount, self.total - self.used, self.limit(tenant))
 
     def add(self, tenant: str, amount: int = 1) -> None:
@@ -125,7 +129,7 @@ class Share:
 
     @property
     def in_use(self) -> float:
-        """The largest `part_of` among the tenants; 0 if no tenant holds anything."""
+        """The largest fraction of its limit that any tenant holds (`part_of`); 0 if no tenant holds anything."""
         return max((part_of(held, self.limit(tenant), self.total) for tenant, held in self.held.items()), default=0.0)
 
     @contextmanager
@@ -139,7 +143,9 @@ class Share:
 
 
 class Shares:
-    """How much of each resource the tenants hold in this API process; `publish` and `of_all` share this by Redis.
+    """How much of each shared resource the tenants hold in this API process.
+
+    `publish` writes these amounts to Redis, and `of_all` reads the amounts of all API processes, for the metrics.
 
     Parameters
     ----------
@@ -159,7 +165,7 @@ class Shares:
         self._is_published = False
 
     def publish(self, client: redis.Redis) -> None:
-        """Publish in the cache's Redis how much tenants hold in this process; raises `redis.RedisError`."""
+        """Write to the cache's Redis how much tenants hold in this process; raises `redis.RedisError`."""
         if held := self._held():
             with client.pipeline(transaction=False) as pipeline:
                 pipeline.hset(HELD, self._process, json.dumps([now_ms(), held]))
@@ -170,10 +176,10 @@ class Shares:
         self._is_published = bool(held)
 
     def of_all(self, client: redis.Redis) -> dict[str, tuple[Counter[str], float]]:
-        """Return a mapping of each resource to (amounts, fraction) over all API processes.
+        """Return, for each resource by name, what tenants hold in all API processes: (amounts, fraction).
 
         The amounts are what each tenant holds in all processes together. The fraction is the largest `Share.in_use` of
-        the processes. Raises `redis.RedisError`.
+        any process. Raises `redis.RedisError`.
         """
         processes = [self._held()]
         for process, raw in client.hgetall(HELD).items():

@@ -1,4 +1,4 @@
-"""Description of a stored file, which the record of a resource contains."""
+"""How a record names a stored file: by path, size and digest."""
 
 from __future__ import annotations
 
