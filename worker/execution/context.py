@@ -1,4 +1,4 @@
-"""Context of a task: access to data, posterior and draws, reports of progress, and storage of results."""
+"""What a running task uses: access to data, posterior and draws, reports of progress, and storage of results."""
 
 from __future__ import annotations
 
@@ -42,17 +42,25 @@ PROGRESS_SECONDS = 0.1  # pause between two writes of progress; a write also not
 
 @dataclass(frozen=True)
 class TaskContext:
-    """Context of a task of a job; implements the protocol `worker.analyses.base.AnalysisContext`."""
+    """What a task of a job uses; it implements the protocol `worker.analyses.base.AnalysisContext`.
+
+    Parameters
+    ----------
+    stage_prefix
+        Prefix of the names of stages. With a prefix, only stages are written to the job's record, and no steps.
+    report
+        Receives the progress, if the task makes only one shard; by default, progress is written to the job's record.
+
+    """
 
     stores: Stores
     job: Job
-    stage_prefix: str = ""  # prefix of stage names; with a prefix, steps do not count as progress of the job
-    # Receives the progress of a task that makes one shard; None: progress is written to the job's record.
+    stage_prefix: str = ""
     report: OnProgress | None = None
 
     @cached_property
     def on_progress(self) -> OnProgress:
-        """Callback that writes progress; it raises `worker.jobs.store.Cancelled` if the job was cancelled."""
+        """Callback (done, total, stage) that writes progress; raises `Cancelled` if the job was cancelled."""
         return self.report or progress_writer(self.stores, self.job, self.stage_prefix)
 
     @cached_property
@@ -84,7 +92,7 @@ class TaskContext:
         return np.ascontiguousarray(self.values(self.record.dataset), np.float64)
 
     def values(self, dataset: str, like: str | None = None) -> Array:
-        """Return the values (n, d) of a data set, or the points that came with the request under this id.
+        """Return the values (n, d) of a data set, or of the points in the body of the request, which have an id, too.
 
         With `like`, the columns are in the order of the data set `like`.
         """
@@ -103,7 +111,7 @@ class TaskContext:
         return self.stores.datasets.load_extras(self.record_of(dataset))
 
     def calibration(self) -> Entry:
-        """Return the stored default calibration of the job's posterior; compute and store it if it is missing."""
+        """Return the calibration of the job's posterior with default parameters; compute and store it if missing."""
         spec = CalibrationSpec()
         return self.find_result(spec) or self.keep_result(spec, spec.run(self))
 
@@ -137,7 +145,7 @@ class TaskContext:
         return self.stores.results.find(key)
 
     def keep_part(self, key: str, entry: Entry, owners: Sequence[str]) -> None:
-        """Store a part of an analysis, unless an owner was deleted; raises ``not-finite-result``."""
+        """Store a part of an analysis, unless a record in `owners` no longer exists; raises ``not-finite-result``."""
         require_finite("embedding", entry)
         put_result(self.stores, self.job, key, entry, owners)
 
@@ -154,16 +162,16 @@ class TaskContext:
         return entry
 
     def publish_partial(self, key: str, entry: Entry) -> None:
-        """Replace the latest partial result of the analysis whose result has this key."""
+        """Publish a preliminary result, which replaces the last one; `key` is the key of the final result."""
         self.stores.cache.put_partial(key, _with_digest(entry))
 
 
 def store_result(stores: Stores, job: Job, spec: AnalysisSpec, result: Entry) -> Entry:
     """Store the result of an analysis; return the result with its digest.
 
-    A result of the default calibration is also recorded as the calibration of the posterior. Raises
-    ``not-finite-result``, ``quota-exceeded``, ``storage-full``, ``store-unavailable``; and an error such as
-    ``dataset-not-found`` if an owner of the result was deleted meanwhile.
+    A calibration with default parameters is also written to the posterior's record. Raises ``not-finite-result``,
+    ``quota-exceeded``, ``storage-full``, ``store-unavailable``; and an error such as ``dataset-not-found`` if the
+    posterior, data set or embedding that the result is about was deleted meanwhile.
     """
     require_finite(spec.kind, result, spec.may_be_nan)
     if spec == CalibrationSpec():
@@ -184,7 +192,10 @@ def store_result(stores: Stores, job: Job, spec: AnalysisSpec, result: Entry) ->
 
 
 def put_result(stores: Stores, job: Job, key: str, entry: Entry, owners: Sequence[str]) -> tuple[Entry, bool]:
-    """Store an entry with its digest; return this entry, and whether it is stored: not if an owner was deleted."""
+    """Store an entry under a key; return the entry with its digest, and whether it is stored.
+
+    It is not stored if a record in `owners`, with which it would be deleted, no longer exists.
+    """
     entry = _with_digest(entry)
     with stage("storing"):
         is_stored = stores.results.put(
@@ -198,17 +209,18 @@ def _with_digest(entry: Entry) -> Entry:
 
 
 def fit_values(stores: Stores, values: Array, parameters: dict[str, Any], on_progress: OnProgress) -> Posterior:
-    """Fit a posterior to values (n, d) with parameters as a posterior's record has them (`PosteriorRecord.spec`)."""
+    """Fit a posterior to values (n, d); `parameters` are those in a posterior's record (`PosteriorRecord.spec`)."""
     neighbors_id = neighbors_of(parameters)
     neighbors = None if neighbors_id is None else stored_indices(stores.datasets.values(neighbors_id))
     return glle_engine.fit(values, spec_of(parameters), neighbors=neighbors, on_progress=on_progress)
 
 
 def progress_writer(stores: Stores, job: Job, stage_prefix: str = "") -> OnProgress:
-    """Return a callback that writes the progress of a job: when a stage begins or ends, and every `PROGRESS_SECONDS`.
+    """Return a callback (done, total, stage) that writes the progress of a job to its record.
 
-    Each write takes some tenths of a millisecond, so an interactive task writes nothing in its first
-    `PROGRESS_SECONDS`. The callback raises `worker.jobs.store.Cancelled` if the job was cancelled.
+    The callback writes when a stage begins or ends, and every `PROGRESS_SECONDS`. An interactive task writes nothing in
+    its first `PROGRESS_SECONDS`, because each write takes some tenths of a millisecond. A write raises
+    `worker.jobs.store.Cancelled` if the job was cancelled.
     """
     first = time.monotonic() + (PROGRESS_SECONDS if job.queue == INTERACTIVE else 0.0)
     written, last_stage = float("-inf"), ""
@@ -230,7 +242,7 @@ def progress_writer(stores: Stores, job: Job, stage_prefix: str = "") -> OnProgr
 
 
 def require_finite(kind: str, result: Entry, may_be_nan: frozenset[str] = frozenset()) -> None:
-    """Raise ``not-finite-result`` if an array of a result that `may_be_nan` does not name has infinities or NaN."""
+    """Raise ``not-finite-result`` if an array of a result, unless named by `may_be_nan`, has infinities or NaN."""
     for name, array in result.arrays.items():
         if name not in may_be_nan and not np.isfinite(array).all():
             raise refuse(

@@ -1,4 +1,4 @@
-"""Draws in a worker, made one lane group (`LANES` draws that are computed together) at a time."""
+"""Making draws from a posterior in a worker: `LANES` draws, called a lane group, are computed side by side."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _UNTOUCHED = 3 * (MAX_STEPS + 2) * LANES * 8
 
 
 def limited_drawing(posterior: Posterior) -> AbstractContextManager[object]:
-    """Return a context that limits the working memory of draws from a posterior; nested contexts change nothing."""
+    """Return a context that limits the working memory while draws are made; a nested context changes nothing."""
     return limited_work(untouched_bytes(len(posterior.order)))
 
 
 def untouched_bytes(n_points: int) -> int:
-    """Return how many bytes draws of `n_points` points allocate and never touch."""
+    """Return how many bytes the solver allocates for draws of `n_points` points, but never uses (`limited_work`)."""
     return _UNTOUCHED * n_points
 
 
 def group_size(posterior: Posterior) -> int:
-    """Return the number of draws to make together: `LANES` if the posterior's solver can, otherwise 1.
+    """Return how many draws are computed side by side: `LANES` if the posterior's solver can, otherwise 1.
 
     Raises MemoryError.
     """
@@ -48,13 +48,13 @@ def group_size(posterior: Posterior) -> int:
 
 
 def lane_group(key: DrawAddress, size: int) -> list[DrawAddress]:
-    """Return the addresses of the `size` draws in the lane group of the draw `key`, beginning with `key`."""
+    """Return the addresses of the `size` draws that are computed together with the draw `key`, which comes first."""
     first = key.index - key.index % size
     return [key, *(replace(key, index=index) for index in range(first, first + size) if index != key.index)]
 
 
 def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
-    """Make draws that have one source and one alignment; return the draws, and the seconds per draw.
+    """Make draws with one source and one alignment; return the draws in order, and the seconds per draw.
 
     Raises MemoryError (`limited_drawing`), and ``no-convergence`` if a draw is not finite.
     """
@@ -76,7 +76,7 @@ def make_draws(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[
 
 
 def draw_entries(keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: float) -> dict[DrawAddress, Entry]:
-    """Return the cache entries of draws by their addresses; each draw took `seconds`."""
+    """Return the form in which draws are cached, by their addresses; each draw took `seconds`."""
     return {
         key: Entry(draw_meta(key, draw, seconds), {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues})
         for key, draw in zip(keys, draws, strict=True)
@@ -84,7 +84,7 @@ def draw_entries(keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: fl
 
 
 def draws_entry(drawn: Sequence[tuple[DrawAddress, Draw, float]]) -> Entry:
-    """Return the entry of a shard of m draws: embeddings (m, n, p), eigenvalues (m, p), and metadata of the draws.
+    """Return the form in which m draws of a job are stored: embeddings (m, n, p), eigenvalues (m, p) and metadata.
 
     `drawn` has the address, the draw and the seconds of each draw.
     """
@@ -98,9 +98,9 @@ def draws_entry(drawn: Sequence[tuple[DrawAddress, Draw, float]]) -> Entry:
 
 
 def draw_meta(key: DrawAddress, draw: Draw, seconds: float) -> dict[str, Any]:
-    """Return the metadata of a draw: address, diagnostics, seconds, and a digest.
+    """Return the metadata of a draw: address, diagnostics, seconds, and a digest of the draw.
 
-    The digest covers the draw and the other metadata, but not the seconds, which differ each time.
+    The digest also covers address and diagnostics, but not the seconds, which differ each time.
     """
     meta = {**asdict(key), "diagnostics": draw.diagnostics}
     arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}

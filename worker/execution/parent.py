@@ -42,10 +42,9 @@ from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, shared_values
 from worker.connections.clients import connect_queue, require_login
 from worker.execution import process_guard
-from worker.execution.long_place import LongPlace
 from worker.execution.sampler import SamplerLoop
 from worker.execution.supervisor import Supervisor
-from worker.execution.worker import work
+from worker.execution.worker import LongTaskLock, work
 from worker.observability import logging as logs
 from worker.observability.live_workers import WorkerState, announce, prolong, withdraw
 from worker.records.ids import text
@@ -62,14 +61,14 @@ log = logging.getLogger(__name__)
 
 
 class Worker:
-    """The parent of a worker's processes."""
+    """The parent process of a worker: starts the two RQ workers and the sampler, and sends the heartbeats."""
 
     def __init__(self, name: str, settings: Settings) -> None:
         self._settings = settings
         self._name = name
         self._stores = Stores.connect(settings)
         self._supervisor = Supervisor(log.warning)
-        self._place = LongPlace()
+        self._long_task_lock = LongTaskLock()
         self._rq = {
             role: self._supervisor.add_forked(f"glle-{role}", partial(self._run_rq, role)) for role in QUEUES_OF_ROLE
         }
@@ -91,7 +90,10 @@ class Worker:
         return 0
 
     def _send_heartbeat(self) -> None:
-        """Renew the worker's record and its alive file when due; sweep the queue unless another worker just has."""
+        """Renew the worker's record and its alive file, once in each interval of heartbeats; then repair the queue.
+
+        Only one worker of a deployment repairs the queue (`TaskQueue.sweep`) in each interval.
+        """
         if time.monotonic() < self._next_heartbeat:
             return
         self._next_heartbeat = time.monotonic() + self._settings.heartbeat
@@ -137,14 +139,14 @@ class Worker:
                     child.send(signal.SIGTERM)
 
     def _rq_name(self, role: str, start: int) -> str:
-        """Return the name of the RQ worker with this role after its process was started for the time number `start`."""
+        """Return the name of the RQ worker with a role whose process is the one with the number `start`, from 1."""
         return f"{self._name}.{role}.{start}"
 
     def _run_rq(self, role: str) -> int:
         process_stores.cache_clear()
         start = self._rq[role].starts
         name, predecessor = self._rq_name(role, start), self._rq_name(role, start - 1)
-        return work(name, QUEUES_OF_ROLE[role], self._settings, self._place, predecessor)
+        return work(name, QUEUES_OF_ROLE[role], self._settings, self._long_task_lock, predecessor)
 
     def _run_sampler(self) -> int:
         process_stores.cache_clear()
@@ -156,7 +158,7 @@ def main(name: str | None = None) -> int:
     """Run a worker until a signal to stop arrives; return the exit code.
 
     `name` is the worker's name in its record; by default, host name and pid. Raises `SettingsError` for an invalid name
-    or setting, if this machine computes other bits than published (`require_bits`), and if records or files are lost
+    or setting, if results on this machine would differ in bits (`require_bits`), and if records or files are lost
     (`require_records`).
     """
     settings = Settings.from_env()
@@ -178,14 +180,17 @@ def main(name: str | None = None) -> int:
 
 
 def load() -> None:
-    """Load compiled code and compute the reference results before the fork, so that all processes share them."""
+    """Load compiled code and compute the reference results; before the fork, so that all children share both."""
     warm()
     fingerprint()
     draw_cost(glle_engine.fit(manifolds.make("swiss_roll", LOADED_POINTS, seed=0).X))  # first calls are slower
 
 
 def require_bits(settings: Settings) -> None:
-    """Raise `SettingsError` if reference results of this machine differ in bits from the published, unless allowed."""
+    """Compute reference results, and raise `SettingsError` if their bits are not the published ones, unless allowed.
+
+    The setting `allow_other_bits` allows other bits.
+    """
     bits = fingerprint()
     if bits == PINNED or settings.allow_other_bits == "on":
         return
@@ -198,9 +203,9 @@ def require_bits(settings: Settings) -> None:
 
 
 def require_records(settings: Settings) -> None:
-    """Raise `SettingsError` if records or files are lost.
+    """Raise `SettingsError` if records in Redis or stored files are lost (`worker.storage.mark`).
 
-    A child process checks this, because work-horses cannot use the object store if their parent has used it.
+    A child process checks this, because the processes of tasks cannot use the object store if their parent has used it.
     """
     guard = partial(process_guard.die_with_parent, signal.SIGKILL, os.getpid())
     with ProcessPoolExecutor(1, get_context("fork"), guard) as pool:

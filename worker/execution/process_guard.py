@@ -1,4 +1,4 @@
-"""Child processes that end with their parent, on Linux even if the parent is killed."""
+"""Make child processes end with their parent, on Linux even if the parent is killed."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def die_with_parent(signum: int, parent: int) -> None:
 
 
 def preexec(signum: int) -> Callable[[], None]:
-    """Return a `preexec_fn` for `subprocess.Popen` that ties the child to the calling process."""
+    """Return a `preexec_fn` for `subprocess.Popen`: the child gets the signal `signum` when this process ends."""
     parent = os.getpid()
     return lambda: die_with_parent(signum, parent)

@@ -1,8 +1,9 @@
-"""The sampler: a resident process of a worker that answers requests for single draws.
+"""The sampler: a process of a worker that answers requests for single draws.
 
-The sampler keeps posteriors, compiled code and connections in memory, and makes draws of one posterior as lane groups.
-A sampler may be killed at any moment, and a timer kills a sampler that hangs. A request stays in its stream until it is
-answered, so the successor of a killed sampler makes the draws of all unanswered requests, one at a time.
+The sampler keeps posteriors, compiled code and connections in memory, and computes up to `LANES` draws of one posterior
+side by side, as a lane group. A sampler may be killed at any moment, and a timer kills a sampler that hangs. A request
+stays in its stream until it is answered, so the successor of a killed sampler makes the draws of all unanswered
+requests, one at a time.
 """
 
 from __future__ import annotations
@@ -63,16 +64,16 @@ log = logging.getLogger(__name__)
 
 
 class _StopWaiting(BaseException):
-    """A signal to stop arrived while the sampler was waiting for requests."""
+    """Raised by the signal handler if a signal to stop arrives while the sampler waits for requests."""
 
 
 class ResidentPosteriors:
-    """Posteriors in memory by their ids; the least recently used posteriors are dropped.
+    """Posteriors that a sampler keeps in memory; beyond a limit, the least recently used posteriors are dropped.
 
     Parameters
     ----------
     max_bytes
-        Limit on the memory of all posteriors together; the posterior that was used last is kept in any case.
+        Limit on the memory of all posteriors together. The posterior that was used last is kept even beyond the limit.
 
     """
 
@@ -81,7 +82,7 @@ class ResidentPosteriors:
         self._posteriors: dict[str, tuple[Posterior, int, float]] = {}  # with bytes and time of last use, oldest first
 
     def get(self, id_: str) -> Posterior | None:
-        """Return a posterior and record its use; None if it is not in memory."""
+        """Return a posterior by its id, which counts as a use; None if the posterior is not in memory."""
         if (kept := self._posteriors.pop(id_, None)) is None:
             return None
         posterior, nbytes, _ = kept
@@ -108,7 +109,7 @@ class ResidentPosteriors:
 
 
 class SamplerLoop:
-    """Main loop of a sampler: read requests, make draws, publish and cache the draws.
+    """The main loop of a sampler: reads requests, makes draws, publishes and caches the draws.
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ class SamplerLoop:
         self._max_bytes = resident_bytes() + GROWTH * max(resident_limit(stores.settings), MIN_BYTES)
 
     def run(self) -> None:
-        """Answer requests until SIGTERM, or until the parent has ended; then finish the requests that were read."""
+        """Answer requests until SIGTERM or the parent's end; after SIGTERM, still answer the requests already read."""
         limit_work(self._stores.settings.method_bytes)
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -164,7 +165,7 @@ class SamplerLoop:
             self._flush()
 
     def _step(self) -> None:
-        """Read requests, draw the next lane group, and do periodic work when it is due."""
+        """Read requests, make the draws of the next lane group, and do the periodic work that is due."""
         self._read()
         self._is_busy[0] = bool(self._waiting)
         if self._waiting:
@@ -179,7 +180,7 @@ class SamplerLoop:
             self._retire_if_large()
 
     def _read(self) -> None:
-        """Read up to `_ahead` requests, unless enough for a full lane group have been read; wait if there are none."""
+        """Read more requests, unless those in hand fill a lane group; wait for a request if there are none in hand."""
         if self._is_stopping or len(self._waiting) >= self._ahead:
             return
         if self._waiting.next_size >= LANES:
@@ -192,7 +193,11 @@ class SamplerLoop:
             self._is_waiting = False
 
     def _draw_abandoned(self, *, of_predecessor: bool) -> None:
-        """Draw requests of ended samplers one at a time, because one of the requests may have crashed its sampler."""
+        """Answer requests that ended samplers have left, one at a time, because one of them may crash a sampler.
+
+        With `of_predecessor`, these are the requests of this sampler's predecessor; otherwise, those of any sampler
+        whose lease is over.
+        """
         for request in self._stream.claim_abandoned(of_predecessor=of_predecessor):
             self._draw(DrawBatch([request]))
             self._wait_until_written()
@@ -204,7 +209,11 @@ class SamplerLoop:
             self._is_stopping = True
 
     def _draw(self, batch: DrawBatch) -> None:
-        """Answer a batch of requests by draws, or without draws if these were just made or the posterior is slow."""
+        """Answer a batch of requests.
+
+        Nothing is drawn if the draws are in the latest lane group, or if the posterior's draws are slow: the answer is
+        then that the draws are cached, or that a job should make them.
+        """
         posterior, latest, drawn_at = self._latest
         is_recent = time.monotonic() < drawn_at + LATEST_SECONDS
         if batch.posterior == posterior and latest.issuperset(batch.keys) and is_recent:
@@ -229,9 +238,10 @@ class SamplerLoop:
             self._slow.add(batch.posterior)
 
     def _draw_uncached(self, batch: DrawBatch) -> None:
-        """Draw a batch, and the rest of its first draw's lane group at little cost; if this fails, draw one by one.
+        """Make the draws of a batch; if making all together fails, make them one by one.
 
-        Raises as `_posterior`, and MemoryError.
+        If there is room in the lane group, its other draws are made, too, and cached: they cost little. Raises as
+        `_posterior`, and MemoryError.
         """
         posterior = self._posterior(batch.posterior)
         size = group_size(posterior)
@@ -241,9 +251,10 @@ class SamplerLoop:
                 self._has_drawn(batch.select([key]), posterior, [key])
 
     def _has_drawn(self, batch: DrawBatch, posterior: Posterior, keys: Sequence[DrawAddress]) -> bool:
-        """Make the draws `keys`, of which the first are the draws of a batch, and publish them in the writer thread.
+        """Make the draws `keys`, which begin with the draws of a batch; the writer thread then answers the batch.
 
-        Return False if several draws fail together. A single draw that fails is refused, and counts as done.
+        Return False if several draws fail together, so that the caller tries each alone. The request for a single draw
+        that fails is refused, and the return value is True.
         """
         signal.setitimer(signal.ITIMER_REAL, HUNG_SECONDS)  # SIGALRM ends the process, also within compiled code
         try:
@@ -276,7 +287,7 @@ class SamplerLoop:
         return posterior
 
     def _submit(self, call: Callable[[], object]) -> None:
-        """Run `call` in the writer thread after the previous call has ended; raise the error of the previous call."""
+        """Wait until the writer thread's previous call has ended, raise that call's error if any, and start `call`."""
         self._wait_until_written()
         self._written = self._writer.submit(copy_context().run, call)
 
@@ -286,10 +297,11 @@ class SamplerLoop:
             written.result()
 
     def _finish(self, batch: DrawBatch, keys: Sequence[DrawAddress], draws: Sequence[Draw], seconds: float) -> None:
-        """Publish and cache draws; answers that contain the draws are published before the draws are cached.
+        """Publish the answers to a batch, and cache the draws.
 
-        Another request for these draws is answered after they are cached (`_draw`). If a server does not answer, the
-        requests stay in their streams, and are claimed again after their lease.
+        Answers that contain the draws are published first. Answers without the draws, which are large, are published
+        after the draws are cached, because API processes read the draws from the cache. If a server does not answer,
+        the requests stay in their streams, and are claimed again after their lease.
         """
         try:
             entries = draw_entries(keys, draws, seconds)
@@ -312,7 +324,7 @@ class SamplerLoop:
         self._stores.counts.flush()
 
     def _refuse(self, batch: DrawBatch, error: Exception) -> None:
-        """Refuse the requests of a batch with the problem that describes an error."""
+        """Answer the requests of a batch with the problem that describes an error, in place of draws."""
         self._latest = NO_GROUP
         problem = problem_of(error)
         if problem.is_internal:

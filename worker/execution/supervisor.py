@@ -1,4 +1,4 @@
-"""Supervision of child processes, which are replaced when they end, and are stopped together.
+"""A supervisor of child processes: it replaces a child that ends, and stops all children together.
 
 `glle up`, `glle serve` and `glle worker` each have one supervisor. The supervisor loads the modules that its children
 share before it forks them, so that a killed child is replaced within milliseconds. On Linux, the children end if the
@@ -70,7 +70,7 @@ def fork(name: str, run: Callable[[], int]) -> int:
 
 @dataclass
 class Child:
-    """A child of a supervisor: a name whose process is replaced when the process ends.
+    """A child of a supervisor: one process at a time, which is replaced when it ends.
 
     Attributes
     ----------
@@ -79,9 +79,13 @@ class Child:
     pid : int
         Pid of the present process; 0 while no process runs.
     code : int or None
-        Exit code of the last process that ended; minus the signal's number if a signal ended it.
+        Exit code of the last process that ended; minus the signal's number if a signal ended the process.
     starts : int
         Number of processes that were started so far.
+    due : float
+        Monotonic time at which the next process may start.
+    pause : float
+        Seconds between the end of the last process and the start of the next one.
     is_disposable : bool
         Whether the process is killed if it must stop at once. Other processes get a second SIGTERM, so that they can
         stop their own children.
@@ -105,7 +109,7 @@ class Child:
         self.pid = self.spawn()
 
     def reap(self) -> bool:
-        """Return whether the process has ended since the last call; if so, set when the next process is due."""
+        """Return whether the process has ended since the last call; if so, set `code` and the next start (`due`)."""
         if not self.pid:
             return False
         try:
@@ -127,7 +131,7 @@ class Child:
 
 
 class Supervisor:
-    """The parent of a process tree.
+    """Starts child processes, replaces those that end, and stops all of them after a signal.
 
     Parameters
     ----------
@@ -152,7 +156,7 @@ class Supervisor:
         self._is_loading = False
 
     def add(self, name: str, spawn: Callable[[], int], *, is_disposable: bool = False) -> Child:
-        """Add a child, which `start_due` starts; return the child."""
+        """Add a child, whose process `spawn` starts; `start_due` calls it. Return the child."""
         self.children.append(Child(name, spawn, is_disposable))
         return self.children[-1]
 
@@ -161,14 +165,14 @@ class Supervisor:
         return self.add(name, lambda: fork(name, run), is_disposable=is_disposable)
 
     def listen(self) -> None:
-        """Install the handlers for signals to stop, and for ends of children."""
+        """Install the signal handlers by which this process notices signals to stop, and the end of a child."""
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for signum in SIGNALS:
             signal.signal(signum, self._on_signal)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # no action: the signal only has to wake `pause`
 
     def load(self, *loaders: Callable[[], object]) -> None:
-        """Call functions that load what forked children share; a signal to stop meanwhile ends this process."""
+        """Call functions that load what forked children will share; a signal to stop ends this process meanwhile."""
         with suppress(AttributeError, OSError):  # only glibc has it; more arenas would keep freed memory
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
         self._is_loading = True
@@ -234,7 +238,10 @@ class Supervisor:
         os.close(self._wake_write)
 
     def _stages(self, children: list[Child], grace: float) -> Iterator[None]:
-        """Send ever harder signals to children; the caller resumes this generator to send the signals that are due."""
+        """Send SIGTERM to children, later repeat the signal, and at last kill the children, as `stop` describes.
+
+        The caller resumes this generator again and again; each step sends the signals that are due.
+        """
         for child in children:
             child.send(signal.SIGTERM)
         until = time.monotonic() + grace

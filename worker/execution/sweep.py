@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def sweep(stores: Stores, age: float = ORPHAN_SECONDS) -> tuple[int, int]:
-    """Remove results that have expired or lost their owner, and files older than `age` seconds that no record names.
+    """Remove expired results, results about what was deleted, and files older than `age` seconds that no record names.
 
     Returns
     -------
@@ -63,9 +63,9 @@ def find_unnamed_files(stores: Stores, age: float = ORPHAN_SECONDS) -> list[str]
 
 
 def find_records_without_files(stores: Stores) -> list[str]:
-    """Return the ids of the records whose files are not in the store; raises ``store-unavailable``.
+    """Return the ids of the records that name files which are not in the store; raises ``store-unavailable``.
 
-    The files are listed and not read; `glle scrub` also reads them.
+    The files are only listed. The command `glle scrub` also reads them, and compares them with their digests.
     """
     records = list(_records_with_files(stores))
     # Files are listed after the records are read, because a record is written after its files.

@@ -1,7 +1,7 @@
 """Tasks of a worker: fit a posterior, make a shard of draws or of an analysis, run an analysis, sweep files.
 
 A task may run twice if its worker was killed. Results are stored under keys of their inputs, so the second run finds
-the results of the first run, or makes equal ones. An error in a task fails the job with a problem. If a Redis server
+the results of the first run, or makes equal results. An error in a task fails the job with a problem. If a Redis server
 does not answer, the task waits; RQ repeats a task only if its worker was killed, or after a long wait.
 """
 
@@ -59,7 +59,7 @@ def fit(job_id: str) -> None:
 
 
 def draw(job_id: str, shard: int) -> None:
-    """Make one shard of a job: some draws of a draws job, or some parts of an analysis."""
+    """Make one shard of a job: some of the draws of a draws job, or some parts of an analysis."""
     _run(job_id, partial(_make_shard, shard=shard))
 
 
@@ -81,7 +81,10 @@ HANDLERS: Mapping[str, Callable[..., None]] = {FIT: fit, DRAWS: draw, ANALYSIS: 
 
 
 def _run(job_id: str, work: Work) -> None:
-    """Run `work` for a job; if a Redis server does not answer, wait and start again."""
+    """Run `work` for a job; if a Redis server does not answer, wait, and start `work` again.
+
+    After a wait of `AWAY_SECONDS`, the error is raised, so that RQ repeats the task later.
+    """
     stores = process_stores()
     with observe_task(stores, job_id) as telemetry:
         until = time.monotonic() + min(AWAY_SECONDS, stores.settings.job_timeout / 2)
@@ -99,7 +102,10 @@ def _run(job_id: str, work: Work) -> None:
 
 
 def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) -> None:
-    """Set a job to running, run `work`, and record the end of the job; raises `redis.RedisError`."""
+    """Set a job to running, run `work` with limited memory, and record an error as the job's problem.
+
+    Raises `redis.RedisError`. If an interactive task needs more memory, the process exits with `BEYOND_MEMORY`.
+    """
     try:
         job = telemetry.begin(stores.jobs.start(job_id))
         max_bytes = INTERACTIVE_BYTES if job.queue == INTERACTIVE else None
@@ -121,7 +127,7 @@ def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) 
 
 
 def _points(stores: Stores, job: Job) -> int:
-    """Return the number of points of a job's posterior, or else of the job's data set; 0 if neither exists."""
+    """Return the number of points of a job's posterior, or else of its data set; 0 if neither is stored."""
     record: PosteriorRecord | Dataset | None = None
     if job.posterior is not None:
         record = stores.posteriors.get(job.posterior)
@@ -131,10 +137,10 @@ def _points(stores: Stores, job: Job) -> int:
 
 
 def _fail(stores: Stores, job_id: str, error: Exception) -> Job | None:
-    """Record the problem that describes the error of a task, which fails the job; return the job.
+    """Fail a job with the problem that describes the error of its task; return the job, or None without a record.
 
-    If recording fails, for example by a timeout, the second error is recorded instead, because RQ would run a task that
-    raises an error again.
+    If this fails, too, for example by a timeout, the second error is recorded instead: if it were raised, RQ would
+    repeat the task.
     """
     try:
         timeout = stores.settings.job_timeout
@@ -192,13 +198,12 @@ def _fit(context: TaskContext) -> Job | None:
 
 
 def _make_shard(context: TaskContext, shard: int) -> Job | None:
-    """Make a shard of a job: draws, or parts of an analysis; return the job."""
     task = _Shard(context, shard)
     return _draw_shard(task) if context.job.kind == "draws" else _make_parts(task)
 
 
 class _Shard:
-    """A shard of a job while its task runs: reports progress, and for the first shard enqueues the other shards."""
+    """Reports the progress of a task that makes one shard of a job; the first shard also enqueues the other shards."""
 
     def __init__(self, context: TaskContext, number: int) -> None:
         self.context = context
@@ -209,7 +214,7 @@ class _Shard:
         self._reported = time.monotonic()
 
     def begin(self, stage: str, **progress: int) -> None:
-        """Write the job's stage unless the job is in it already; if this is the first shard, enqueue the others."""
+        """Write the job's stage unless another shard has; the task of the first shard also enqueues the others."""
         if self.job.stage != stage:
             self.stores.jobs.stage(self.job.id, stage, **progress)
         if self.number == 0 and self.job.sharding is not None and self.job.sharding.shards > 1:
@@ -218,20 +223,20 @@ class _Shard:
     def report(self, count: int) -> Job | None:
         """Write the number of finished steps of the shard, and return the job.
 
-        The call that completes a draws job also ends the job. Raises `worker.jobs.store.Cancelled` if the job was
+        If this completes a draws job, the job has succeeded. Raises `worker.jobs.store.Cancelled` if the job was
         cancelled, has ended otherwise, or has no record.
         """
         self._reported = time.monotonic()
         return self.stores.jobs.advance(self.job.id, self.number, count)
 
     def report_progress(self, count: int) -> None:
-        """Write the number of finished steps of the shard, unless it was written less than `PROGRESS_SECONDS` ago."""
+        """Report the number of finished steps, unless the last report is less than `PROGRESS_SECONDS` old."""
         if time.monotonic() - self._reported >= PROGRESS_SECONDS:
             self.report(count)
 
 
 def _draw_shard(shard: _Shard) -> Job | None:
-    """Make the draws of a shard and store them as one result, unless this result is stored; return the job."""
+    """Make the draws of a shard, and store them as one result, unless an earlier run has stored it; return the job."""
     stores, context, job, spec = shard.stores, shard.context, shard.job, DrawsSpec.from_dict(shard.job.spec)
     if spec.is_auto:
         spec = spec.at(_calibrated_scale(context))
@@ -249,9 +254,9 @@ def _draw_shard(shard: _Shard) -> Job | None:
 
 
 def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddress, Draw, float]]:
-    """Return (address, draw, seconds) for each draw of a shard; report progress after each lane group.
+    """Make the draws of a shard; return (address, draw, seconds) for each, and report progress every few draws.
 
-    The last draw is not reported, because only a stored result completes the shard.
+    The last draw is not reported here, because a shard is only complete when its result is stored.
     """
     posterior = shard.context.posterior()
     drawn: list[tuple[DrawAddress, Draw, float]] = []
@@ -266,9 +271,9 @@ def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddres
 
 
 def _make_parts(shard: _Shard) -> Job | None:
-    """Make the missing parts of a shard of an analysis; return the job. Another task combines the parts.
+    """Make the missing parts of a shard of an analysis; return the job. Another task combines all parts.
 
-    Each part is stored before all its resamples are counted: the last resample of a part is reported only then.
+    The last resample of a part is reported only when the part is stored.
     """
     job, parts = shard.job, shard.job.parts
     assert parts is not None
@@ -306,7 +311,7 @@ def _analyze(context: TaskContext) -> Job | None:
 
 
 def _calibrated_scale(context: TaskContext) -> float:
-    """Return the calibrated scale of a job's posterior; calibrate the posterior if it is not calibrated yet."""
+    """Return the scale ``auto`` of a job's posterior; calibrate the posterior if it is not calibrated yet."""
     calibration = context.stores.posteriors.calibration(context.subject)
     if calibration is None:
         with stage("calibrating"):

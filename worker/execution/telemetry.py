@@ -1,6 +1,6 @@
-"""Telemetry of tasks and draw requests: seconds by stage and draws by solver, as counters and log lines.
+"""Telemetry of tasks and draw requests: log lines, and counters of seconds by stage and of draws by solver.
 
-A work-horse sends the counters of its one task at the end. A sampler sends its counters every second.
+The process of a task sends the counters when the task ends. A sampler sends its counters every second.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ log = logging.getLogger(__name__)
 
 
 class TaskTelemetry:
-    """Telemetry of one task, or of one batch of draw requests.
+    """Telemetry of one task, or of one batch of draw requests in a sampler.
 
     Parameters
     ----------
     kind
-        Kind of work of a sampler, whose stages are counted at once. Empty for a task, which counts the total seconds of
-        each stage when it ends.
+        Label of a sampler's stages in the counters; each stage is counted at once. Empty for a task, whose stages are
+        summed up and counted when the task ends, with the kind of the job as label.
 
     Attributes
     ----------
     job : Job or None
-        The job of the task, as the task has last read or changed its record; None before the start.
+        The job of the task, as last read from its record; None before the task has begun, and in a sampler.
 
     """
 
@@ -51,15 +51,15 @@ class TaskTelemetry:
         self.job: Job | None = None
 
     def begin(self, job: Job) -> Job:
-        """Log that a task of a job starts, at level debug if the job has progress already; return the job."""
+        """Log that a task of a job begins; at level debug if the job has progress already. Return the job."""
         self.job = job
         log.log(logging.DEBUG if job.done else logging.INFO, "Task of %s job: started", job.kind)
         return job
 
     def end(self) -> None:
-        """Count the seconds of the task's stages, and log the end of the task.
+        """Count the seconds of the task's stages, and log that the task has ended.
 
-        The log line is at level debug while the job is open, because a large job has about one task a second.
+        The log line is at level debug if the job goes on, because a large job has about one task a second.
         """
         if (job := self.job) is None:
             return
@@ -70,7 +70,7 @@ class TaskTelemetry:
         log.log(level, "Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": fields})
 
     def record_stage(self, name: str, seconds: float) -> None:
-        """Add seconds to a stage: to its counter at once, or for a task to the sum that `end` counts."""
+        """Count seconds of a stage: in a sampler at once, and in a task when the task ends (`end`)."""
         if self._kind:
             self.counts.observe("task_seconds", self._kind, name, seconds=seconds)
         else:
@@ -82,7 +82,7 @@ _ACTIVE: ContextVar[TaskTelemetry | None] = ContextVar("telemetry", default=None
 
 @contextmanager
 def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
-    """Collect telemetry of the present task of a job during the context, and send the counters at the end."""
+    """Collect the telemetry of the RQ task that runs now, during the context; then log and count it."""
     task = get_current_job()
     with observe(stores, {} if task is None else task.meta, job=job) as telemetry:
         if task is not None and task.enqueued_at is not None:
@@ -97,9 +97,15 @@ def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
 
 @contextmanager
 def observe(stores: Stores, metadata: Mapping[str, str], *, job: str = "", kind: str = "") -> Iterator[TaskTelemetry]:
-    """Collect telemetry during the context: of a task, if `job` is an id, or of work of a `kind`.
+    """Collect telemetry during the context: `stage` and `count_draws` count for the work in this context.
 
-    `metadata` has the id of the HTTP request, for log lines.
+    Parameters
+    ----------
+    metadata
+        Metadata of the task or draw request (`task_metadata`), with the id of the HTTP request for log lines.
+    job, kind
+        Id of the job of a task, or label of a sampler's work in the counters.
+
     """
     with on_behalf(metadata, job):
         telemetry = TaskTelemetry(stores.counts, kind)
@@ -112,7 +118,7 @@ def observe(stores: Stores, metadata: Mapping[str, str], *, job: str = "", kind:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Measure the seconds of the context, and record them as a stage of the work that `observe` observes, if any."""
+    """Measure the seconds that the context takes, and count them as stage `name` of the task in progress, if any."""
     started = time.perf_counter()
     try:
         yield
@@ -121,7 +127,7 @@ def stage(name: str) -> Iterator[None]:
 
 
 def record_stages(seconds: Mapping[str, float]) -> None:
-    """Record the seconds of stages, by name, for the work that `observe` observes, if any."""
+    """Count the seconds of stages, by name, for the task or batch of requests in progress (`observe`), if any."""
     if (active := _ACTIVE.get()) is None:
         return
     for name, duration in seconds.items():
@@ -129,7 +135,7 @@ def record_stages(seconds: Mapping[str, float]) -> None:
 
 
 def count_draws(draws: Sequence[Draw]) -> None:
-    """Count draws by the solver that made them, and the solvers whose results were rejected."""
+    """Count draws by the solver that made them, and by the solvers whose results the acceptance test has rejected."""
     if (active := _ACTIVE.get()) is None:
         return
     for draw in draws:

@@ -1,9 +1,9 @@
-"""RQ's worker, adapted to the service: each task runs in a work-horse (a forked process), with limits.
+"""RQ's worker, adapted to the service: each task runs in a forked process (RQ's work-horse), with limits.
 
-Of the two RQ workers of a parent (`worker.execution.parent`), only one at a time may run a long task, under a lock
-(`LongPlace`). An interactive task has `INTERACTIVE_SECONDS` and `INTERACTIVE_BYTES`. After this time, it goes on as a
-batch task if the lock is free and the tenant's share of the batch queue is not full. Otherwise, and if it needs more
-memory, the task is stopped and queued as a batch task. This happens at most once for each job.
+Of the two RQ workers of a parent (`worker.execution.parent`), only one at a time may run a long task: the one that has
+a lock (`LongTaskLock`). An interactive task has `INTERACTIVE_SECONDS` and `INTERACTIVE_BYTES`. After this time, the
+task goes on as a batch task if the lock is free and the tenant's share of the batch queue is not full. Otherwise, and
+if the task needs more memory, it is stopped and queued as a batch task. This happens at most once for each job.
 
 If a process dies while a task runs, the task is repeated, at most `worker.jobs.queue.RETRIES` times:
 
@@ -19,12 +19,16 @@ If a process dies while a task runs, the task is repeated, at most `worker.jobs.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import signal
+import tempfile
 import threading
 import time
+import weakref
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import redis
@@ -45,7 +49,6 @@ from worker.base.problems import out_of_memory, task_crashed
 from worker.connections.clients import connect_queue
 from worker.connections.retry import RetryPolicy
 from worker.execution import process_guard, tasks
-from worker.execution.long_place import LongPlace
 from worker.jobs.rq_tasks import SERIALIZER, SafeJob
 from worker.observability.live_workers import PATIENCE_SECONDS
 from worker.records.job import BATCH, INTERACTIVE
@@ -70,35 +73,59 @@ MAX_MISSED = 4  # missed heartbeats after which a task counts as abandoned
 LOCK_SECONDS = 10  # RQ's maintenance lock expires after this time if its holder was killed (RQ: a quarter of an hour)
 RQ_RESERVE = 15  # seconds that RQ subtracts from `worker_ttl` to get the longest wait for a task
 INTERACTIVE_SECONDS = 5.0  # after this time, an interactive task becomes a batch task
-# Pause between two attempts to start a batch task while the other RQ worker runs a long task.
-LONG_PLACE_RETRY_SECONDS = 1
+LOCK_RETRY_SECONDS = 1  # pause between two attempts to start a batch task while the other RQ worker runs a long task
 CRASHES = {signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV}  # signals by which a work-horse crashes
 
 log = logging.getLogger(__name__)
 
 
 def end_stopped(task: RqJob, connection: Redis) -> None:
-    """Set the job of a stopped task to cancelled; RQ calls this after a command to stop the task."""
+    """Set a job to cancelled whose task was stopped; RQ calls this after a command to stop the task."""
     del connection
     if task.args:  # the sweep has no job
         process_stores().jobs.finish_cancel(task.args[0])
 
 
 class TaskJob(SafeJob):
-    """An RQ job that can call the task functions of a worker (`tasks.HANDLERS`)."""
+    """An RQ job whose functions are the tasks of a worker (`tasks.HANDLERS`), and no others."""
 
     handlers: ClassVar[Mapping[str, Callable[..., None]]] = tasks.HANDLERS
     stopped_callback = staticmethod(end_stopped)
 
 
 class WorkerQueue(Queue):
-    """An RQ queue whose maintenance lock expires soon after the lock's holder was killed."""
+    """An RQ queue whose maintenance lock expires after `LOCK_SECONDS`, in case its holder was killed."""
 
     job_class = TaskJob
 
     def acquire_maintenance_lock(self) -> bool:
-        """Acquire the lock for RQ's maintenance of the queue unless it is taken; return whether it was acquired."""
+        """Acquire the lock for RQ's maintenance of the queue; return False if another worker has the lock."""
         return bool(self.connection.set(self.registry_cleaning_key, 1, nx=True, ex=LOCK_SECONDS))
+
+
+class LongTaskLock:
+    """Lock, shared by the RQ workers of one parent, of which only one at a time may run a long task.
+
+    A batch task starts only with the lock. An interactive task needs the lock to go on after its first seconds. The
+    system releases the lock of a process that ends.
+    """
+
+    def __init__(self) -> None:
+        self._file, path = tempfile.mkstemp()  # forks inherit the file, but each process has its own locks
+        Path(path).unlink()
+        weakref.finalize(self, os.close, self._file)
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock unless the other RQ worker has it; return whether this RQ worker has the lock now."""
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Release the lock, if this RQ worker has it."""
+        fcntl.lockf(self._file, fcntl.LOCK_UN)
 
 
 class TaskWorker(RqWorker):
@@ -114,20 +141,24 @@ class TaskWorker(RqWorker):
     _prolonged = ""  # id of the interactive task that goes on as a batch task
     _renewed = float("-inf")  # monotonic time when the worker's keys were last renewed between tasks
 
-    def __init__(self, *arguments: Any, place: LongPlace | None = None, **options: Any) -> None:
+    def __init__(self, *arguments: Any, lock: LongTaskLock | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._place = place or LongPlace()
+        self._long_task_lock = lock or LongTaskLock()
 
     def dequeue_job_and_maintain_ttl(
         self, timeout: int | None, max_idle_time: int | None = None
     ) -> tuple[RqJob, Queue] | None:
-        """Return the next task and its queue; a batch task goes back while the other RQ worker runs a long task."""
+        """Return the next task and its queue, or None if there is none.
+
+        A batch task goes back to its queue while the other RQ worker runs a long task; only interactive tasks are then
+        taken for a while.
+        """
         dequeued = super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
-        while dequeued is not None and dequeued[1].name == BATCH and not self._place.try_acquire():
+        while dequeued is not None and dequeued[1].name == BATCH and not self._long_task_lock.try_acquire():
             dequeued[1].push_job_id(dequeued[0].id, at_front=True)
             self._ordered_queues = [queue for queue in self.queues if queue.name != BATCH]
             try:
-                dequeued = super().dequeue_job_and_maintain_ttl(timeout, LONG_PLACE_RETRY_SECONDS)
+                dequeued = super().dequeue_job_and_maintain_ttl(timeout, LOCK_RETRY_SECONDS)
             finally:
                 self._ordered_queues = list(self.queues)
             dequeued = dequeued or super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
@@ -141,10 +172,10 @@ class TaskWorker(RqWorker):
         try:
             super().execute_job(job, queue)
         finally:
-            self._place.release()
+            self._long_task_lock.release()
 
     def monitor_work_horse(self, job: RqJob, queue: Queue, execution: Execution) -> None:
-        """Wait until a work-horse ends; after `INTERACTIVE_SECONDS`, prolong or stop an interactive task."""
+        """Wait until the process of a task ends; after `INTERACTIVE_SECONDS`, prolong or stop an interactive task."""
         timer = threading.Timer(INTERACTIVE_SECONDS, self._end_interactive, (job, self._horse_pid))
         if queue.name == INTERACTIVE:
             timer.start()
@@ -159,12 +190,16 @@ class TaskWorker(RqWorker):
             self._overdue = self._prolonged = ""
 
     def _end_interactive(self, job: RqJob, pid: int) -> None:
-        """Let an interactive task go on as a batch task if it may; otherwise kill its work-horse's process group."""
+        """Let an interactive task go on as a batch task, with more memory; kill its process group if it may not.
+
+        The task may go on if no other long task runs here, and if its tenant's share of the batch queue is not full. If
+        the share cannot be read, the task goes on as it is.
+        """
         stores = process_stores()
         if self._stopped_job_id == job.id:
             return
         try:
-            if self._place.try_acquire() and stores.queue.prolong(job):
+            if self._long_task_lock.try_acquire() and stores.queue.prolong(job):
                 self._prolonged = job.id
                 raise_limit(pid, stores.settings.method_bytes - INTERACTIVE_BYTES)
                 return
@@ -200,7 +235,7 @@ class TaskWorker(RqWorker):
         self._renewed = now
 
     def set_state(self, state: str, pipeline: Pipeline | None = None) -> None:
-        """Write the state of the worker to Redis if the state has changed."""
+        """Write the worker's state (busy, idle ...) to Redis only if the state has changed."""
         if pipeline is not None or state != self.get_state():
             super().set_state(state, pipeline)
 
@@ -213,12 +248,15 @@ class TaskWorker(RqWorker):
         pipeline.lrem(Queue(job.origin, connection=self.connection).intermediate_queue_key, 0, job.id)
 
     def fork_work_horse(self, job: RqJob, queue: Queue) -> None:
-        """Note how many processes the kernel has killed for lack of memory so far, and fork a work-horse."""
+        """Fork the process of a task, after counting the processes that the kernel has killed for lack of memory.
+
+        If the process is killed, a higher count shows that memory was the reason.
+        """
         self._oom_kills = count_oom_kills()
         super().fork_work_horse(job, queue)
 
     def handle_work_horse_killed(self, job: RqJob, retpid: int, ret_val: int, rusage: object) -> None:
-        """Count a killed work-horse for the metrics; fail its job if a repetition of the task would be killed, too.
+        """Count a killed process of a task; fail the job if the task itself was the reason, so that it is not repeated.
 
         An interactive task that needs more memory is queued as a batch task instead (`handle_job_failure`).
         """
@@ -242,7 +280,7 @@ class TaskWorker(RqWorker):
         exc_string: str = "",
         execution: Execution | None = None,
     ) -> None:
-        """End a failed task; an interactive task that needs more time or memory is queued as a batch task instead."""
+        """End a failed task, which RQ may repeat; queue it as a batch task if it only needs more time or memory."""
         if self._overdue != job.id or self._stopped_job_id == job.id:
             super().handle_job_failure(job, queue, started_job_registry, exc_string, execution)
             return
@@ -252,16 +290,20 @@ class TaskWorker(RqWorker):
         stores.queue.requeue(job, parts, lambda pipeline: self.cleanup_execution(job, pipeline, execution))
 
     def _is_beyond_memory(self, job: RqJob, status: int | None) -> bool:
-        """Return whether an interactive task ended for lack of memory: by `BEYOND_MEMORY`, or by a crash."""
+        """Return whether an interactive task may succeed with more memory, as a batch task.
+
+        `status` is the wait status of its process: the exit code `BEYOND_MEMORY`, or a crash, are signs of this.
+        """
         if status is None or job.origin != INTERACTIVE or self._prolonged == job.id:
             return False
         return os.WEXITSTATUS(status) == tasks.BEYOND_MEMORY or os.WTERMSIG(status) in CRASHES
 
     def _find_problem(self, status: int | None) -> Problem | None:
-        """Return the problem of a task that caused the end of its work-horse; None if something else did.
+        """Return the problem of a task that caused the end of its process; None if something else was the cause.
 
         SIGKILL comes from the kernel when memory is short, and also from a restart: the count of OOM kills tells which.
-        A crash may also be a lack of memory, because some compiled code does not check its allocations.
+        A crash may also be a lack of memory, because some compiled code does not check its allocations. `status` is the
+        wait status of the process.
         """
         if status is None or not os.WIFSIGNALED(status):
             return None
@@ -277,7 +319,7 @@ class TaskWorker(RqWorker):
             super().teardown()  # type: ignore[no-untyped-call] # of RQ
 
     def request_force_stop(self, signum: int, frame: FrameType | None) -> None:
-        """Kill the work-horse and exit.
+        """Kill the process of the task, and exit.
 
         The timer of RQ's heartbeats must not fire meanwhile: the timer's exception would replace the exit, and RQ would
         then treat the end of the work-horse as a failure and use up a retry.
@@ -290,7 +332,7 @@ class TaskWorker(RqWorker):
 
 
 def guard_forks() -> None:
-    """Make all processes forked from now on begin with `begin_work_horse`, so that none outlives its parent."""
+    """Make each process that is forked from now on call `begin_work_horse` first, so that none outlives its parent."""
     parents: list[int] = []
     os.register_at_fork(
         before=lambda: parents.append(os.getpid()), after_in_child=lambda: begin_work_horse(parents[-1])
@@ -298,7 +340,7 @@ def guard_forks() -> None:
 
 
 def begin_work_horse(parent: int) -> None:
-    """Prepare a forked work-horse, or a process that its task forks: set limits, and tie it to its parent."""
+    """Prepare the process of a task, or a process forked by a task: limit its memory, and tie it to its parent."""
     process_guard.die_with_parent(signal.SIGKILL, parent)
     offer_to_oom_killer()
     limit_work(process_stores().settings.method_bytes)
@@ -306,9 +348,9 @@ def begin_work_horse(parent: int) -> None:
 
 
 def batch_parts(job: Job) -> PartsSharding | None:
-    """Return the division into shards of a job that becomes a batch job; None if the job stays one task.
+    """Return how an interactive job is divided into shards when it becomes a batch job; None if it stays one task.
 
-    The division of a draws job is part of its specification, so None is returned for draws, too.
+    None is returned for draws, too, because their specification already has a division.
     """
     if job.kind in {"fit", "draws"}:
         return None
@@ -316,10 +358,10 @@ def batch_parts(job: Job) -> PartsSharding | None:
     return PartsSharding.from_sizes("halves", sizes, SHARD_SECONDS, SHARD_SECONDS)
 
 
-def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace, predecessor: str) -> int:
-    """Run an RQ worker with this name on queues until a signal to stop arrives; return the exit code.
+def work(name: str, queues: Sequence[str], settings: Settings, lock: LongTaskLock, predecessor: str) -> int:
+    """Run an RQ worker, which takes tasks from queues, until a signal to stop arrives; return the exit code.
 
-    The tasks of its `predecessor`, an RQ worker whose process has died, are repeated.
+    `predecessor` is the name of an RQ worker whose process has died: its tasks are repeated.
     """
     stores = process_stores()  # connected before the fork, so that each work-horse inherits the stores
     with suppress(redis.RedisError):
@@ -336,7 +378,7 @@ def work(name: str, queues: Sequence[str], settings: Settings, place: LongPlace,
         job_monitoring_interval=settings.heartbeat,
         maintenance_interval=settings.heartbeat,
         log_job_description=False,
-        place=place,
+        lock=lock,
     )
     worker.log_result_lifespan = False
     worker.work(logging_level=None)  # `worker.observability.logging` sets the level

@@ -1,4 +1,4 @@
-"""Jobs: their records, the queue of their tasks, recovery, shards, and notifications of changes.
+"""Jobs: their records, the queue of their tasks, the repair of lost tasks, requests for draws, and notifications.
 
 May import `base`, `records`, `observability`, `connections` and `storage`. Start with `store`, then `queue`.
 """

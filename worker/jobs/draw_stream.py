@@ -9,8 +9,8 @@ is answered, so the length of a stream is the number of waiting and running requ
 claims its requests at once, and other samplers claim them after `LEASE_SECONDS`. A request that was delivered
 `MAX_DELIVERIES` times without an answer is refused, because it probably crashed each sampler that drew it.
 
-Answers are published on the channels of the API processes that sent the requests. An answer is a line of JSON, and then
-head and data of each draw (see `worker.storage.entry_cache`) if the draws are small.
+Answers are published on the channels of the API processes that sent the requests. An answer is a line of JSON; small
+draws follow, each as head and data (see `worker.storage.entry_cache`).
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ if redis.call('LLEN', KEYS[3]) < {MAX_RINGS} then redis.call('RPUSH', KEYS[3], 1
 return entry
 """
 
-# Returns 1 if a request waits or is being drawn; 0 if it was answered, or if the server has evicted the stream or
-# `TURNS`. KEYS: the tenant's stream, `TURNS`. ARGV: the tenant, the id of the request's entry.
+# Returns 1 if a request waits or its draw is being made; 0 if the request was answered, or if the server has evicted
+# the stream or `TURNS`. KEYS: the tenant's stream, `TURNS`. ARGV: the tenant, the id of the request's entry.
 _IS_PENDING = """
 return redis.call('ZSCORE', KEYS[2], ARGV[1]) and #redis.call('XRANGE', KEYS[1], ARGV[2], ARGV[2]) or 0
 """
@@ -126,7 +126,7 @@ for at = #KEYS + 1, #ARGV, 2 do redis.call('PUBLISH', ARGV[at], ARGV[at + 1]) en
 
 @dataclass(frozen=True)
 class DrawRequest:
-    """A delivered request for one draw.
+    """A request for one draw, as a sampler has read it from a stream.
 
     Parameters
     ----------
@@ -169,11 +169,11 @@ class DrawBatch:
 
     @property
     def keys(self) -> list[DrawAddress]:
-        """Addresses of the requested draws, without duplicates."""
+        """Addresses of the requested draws, each once, in the order of the requests."""
         return list(dict.fromkeys(request.key for request in self.requests))
 
     def seconds_since_sent(self) -> float:
-        """Return the age of the oldest request in seconds, from the server's time in the ids of stream entries."""
+        """Return the age of the oldest request in seconds: ids of stream entries begin with the time of the server."""
         return max(0.0, (now_ms() - min(int(request.id.partition("-")[0]) for request in self.requests)) / 1000)
 
     def select(self, keys: Iterable[DrawAddress]) -> DrawBatch:
@@ -203,23 +203,23 @@ class DrawAnswer:
 
 
 class SentDraw(list[str]):
-    """Ids of the stream entries that this process has sent for one draw; the last is empty while it is being sent."""
+    """Ids of the stream entries by which this process has requested a draw; the last is "" while it is being sent."""
 
 
 class DrawRequests:
-    """Sends draw requests from an API process to the samplers.
+    """Sends requests for single draws from an API process to the samplers.
 
     Parameters
     ----------
     commands
-        Commands to the cache's Redis.
+        Sends commands to the cache's Redis.
     reply
         Channel on which this process receives answers.
 
     Attributes
     ----------
     sent
-        Stream entries for the draws that HTTP requests to this process wait for, by `waited_name`.
+        Requests for the draws that HTTP requests to this process wait for, by the draw's name (`waited_name`).
     tenant
         Tenant that requests draws.
     limit
@@ -235,13 +235,16 @@ class DrawRequests:
         self.limit: Callable[[], int] = lambda: UNLIMITED
 
     def for_tenant(self, tenant: str, limit: Callable[[], int]) -> Self:
-        """Return a copy that sends requests for a tenant, whose limit `limit` returns."""
+        """Return a copy that sends requests for a tenant; `limit` returns the tenant's limit on waiting requests."""
         requests = copy(self)
         requests.tenant, requests.limit = tenant, limit
         return requests
 
     async def send(self, name: str, metadata: Mapping[str, str]) -> str:
-        """Request a draw by its `waited_name`; return the id of the stream entry; raises ``quota-exceeded``."""
+        """Request the draw with this name (`waited_name`); return the id of the stream entry.
+
+        `metadata` has the id of the HTTP request (`task_metadata`). Raises ``quota-exceeded``.
+        """
         batch, _, draw = name.rpartition(" ")
         fields = ("name", batch, "draw", draw, "metadata", json.dumps(metadata), "reply", self._reply)
         keys = (stream_of(self.tenant), TURNS, BELL)
@@ -252,7 +255,7 @@ class DrawRequests:
         return entry
 
     async def is_pending(self, entry: str) -> bool:
-        """Return whether the request with this stream entry waits or is being drawn; False if answered or lost."""
+        """Return whether a request, by its stream entry, is still unanswered; False also if Redis has lost it."""
         keys = (stream_of(self.tenant), TURNS)
         return bool(await self._commands.call("EVAL", _IS_PENDING, 2, *keys, self.tenant, entry))
 
@@ -287,17 +290,18 @@ class DrawStream:
         return self._take(count) if has_rung else []
 
     def _take(self, count: int) -> list[DrawRequest]:
-        """Return up to `count` waiting requests, and note whether none are left, so that `read` waits for a new one."""
+        """Return up to `count` waiting requests; remember if no others wait, so that `read` then waits for some."""
         reply: Any = self._client.eval(_TAKE, 2, TURNS, BELL, _SAMPLERS, self._sampler, count, LANES)
         requests = [_request(text(stream), id_, _pairs(fields)) for stream, entries in reply for id_, fields in entries]
         self._has_all = len(requests) < min(count, LANES)
         return requests
 
     def claim_abandoned(self, *, of_predecessor: bool) -> Iterator[DrawRequest]:
-        """Claim and yield, one by one, requests of ended samplers; refuse requests that were delivered too often.
+        """Claim and yield, one by one, requests that ended samplers have not answered.
 
-        The generator claims a request only when the caller has drawn the previous one. A request that crashes this
-        sampler therefore does not count as a delivery of the other requests.
+        Requests that were delivered `MAX_DELIVERIES` times are refused instead. The generator claims a request only
+        when the caller has answered the previous one. A request that crashes this sampler therefore does not count as a
+        delivery of the other requests.
 
         Parameters
         ----------
@@ -325,7 +329,16 @@ class DrawStream:
         problem: Problem | None = None,
         entries: Mapping[DrawAddress, Entry] | None = None,
     ) -> None:
-        """Remove a batch's requests from their streams, and publish the outcome, with the draws if these are small."""
+        """Remove the requests of a batch from their streams, and publish the answer, which contains small draws.
+
+        Parameters
+        ----------
+        problem
+            Why the requests are refused.
+        entries
+            The draws, by their addresses; draws larger than `MAX_SENT_BYTES` are left out of the answer.
+
+        """
         if not batch.requests:
             return
         streams, ids = [request.stream for request in batch.requests], [request.id for request in batch.requests]
@@ -336,16 +349,19 @@ class DrawStream:
         self._client.eval(_FINISH, 1 + len(streams), TURNS, *streams, _SAMPLERS, *ids, *messages)
 
     def leave(self) -> None:
-        """Remove this sampler from the streams in which it has no unanswered request; other samplers claim the rest."""
+        """Leave the consumer group of each stream in which this sampler has no unanswered request.
+
+        Unanswered requests stay under the sampler's name until another sampler claims them.
+        """
         for stream in _streams(self._client):
             with suppress(redis.ResponseError):  # as in `claim_abandoned`
                 if not self._client.xpending_range(stream, _SAMPLERS, "-", "+", 1, consumername=self._sampler):
                     self._client.xgroup_delconsumer(stream, _SAMPLERS, self._sampler)
 
     def _claim(self, stream: str, entry: Mapping[str, Any], *, of_predecessor: bool) -> DrawRequest | None:
-        """Claim a pending entry, which counts as one more delivery, and return its request.
+        """Claim a request, which counts as one more delivery, and return it; `entry` is an item of XPENDING's reply.
 
-        None if it was answered or claimed by another sampler, or if it is refused after `MAX_DELIVERIES` deliveries.
+        None if the request was answered or claimed meanwhile, or if it is refused after `MAX_DELIVERIES` deliveries.
         """
         idle = 0 if of_predecessor else 1000 * LEASE_SECONDS
         claimed: Any = None
@@ -369,7 +385,7 @@ class DrawStream:
 
 @dataclass(frozen=True)
 class StreamState:
-    """Number of requests by tenant, age of the oldest request in seconds, and number of requests being drawn."""
+    """Number of requests by tenant, age of the oldest one in seconds, and number of requests with a sampler."""
 
     lengths: dict[str, int]
     oldest_seconds: float
@@ -377,7 +393,7 @@ class StreamState:
 
     @property
     def length(self) -> int:
-        """Number of requests of all tenants, waiting or being drawn."""
+        """Number of unanswered requests of all tenants."""
         return sum(self.lengths.values())
 
 
@@ -432,7 +448,10 @@ def draw_outcomes(message: bytes) -> dict[str, DrawAnswer]:
 
 
 def waited_name(posterior: str, key: DrawAddress) -> str:
-    """Return the name of a draw in requests and answers: posterior, source, alignment, and seed, index and scale."""
+    """Return the name of a draw in requests and answers, such as ``post_1 posterior procrustes 0:7:1.0``.
+
+    The parts are the posterior's id, source, alignment, and ``seed:index:scale``.
+    """
     return f"{posterior} {key.source} {key.align} {_draw(key)}"
 
 
@@ -447,7 +466,7 @@ def _streams(client: redis.Redis) -> list[str]:
 
 
 def _pairs(flat: Sequence[Any]) -> dict[Any, Any]:
-    """Return a mapping from Redis's flat list of fields and values in alternation."""
+    """Return a mapping from a reply of Redis that has fields and values in alternation."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
@@ -460,7 +479,10 @@ def _request(stream: str, id_: Any, fields: Mapping[Any, Any]) -> DrawRequest:
 
 
 class RequestsInHand:
-    """Requests that a sampler has read but not drawn: tenants take turns, and so do the posteriors of each tenant."""
+    """Requests that a sampler has read and not yet answered, from which it takes batches (`pop`).
+
+    Tenants take turns, and so do the posteriors of each tenant.
+    """
 
     def __init__(self) -> None:
         # Requests by stream, then by `DrawRequest.name`; both mappings are in the order of turns.
@@ -470,19 +492,19 @@ class RequestsInHand:
         return sum(len(requests) for names in self._waiting.values() for requests in names.values())
 
     def add(self, requests: Iterable[DrawRequest]) -> None:
-        """Add requests behind the waiting requests of the same tenant and posterior."""
+        """Add requests; each is taken after the earlier requests for draws of its posterior by its tenant."""
         for request in requests:
             self._waiting.setdefault(request.stream, {}).setdefault(request.name, []).append(request)
 
     @property
     def next_size(self) -> int:
-        """Number of requests for the posterior whose turn it is, from which `pop` takes a batch; 0 without requests."""
+        """Number of requests from which the next `pop` takes a batch: those for one posterior; 0 without requests."""
         return len(next(iter(next(iter(self._waiting.values())).values()))) if self._waiting else 0
 
     def pop(self, size: int) -> DrawBatch:
-        """Remove and return the requests for up to `size` different draws of the posterior whose turn it is.
+        """Remove and return a batch: the requests for up to `size` different draws of one posterior.
 
-        The draws of the batch have one source and one alignment.
+        The draws of a batch have one source and one alignment. The tenant's other requests wait for its next turn.
         """
         stream = next(iter(self._waiting))
         names = self._waiting.pop(stream)

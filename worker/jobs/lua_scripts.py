@@ -15,7 +15,7 @@ ENDED_BYTES = "glle:jobs:bytes"  # number of bytes of the records of the default
 TENANTS = "glle:tenants"  # set of the tenants that have had jobs
 OPEN_JOBS = "glle:open"  # set of the default tenant's open jobs; for others see `worker.records.ids.tenant_key`
 ALL_OPEN = "glle:unfinished"  # set of the open jobs of all tenants
-REMOVED = 8  # maximum of expired or surplus records that the creation of one record removes
+REMOVED = 8  # maximum number of expired or surplus records that the creation of one job removes
 STRING_BYTES = 24  # memory overhead of each field and each value of a record
 SWEEP_SECONDS = 3600  # an expired record stays in Redis this long, so that a sweep can subtract its bytes
 

@@ -1,4 +1,4 @@
-"""Notifications of ended jobs and of draws, from Redis to the requests that wait for them.
+"""Notifications that a job has ended or a draw is made, from Redis to the HTTP requests that wait for this.
 
 The script that ends a job publishes the job's id (`worker.jobs.lua_scripts`). A sampler publishes the draws that it has
 made (`worker.jobs.draw_stream`). Each event loop subscribes to a channel once, when its first request waits.
@@ -30,12 +30,12 @@ SUBSCRIBE_SECONDS = 1.0
 
 
 class Waiter(asyncio.Event):
-    """Event of a waiting request.
+    """Event that is set when a notification about the awaited job or draw arrives.
 
     Attributes
     ----------
     outcome : Any
-        What the last notification says about the awaited job or draw, or None.
+        What the last notification says about the job or draw, such as a `DrawAnswer`; None if it says nothing.
 
     """
 
@@ -73,7 +73,10 @@ class Notifications:
 
     @contextmanager
     def listen(self, name: str) -> Iterator[Waiter]:
-        """Yield an event that each notification of the job or draw `name` sets; the caller clears the event."""
+        """Yield an event that each notification about a job or draw sets; the caller clears the event to wait again.
+
+        `name` is the id of the job, or the name of the draw (`waited_name`).
+        """
         waiters, waiter = self._subscription().waiters, Waiter()
         waiters[name].add(waiter)
         try:
@@ -92,7 +95,7 @@ class Notifications:
                     await is_subscribed.wait()
 
     def end(self) -> None:
-        """Set `is_over`, and wake the waiting requests of all event loops."""
+        """Set `is_over`, and wake all waiting requests, which then look at it."""
         self.is_over = True
         self._call(_Subscription.wake_all)
 
@@ -124,7 +127,7 @@ class _Subscription:
         self.task = asyncio.create_task(self._run(connect, channel), name=channel)
 
     def wake_all(self) -> None:
-        """Wake all waiting requests."""
+        """Set the events of all requests that wait in this event loop."""
         for name in list(self.waiters):
             self._wake(name)
 
@@ -160,5 +163,5 @@ class _Subscription:
 
 
 def _job_outcomes(message: bytes) -> Mapping[str, None]:
-    """Return a mapping from the job id in a message to None, because the message has no outcome."""
+    """Parse a message about an ended job: a mapping of the job's id to None, because there is no other outcome."""
     return {text(message): None}

@@ -1,4 +1,4 @@
-"""The tasks of jobs in RQ: enqueue tasks, find tasks that RQ has lost, withdraw tasks.
+"""The tasks of jobs in RQ: enqueue tasks, find and repair lost tasks, and remove the tasks of cancelled jobs.
 
 A task is an RQ job. The queue `INTERACTIVE` has tasks that should take a few seconds, the queue `BATCH` all others. A
 tenant's share of a queue is the number of its tasks that may wait in the queue or run
@@ -74,10 +74,12 @@ log = logging.getLogger(__name__)
 
 
 class TaskQueue:
-    """Queues of the tasks of all jobs, in the queue's Redis.
+    """The two RQ queues, which have the tasks of all jobs.
 
     Parameters
     ----------
+    jobs
+        Records of the jobs, which tell which tasks are still needed.
     quotas
         Quotas of the tenants, for the bytes of the records of ended jobs.
     has_keys
@@ -107,7 +109,7 @@ class TaskQueue:
         self._enqueue(job, task_ids(job)[0], self._limit(job))
 
     def enqueue_others(self, job: Job) -> None:
-        """Enqueue the tasks of a job after the first one, further shards and the combining task, unless RQ has them."""
+        """Enqueue all tasks of a job but the first, unless RQ has them: of further shards, and of their combination."""
         first, *others = task_ids(job)
         limit = self._limit(job)
         for id_, task in zip(others, fetch_tasks(self._client, others), strict=True):
@@ -150,9 +152,9 @@ class TaskQueue:
         self._client.transaction(replace_task, job_key(task.args[0]))
 
     def prolong(self, task: RqJob) -> bool:
-        """Move a running interactive task to its tenant's share of the batch queue; return False if this share is full.
+        """Let a running interactive task count as a batch task of its tenant; return False if that is too many.
 
-        Waiting batch tasks of the tenant count in the share, too. Without API keys the share is never full.
+        Waiting batch tasks of the tenant count, too. Without API keys there is one tenant, which may have any number.
         """
         interactive = RateLimitRegistry.from_job(task)
         batches = self._batches(task)
@@ -169,23 +171,24 @@ class TaskQueue:
         return True
 
     def release(self, task: RqJob) -> None:
-        """Free the slot that `prolong` took for a task in its tenant's share of the batch queue."""
+        """End what `prolong` has begun, after the task has ended: the tenant may have another batch task."""
         self._batches(task).release_and_enqueue(task.id)
 
     def abandon(self, worker: str) -> None:
-        """Mark the executions of a dead RQ worker as expired, so that RQ's next cleanup repeats their tasks."""
+        """Mark the executions of a dead RQ worker as expired, so that RQ's next cleanup repeats the worker's tasks."""
         for execution in self._client.smembers(WORKER_EXECUTIONS_KEY_TEMPLATE.format(worker)):
             for queue in self._queues.values():
                 self._client.zadd(queue.started_job_registry.key, {text(execution): 1}, xx=True)
 
     def _batches(self, task: RqJob) -> RateLimitRegistry:
-        """Return RQ's rate limit for batch tasks of the tenant of a task."""
+        """Return RQ's rate limit for the batch tasks of the tenant to which an interactive task belongs."""
         return RateLimitRegistry(f"{BATCH}:{(task.rate_limit_key or '').split(':')[1]}", self._client)
 
     def repair(self, job: Job) -> Job:
-        """Compare an open job that has not changed for `STALE_SECONDS` with RQ, enqueue lost tasks, and return the job.
+        """Enqueue again the tasks of an open job that RQ has lost; return the job.
 
-        The job fails, and its tasks are stopped, if one of its tasks has failed or runs beyond its time limit.
+        Nothing is done if the job's record has changed in the last `STALE_SECONDS`. If one of the job's tasks has
+        failed in RQ or runs beyond its time limit, the job fails, and its other tasks are stopped.
         """
         if not job.is_open or job.idle_seconds < STALE_SECONDS:
             return job
@@ -199,7 +202,10 @@ class TaskQueue:
         return self._jobs.get(job.id) or job
 
     def sweep(self) -> None:
-        """Repair open jobs, adjust the tenants' shares, free unused slots, and remove expired or surplus records."""
+        """Do the periodic maintenance: repair open jobs, adjust the tenants' shares of the workers, free unused slots.
+
+        Also remove expired and surplus records of jobs, and enqueue the sweep of the stored files when it is due.
+        """
         forget_dead_workers(self._client)
         self._adjust_shares()
         for id_ in self._jobs.sample_open(SWEEP_JOBS):
@@ -211,7 +217,10 @@ class TaskQueue:
         self._enqueue_sweep()
 
     def _enqueue_sweep(self) -> None:
-        """Enqueue the sweep of the stored files, a task without a job, once in the lifetime of a result or an hour."""
+        """Enqueue the sweep of the stored files (a task without a job), at most once an hour in the whole deployment.
+
+        If results are kept for less than an hour, the sweep comes as often as results expire.
+        """
         due: Any = self._client.get(SWEEP_AT)
         if due is not None and float(due) > time.time():
             return
@@ -226,7 +235,10 @@ class TaskQueue:
             )
 
     def withdraw(self, job: Job) -> Job:
-        """Remove the waiting tasks of a cancelled or failed job, and stop its running tasks; return the job."""
+        """Remove the waiting tasks of a cancelled or failed job, and stop its running tasks; return the job.
+
+        The status ``cancelling`` becomes ``cancelled`` at once if no task runs; otherwise, when the last task stops.
+        """
         tasks, running, is_running = fetch_tasks(self._client, task_ids(job)), self._running(), False
         left = [task for task in tasks if task is not None and task.get_status(refresh=False) in {*BEGUN, *PENDING}]
         for task in left:
@@ -241,7 +253,7 @@ class TaskQueue:
         return self._jobs.fetch(job.id)
 
     def require_replicated(self, id_: str) -> None:
-        """Wait until the replicas that the queue's URL asks for have a job, so that a failover does not lose it.
+        """Wait until as many replicas as the queue's URL asks for have a job, so that a failover does not lose the job.
 
         A master updates its replicas after it has answered. If the master is killed in between, its last writes are
         lost. Replication keeps the order of writes, so a replica that has one write has all earlier writes.
@@ -274,7 +286,7 @@ class TaskQueue:
         return len(live_workers(self._client))
 
     def _enqueue_lost(self, job: Job, ids: list[str]) -> None:
-        """Enqueue again those tasks with these ids that RQ has lost, each in one transaction.
+        """Enqueue again those of the tasks `ids` that neither wait nor run in RQ, each in one transaction.
 
         RQ takes a task from a queue before it registers the execution. If a worker is killed in between, its task is
         neither in the queue nor in the registry, although the task's status is `queued`. RQ keeps a list of such tasks,
@@ -310,15 +322,15 @@ class TaskQueue:
         return tasks if job.parts is None else [*tasks, task_id(job)]
 
     def _adjust_shares(self) -> None:
-        """Adjust the tenants' shares to the number of live workers, so that new workers also take waiting tasks.
+        """Adjust how many tasks each tenant may have to the number of live workers, so that new workers get tasks.
 
-        Free the slots of tasks that neither wait nor run.
+        Also free the slots of tasks that neither wait nor run.
         """
         shares, limits = self._shares(), RateLimitRegistry.all(self._client)
         places = [limit.get_allowed_job_ids() for limit in limits]
         waiting, running = self._waiting(), self._running()
         for limit, ids in zip(limits, places, strict=True):
-            self._free_places(limit, ids, waiting[limit.key.partition(":")[0]], running)
+            self._free_slots(limit, ids, waiting[limit.key.partition(":")[0]], running)
             allowed = shares(limit.key)
             if limit.concurrency not in {0, allowed}:
                 with self._client.pipeline() as pipeline:
@@ -326,7 +338,7 @@ class TaskQueue:
                     pipeline.execute()
                 RateLimitRegistry(limit.key, self._client).cleanup()
 
-    def _free_places(self, limit: RateLimitRegistry, ids: list[str], waiting: set[str], running: set[str]) -> None:
+    def _free_slots(self, limit: RateLimitRegistry, ids: list[str], waiting: set[str], running: set[str]) -> None:
         """Free the slots of a rate limit whose tasks neither wait nor run, and delete these tasks.
 
         RQ itself frees the slots of ended tasks. Tasks that their job still needs keep their slots here, because a
@@ -351,19 +363,19 @@ class TaskQueue:
                     pipeline.execute()
 
     def _waiting(self) -> dict[str, set[str]]:
-        """Return the ids of the tasks in each queue, by the queue's name.
+        """Return the ids of the waiting tasks in each queue, by the queue's name.
 
         Call this before `_running`, so that a task that starts in between is not missing in both.
         """
         return {name: set(queue.get_job_ids()) for name, queue in self._queues.items()}
 
     def _running(self) -> set[str]:
-        """Return the ids of running tasks: those with an execution, which RQ ends after missed heartbeats."""
+        """Return the ids of running tasks: those with an execution in RQ, which ends after missed heartbeats."""
         registries = (queue.started_job_registry for queue in self._queues.values())
         return {id_ for registry in registries for id_ in registry.get_job_ids(cleanup=False)}
 
     def _delete(self, tasks: Sequence[RqJob], pipeline: Pipeline) -> None:
-        """Add commands to a transaction that delete tasks, and remove them from queues and registries."""
+        """Add commands to a transaction that remove tasks, as `_leave` does, and delete RQ's records of the tasks."""
         self._leave(tasks, pipeline)
         for task in tasks:
             result = Result.get_key(task.id)  # type: ignore[no-untyped-call] # of RQ
@@ -388,17 +400,17 @@ class TaskQueue:
             limit.acquire_and_enqueue(limit.concurrency, pipeline=pipeline)
 
     def _limit(self, job: Job) -> RateLimit:
-        """Return RQ's rate limit for the tasks of a job: the key of tenant and queue, with the tenant's share."""
+        """Return RQ's rate limit for the tasks of a job: one for each tenant and queue, with the number of slots."""
         key = f"{job.queue}:{job.tenant}{_DRAWS_SUFFIX if (job.kind, job.queue) == ('draws', BATCH) else ''}"
         return RateLimit(key, self._shares()(key))
 
     def _shares(self) -> Callable[[str], int]:
-        """Return a function that maps the key of a rate limit to the number of slots, for the live workers of now."""
+        """Return a function that maps the key of a rate limit to its number of slots, for the workers that live now."""
         workers, has_keys = self.live_workers(), self._has_keys()
         return lambda key: allowed_tasks(workers, has_keys=has_keys, are_short=key.endswith(_DRAWS_SUFFIX))
 
     def _enqueue(self, job: Job, id_: str, limit: RateLimit, former: RqJob | None = None) -> None:
-        """Enqueue a new task of a job; the same transaction removes the `former` task with this id, if any."""
+        """Enqueue a new task of a job; the same transaction removes `former`, a lost task with the same id, if any."""
         with self._client.pipeline() as pipeline:
             if former is not None:
                 self._leave([former], pipeline)
@@ -429,7 +441,10 @@ def _running_seconds(task: RqJob) -> float:
 
 
 def task_id(job: Job, shard: int | None = None) -> str:
-    """Return the id of the task for one shard of a job, or of the job's single or combining task without `shard`."""
+    """Return the id of the task that makes a shard of a job.
+
+    Without `shard`, return the id of the task that does the whole job, or that combines the parts of an analysis.
+    """
     return job.id if shard is None else f"{job.id}-s{shard}"
 
 
@@ -442,7 +457,7 @@ def task_ids(job: Job) -> list[str]:
 
 
 def _call(job: Job, id_: str) -> tuple[str, list[Any]]:
-    """Return the name of the function that a task calls (a key of `HANDLERS`), and the arguments."""
+    """Return the name of the function that a task calls, a key of `worker.execution.tasks.HANDLERS`, and arguments."""
     _, _, shard = id_.rpartition("-s")
     if job.kind == "fit":
         return FIT, [job.id]

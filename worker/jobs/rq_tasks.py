@@ -1,6 +1,7 @@
 """RQ's jobs, here called tasks, and RQ's queues, restricted to what the service uses.
 
-Arguments of tasks are JSON. A worker runs only functions in a table of handlers, and imports no function by its name.
+Arguments of tasks are JSON. A worker runs only the functions in a table of handlers. RQ itself would import a function
+by the name in a task.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class SafeJob(RqJob):
 
     @property
     def func(self) -> Callable[..., None]:
-        """The handler with the task's name; raises `PermissionError` if there is none."""
+        """The function that the task runs: the handler with its name; raises `PermissionError` if there is none."""
         name = self.func_name
         if self.instance is not None or name is None or name not in self.handlers:
             raise PermissionError(f"{name!r} is not a task of this worker.")
@@ -46,12 +47,12 @@ class SafeJob(RqJob):
 
 
 class TaskList(Queue):
-    """A queue that adds tasks in the caller's transaction, which RQ supports only for tasks without a rate limit."""
+    """An RQ queue that adds tasks with a rate limit in the caller's transaction, which RQ itself does not support."""
 
     job_class = SafeJob
 
     def add(self, task: RqJob, pipeline: Pipeline) -> None:
-        """Add a task with a rate limit to the queue, or to the tasks that wait until their tenant has a free slot."""
+        """Add commands to a transaction that enqueue a task, or hold it back until its tenant has a free slot."""
         pipeline.sadd(self.redis_queues_keys, self.key)
         self._enqueue_rate_limited_job(task, pipeline=pipeline)
 
@@ -64,8 +65,8 @@ def open_queue(name: str, client: redis.Redis) -> TaskList:
 def fetch_tasks(client: redis.Redis, ids: Sequence[str]) -> list[RqJob | None]:
     """Return the tasks with these ids in order, with None for each task of which RQ has no record.
 
-    A record that only has fields which a worker wrote after RQ had deleted the record counts as missing. Unlike RQ's
-    `Job.fetch_many`, this function uses no transaction, because a full server refuses transactions.
+    A record may consist only of fields that a worker has written after RQ had deleted the record: this counts as no
+    record. Unlike RQ's `Job.fetch_many`, this function uses no transaction, because a full server refuses transactions.
     """
     with client.pipeline(transaction=False) as pipeline:
         for id_ in ids:

@@ -7,9 +7,9 @@ A record is one Redis hash. Each change of status is one script, so readers alwa
       `-> cancelled
 
 An interactive job that needs more time or memory goes back from running to queued, once, as a batch job.
-Several workers may make the shards of a job. The record has a count of finished steps for each shard, and their sum as
-the job's progress. The shard that completes the sum ends a draws job; one more task combines the parts of an analysis.
-A repeated shard changes nothing.
+Several workers may make the shards of a job. The record has the number of finished steps of each shard, and the sum of
+these numbers as the job's progress. A draws job ends when the sum is complete. An analysis ends with one more task,
+which combines the parts. A shard that is made again changes nothing.
 """
 
 from __future__ import annotations
@@ -65,24 +65,26 @@ SWEEP_RECORDS = 500  # maximum number of a tenant's expired or surplus records t
 
 
 class Cancelled(Exception):  # noqa: N818 # not an error: the client's request
-    """The job was cancelled or its record is gone, so the work on the job must stop."""
+    """Raised to stop the work on a job, because the job was cancelled or its record was removed."""
 
 
 class JobStore:
-    """Job records in the queue's Redis.
+    """Store of job records, in the queue's Redis.
 
     Parameters
     ----------
     ttl
         Seconds to keep the record of an ended job.
     room
-        Capacity of the queue server for new jobs.
+        Says whether the servers have space for new jobs.
 
     Attributes
     ----------
     tenant
-        Tenant whose jobs are visible. With None, the jobs of all tenants are found by id, and the jobs of the default
-        tenant are created and listed.
+        Tenant whose jobs are visible. With None, the jobs of all tenants are found by id, and jobs are created and
+        listed as those of the default tenant.
+    quota
+        Quota of the tenant, which limits the bytes of records of ended jobs.
     limit
         Returns the tenant's limit of open jobs (see `worker.records.shares.may_hold`).
 
@@ -133,14 +135,15 @@ class JobStore:
         points: Array | None = None,
         short: bool = False,
     ) -> tuple[Job, bool]:
-        """Create a job, or return the job that holds `claim` with a status in `reuse`.
+        """Create a job, unless an equal request has created one whose status is in `reuse`; then return that job.
 
         A script does both atomically, so that simultaneous equal requests share one job.
 
         Parameters
         ----------
         claim
-            Text that is equal for equal requests, such as a digest of the specification.
+            Text that is equal for equal requests, such as a digest of the specification. Redis keeps which job was
+            created last with this text.
         posterior
             Id of the posterior that the job fits or uses, if any.
         total
@@ -150,7 +153,7 @@ class JobStore:
         parts
             Division of an analysis into shards; None for one task. A draws job is divided by its specification.
         points
-            Points that came with the request. `spec` names them by an id that belongs to no stored data set.
+            Points in the body of the request. `spec` names them by an id that belongs to no stored data set.
         short
             Whether the job begins in the queue of interactive tasks.
 
@@ -191,12 +194,12 @@ class JobStore:
         return job, holder == new
 
     def get(self, id_: str) -> Job | None:
-        """Return a job, or None if there is no record or another tenant has the job."""
+        """Return a job by its id; None if there is no record, or if the job belongs to another tenant."""
         job = job_of(self._client.hmget(job_key(id_), FIELDS))
         return job if job is not None and self.tenant in {None, job.tenant} else None
 
     def fetch(self, id_: str) -> Job:
-        """Return a job; raises ``job-not-found`` where `get` returns None."""
+        """Return a job by its id; raises ``job-not-found`` if there is no record, or another tenant has the job."""
         if (job := self.get(id_)) is None:
             raise refuse(
                 "job-not-found",
@@ -209,7 +212,10 @@ class JobStore:
         return job
 
     def points(self, job: Job) -> Array:
-        """Return the points that came with the request for a job, float64; raises `Cancelled` if there are none."""
+        """Return the points (m, d) in the body of the request for a job, as float64.
+
+        Raises `Cancelled` if there are none, because the record was removed.
+        """
         raw = self._client.hget(job_key(job.id), POINTS)
         if raw is None:
             raise Cancelled
@@ -225,21 +231,29 @@ class JobStore:
         return int(is_open), int(nbytes or 0)
 
     def claim_holder(self, claim: str) -> Job | None:
-        """Return the last job that was created with `claim`, or None."""
+        """Return the last job that was created with `claim` (see `create`), or None if it has no record."""
         raw = self._client.get(self._claim(claim))
         return None if raw is None else self.get(text(raw))
 
     def sample_open(self, limit: int) -> list[str]:
-        """Return the ids of open jobs of all tenants: all, or a random sample of `limit` ids if there are more."""
+        """Return the ids of all open jobs of all tenants; if there are more than `limit`, a random sample of them."""
         return [text(raw) for raw in self._client.srandmember(lua_scripts.ALL_OPEN, limit) or ()]
 
     def iterate(
         self, before: str | None = None, status: Status | None = None, kind: Kind | None = None, limit: int = LISTED
     ) -> Iterator[tuple[str, Job | None]]:
-        """Yield (cursor, job) for the tenant's jobs, newest first; with `before`, for the jobs after this cursor.
+        """Yield (cursor, job) for each of the tenant's jobs, the newest first.
 
-        None stands for a job whose record has expired, or that has another status or kind. Two round trips to Redis
-        read `limit` jobs.
+        In place of the job, None is yielded if its record has expired, or if it has another status or kind. Two round
+        trips to Redis read `limit` jobs.
+
+        Parameters
+        ----------
+        before
+            Cursor of a job, after which the list goes on.
+        status, kind
+            If given, only jobs with this status or kind are wanted.
+
         """
         key, upper = tenant_key(lua_scripts.INDEX, self.tenant or DEFAULT), "+" if before is None else f"({before}"
         while members := [text(raw) for raw in self._client.zrevrangebylex(key, upper, "-", start=0, num=limit)]:
@@ -268,9 +282,9 @@ class JobStore:
         return job
 
     def trim(self, tenant: str, limit: int) -> int:
-        """Remove a tenant's expired records, and its oldest records of ended jobs beyond `limit` bytes (0: unlimited).
+        """Remove records of a tenant's ended jobs: those that have expired, and the oldest beyond `limit` bytes.
 
-        Remove at most `SWEEP_RECORDS` records; return how many were removed.
+        A limit of 0 means no limit. At most `SWEEP_RECORDS` records are removed; return how many were removed.
         """
         return int(self._remove(args=[tenant, now_ms(), limit, SWEEP_RECORDS, ""]))
 
@@ -291,17 +305,21 @@ class JobStore:
         return [text(raw) for raw in self._client.srandmember(lua_scripts.TENANTS, SWEEP_TENANTS) or ()]
 
     def start(self, id_: str) -> Job:
-        """Set the status of a queued job to ``running``; return the queued or running job, or raise `Cancelled`."""
+        """Set the status of a queued job to ``running``; return the job.
+
+        A job that is running already stays so, because it has several tasks, or its task is repeated. Raises
+        `Cancelled` if the job has another status or no record.
+        """
         job = self._move(id_, {"queued": "running"}, started=now_iso(), stage="started")
         if job is None or job.status != "running":
             raise Cancelled
         return job
 
     def requeue(self, job: Job, parts: PartsSharding | None, pipeline: Pipeline) -> Job:
-        """Set a job back to ``queued`` as a batch job, in a transaction; return the job as it will be.
+        """Add commands to a transaction that set a job back to ``queued``, as a batch job; return the changed job.
 
-        The progress of a job without shards begins again; the counts of shards stay. A job that was cancelled or has
-        ended does not change.
+        `parts` is the new division of an analysis into shards, if any. The progress of a job without shards begins
+        again; the counts of shards stay. A job that was cancelled or has ended does not change.
         """
         fields: dict[str, Any] = {"queue": BATCH, "stage": "queued"}
         fields |= {} if job.sharding else {"done": 0}
@@ -310,19 +328,22 @@ class JobStore:
         return replace(job, queue=BATCH, parts=parts or job.parts)
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
-        """Write `done`, `total` and the stage of a running job; raises `Cancelled` if the job must stop."""
+        """Write the progress of a running job: `done` of `total` steps, and the stage; raises as `stage`."""
         self.stage(id_, stage, done=done, total=total)
 
     def stage(self, id_: str, stage: str, **progress: int) -> None:
-        """Write the stage of a running job, and `done` and `total` if given; raises `Cancelled` if it must stop."""
+        """Write the stage of a running job, and `done` and `total` if given.
+
+        Raises `Cancelled` if the job is not running any more, so that its work must stop.
+        """
         if self._change(id_, "progress", {"stage": stage, **progress})[1] != "running":
             raise Cancelled
 
     def advance(self, id_: str, shard: int, count: int) -> Job | None:
-        """Write the number of finished steps of a shard, and return the job.
+        """Write the number of finished steps of a shard, which never decreases; return the job.
 
-        The shard that completes a draws job also ends the job. Raises `Cancelled` if the job was cancelled, has ended
-        otherwise, or has no record.
+        If this completes all steps of a draws job, the job has succeeded. Raises `Cancelled` if the job was cancelled,
+        has ended otherwise, or has no record.
         """
         _, status, job = self._change(id_, "count", {"stage": "done"}, shard=_count_field(shard), count=count)
         if status not in {"running", "succeeded"}:
@@ -336,13 +357,16 @@ class JobStore:
         return [int(value or 0) for value in self._client.hmget(job_key(job.id), fields)]
 
     def unfinished_shards(self, job: Job) -> list[int]:
-        """Return the numbers of a job's shards with unfinished steps."""
+        """Return the numbers of those shards of a job that have unfinished steps, in order."""
         assert job.sharding is not None
         counts = enumerate(self.shard_counts(job))
         return [shard for shard, count in counts if count < job.sharding.shard_size(shard)]
 
     def succeed(self, id_: str, **progress: int) -> Job | None:
-        """Set the status to ``succeeded``, even if a cancellation came too late; write `done` and `total` if given."""
+        """Set the status of a running job to ``succeeded``, even if the job was just cancelled: the work is done.
+
+        Write `done` and `total` if given. Return the job, or None without a record.
+        """
         return self._move(id_, {"running": "succeeded", "cancelling": "succeeded"}, stage="done", **progress)
 
     def fail(self, id_: str, problem: Problem) -> Job | None:
@@ -351,20 +375,23 @@ class JobStore:
         return self._move(id_, moves, stage="failed", error=json.dumps(problem.to_dict(), allow_nan=False))
 
     def cancel(self, id_: str) -> Job:
-        """Cancel a queued job, or request that a running job stops; return the job. An ended job does not change."""
+        """Cancel a queued job, or set a running job to ``cancelling``, so that its task stops; return the job.
+
+        A job that has ended does not change. Raises ``job-not-found``.
+        """
         self.fetch(id_)  # raises an error for a missing record or another schema
         self._move(id_, {"queued": "cancelled", "running": "cancelling"}, stage="cancelled")
         return self.fetch(id_)
 
     def finish_cancel(self, id_: str, pipeline: Pipeline | None = None) -> Job | None:
-        """Set the status ``cancelling`` to ``cancelled``, after the work has stopped.
+        """Set a job with the status ``cancelling`` to ``cancelled``, after its work has stopped; return the job.
 
-        Return the job; None without a record, and in a transaction.
+        With a `pipeline`, only add the commands to its transaction. Then, and without a record, return None.
         """
         return self._move(id_, {"cancelling": "cancelled"}, pipeline, stage="cancelled")
 
     def _refusal(self, reply: str | None) -> ProblemError | None:
-        """Return the error that a reply of the script `CREATE` stands for, or None if the reply is the id of a job."""
+        """Return the error if a reply of the script `CREATE` names a limit; None if the reply is the id of a job."""
         if reply == lua_scripts.QUOTA:
             return too_many_jobs(self.tenant, self.limit())
         if reply == lua_scripts.JOBS:
@@ -385,7 +412,7 @@ class JobStore:
     ) -> tuple[str | None, str | None, Job | None]:
         """Change a record by the script `lua_scripts.CHANGE`; return the old status, the new status and the job.
 
-        All three are None without a record, and in a transaction.
+        With a `pipeline`, only add the script to its transaction. Then, and without a record, all three are None.
         """
         flat = [str(item) for item in _flat(fields)]
         change = json.dumps({"action": action, "moves": moves or {}, "fields": flat, **arguments})
@@ -401,7 +428,8 @@ class JobStore:
     ) -> Job | None:
         """Change the status by `moves`, a mapping from old to new status, and write fields; return the job.
 
-        Return None without a record, and in a transaction.
+        A status that `moves` does not name stays, and so do the fields. With a `pipeline`, only add the script to its
+        transaction. Then, and without a record, return None.
         """
         return self._change(id_, "move", fields, moves, pipeline)[2]
 

@@ -1,9 +1,9 @@
 """API keys: bearer tokens that give a request its tenant and scopes. Only SHA-256 digests of secrets are stored.
 
 An API process reads a key from Redis at most once a second, and again if a token has a secret that the process does not
-know. A revoked key may therefore work for one more second. For `/metrics`, a revoked key works until the process
-reaches the queue's Redis again (`KeyStore.last_read`). Secrets have 32 random bytes, so they need no slow hash, as
-passwords would.
+know. A revoked key may therefore work for one more second. While Redis does not answer, `/metrics` accepts the keys as
+they were last read, even if they were revoked since (`KeyStore.last_read`). Secrets have 32 random bytes, so they need
+no slow hash, as passwords would.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NO_SECRET = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True, kw_only=True)
 class Secret:
-    """Digest of a secret, and the time until which the secret is valid (ISO; None: no end)."""
+    """The SHA-256 of the secret part of a token, and the time until which it is valid (ISO; None: no end)."""
 
     sha256: str
     until: str | None = None
@@ -50,7 +50,16 @@ class Secret:
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class Key:
-    """Record of an API key; `scopes` has all implied scopes, and `secrets` has replaced secrets until they expire."""
+    """Record of an API key.
+
+    Parameters
+    ----------
+    scopes
+        What the key allows; with a scope, the record also has the scopes that this scope includes.
+    secrets
+        The valid secret and, until they expire, the secrets that it has replaced.
+
+    """
 
     id: str
     tenant: str
@@ -66,7 +75,7 @@ KEY_KIND = RecordKind[Key]("key", "key", "See `glle keys list` for the ids.", Ke
 
 
 class KeyStore:
-    """API keys of a deployment.
+    """Store of the API keys, which also checks the token of a request.
 
     Parameters
     ----------
@@ -91,7 +100,7 @@ class KeyStore:
         self._next_look = 0.0  # monotonic time of the next check whether a key was ever created
 
     def create(self, tenant: str, scopes: tuple[Scope, ...], name: str, days: float | None) -> tuple[Key, str]:
-        """Create a key; return the key, and its bearer token, which is not stored.
+        """Create a key; return its record, and the bearer token, which is not stored and cannot be read again.
 
         Parameters
         ----------
@@ -122,7 +131,7 @@ class KeyStore:
         return key, _token(key, secret)
 
     def rotate(self, id_: str, overlap_hours: float) -> tuple[Key, str]:
-        """Give a key a new secret; return the key, and the new bearer token.
+        """Give a key a new secret; return the changed record, and the new bearer token.
 
         Parameters
         ----------
@@ -169,17 +178,19 @@ class KeyStore:
         return sum("admin" in key.scopes and _is_valid(key.expires) for key in self.all())
 
     def has_keys(self) -> bool:
-        """Return whether this process knows that a key was ever created; asks neither Redis nor the store."""
+        """Return whether a key was ever created, as far as this process knows without asking Redis."""
         return bool(self._is_guarded)
 
     def exist(self) -> bool:
-        """Return whether a key was ever created; asks Redis unless this process knows that one was."""
+        """Return whether a key was ever created, in which case requests need a key; asks Redis if not known yet."""
         if not self._is_guarded and KEYS in self.records.usage():
             self._is_guarded = True
         return self.has_keys()
 
     def is_guarded(self) -> bool:
         """Return whether requests need a key: they do once a key was created, even if all keys are revoked now.
+
+        Redis is asked at most once a second.
 
         Raises
         ------
@@ -200,7 +211,7 @@ class KeyStore:
         return self.has_keys()
 
     def is_current(self, token: str | None) -> bool:
-        """Return whether a request with this token, or without one, can be checked without reading from Redis."""
+        """Return whether `is_guarded` and `verify` can answer for this token, if any, without reading from Redis."""
         now = time.monotonic()
         if self._is_guarded is None or (not self._is_guarded and now >= self._next_look):
             return False
@@ -212,7 +223,10 @@ class KeyStore:
         return key is not None and now < until and any(hmac.compare_digest(s.sha256, sha256) for s in key.secrets)
 
     def last_read(self) -> KeyStore:
-        """Return a store with the keys as this process last read them, which only asks Redis for unknown keys."""
+        """Return a store that accepts the keys that this process has read, however long ago; for use without Redis.
+
+        For other keys, the store asks Redis.
+        """
         store = KeyStore(self._client, self._mark)
         store._read = {id_: (key, math.inf) for id_, (key, _) in self._read.items()}
         store._is_guarded, store._next_look = self._is_guarded, math.inf
@@ -242,7 +256,10 @@ class KeyStore:
         return key
 
     def _match(self, token: str, *, is_new: bool = False) -> Key | None:
-        """Return the key that a token belongs to, or None, in a time that does not depend on the secret."""
+        """Return the key to which a token belongs, or None; the time that this takes says nothing about the secret.
+
+        With `is_new`, the key is read from Redis even if it was read in the last second.
+        """
         prefix, id_, secret = _parse_token(token)
         key = self._look(id_, is_new=is_new) if prefix == KEY_PREFIX else None
         sha256, is_match = hashlib.sha256(secret.encode()).hexdigest(), False
@@ -251,7 +268,10 @@ class KeyStore:
         return key if is_match else None
 
     def _look(self, id_: str, *, is_new: bool) -> Key | None:
-        """Return a key by its id, as it was read in the last second or is read now; None if the key does not exist."""
+        """Return a key by its id, read from Redis unless it was read in the last second; None if it does not exist.
+
+        With `is_new`, the key is read in any case.
+        """
         key, until = self._read.get(id_, (None, 0.0))
         now = time.monotonic()
         if key is not None and now < until and not is_new:

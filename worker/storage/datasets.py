@@ -1,4 +1,4 @@
-"""Store of data sets, whose ids derive from their content."""
+"""Store of data sets. The id of a data set is a digest of its content, so that equal uploads are one data set."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ DATASET_KIND = RecordKind[Dataset](
 
 
 class DatasetStore(FileStore[Dataset]):
-    """Store of data sets: records, and the npy files that the records name.
+    """Store of data sets: their records in Redis, and the npy files of their arrays.
 
-    One quota limits the bytes of all files of a tenant, also of posteriors, embeddings and results.
+    The quota limits the bytes of all files of a tenant, those of posteriors, embeddings and results included.
 
     Parameters
     ----------
@@ -107,10 +107,10 @@ class DatasetStore(FileStore[Dataset]):
         return self._write(dataset, sources)
 
     def _write(self, dataset: Dataset, sources: Mapping[str, Source]) -> tuple[Dataset, bool]:
-        """Write the files of a data set from sources by name, and its record; return the record, and whether it is new.
+        """Write the files of a data set, and then its record; return the record, and whether the data set is new.
 
-        Damaged files of an existing data set are replaced. New files that the record does not name in the end are
-        removed. Raises ``quota-exceeded``.
+        `sources` has the content of each file, by the name of its array. If the data set exists meanwhile, only its
+        damaged files are replaced, and the new files are removed otherwise. Raises ``quota-exceeded``.
         """
         stored = self.files.write_new({f"{name}.npy": source for name, source in sources.items()})
         new = replace(dataset, stored={name: stored[f"{name}.npy"] for name in sources})
@@ -135,7 +135,7 @@ class DatasetStore(FileStore[Dataset]):
         return new, True
 
     def id_of(self, table: Table) -> str:
-        """Return the id that a table's data set would have, without storing it; raises as `add` for invalid values."""
+        """Return the id that `add` would give to a table; nothing is stored. Raises as `add` for invalid values."""
         return dataset_id(_sha256(table), self.tenant or DEFAULT)
 
     def values(self, id_: str) -> Array:
@@ -154,7 +154,10 @@ class DatasetStore(FileStore[Dataset]):
         return {name: self._load(dataset.id, name) for name in dataset.extras}
 
     def ids_of(self, id_: str) -> Array | None:
-        """Return the ids of a data set's rows, (n,) or (n, columns); None without ids; raises ``dataset-damaged``."""
+        """Return the ids that the user gave to the rows of a data set, (n,) or (n, columns); None without ids.
+
+        Raises ``dataset-damaged``.
+        """
         dataset = self.get(id_)
         return None if dataset is None or not dataset.has_ids else np.asarray(self._load(id_, "ids"))
 
@@ -189,7 +192,7 @@ class DatasetStore(FileStore[Dataset]):
 
 
 def all_points_equal(values: Array) -> bool:
-    """Return whether all rows of `values` (n, d) are equal; reads blocks up to the first that has another row."""
+    """Return whether all rows of `values` (n, d) are equal; stops reading at the first block with another row."""
     rows = max(1, BLOCK // values.shape[1])
     return all(
         np.array_equal(block, np.broadcast_to(values[0], block.shape))
@@ -210,7 +213,7 @@ def _sha256(table: Table) -> str:
 
 
 def _npy(shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterable[bytes | memoryview]) -> Source:
-    """Return the parts of an npy file with the bytes of an array in C order (`parts`), and the size of the file."""
+    """Return the content of an npy file in parts, and its size; `parts` are the bytes of the array in C order."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": dtype.str, "fortran_order": False, "shape": shape})
     size = header.tell() + dtype.itemsize * math.prod(shape)

@@ -1,4 +1,4 @@
-"""Cache of single draws, and of partial results of running analyses, in the cache's Redis.
+"""The cache's Redis: single draws, and preliminary results of analyses that are still running.
 
 A draw is a pure function of its address, so a lost draw can be drawn again. The draws of a lane group share one Redis
 hash, in which the draw with index i has two fields. Field ``head:i`` is JSON: the metadata, and the names, dtypes and
@@ -30,14 +30,14 @@ TTL_SECONDS = 86_400  # lifetime of an entry, unless the server evicts it earlie
 
 @dataclass(eq=False)
 class EntryCache:
-    """Cache of draws and of partial results in the cache's Redis.
+    """Reads and writes single draws and preliminary results in the cache's Redis.
 
     Parameters
     ----------
     client
         Client of the cache's Redis that returns bytes.
     commands
-        Commands to the same server from the event loop.
+        Sends commands to the same server from the event loop.
     budget
         Bytes of memory of the server. An entry that takes more than half of them is not cached, because it would evict
         the other entries.
@@ -52,7 +52,7 @@ class EntryCache:
     counts: Counters
 
     async def read_draw(self, posterior: str, key: DrawAddress) -> Entry | None:
-        """Return the cached draw of a posterior, or None; count a hit or a miss."""
+        """Return a draw of a posterior, or None if it is not cached; count a hit or a miss for the metrics."""
         head, data = await self.commands.call("HMGET", *_fields(posterior, key))
         entry = parse_entry(head, data)
         self.counts.add("cache_reads", "server", "miss" if entry is None else "hit")
@@ -80,12 +80,15 @@ class EntryCache:
             pipeline.execute()
 
     def find_partial(self, key: str) -> Entry | None:
-        """Return the latest partial result of the analysis whose result has this key, or None."""
+        """Return the latest preliminary result of an analysis, or None; `key` is the key of the final result."""
         head, data = self.client.hmget(_partial(key), "head", "data")
         return parse_entry(head, data)  # type: ignore[arg-type] # bytes
 
     def put_partial(self, key: str, entry: Entry) -> None:
-        """Store the latest partial result of an analysis, unless it takes more than half of the server's memory."""
+        """Store a preliminary result of an analysis, in place of the last one; `key` is the key of the final result.
+
+        A result that takes more than half of the server's memory is not stored.
+        """
         if entry.nbytes > self.budget // 2:
             return
         head, data = pack_entry(entry)

@@ -1,4 +1,4 @@
-"""Stores of records that name files: deleting a record also deletes its files, and the results about the resource."""
+"""Stores whose records name files: deleting a record also deletes its files, and the results about the resource."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FileRecord(Record, Protocol):
-    """Record that names files."""
+    """Record of a resource with stored files."""
 
     @property
     def files(self) -> dict[str, StoredFile]:
@@ -34,7 +34,7 @@ R = TypeVar("R", bound=FileRecord)
 
 
 class FileStore(RecordStore[R]):
-    """Store of the records of one kind, and of their files.
+    """Store of the records of one kind, such as posteriors, and of the files that the records name.
 
     Parameters
     ----------
@@ -70,16 +70,19 @@ class FileStore(RecordStore[R]):
         return record
 
     def delete_of(self, owner: str, tenant: str) -> None:
-        """Remove a tenant's records that belong to `owner`, a data set, posterior, embedding or job."""
+        """Remove a tenant's records, with their files, that belong to a data set, posterior, embedding or job.
+
+        `owner` is the id of this data set, posterior, embedding or job.
+        """
         for id_ in self.for_tenant(tenant).ids_in(f"of:{owner}"):
             self.delete(id_)
 
     def create_with_files(
         self, new: R, *, max_bytes: int = 0, while_running: str | None = None, while_existing: Sequence[str] = ()
     ) -> bool:
-        """Write the record of files that were just written, unless a record with its id exists.
+        """Write a record after its files; if a record with this id exists already, keep that and remove the new files.
 
-        Return whether there is a record with this id in the end. New files that this record does not name are removed.
+        Return whether there is a record with this id in the end. If not, the new files are removed, too.
 
         Parameters
         ----------
@@ -105,9 +108,9 @@ class FileStore(RecordStore[R]):
 
     @contextmanager
     def limited(self, new: R, max_bytes: int) -> Iterator[None]:
-        """Remove the files of a new record if writing the record fails in this context.
+        """Write the record of new files in this context: if the record is refused, the files are removed.
 
-        Raises ``quota-exceeded`` if the record would exceed the quota of `max_bytes` stored bytes.
+        Raises ``quota-exceeded`` in place of `LimitExceededError`; `max_bytes` is the quota of stored bytes.
         """
         try:
             yield
@@ -143,16 +146,24 @@ class FileStore(RecordStore[R]):
             raise self.damaged(record, "is missing" if is_missing else "has changed") from error
 
     def damaged(self, record: R, flaw: str) -> ProblemError:
-        """Return the error for a record whose file is damaged; `flaw` is "is missing" or "has changed"."""
+        """Return the error for a record whose file is damaged; `flaw` says how: "is missing" or "has changed"."""
         name, title = self.kind.name, self.kind.title
         way = f"{title} ({Way(f'delete-{name}', record.id)})"
         return damaged_file(name, f"{title} {record.id}", flaw, way, **{name: record.id})
 
 
 def damaged_file(kind: str, subject: str, flaw: str, deletion: str, **details: str) -> ProblemError:
-    """Return the error for a file that is missing or has changed, as `flaw` says.
+    """Return the error ``<kind>-damaged`` for a file that is missing or has changed.
 
-    `deletion` says what the user must delete, so that the request that made the file makes it again.
+    Parameters
+    ----------
+    subject
+        Whose file it is, for the message.
+    flaw
+        "is missing" or "has changed".
+    deletion
+        What the user must delete, for the remedy: the same request then makes the file again.
+
     """
     remedy = (
         "API and workers need the same GLLE_DATA_DIR or GLLE_STORE_URL. If the file is lost: delete the "

@@ -1,4 +1,4 @@
-"""Free space on the data folder's disk and on the queue server.
+"""Free space on the data folder's disk and in the queue server's memory; without enough of both, new jobs are refused.
 
 The disk has a reserve that nothing written below the data folder may use (`worker.base.disk`). If the embedded queue
 server's log is on this disk, new jobs are refused while less than half of the reserve is free, because the server ends
@@ -43,7 +43,7 @@ def probe(folder: Path) -> None:
 
 
 def disk_refusal(settings: Settings) -> ProblemError | None:
-    """Return the error for a new job if the disk of the embedded queue server's log is nearly full, otherwise None."""
+    """Return the error for a new job if the embedded queue server's log is on a disk that is nearly full, else None."""
     folder = Path(settings.data_dir)
     if not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= (needed := disk_reserve(folder) // 2):
         return None
@@ -52,7 +52,10 @@ def disk_refusal(settings: Settings) -> ProblemError | None:
 
 
 def _files_refusal(settings: Settings) -> ProblemError | None:
-    """Return the error for a new job if less than the reserve of the disk for results is free, otherwise None."""
+    """Return the error for a new job if the job's results are stored on a disk with less than its reserve free.
+
+    Otherwise, and if an object store has the results, return None.
+    """
     folder = Path(settings.data_dir)
     if settings.store_url or (free := free_bytes(folder)) >= (reserve := disk_reserve(folder)):
         return None
@@ -61,7 +64,7 @@ def _files_refusal(settings: Settings) -> ProblemError | None:
 
 
 def memory_share(info: dict[str, Any]) -> float | None:
-    """Return the used share of a Redis server's memory limit, from its INFO; None if it reports no limit or no use."""
+    """Return which share of its memory limit a Redis server uses, from its INFO; None without a limit or a figure."""
     limit, used = int(info.get("maxmemory", 0)), info.get("used_memory")
     if not limit or used is None:
         return None
@@ -69,7 +72,7 @@ def memory_share(info: dict[str, Any]) -> float | None:
 
 
 class QueueCapacity:
-    """Capacity of the queue server for new jobs.
+    """Says whether new jobs are accepted: whether the queue server's memory and the disk have space for them.
 
     Parameters
     ----------
@@ -104,7 +107,7 @@ class QueueCapacity:
             raise self.refusal()
 
     def refusal(self) -> ProblemError:
-        """Return the error for a new job, given that `is_full` was True."""
+        """Return the error for a new job, which says what is full; call this only if `is_full` is True."""
         if self._disk is not None:
             return ProblemError(self._disk)
         return refuse(

@@ -1,7 +1,7 @@
-"""Mark: a small file beside the stored files, from which processes notice that records or files are lost.
+"""The mark: a small file beside the stored files, by which processes notice that records or files are lost.
 
-Records are in the queue's Redis and their files in the object store, so either half may be lost without the other half.
-Each half therefore says what the other half must have:
+Records are in the queue's Redis and their files in the object store, so the records may be lost without the files, or
+the files without the records. Redis and the store therefore each say what the other one must have:
 
     data/mark/records.json   in the store: the id of the service; the number of changes of its records, and the numbers
                              of records, at some time; whether API keys existed; and the schema
@@ -9,7 +9,7 @@ Each half therefore says what the other half must have:
                              with each change of a record (`worker.storage.records`), `changes`, how often records of
                              any kind have changed, which only grows, and `schema`
 
-`RecordsMark.find_loss` compares them. Its outcome is None, or one of `LOSSES`:
+`RecordsMark.find_loss` compares the two. Its outcome is None, or one of `LOSSES`:
 
     records-lost   Redis has another id or fewer changes than the mark: the server was replaced, was emptied, or went
                    back to an earlier state. Or Redis is empty, and the store has files but no mark
@@ -67,7 +67,7 @@ _ACCEPT = "To go on with what is left, run `glle doctor --accept-loss`."
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=STORED)
 class Mark:
-    """The mark as the store has it: the state of the records in Redis at some time.
+    """Content of the mark: which records Redis had at some time.
 
     Parameters
     ----------
@@ -92,13 +92,13 @@ class Mark:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the mark was written before the first record or key."""
+        """Whether the mark says nothing about records, because it was written before the first record and API key."""
         return not (self.changes or self.has_keys)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _RedisState:
-    """What Redis says of a service: id, whether its mark was written, schema, and the numbers that `Mark` has."""
+    """What Redis says now: id of the service, whether the mark was written, schema, and the numbers as in `Mark`."""
 
     service: str | None
     is_marked: bool
@@ -109,7 +109,7 @@ class _RedisState:
 
 
 class RecordsMark:
-    """Comparison of a service's mark with its records and files, and the writer of the mark.
+    """Compares the mark with the records in Redis, to find losses, and writes the mark.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class RecordsMark:
         self._looked_at = -MAX_OUTCOME_AGE  # monotonic time of this comparison
 
     def find_loss(self, max_age: float = READ_SECONDS) -> ProblemError | None:
-        """Return a problem whose code is one of `LOSSES`, or None if records, files and mark belong together.
+        """Return a problem whose code is one of `LOSSES`, or None if neither records nor files are lost.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class RecordsMark:
             raise loss
 
     def was_whole(self, *, is_write: bool) -> bool:
-        """Return whether `require_no_recent_loss` could return at once, without asking Redis or the store."""
+        """Return whether `require_no_recent_loss` would return without asking Redis or the store, and raise nothing."""
         return not is_write and self._loss is None and time.monotonic() < self._looked_at + MAX_OUTCOME_AGE
 
     def require_no_recent_loss(self, *, is_write: bool) -> None:
@@ -182,9 +182,9 @@ class RecordsMark:
             raise ProblemError(self._loss.problem)
 
     def start_refusal(self) -> str:
-        """Return why this process must not start, or an empty text; write the mark of a new service.
+        """Return why this process must not start, a loss, or an empty text; write the mark of a new service.
 
-        Errors of servers are ignored here, because /readyz reports them.
+        If a server does not answer, the process may start, because /readyz reports this.
         """
         loss = None
         with suppress(ProblemError, redis.RedisError):
@@ -194,9 +194,10 @@ class RecordsMark:
         return "" if loss is None else f"It does not start. {loss.problem.detail} {loss.problem.remedy}"
 
     def renew(self, *, is_last: bool = False) -> None:
-        """Write the mark if the service is new, has its first record or key, or has changes that are old enough.
+        """Write the mark again if the state of Redis has changed, but leave out changes that a failover may still lose.
 
-        After a loss, the mark is not written. Raises ``store-unavailable``, ``storage-full`` and `redis.RedisError`.
+        A change is left out until it is `SETTLED_SECONDS` old, except for the first record and the first API key. After
+        a loss, nothing is written. Raises ``store-unavailable``, ``storage-full`` and `redis.RedisError`.
 
         Parameters
         ----------
@@ -218,7 +219,7 @@ class RecordsMark:
             self._write(new)
 
     def accept_loss(self) -> None:
-        """Declare the records and files that are left to be the whole service, under a new id; raises as `renew`.
+        """Declare that the records and files that are left are all, by a new mark with a new id; raises as `renew`.
 
         Also raises ``other-schema``, because this version cannot read records of another schema.
         """
@@ -246,7 +247,7 @@ class RecordsMark:
         self._loss = None
 
     def _compare(self, max_age: float) -> ProblemError | None:
-        """Return the problem that mark, Redis and store show now, or None."""
+        """Compare mark, Redis and store; return a loss, or None. A mark that was read `max_age` ago is read again."""
         try:
             mark = self._read_mark(max_age)
         except ProblemError as error:
@@ -265,7 +266,7 @@ class RecordsMark:
         return None if is_whole else _records_lost(mark, state)
 
     def _find_loss_without_mark(self, state: _RedisState) -> ProblemError | None:
-        """Return the problem of a service whose mark this store does not have; None if the service is new."""
+        """Return the loss of a service whose mark is missing in this store, or None if the service is new."""
         if state.changes:
             return _files_lost(state) if state.is_marked else None
         return self._unnamed() if self._bucket.contains(FOLDER, except_in=MARK_FOLDER) else None
@@ -287,7 +288,7 @@ class RecordsMark:
         return self._mark
 
     def _has_mark(self, now: float, max_age: float) -> bool:
-        """Return whether the mark need not be read, because it was read recently or the store has just failed."""
+        """Return whether the last reading of the mark is young enough, or the store has just failed to read it."""
         return self._has_read and now < max(self._read_at + max_age, self._failed_at + READ_SECONDS)
 
     @property
@@ -310,7 +311,10 @@ class RecordsMark:
         )
 
     def _find_settled(self, mark: Mark, state: _RedisState) -> Mark:
-        """Return the mark for the newest state of Redis that is old enough, and keep `state` for later calls."""
+        """Return the mark for the newest state of Redis that is `SETTLED_SECONDS` old, or else the present mark.
+
+        Remember `state`, the present one, for later calls.
+        """
         now = time.monotonic()
         self._settling.append((now, state))
         settled = _first_mark(state, mark.service) if mark.is_blank else mark
@@ -348,7 +352,7 @@ def _mark_of(state: _RedisState, service: str) -> Mark:
 
 
 def _first_mark(state: _RedisState, service: str) -> Mark:
-    """Return a mark with at most one change, because a failover of Redis may still lose later changes."""
+    """Return a new service's mark, which counts one change at most: a failover of Redis may still lose others."""
     return replace(_mark_of(state, service), changes=min(state.changes, 1))
 
 

@@ -1,4 +1,4 @@
-"""Store of posteriors, each with one record in the queue's Redis and one file."""
+"""Store of posteriors (fitted models, from which draws are made): each has a record in Redis and a file of arrays."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NEIGHBORS_MEMBER = "neighbors"  # member of `PosteriorRecord.spec`: id of the da
 
 
 def posterior_id(dataset: str, spec: dict[str, Any]) -> str:
-    """Return the id of a posterior: a digest of the data set's id, the full specification and `NUMBERS`."""
+    """Return the id of a posterior: a digest of the data set's id, of all parameters, and of the engine's `NUMBERS`."""
     return "post_" + digest(dataset, spec, glle_engine.NUMBERS)
 
 
@@ -107,11 +107,6 @@ class PosteriorRecord:
         return self.provenance["numbers"]
 
     @property
-    def arrays_sha256(self) -> str:
-        """Digest of the fitted arrays."""
-        return self.provenance[ARRAYS]
-
-    @property
     def draw_seconds(self) -> float:
         """Expected seconds per draw when many draws are made together."""
         return self.draw_cost["each_seconds"]
@@ -123,7 +118,7 @@ class PosteriorRecord:
 
     @cached_property
     def state(self) -> str:
-        """Text that changes if the posterior is deleted and fitted again, under one id."""
+        """Text that differs between two fits with the same id, of which the first was deleted, for caches."""
         return f"{self.id} {self.created}"
 
 
@@ -143,9 +138,9 @@ POSTERIOR_KIND = RecordKind[PosteriorRecord](
 
 
 class PosteriorStore(FileStore[PosteriorRecord]):
-    """Store of posteriors.
+    """Store of posteriors: their records in Redis, and the files with their arrays.
 
-    Cached draws are not deleted with their posterior: without its record they are not read, and they expire.
+    The cached draws of a deleted posterior are not deleted, but nothing reads them without the record, and they expire.
 
     Parameters
     ----------
@@ -162,7 +157,7 @@ class PosteriorStore(FileStore[PosteriorRecord]):
         super().__init__(client, POSTERIOR_KIND, files, results)
 
     def require_room(self) -> None:
-        """Raise ``quota-exceeded`` if the tenant has reached its quota of posteriors, or of bytes of their records.
+        """Raise ``quota-exceeded`` if the tenant has as many posteriors, or bytes of their records, as it may have.
 
         Concurrent fits may all pass this check, so the quota can be exceeded by as many posteriors as jobs are running.
         In return, no finished fit is lost.
@@ -188,9 +183,9 @@ class PosteriorStore(FileStore[PosteriorRecord]):
         return self.files.write_entry(Entry(meta, arrays)), sha256
 
     def record(self, record: PosteriorRecord, *, while_running: str, max_bytes: int = 0) -> bool:
-        """Write the record of a posterior whose file is written, unless a record exists; return whether one exists now.
+        """Write the record of a posterior, after its file, unless there is a record; return whether there is one now.
 
-        Nothing is written if a data set of the fit has been deleted.
+        Nothing is written if a data set of the fit has been deleted. The new file is removed if no record names it.
 
         Parameters
         ----------
@@ -210,24 +205,25 @@ class PosteriorStore(FileStore[PosteriorRecord]):
         return self.create_with_files(record, max_bytes=max_bytes, while_running=while_running, while_existing=sources)
 
     def calibrate(self, id_: str, calibration: dict[str, Any]) -> dict[str, Any]:
-        """Record a calibration of a posterior unless one is recorded; return the recorded calibration.
+        """Write a calibration to the record of a posterior, unless it has one; return the calibration in the record.
 
-        The first calibration stays, so that the scale ``auto`` is one number on all machines.
+        The first calibration stays, so that the scale ``auto`` is one number on all machines. Without a record, return
+        `calibration`.
         """
         record = self.change(id_, lambda old: old if old.calibration else replace(old, calibration=calibration))
         return (None if record is None else record.calibration) or calibration
 
     def calibration(self, id_: str) -> dict[str, Any] | None:
-        """Return the recorded calibration of a posterior, or None."""
+        """Return the calibration in the record of a posterior; None if it is not calibrated yet, or does not exist."""
         record = self.get(id_)
         return None if record is None else record.calibration
 
     def of_dataset(self, dataset: str) -> list[str]:
-        """Return the ids of the tenant's posteriors that were fitted to a data set, or with its neighbors."""
+        """Return the ids of the tenant's posteriors that use a data set: as data, or as the neighbors of each point."""
         return sorted(self.ids_in(f"of:{dataset}"))
 
     def arrays(self, record: PosteriorRecord) -> Entry:
-        """Return an entry with the read-only arrays of a posterior, and its head and digest as metadata.
+        """Return the content of a posterior's file: read-only arrays, and as metadata the posterior's head and digests.
 
         Raises
         ------
@@ -246,15 +242,18 @@ class PosteriorStore(FileStore[PosteriorRecord]):
 
 
 def recorded_parameters(spec: FitSpec, neighbors: str | None) -> dict[str, Any]:
-    """Return the parameters of a fit as a record has them: fields of `spec`, and the id of the neighbors' data set."""
+    """Return the parameters of a fit for a posterior's record: the fields of `spec`, and the data set of neighbors.
+
+    `neighbors` is the id of a data set with the user's own neighbors of each point, or None.
+    """
     return spec.to_dict() if neighbors is None else {**spec.to_dict(), NEIGHBORS_MEMBER: neighbors}
 
 
 def spec_of(parameters: Mapping[str, Any]) -> FitSpec:
-    """Return the engine's specification from the parameters in a record."""
+    """Return the engine's `FitSpec` from the parameters in a posterior's record (`recorded_parameters`)."""
     return FitSpec.from_dict({name: value for name, value in parameters.items() if name != NEIGHBORS_MEMBER})
 
 
 def neighbors_of(parameters: Mapping[str, Any]) -> str | None:
-    """Return the id of the data set with the user's neighbors from the parameters in a record, or None."""
+    """Return the id of the data set with the user's own neighbors, if the parameters in a record name one, or None."""
     return parameters.get(NEIGHBORS_MEMBER)

@@ -1,4 +1,4 @@
-"""Records in the queue's Redis: one store for each kind of records, and one Lua script for all changes.
+"""Records of resources in the queue's Redis: a store for each kind of record, and one Lua script for all changes.
 
     glle:<kind>:<id>             a record, as JSON
     glle:<kind>s                 sorted set of the default tenant's records, by time of creation
@@ -86,7 +86,7 @@ return 'done'
 
 
 class Record(Protocol):
-    """Record of a resource: a dataclass of JSON-able values."""
+    """What the record of any resource has: a dataclass of JSON-able values with these members."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -116,7 +116,7 @@ R = TypeVar("R", bound=Record)
 
 @dataclass(frozen=True)
 class RecordKind(Generic[R]):
-    """Kind of records: how records of one kind are named, parsed, counted and listed.
+    """How the records of one kind, such as data sets, are named, parsed, counted and listed.
 
     Parameters
     ----------
@@ -127,9 +127,9 @@ class RecordKind(Generic[R]):
     parse
         Constructs a record from its members as keyword arguments.
     counts
-        Returns how much a record adds to each counter of its tenant's usage.
+        Returns how much a record adds to the counters of its tenant's usage, by their names.
     sets
-        Returns the names of further sets in which a record is listed.
+        Returns the names of sets in which a record is listed, beside those for all records, its name and its tags.
 
     """
 
@@ -153,13 +153,16 @@ class RecordKind(Generic[R]):
         return f"glle:{self.name}:{id_}"
 
     def not_found(self, id_: str) -> ProblemError:
-        """Return the error for a missing record, such as ``dataset-not-found``."""
+        """Return the error for an id without a record, such as ``dataset-not-found``."""
         detail = f"There is no {self.title} {id_}."
         remedy = other_kind(id_, f"{self.name}s") or self.remedy
         return refuse(f"{self.name}-not-found", 404, detail, remedy, **{self.name: id_})
 
     def set_of(self, tenant: str, name: str = "") -> str:
-        """Return the key of the set `name` of a tenant's records; without a name, the key of the set of all records."""
+        """Return the Redis key of a sorted set of a tenant's records: of all, or of those in the set `name`.
+
+        `name` is such as ``tag:mine``, or one of `sets`.
+        """
         return tenant_key(f"glle:{self.name}s", tenant) + (f":{name}" if name else "")
 
 
@@ -184,7 +187,7 @@ class LimitExceededError(Exception):
 
 
 class RecordStore(Generic[R]):
-    """Store of the records of one kind.
+    """Store of the records of one kind, of which only one tenant's may be visible.
 
     Parameters
     ----------
@@ -217,11 +220,11 @@ class RecordStore(Generic[R]):
         return store
 
     def get(self, id_: str) -> R | None:
-        """Return a visible record by its id, or None; raises as `RecordKind.load`."""
+        """Return a record by its id; None if there is none, or another tenant has it; raises as `RecordKind.load`."""
         return self._visible(id_, self._client.get(self.kind.key(id_)))
 
     def fetch(self, id_: str) -> R:
-        """Return a visible record by its id; raises the error of `RecordKind.not_found` if there is none."""
+        """Return a record by its id; raises an error such as ``dataset-not-found`` where `get` returns None."""
         if (record := self.get(id_)) is None:
             raise self.kind.not_found(id_)
         return record
@@ -238,7 +241,7 @@ class RecordStore(Generic[R]):
         while_running: str | None = None,
         while_existing: Sequence[str] = (),
     ) -> bool:
-        """Write a record unless a record with its id exists; return whether it was written.
+        """Write a new record; return False, and write nothing, if a record with this id exists or a condition fails.
 
         Parameters
         ----------
@@ -258,7 +261,10 @@ class RecordStore(Generic[R]):
         return self._replace("", None, record, limits, while_running, needed=while_existing) == "done"
 
     def change(self, id_: str, change: Callable[[R], R], *, limits: Mapping[str, int] = _NO_LIMITS) -> R | None:
-        """Replace a record by `change(record)`; return the new record, or None if there is none; raises as `create`."""
+        """Replace a record by `change(record)`; return the new record, or None without a record; raises as `create`.
+
+        `change` is called again if another process changes the record meanwhile, so that no change is lost.
+        """
         while (stored := self._find_stored(id_)) is not None:
             digest, old = stored
             new = change(old)
@@ -267,9 +273,9 @@ class RecordStore(Generic[R]):
         return None
 
     def rename(self, id_: str, changes: dict[str, Any], check: Callable[[R], object] = lambda _: None) -> R:
-        """Apply a JSON merge patch (RFC 7396) of name and tags; return the record; raises as `fetch`.
+        """Change name and tags of a record by a JSON merge patch (RFC 7396); return the record; raises as `fetch`.
 
-        Nothing changes if `check` raises an error for the record that would be changed.
+        `check` is called with the record before the change; an error that it raises prevents the change.
         """
         defaults: dict[str, Any] = {"name": None, "tags": []}
         labels = {member: defaults[member] if value is None else value for member, value in changes.items()}
@@ -281,7 +287,7 @@ class RecordStore(Generic[R]):
         return self.change(id_, change) or self.fetch(id_)
 
     def delete(self, id_: str, *, unless_existing: Sequence[str] = ()) -> R | None:
-        """Remove a record, unless a key in `unless_existing` exists; return the removed record, or None."""
+        """Remove a record, unless a Redis key in `unless_existing` exists; return the removed record, or None."""
         while (stored := self._find_stored(id_)) is not None:
             digest, old = stored
             outcome = self._replace(digest, old, None, _NO_LIMITS, excluded=unless_existing)
@@ -292,9 +298,17 @@ class RecordStore(Generic[R]):
     def newest(
         self, before: str | None = None, *, name: str | None = None, tags: Sequence[str] = ()
     ) -> Iterator[tuple[str, R | None]]:
-        """Yield (cursor, record) for the tenant's records, newest first; with `before`, for records after this cursor.
+        """Yield (cursor, record) for each of the tenant's records, the newest first.
 
-        None stands for a record that was deleted in the meantime, or that does not have the name and all tags.
+        In place of the record, None is yielded if it was deleted meanwhile, or lacks the name or one of the tags.
+
+        Parameters
+        ----------
+        before
+            Cursor of a record, after which the list goes on.
+        name, tags
+            If given, only records with this name and all these tags are wanted.
+
         """
         label = f"name:{name}" if name is not None else f"tag:{tags[0]}" if tags else ""
         for member, id_, raw in self._members(label, before):
@@ -303,15 +317,15 @@ class RecordStore(Generic[R]):
             yield member, record if is_match else None
 
     def ids_in(self, name: str) -> list[str]:
-        """Return the ids of the tenant's records in the set `name`; with an empty name, of all the tenant's records."""
+        """Return the ids of the tenant's records in a set, such as ``of:ds_1``; of all if `name` is empty."""
         return [member_name(text(raw)) for raw in self._client.zrange(self.set_of(name), 0, -1)]
 
     def set_of(self, name: str) -> str:
-        """Return the key of the set `name` of the tenant's records; with an empty name, of the set of all records."""
+        """Return the Redis key of a set of the tenant's records, such as ``of:ds_1``; of all if `name` is empty."""
         return self.kind.set_of(self.tenant or DEFAULT, name)
 
     def all(self) -> Iterator[tuple[str, str]]:
-        """Yield (id, stored record as JSON) for all tenants; a record may come twice."""
+        """Yield (id, stored record as JSON) for the records of all tenants, in any order; a record may come twice."""
         for key in self._client.scan_iter(match=self.kind.key("*"), count=1000):
             if (raw := self._client.get(key)) is not None:  # None if the record was deleted meanwhile
                 yield text(key).removeprefix(self.kind.key("")), text(raw)
@@ -322,7 +336,10 @@ class RecordStore(Generic[R]):
         return Counter({text(counter): int(value) for counter, value in counters})
 
     def _members(self, name: str, before: str | None) -> Iterator[tuple[str, str, Any]]:
-        """Yield (member, id, stored record or None) for a set, newest first, by two round trips for each `PAGE`."""
+        """Yield (member, id, stored record or None) for the records in a set, the newest first.
+
+        Two round trips to Redis read `PAGE` records. `before` is a member after which the list goes on.
+        """
         upper = "+" if before is None else f"({before}"
         while members := [text(raw) for raw in self._client.zrevrangebylex(self.set_of(name), upper, "-", 0, PAGE)]:
             ids = [member_name(member) for member in members]
@@ -330,7 +347,7 @@ class RecordStore(Generic[R]):
             upper = f"({members[-1]}"
 
     def _find_stored(self, id_: str) -> tuple[str, R] | None:
-        """Return the SHA-1 of a stored record, and the record; None if there is no visible record."""
+        """Return the SHA-1 of a stored record, and the record; None where `get` returns None."""
         raw: Any = self._client.get(self.kind.key(id_))
         record = self._visible(id_, raw)
         return None if record is None else (sha1(raw, usedforsecurity=False).hexdigest(), record)
@@ -354,9 +371,10 @@ class RecordStore(Generic[R]):
         needed: Sequence[str] = (),
         excluded: Sequence[str] = (),
     ) -> str:
-        """Replace the record `old`, stored with this digest, by `new`; return the reply of the script `_REPLACE`.
+        """Replace the record `old` by `new`, if the stored record still has this SHA-1 `digest`.
 
-        Without `old` (and an empty digest), a record is created; without `new`, the record is deleted.
+        Without `old`, and with an empty digest, a record is created; without `new`, the record is deleted. Return the
+        reply of the script `_REPLACE`, which describes the other parameters, too.
         """
         record = new or old
         assert record is not None

@@ -1,8 +1,8 @@
 """Results of analyses, of parts of analyses, and of shards of draws jobs; each is one record and one file.
 
-The key of a result covers all inputs of the result, so equal requests share one result. A result belongs to the data
-sets, posteriors or embeddings that it is about, its owners, and is deleted with any of them. A result also expires
-after `ttl` seconds.
+A result is stored under a key that covers all inputs, so equal requests share one result. The owners of a result are
+the data sets, posteriors or embeddings that it is about; it is deleted with any of them. A result also expires after
+`ttl` seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ResultRecord:
     key
         Key of the result, which covers all inputs.
     owners
-        Ids of the data sets, posteriors or embeddings with which the result is deleted.
+        Ids of the data sets, posteriors or embeddings that the result is about; it is deleted with any of them.
     job
         Id of the job that made the result.
 
@@ -58,7 +58,7 @@ class ResultRecord:
 
     @property
     def id(self) -> str:
-        """Id of the result, a digest of the key."""
+        """Id of the result, a digest of its key."""
         return result_id(self.key)
 
     @property
@@ -78,7 +78,7 @@ RESULT_KIND = RecordKind[ResultRecord](
 
 
 class ResultStore(FileStore[ResultRecord]):
-    """Store of results.
+    """Store of results: their records in Redis, and the files with their arrays.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class ResultStore(FileStore[ResultRecord]):
         self._ttl = ttl
 
     def put(self, key: str, entry: Entry, *, owners: Sequence[str], job: str, tenant: str, max_bytes: int = 0) -> bool:
-        """Store a result unless one of its owners was deleted; return whether it is stored.
+        """Store a result, unless one of its owners was deleted, or it is stored already; return if it is stored now.
 
         Parameters
         ----------
@@ -119,18 +119,18 @@ class ResultStore(FileStore[ResultRecord]):
         return self.create_with_files(record, max_bytes=max_bytes, while_existing=existing)
 
     def find(self, key: str) -> Entry | None:
-        """Return the result with a key, or None if none is stored; raises ``result-damaged``, ``store-unavailable``."""
+        """Return the result under a key, or None without one; raises ``result-damaged``, ``store-unavailable``."""
         record = self.get(result_id(key))
         return None if record is None else self.read_entry(record, record.file)
 
     def fetch_entry(self, key: str) -> Entry:
-        """Return the result with a key; raises ``result-not-found``, and the errors of `find`."""
+        """Return the result under a key; raises ``result-not-found``, and the errors of `find`."""
         if (entry := self.find(key)) is None:
             raise self.kind.not_found(result_id(key))
         return entry
 
     def contains(self, keys: Sequence[str]) -> list[bool]:
-        """Return, for each key in order, whether a result with this key is stored."""
+        """Return, for each key in order, whether a result is stored under this key."""
         records = self._client.mget([self.kind.key(result_id(key)) for key in keys]) if keys else []
         return [raw is not None for raw in records]
 
@@ -140,9 +140,9 @@ class ResultStore(FileStore[ResultRecord]):
         return damaged_file("result", f"a result of job {record.job}", flaw, deletion, job=record.job)
 
     def delete_of_deleted(self) -> int:
-        """Remove results whose owner was deleted by a process that died before it removed the results.
+        """Remove results that a killed process has left when it deleted what they are about; return how many.
 
-        Return how many results of all tenants were removed. Only the sets of owners are listed, not the results.
+        The results of all tenants are meant. Only the sets of results by owner are listed, not all results.
         """
         removed = 0
         for key in map(text, self._client.scan_iter(match=f"glle:*{self.kind.name}s:of:*", count=1000)):

@@ -26,7 +26,10 @@ REMEDIES = {
 
 
 def checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None) -> Iterator[memoryview]:
-    """Yield the bytes of values converted to `dtype`, block by block; raise the problem of the first bad value."""
+    """Yield the bytes of values (n, d) converted to `dtype`, block by block; raise the problem of the first bad value.
+
+    A value is bad if it is not finite, or if it is an integer that float64 would round.
+    """
     for start, raw in _blocks(values):
         block = _convert(raw, dtype)
         for code, bad in _faults(raw, block).items():
@@ -36,7 +39,7 @@ def checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None)
 
 
 def converted_blocks(values: Array, dtype: np.dtype[Any]) -> Iterator[memoryview]:
-    """Yield the bytes of values converted to `dtype`, block by block, without checking them."""
+    """Yield the bytes of values (n, d) converted to `dtype`, block by block, without any check."""
     return (bytes_of(_convert(raw, dtype)) for _, raw in _blocks(values))
 
 
@@ -60,9 +63,9 @@ def _faults(raw: Array, block: Array) -> dict[str, Array]:
 
 
 def _problem(values: Array, offset: int, dtype: np.dtype[Any], names: list[str] | None, code: str) -> ProblemError:
-    """Return the problem of the first bad value with a code, with the number and a list of all rows that have one.
+    """Return the problem of the first bad value of one kind, with the number and the first of all rows that have one.
 
-    `offset` is the row number of the first row of `values`.
+    `code` is the kind, such as ``not-finite``. `offset` is the index of the first row of `values` in the data set.
     """
     problem: ProblemError | None = None
     bad_rows = BadRows()
@@ -80,7 +83,7 @@ def _problem(values: Array, offset: int, dtype: np.dtype[Any], names: list[str] 
 
 @dataclass
 class BadRows:
-    """Number of rows with a bad value, and the indices of the first such rows (from 0)."""
+    """Collects rows with a bad value: how many there are, and the indices (from 0) of the first `LISTED`."""
 
     count: int = 0
     first: list[int] = field(default_factory=list)
@@ -93,7 +96,7 @@ class BadRows:
                 self.first.append(int(row))
 
     def annotate(self, error: ProblemError) -> ProblemError:
-        """Return a copy of the problem of the first bad value, with the number and a list of the bad rows added."""
+        """Return the problem of the first bad value, with the number and a list of the bad rows in its details."""
         problem = error.problem
         others = self.count - 1
         sentence = f" {others:,} other row{'s have' if others > 1 else ' has'} such values." if others else ""
@@ -102,7 +105,7 @@ class BadRows:
 
 
 def bad_value(code: str, value: str, row: int, column: int, *, names: list[str] | None, remedy: str) -> ProblemError:
-    """Return the problem of one bad value; `row` and `column` count from 0."""
+    """Return the problem of a bad value at `row` and `column` (both from 0); `names` are the names of the columns."""
     value = value[:SHOWN]
     name = names[column] if names else None
     place = f"row {row + 1}, column {column + 1}" + (f" ({name})" if names else "")

@@ -18,8 +18,8 @@ from tests.conftest import until
 from tests.worker.execution.workers import fit_job, horses, worker
 from worker.analyses.audit import AuditSpec
 from worker.execution import process_guard
-from worker.execution.long_place import LongPlace
 from worker.execution.supervisor import fork
+from worker.execution.worker import LongTaskLock
 from worker.jobs.queue import RETRIES
 from worker.jobs.rq_tasks import fetch_tasks
 from worker.jobs.store import NO_QUOTA
@@ -72,7 +72,7 @@ def succeeded(stores: Stores, *jobs: Job) -> None:
 
 
 def test_an_overdue_task_ends_as_a_batch_with_the_same_result(stores: Stores, settings: Settings) -> None:
-    """While a batch has the long place it is stopped after its time, waits as a batch, and loses no retry."""
+    """While a batch task runs, the task is stopped after its time, waits as a batch task, and loses no retry."""
     batch = enqueued(stores, ENDLESS, short=False)
     with worker(settings, "one", PROGRAM):
         until(lambda: starts(stores, ENDLESS))
@@ -199,26 +199,26 @@ def test_a_tenant_leaves_a_worker_to_others(stores: Stores, settings: Settings) 
             until(lambda: bool(starts(stores, n)), 3)  # noqa: B023 # it is called at once
             assert small.queue == INTERACTIVE
         other = fit_of("bob", SLOW, short=False)
-        until(lambda: bool(starts(stores, SLOW)))  # a batch of another tenant has a long place, too
+        until(lambda: bool(starts(stores, SLOW)))  # a batch task of another tenant runs, too
         assert stores.jobs.fetch(other.id).status == "running"
         assert any(stores.jobs.fetch(job.id).status == "queued" for job in long)
 
 
-def test_the_long_place_ends_with_its_process() -> None:
-    """One process has it at a time, takes it again freely, and leaves it by its end."""
-    place = LongPlace()
+def test_the_lock_of_long_tasks_ends_with_its_process() -> None:
+    """One process has the lock at a time, and can acquire it again; the end of the process releases the lock."""
+    lock = LongTaskLock()
     read, write = os.pipe()
 
     def hold() -> int:
-        os.write(write, b"1" if place.try_acquire() else b"0")
+        os.write(write, b"1" if lock.try_acquire() else b"0")
         signal.pause()
         return 0
 
     pid = fork("holder", hold)
     assert os.read(read, 1) == b"1"
-    assert not place.try_acquire()
+    assert not lock.try_acquire()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert place.try_acquire()
-    assert place.try_acquire()
-    place.release()
+    assert lock.try_acquire()
+    assert lock.try_acquire()
+    lock.release()

@@ -22,8 +22,7 @@ from rq.rate_limit import RateLimitRegistry
 
 from tests.stop_points import stopping
 from worker.base.clock import now_ms
-from worker.execution.long_place import LongPlace
-from worker.execution.worker import TaskWorker, WorkerQueue
+from worker.execution.worker import LongTaskLock, TaskWorker, WorkerQueue
 from worker.jobs import queue
 from worker.jobs.queue import ANALYSIS, DRAWS, FIT
 from worker.jobs.rq_tasks import SERIALIZER, SafeJob, fetch_tasks, open_queue
@@ -90,8 +89,8 @@ def handlers(stores: Stores) -> type[SafeJob]:
     return type("StoppableJob", (SafeJob,), {"handlers": table})
 
 
-class PlaceTakenOnce(LongPlace):
-    """A long place that another RQ worker has at the first attempt."""
+class LockTakenOnce(LongTaskLock):
+    """A lock of long tasks that another RQ worker has at the first attempt."""
 
     attempts = 0
 
@@ -101,12 +100,12 @@ class PlaceTakenOnce(LongPlace):
         return self.attempts > 1
 
 
-def work(stores: Stores, names: Sequence[str] = (BATCH, INTERACTIVE), place: LongPlace | None = None) -> None:
+def work(stores: Stores, names: Sequence[str] = (BATCH, INTERACTIVE), lock: LongTaskLock | None = None) -> None:
     """Run the waiting tasks as a worker."""
     job_class = handlers(stores)
     OneProcess(
         list(names), connection=stores.client, serializer=SERIALIZER, job_class=job_class, queue_class=WorkerQueue,
-        job_monitoring_interval=1, log_job_description=False, place=place,
+        job_monitoring_interval=1, log_job_description=False, lock=lock,
     ).work(burst=True, logging_level="CRITICAL")  # fmt: skip
 
 
@@ -252,11 +251,11 @@ def kill_task(stores: Stores) -> Iterator[None]:
     rq_worker.handle_job_failure(task, open_queue(BATCH, stores.client), execution=execution)
 
 
-def wait_for_place(stores: Stores) -> Iterator[None]:
-    """Take a batch while the other RQ worker has the long place, so that it goes back to its queue."""
+def wait_for_lock(stores: Stores) -> Iterator[None]:
+    """Take a batch task while the other RQ worker runs a long task, so that the task goes back to its queue."""
     submit(stores, lambda stores: create(stores, "long"))
     yield
-    work(stores, place=PlaceTakenOnce())
+    work(stores, lock=LockTakenOnce())
 
 
 def withdraw(stores: Stores, make: Callable[[Stores], Job]) -> Iterator[None]:
@@ -321,7 +320,7 @@ SCENARIOS: dict[str, Callable[[Stores], Iterator[None]]] = {
     "an overdue task of a cancelled job": partial(stop_overdue, parts=None, is_cancelled=True),
     "a prolonged task": prolong,
     "a killed task": kill_task,
-    "a batch without a place": wait_for_place,
+    "a batch without the lock": wait_for_lock,
     "a withdrawn job": partial(withdraw, make=lambda stores: create(stores, "waits")),
     "withdrawn parts": partial(withdraw, make=analysis),
     "a cancelled task that runs": cancel_running,

@@ -1,4 +1,4 @@
-"""Object store with the files of all records, in a folder, S3, Google or Azure.
+"""The store of all files that records name: a folder, or a bucket of S3, Google or Azure.
 
 May import `base`, `records` and `observability`. Start with `files`.
 """

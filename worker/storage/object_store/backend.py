@@ -1,4 +1,4 @@
-"""Objects below a URL: in a folder, S3, Google or Azure, by means of obstore.
+"""Read and write objects below a URL, in a folder, S3, Google or Azure, by the library obstore.
 
 obstore repeats failed requests and limits their time. obstore does not sync files to the disk, so objects in a folder
 are written by `worker.base.files`. Error messages of obstore are never shown, because they may quote credentials.
@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 
 class Bucket:
-    """Objects below a URL.
+    """Reads and writes the objects below a URL; the objects are named by paths relative to the URL.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class Bucket:
         self._count("store_bytes", "written", increment=size)
 
     def read(self, path: str, start: int, stop: int) -> bytes | None:
-        """Return bytes `start` to `stop` - 1 of an object, as far as they exist; None for a missing object."""
+        """Return the bytes `start`, ..., `stop` - 1 of an object, as far as they exist; None if there is no object."""
 
         def get(store: Store) -> bytes:
             try:
@@ -142,7 +142,7 @@ class Bucket:
             yield piece
 
     def modification_times(self, folder: str = "") -> dict[str, float]:
-        """Return a mapping from the paths of objects and temporary files to their last writes, seconds since 1970."""
+        """List the objects and temporary files in a folder: a mapping from path to last write, seconds since 1970."""
 
         def find(store: Store) -> dict[str, float]:
             items = (item for page in store.list(folder or None) for item in page)
@@ -151,7 +151,7 @@ class Bucket:
         return self._request("list", find) or {}
 
     def contains(self, folder: str, *, except_in: str) -> bool:
-        """Return whether a folder has an object whose path does not begin with `except_in`; stops at the first one."""
+        """Return whether a folder has an object other than those whose path begins with `except_in`."""
 
         def find(store: Store) -> bool:
             return any(not item["path"].startswith(except_in) for page in store.list(folder) for item in page)
@@ -172,9 +172,10 @@ class Bucket:
         return self._store
 
     def _request(self, name: str, call: Callable[[Store], T]) -> T | None:
-        """Send a request by `call`, and return its result; None if an object to read, delete or list is missing.
+        """Send a request to the store by `call`, and return its result; count it for the metrics.
 
-        Raises ``store-unavailable`` and ``storage-full``. Only a write creates the folder of a local store.
+        Return None if the object to read, to delete or to list is missing. Raises ``store-unavailable`` and
+        ``storage-full``. Only a write creates the folder of a local store.
         """
         try:
             if self.is_local and name == "write":
@@ -244,7 +245,7 @@ def _open(url: str, seconds: timedelta, retries: int) -> Store:
 
 
 def _explain(error: Exception) -> tuple[str, str]:
-    """Return why a request to a remote store failed, and the remedy, without quoting the error's message."""
+    """Return why a request to a remote store failed, and a remedy; the error's message may have credentials."""
     message = str(error)
     if _METADATA.search(message):
         return "no credentials were found, neither in its variables nor as a role of this machine", _CHECK_CREDENTIALS
@@ -261,7 +262,7 @@ def _explain(error: Exception) -> tuple[str, str]:
 
 
 def _explain_folder(error: Exception) -> tuple[str, str]:
-    """Return why a request to a local store failed, such as ``Permission denied``, and the remedy."""
+    """Return why a request to a store in a folder failed, such as ``Permission denied``, and a remedy."""
     number = _OS_ERROR.search(str(error))
     code = error.errno if isinstance(error, OSError) and error.errno else int(number[1]) if number else errno.EIO
     return os.strerror(code), _CHECK_FOLDER

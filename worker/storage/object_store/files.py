@@ -66,7 +66,7 @@ class DamagedFileError(Exception):
 
 
 class LocalCopies:
-    """Folder of local copies of remote files, which are named by their digests.
+    """A folder with local copies of remote files, each named by the digest of its content.
 
     Any number of processes of a machine may share the folder. A removed copy stays readable for processes that have
     opened it. This class does not verify copies: their readers compare the content with the digest.
@@ -86,7 +86,7 @@ class LocalCopies:
         self._max_bytes = max_bytes
 
     def get(self, name: str, size: int, read: Callable[[], Iterable[bytes]]) -> Path:
-        """Return the path of the copy `name` of `size` bytes; make a missing copy from the bytes that `read` yields.
+        """Return the path of a copy of `size` bytes; a missing copy is made from the bytes that `read` yields.
 
         Raises
         ------
@@ -133,7 +133,10 @@ class LocalCopies:
         return remove_abandoned(self._folder) if self._folder.is_dir() else 0
 
     def _make_room(self, size: int) -> None:
-        """Remove the least recently used copies until a copy of `size` bytes fits; keep those of the last minute."""
+        """Remove the least recently used copies until another copy of `size` bytes fits below `max_bytes`.
+
+        Copies that were used in the last `RECENT_SECONDS` are kept.
+        """
         copies: list[tuple[int, int, str]] = []
         with os.scandir(self._folder) as files:
             for file in files:
@@ -153,7 +156,7 @@ class LocalCopies:
 
 
 class ObjectFiles:
-    """Files of records in the store, with local copies if the store is remote.
+    """Writes and reads the files of records, by way of local copies if the store is remote.
 
     Parameters
     ----------
@@ -174,14 +177,14 @@ class ObjectFiles:
 
     @classmethod
     def from_settings(cls, settings: Settings, bucket: Bucket | None, cache: redis.Redis | None = None) -> Self:
-        """Return the files in a bucket, by default in the folder `LOCAL` of the data folder."""
+        """Return access to the files in a bucket, by default in the folder `LOCAL` of the data folder."""
         folder = Path(settings.data_dir).absolute()
         bucket = bucket or Bucket(f"file://{folder / LOCAL}")
         quarter = shutil.disk_usage(nearest_existing(folder)).total // 4
         return cls(bucket, LocalCopies(folder / COPIES, min(MAX_COPIES, quarter)), cache)
 
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> StoredFile:
-        """Write or replace a file; return its description; raises ``store-unavailable``, ``storage-full``."""
+        """Write or replace a file; return its path, size and digest; raises ``store-unavailable``, ``storage-full``."""
         sha256 = hashlib.sha256()
 
         def digest_parts() -> Iterator[bytes | memoryview]:
@@ -193,7 +196,10 @@ class ObjectFiles:
         return StoredFile(path, size, sha256.hexdigest())
 
     def write_new(self, sources: Mapping[str, Source]) -> dict[str, StoredFile]:
-        """Write all files, or none, to new paths; return descriptions of the files by name; raises as `write`."""
+        """Write new files, all or none; return their paths, sizes and digests by name; raises as `write`.
+
+        `sources` has the parts and the size of each file, by a name that becomes the end of its path.
+        """
         new = secrets.token_hex(16)  # only 256 folders: creating one syncs its parent
         paths = {name: f"{FOLDER}/{new[:2]}/{new}-{name}" for name in sources}
         try:
@@ -203,7 +209,7 @@ class ObjectFiles:
             raise
 
     def path(self, file: StoredFile) -> Path:
-        """Return a local path from which a file can be read, after verifying its digest.
+        """Return a local path from which a file can be read, after comparing the content with the file's digest.
 
         Another process may remove the file at any time.
 
@@ -234,12 +240,12 @@ class ObjectFiles:
         raise DamagedFileError(file.path)
 
     def write_entry(self, entry: Entry) -> StoredFile:
-        """Write an entry to a new file; return the file's description; raises as `write`."""
+        """Write metadata and arrays to a new file; return the file's path, size and digest; raises as `write`."""
         parts = file_parts(entry)
         return self.write_new({ENTRY: (parts, sum(map(len, parts)))})[ENTRY]
 
     def read_entry(self, file: StoredFile) -> Entry:
-        """Return the entry in a file, with read-only arrays.
+        """Return the metadata and the read-only arrays (an `Entry`) in a file.
 
         Raises
         ------
@@ -255,10 +261,7 @@ class ObjectFiles:
             raise DamagedFileError(file.path) from error
 
     def _read(self, file: StoredFile) -> memoryview:
-        """Return the content of a file: in memory if the file is small and remote, otherwise memory-mapped.
-
-        Raises as `path`.
-        """
+        """Return the content of a file, memory-mapped unless the file is small and remote; raises as `path`."""
         if self.bucket.is_local or file.size > PIECE:
             with self.path(file).open("rb") as opened:
                 return memoryview(mmap.mmap(opened.fileno(), file.size, access=mmap.ACCESS_READ))
@@ -287,7 +290,7 @@ class ObjectFiles:
                 self._cache.set(_copy_key(file), data, ex=COPY_SECONDS)
 
     def is_intact(self, files: Iterable[StoredFile]) -> bool:
-        """Return whether files match their digests, as they are stored now: local copies are fetched again."""
+        """Return whether files match their digests; each file is read again from the store, not from a local copy."""
         try:
             for file in files:
                 self._copies.discard(file.sha256)
@@ -298,7 +301,7 @@ class ObjectFiles:
         return True
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files that no record names; if the store fails, a sweep removes them later."""
+        """Remove files that no record names any more; if the store fails, this is logged, and a sweep removes them."""
         try:
             for path in paths:
                 self.bucket.remove(path)
@@ -316,7 +319,10 @@ class ObjectFiles:
         return removed
 
     def _locate(self, file: StoredFile) -> Path:
-        """Return the path of a local file, or of the local copy of a remote file; raises `FileNotFoundError`."""
+        """Return where this machine has a file: in the folder of the store, or as a copy, made if it is missing.
+
+        Raises `FileNotFoundError`.
+        """
         if self.bucket.is_local:
             return self.bucket.local_path(file.path)
         return self._copies.get(file.sha256, file.size, lambda: self.bucket.pieces(file.path, file.size))
