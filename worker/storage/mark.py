@@ -387,8 +387,8 @@ def _records_lost(mark: Mark, state: _RedisState) -> ProblemError:
         f"changes; the queue's Redis now has records{other} ({_list_records(state.records)}) after {state.changes:,}. "
         "The server of the queue was replaced or emptied, or has lost data.",
         "Bring back the server of these files: set GLLE_REDIS_URL to it, or for `glle up` put back the folder queue of "
-        "the data folder. If the server is the right one, check its line `user default` and restart it from its "
-        f"append-only file, or restore a backup (docs/how-to/storage.md). {_ACCEPT}",
+        "the data folder. If the server is the right one, check the line `user default` in its configuration, and "
+        f"restart it from its append-only file; or restore a backup (docs/how-to/storage.md). {_ACCEPT}",
         marked=mark.records,
         marked_changes=mark.changes,
         at=mark.at,
