@@ -19,5 +19,5 @@ def test_a_candidate_clearly_behind_is_not_audited_wholly(monkeypatch: pytest.Mo
     maps = CandidateMaps(spec, context)
     for is_whole in (False, True):
         for label in ("pca", "umap"):
-            maps.attempt({"label": label}, is_whole=is_whole)
+            maps.audit({"label": label}, is_whole=is_whole)
     assert audits == [("pca", False), ("umap", False), ("umap", True)]
