@@ -9,11 +9,13 @@ from worker.analyses.candidates import CandidateMaps
 
 
 def test_a_candidate_clearly_behind_is_not_audited_wholly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two pairs of halves showed that it answers no question best; all candidates have this first look."""
+    """Two pairs of halves showed that it answers no question best; all candidates have this short audit."""
     audits = list[tuple[str, bool]]()
     monkeypatch.setattr(CandidateMaps, "_behind", lambda _: {"pca"})
     monkeypatch.setattr(CandidateMaps, "_answer", lambda _: None)
-    monkeypatch.setattr(CandidateMaps, "_try", lambda _, row, is_whole: audits.append((row["label"], is_whole)))
+    monkeypatch.setattr(
+        CandidateMaps, "_audit_or_note_problem", lambda _, row, is_whole: audits.append((row["label"], is_whole))
+    )
     spec: Any = SimpleNamespace(key=lambda _: "key")
     context: Any = SimpleNamespace(subject=None, publish_partial=lambda *_: None)
     maps = CandidateMaps(spec, context)
