@@ -42,7 +42,6 @@ MIN_TRUSTED = 3  # trusted islands that some map needs, so that a map is named f
 # The audit of a map stops after two pairs of halves if its scores are below the best ones by more than this, and its
 # layout also by more than 2.5 standard errors.
 BEHIND = 0.05
-FIRST_PAIRS = 2  # pairs of halves after which maps that are clearly behind stop
 SIMPLEST = ("pca", "t-sne")  # if several maps are as good, the first of these is named, or else the first candidate
 # What to do before reading any map, if the audits of all maps that can be relied on ask for it.
 FIRST: dict[Asks, Text] = {

@@ -77,15 +77,10 @@ def compare_maps(
     *,
     standardize: Standardize | None = None,
     metric: Metric | None = None,
-    labels: ArrayLike | None = None,
-    blocks: ArrayLike | None = None,
     score_neighbors: int = AUDIT_NEIGHBORS,
-    names: Sequence[str] | None = None,
-    ids: NDArray[Any] | None = None,
-    id_names: Sequence[str] = (),
     seed: int = 0,
-    threads: int | None = None,
     on_progress: OnProgress = silent,
+    **options: Any,
 ) -> Iterator[tuple[list[Compared], Choices]]:
     """Yield, each time that the audit of a map has advanced, the maps compared so far, and which of them to show.
 
@@ -95,14 +90,16 @@ def compare_maps(
     ----------
     X : (n, d) array-like
     candidates : sequence of Candidate
-    standardize, metric, labels, blocks, score_neighbors, names, ids, id_names, seed, threads
+    standardize, metric, score_neighbors, seed
         As for `audit`. All maps are judged by the same distances of the data, whatever parameters they have.
     on_progress
         Called with (maps done, number of maps, title of a map); its exceptions end the comparison.
+    **options
+        Further options of each audit, such as `blocks` (`glle_engine.audit.options.AuditOptions`).
 
     """
-    options = {"standardize": standardize, "metric": metric}
-    space: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given_space = {"standardize": standardize, "metric": metric}
+    space: dict[str, Any] = {name: value for name, value in given_space.items() if value is not None}
     judge = Judge(points_in_space(X, DistanceSpec.from_dict(space)), seed, score_neighbors)
 
     def start(candidate: Candidate, embed_halves: Callable[..., Resamples]) -> Iterator[Audit]:
@@ -113,16 +110,11 @@ def compare_maps(
             method=candidate.method,
             parameters=candidate.parameters,
             **({} if isinstance(getattr(candidate.Y, "posterior_", candidate.Y), Posterior) else space),
-            labels=labels,
-            blocks=blocks,
             score_neighbors=score_neighbors,
-            names=names,
-            ids=ids,
-            id_names=id_names,
             seed=seed,
-            threads=threads,
             embed_halves=embed_halves,
             on_progress=lambda *_: on_progress(done, len(candidates), candidate.title),
+            **options,
         )
 
     compared: list[Compared] = []
@@ -165,6 +157,7 @@ class _Open:
     start: StartAudit
     places: list[NDArray[np.float64]] = field(default_factory=list)
     seconds: float = 0.0
+    audit: Audit | None = None
     _audits: Iterator[Audit] | None = None
 
     def advance(self) -> Compared:
@@ -180,30 +173,18 @@ class _Open:
         try:
             if self._audits is None:
                 self._audits = self.start(self.candidate, self._embed)
-            audit = step(self._audits) or self.audit
+            self.audit = step(self._audits) or self.audit
         except GlleError as error:
             return Compared(self.candidate, problem=error)
         self.seconds += time.perf_counter() - started
-        self.audit = audit
-        assert audit is not None
-        facts = self.judge.facts_of(self.candidate, audit, complete_pairs(self.places))
-        return Compared(self.candidate, audit, facts, None, self.seconds)
-
-    audit: Audit | None = None
+        assert self.audit is not None
+        facts = self.judge.facts_of(self.candidate, self.audit, self.places)
+        return Compared(self.candidate, self.audit, facts, None, self.seconds)
 
     def _embed(self, embedder: Any, count: int, **options: Any) -> Resamples:
         maps = resample(embedder, count, **options)
         self.places.append(maps.places)
         return maps
-
-
-def complete_pairs(places: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Concatenate batches of maps of halves, without the pairs in which a map failed (NaN); return maps (m, r, p)."""
-    if not places:
-        return np.empty((0, 0, 0))
-    halves = np.concatenate([*places])
-    is_found = np.isfinite(halves).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
-    return np.asarray(halves[np.repeat(is_found, 2)])
 
 
 @dataclass(eq=False)
@@ -226,12 +207,16 @@ class Judge:
     score_neighbors: int = AUDIT_NEIGHBORS
     _cached: dict[bytes, Fidelity] = field(default_factory=dict)
 
-    def facts_of(self, candidate: Candidate, audit: Audit, halves: NDArray[np.float64]) -> MapFacts:
-        """Return the facts about a candidate's map, given its audit and the maps (m, r, p) of its halves.
+    def facts_of(self, candidate: Candidate, audit: Audit, places: Sequence[NDArray[np.float64]]) -> MapFacts:
+        """Return the facts about a candidate's map, given its audit and the maps of its halves.
 
-        The maps show the positions of the audited rows (`Audit.rows`).
+        `places` has an array (m, r, p) for each stage of the audit: the positions of the audited rows (`Audit.rows`) in
+        the stage's maps of halves, NaN in maps that failed. A pair in which a map failed is left out.
         """
         n, islands = len(self.points), audit.islands
+        halves = np.concatenate([*places]) if places else np.empty((0, 0, 0))
+        is_complete = np.isfinite(halves).all(axis=(1, 2)).reshape(-1, 2).all(axis=1)
+        halves = halves[np.repeat(is_complete, 2)]
         whole = self._fidelity(np.arange(n))
         k = max(1, min(self.score_neighbors, n // 5))
         sizes = islands.sizes / n

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 
 PAGE = "docs/explanation/believe.md"  # explains how verdicts are found
+_POINT_ARRAYS = (
+    "embedding", "island", "neighborhood", "stretch", "squeeze", "is_torn", "is_glued", "seam", "p_value",
+    "is_point_beyond", "spread", "stability",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -172,25 +176,11 @@ class Audit(PointResult):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that have a row for each point, by name, without the ones that are None.
 
-        The names are `embedding`, `island`, `neighborhood`, `stretch`, `squeeze`, `is_torn`, `is_glued`, `seam`,
-        `p_value`, `is_point_beyond`, `spread`, `stability`, `member_probability`, and `half_axes` of the regions.
+        The names are those of attributes, and `member_probability` of the groups and `half_axes` of the regions.
         """
-        arrays = {
-            "embedding": self.embedding,
-            "island": self.island,
-            "neighborhood": self.neighborhood,
-            "stretch": self.stretch,
-            "squeeze": self.squeeze,
-            "is_torn": self.is_torn,
-            "is_glued": self.is_glued,
-            "seam": self.seam,
-            "p_value": self.p_value,
-            "is_point_beyond": self.is_point_beyond,
-            "spread": self.spread,
-            "stability": self.stability,
-            "member_probability": None if self.groups is None else self.groups.member_probability,
-            "half_axes": self.regions["mean"].half_axes if self.regions else None,
-        }
+        arrays = {name: getattr(self, name) for name in _POINT_ARRAYS}
+        arrays["member_probability"] = None if self.groups is None else self.groups.member_probability
+        arrays["half_axes"] = self.regions["mean"].half_axes if self.regions else None
         return {name: values for name, values in arrays.items() if values is not None}
 
     def to_dict(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from glle_engine.audit.candidates import Candidate
 from glle_engine.audit.choice import MapFacts, behind, choose
-from glle_engine.audit.comparison import Judge, complete_pairs
+from glle_engine.audit.comparison import Judge
 from glle_engine.audit.sources import points_in_space
 from glle_engine.methods.parameters import DistanceSpec
 from worker.analyses.audit import AuditSpec
@@ -134,7 +134,7 @@ class CandidateMaps:
             context.keep_result(spec, spec.entry(audit, context.subject))
         judge = Judge(self._points(), spec.seed, spec.score_neighbors)
         candidate = Candidate(row["label"], row["title"], row["method"])
-        facts = judge.facts_of(candidate, audit, complete_pairs(places))
+        facts = judge.facts_of(candidate, audit, places)
         scores, notes = self.spec.evaluate(context, self.spec.dataset, audit.embedding, context.on_progress)
         embedded: dict[str, Any] = {"seconds": {}, "eigenvalues": None, "figures": None, "notes": []}
         if spec.recipe is not None:
