@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
+from scipy.optimize import least_squares, minimize
 from scipy.sparse.csgraph import shortest_path
 from scipy.spatial.distance import cdist
 
@@ -182,6 +183,70 @@ def smoothed(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
         axes = np.linalg.eigh(np.cov(cloud.T))[1][:, -2:]
         moved.append(cloud.mean(axis=0) + axes @ axes.T @ (X[i] - cloud.mean(axis=0)))
     return np.array(moved)
+
+
+def distance_lle(X: NDArray[np.float64], k: int, q: int) -> NDArray[np.float64]:
+    """Return U F, whose squared distances of neighbors have least error, with LLE's q bottom eigenvectors U."""
+    near = nearest(cdist(X, X), k)
+    U = bottom(weight_matrix(X, near), q)
+    A, squared = _edges(X, U, near)
+
+    def slopes(f: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(2 * (A[:, :, None] * (A @ f.reshape(q, q))[:, None]).reshape(len(A), -1))
+
+    found = least_squares(
+        lambda f: ((A @ f.reshape(q, q)) ** 2).sum(axis=1) - squared,
+        np.sqrt(squared.mean()) * np.eye(q).ravel(),
+        slopes,
+        xtol=1e-15,
+        ftol=1e-15,
+        gtol=1e-15,
+    )
+    F = U @ found.x.reshape(q, q)
+    return _principal(F @ F.T)
+
+
+def landmark_mvu(X: NDArray[np.float64], k: int, m: int) -> NDArray[np.float64]:
+    """Return U F of greatest variance that lengthens no edge, with a basis U of what m landmarks determine."""
+    D = cdist(X, X)
+    near = nearest(D, k)
+    paths = _paths(D, near)
+    marks = [0]
+    while len(marks) < m:
+        marks.append(int(paths[marks].min(axis=0).argmax()))
+    rest, residual = np.setdiff1d(np.arange(len(X)), marks), np.eye(len(X)) - weight_matrix(X, near)
+    Q = np.zeros((len(X), m))
+    Q[marks] = np.eye(m)
+    Q[rest] = -np.linalg.lstsq(residual[:, rest], residual[:, marks])[0]
+    U = np.linalg.svd(Q - Q.mean(axis=0), full_matrices=False)[0][:, :-1]
+    A, squared = _edges(X, U, near)
+    A /= np.sqrt(squared)[:, None]
+    q = m - 1
+    start = np.eye(q).ravel() / (2 * np.sqrt((A**2).sum(axis=1).max()))
+    within_edges = {
+        "type": "ineq",
+        "fun": lambda f: 1 - ((A @ f.reshape(q, q)) ** 2).sum(axis=1),
+        "jac": lambda f: -2 * (A[:, :, None] * (A @ f.reshape(q, q))[:, None]).reshape(len(A), -1),
+    }
+    found = minimize(
+        lambda f: (-f @ f / (start @ start), -2 * f / (start @ start)),
+        start,
+        jac=True,
+        method="SLSQP",
+        constraints=within_edges,
+        options={"maxiter": 2000, "ftol": 1e-13},
+    )
+    F = U @ found.x.reshape(q, q)
+    return _principal(F @ F.T)
+
+
+def _edges(
+    X: NDArray[np.float64], U: NDArray[np.float64], neighbors: Neighbors
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the differences of U along the edges between neighbors, each once, and their squared distances in X."""
+    pairs = {(min(i, int(j)), max(i, int(j))) for i, near in enumerate(neighbors) for j in near}
+    i, j = np.array(sorted(pairs)).T
+    return U[i] - U[j], ((X[i] - X[j]) ** 2).sum(axis=1)
 
 
 def _paths(D: NDArray[np.float64], neighbors: Neighbors) -> NDArray[np.float64]:

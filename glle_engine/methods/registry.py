@@ -18,6 +18,7 @@ from glle_engine.methods.linear import npe, pca, scaling
 from glle_engine.methods.lle_variants import (
     adjusted_lle,
     extensions,
+    metric_lle,
     pruned_lle,
     rewired_lle,
 )
@@ -65,6 +66,8 @@ METHODS: dict[str, Method[Any]] = {
         rewired_lle.weighted_lle,
         extensions.relative_lle,
         extensions.smoothed_lle,
+        metric_lle.distance_lle,
+        metric_lle.landmark_mvu,
         pruned_lle.pruned_lle,
         adjusted_lle.robust_lle,
         adjusted_lle.auto_k_lle,
