@@ -260,8 +260,12 @@ def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> E
         "edges": int(np.count_nonzero(np.triu(field.P, 1))),
         "candidate_edges": sum(map(len, candidates)) // 2,
     }
-    notes = () if field.converged else (_not_converged(spec, field.iterations),)
-    return note_bridges(Embedding(Y, values, figures, notes), bridges)
+    note = Note(
+        "not-converged",
+        f"After {field.iterations} rounds the duality gap is still above {spec.tol:g} per point. Raise "
+        f"{Way('max_iter')}, or l1, because small penalties converge slowly.",
+    )
+    return note_bridges(Embedding(Y, values, figures, () if field.converged else (note,)), bridges)
 
 
 def _candidates(nearest: NDArray[np.int32]) -> list[NDArray[np.intp]]:
@@ -270,11 +274,3 @@ def _candidates(nearest: NDArray[np.int32]) -> list[NDArray[np.intp]]:
     rows, columns = np.concatenate([i, j]), np.concatenate([j, i])
     order = np.lexsort((columns, rows))
     return np.split(columns[order], np.cumsum(np.bincount(rows, minlength=len(nearest)))[:-1])
-
-
-def _not_converged(spec: DrillSpec, iterations: int) -> Note:
-    return Note(
-        "not-converged",
-        f"After {iterations} rounds the duality gap is still above {spec.tol:g} per point. Raise {Way('max_iter')}, or "
-        "l1, because small penalties converge slowly.",
-    )

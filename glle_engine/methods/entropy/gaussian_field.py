@@ -8,7 +8,7 @@ The d features of the centered data are draws of :math:`N(0, K)` over the n poin
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from scipy.linalg.lapack import dpotri
@@ -19,9 +19,16 @@ from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
+T = TypeVar("T", bound=tuple[Any, ...])
+
 _CLOSE = 1e-10  # squared distance of neighbors, relative to its mean, below which a precision would overflow
+_ARMIJO = 1e-4
+_NEGLIGIBLE_GAIN = 1e-12  # relative; a step that raises an objective by less does so only by rounding errors
+_HALVINGS = 40
 
 
 def second_moment(X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -82,6 +89,30 @@ def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.
             remedy="Round the data, so that such points are equal and embedded as one, or add a little noise.",
             details={"points": [first, second]},
         )
+
+
+def backtrack(
+    evaluate: Callable[[NDArray[np.float64]], T],
+    start: NDArray[np.float64],
+    value: float,
+    slope: NDArray[np.float64],
+    step: NDArray[np.float64],
+    lower: NDArray[np.float64] | float = -np.inf,
+) -> tuple[NDArray[np.float64], T] | None:
+    """Halve a step (m,) from `start` (m,) until the objective falls enough, by Armijo's rule.
+
+    `value` is the objective at the start, and `slope` (m,) its gradient. `evaluate` takes a point (m,), and returns a
+    tuple whose first entry is the objective. Coordinates of the new point are at least `lower`. Returns the new point
+    and the tuple of `evaluate` there, or None if no step makes the objective fall.
+    """
+    length = 1.0
+    for _ in range(_HALVINGS):
+        trial = np.maximum(start + length * step, lower)
+        result = evaluate(trial)
+        if result[0] <= value + _ARMIJO * float(slope @ (trial - start)) + _NEGLIGIBLE_GAIN * abs(value):
+            return trial, result
+        length /= 2
+    return None
 
 
 def principal_coordinates(K: NDArray[np.float64], p: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

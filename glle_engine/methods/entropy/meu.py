@@ -39,6 +39,7 @@ from glle_engine.linalg.dense import log
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.entropy.gaussian_field import (
+    backtrack,
     edge_distances,
     inverse_of,
     log_likelihood,
@@ -54,9 +55,6 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_ARMIJO = 1e-4
-_NEGLIGIBLE_GAIN = 1e-13  # relative; a step that raises F by less does so only by rounding errors
-_HALVINGS = 40
 _CG_STEPS = 200
 _SMALL = 1e-3  # share of the largest multiplier; smaller multipliers may become 0 in one step
 _SHRINK = 0.1
@@ -178,7 +176,11 @@ def unfold(problem: Unfolding, tol: float, max_iter: int, on_progress: OnProgres
         if violation <= tol or iteration == max_iter:
             break
         step = _newton(problem, multipliers, K, slope, min(0.1, float(np.sqrt(violation))))
-        descended = _descend(problem, multipliers, value, slope, step)
+        # A step leaves at least a tenth of a large multiplier: if many became 0 at once, the graph would nearly fall
+        # apart.
+        shrunk = np.where(multipliers > _SMALL * multipliers.max(), _SHRINK * multipliers, 0.0)
+        lower = shrunk if problem.positive else -np.inf
+        descended = backtrack(problem.objective, multipliers, value, slope, step, lower)
         if descended is None:
             break
         multipliers, (value, log_det, factor) = descended
@@ -225,31 +227,6 @@ def _newton(
             break
         search = shaped + weight / before * search
     return step
-
-
-def _descend(
-    problem: Unfolding,
-    multipliers: NDArray[np.float64],
-    value: float,
-    slope: NDArray[np.float64],
-    step: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], tuple[float, float, NDArray[np.float64]]] | None:
-    """Halve the step until F falls enough, and return the new multipliers with their `Unfolding.objective`.
-
-    Returns None if no step makes F fall.
-    """
-    # A step leaves at least a tenth of a large multiplier: if many became 0 at once, the graph would nearly fall apart.
-    floor = np.where(multipliers > _SMALL * multipliers.max(), _SHRINK * multipliers, 0.0)
-    length = 1.0
-    for _ in range(_HALVINGS):
-        trial = multipliers + length * step
-        if problem.positive:
-            trial = np.maximum(trial, floor)
-        objective = problem.objective(trial)
-        if objective[0] <= value + _ARMIJO * float(slope @ (trial - multipliers)) + _NEGLIGIBLE_GAIN * abs(value):
-            return trial, objective
-        length /= 2
-    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,18 +302,15 @@ def meu(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embed
         "edges": len(i),
         "edges_without_multiplier": int((field.multipliers == 0).sum()),
     }
-    notes = () if field.converged else (_not_converged(spec, field.violation),)
-    return note_bridges(Embedding(unit * Y, unit**2 * values, figures, notes), bridges)
-
-
-def _not_converged(spec: MeuSpec, violation: float) -> Note:
     remedy = (
-        f"raise {Way('max_iter')}"
-        if spec.multipliers == "positive"
-        else f"use {Way('multipliers', 'positive')}: with any sign the likelihood may have no bound"
+        f"Raise {Way('max_iter')}."
+        if problem.positive
+        else f"Use {Way('multipliers', 'positive')}: with any sign the likelihood may have no bound."
     )
-    return Note(
+    note = Note(
         "not-converged",
-        f"Expected squared distances still differ from the observed ones by {violation:.2g} of their mean after "
-        f"{spec.max_iter} Newton steps at most. Remedy: {remedy}.",
+        f"After {field.iterations} Newton steps, expected squared distances still differ from the observed ones by "
+        f"{field.violation:.2g} of their mean. {remedy}",
     )
+    notes = () if field.converged else (note,)
+    return note_bridges(Embedding(unit * Y, unit**2 * values, figures, notes), bridges)

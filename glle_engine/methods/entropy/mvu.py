@@ -25,6 +25,7 @@ that the caller chooses.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +37,7 @@ from glle_engine.base.texts import Note, Way
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.entropy.gaussian_field import (
+    backtrack,
     edge_distances,
     inverse_of,
     principal_coordinates,
@@ -49,9 +51,6 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_ARMIJO = 1e-4
-_NEGLIGIBLE_GAIN = 1e-12  # relative; a step that raises the objective by less does so only by rounding errors
-_HALVINGS = 40
 # mu is lowered once the squared Newton decrement is below this. The decrement is the relative error of the distances.
 _CENTERED = 1e-9
 _FALL = 0.2  # factor by which mu falls
@@ -107,8 +106,11 @@ class Program:
 
     def newton(
         self, w: NDArray[np.float64], factor: NDArray[np.float64], mu: float, eps: float
-    ) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
-        """Return the Newton step (m,) for the multipliers w (m,), the squared Newton decrement, and P(w)^-1 (n, n)."""
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the Newton step (m,) for the multipliers w (m,), the gradient (m,) there, and P(w)^-1 (n, n).
+
+        The arguments are those of `value`, and the factor that it returns.
+        """
         inverse = inverse_of(factor)
         rows = inverse[self.i] - inverse[self.j]
         hessian = rows[:, self.i] - rows[:, self.j]  # b_e^T P^-1 b_f
@@ -121,7 +123,7 @@ class Program:
         hessian *= scale[:, None]
         hessian[diagonal] += _JITTER
         step = -scale * cho_solve(cho_factor(hessian, overwrite_a=True, check_finite=False), scale * gradient)
-        return step, -float(gradient @ step), inverse
+        return step, gradient, inverse
 
     def start(self) -> NDArray[np.float64]:
         """Return multipliers (m,) at which the barrier method can start: P(w) is positive definite."""
@@ -178,13 +180,13 @@ def unroll(program: Program, slack: float, tol: float, max_iter: int, on_progres
         value, factor = program.value(w, mu, eps)
         while True:
             on_progress(steps, max_iter, "semidefinite program")
-            step, decrement, inverse = program.newton(w, factor, mu, eps)
-            if decrement < _CENTERED or steps >= max_iter:
+            step, gradient, inverse = program.newton(w, factor, mu, eps)
+            if -float(gradient @ step) < _CENTERED or steps >= max_iter:
                 break
-            descended = _descend(program, w, value, step, decrement, mu, eps)
+            descended = backtrack(partial(program.value, mu=mu, eps=eps), w, value, gradient, step)
             if descended is None:
                 break
-            w, value, factor = descended
+            w, (value, factor) = descended
             steps += 1
         means = mu * inverse.mean(axis=0)
         K = mu * inverse - means - means[:, None] + means.mean()
@@ -197,28 +199,6 @@ def unroll(program: Program, slack: float, tol: float, max_iter: int, on_progres
         if converged or steps >= max_iter or mu * program.n < tol * trace / 100:
             return Unrolled(K, gap, steps, converged)
         mu *= _FALL
-
-
-def _descend(
-    program: Program,
-    w: NDArray[np.float64],
-    value: float,
-    step: NDArray[np.float64],
-    decrement: float,
-    mu: float,
-    eps: float,
-) -> tuple[NDArray[np.float64], float, NDArray[np.float64]] | None:
-    """Halve the step until the objective falls enough; return the new multipliers, the objective, and the factor.
-
-    The last two are from `Program.value`. Returns None if no step makes the objective fall.
-    """
-    length = 1.0
-    for _ in range(_HALVINGS):
-        trial, factor = program.value(w + length * step, mu, eps)
-        if trial <= value - _ARMIJO * length * decrement + _NEGLIGIBLE_GAIN * abs(value):
-            return w + length * step, trial, factor
-        length /= 2
-    return None
 
 
 @dataclass(frozen=True, kw_only=True)
