@@ -164,8 +164,7 @@ class Distances:
         return np.asarray((squares[:, :, None] + squares[:, None, :] - between) / 2)
 
 
-Dense: TypeAlias = "NDArray[np.float64] | Distances"  # coordinates (n, d), or distances
-Data: TypeAlias = "Dense | SparsePoints"
+Data: TypeAlias = "NDArray[np.float64] | Distances | SparsePoints"  # points as coordinates (n, d) or in other forms
 
 
 def coordinates(points: Data) -> NDArray[np.float64]:

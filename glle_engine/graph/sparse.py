@@ -155,7 +155,8 @@ class SparsePoints:
         """
         m, k = neighbors.shape
         d = self.shape[1]
-        apart, shifts = self._subtract(points, np.repeat(np.arange(m), k), neighbors.ravel())
+        item, near = np.repeat(np.arange(m), k), neighbors.ravel()
+        apart, shifts = self.rows[near] - points.rows[item], self.shifts[near] - points.shifts[item]
         row = _row_of_entries(apart)
         used, place = np.unique(row // k * d + apart.indices.astype(np.int64), return_inverse=True)
         first = np.searchsorted(used, np.arange(m + 1) * d)
@@ -259,7 +260,7 @@ class SparsePoints:
     def _products(self, points: SparsePoints) -> NDArray[np.float64]:
         """Return (s_i + s_j - d_ij^2) / 2, (m, n), for m other points i and these n points j.
 
-        s are the `_sizes` of the points, and d_ij their distances. If no point has a shift, the result is the inner
+        s are the `_sizes` of the points, and d_ij the distances. If no point has a shift, the result is the inner
         products of the points.
         """
         products = _inner_products(self.rows, points.rows)
@@ -270,15 +271,6 @@ class SparsePoints:
             products += self.shape[1] * points.shifts[:, None] * self.shifts
         return products
 
-    def _subtract(
-        self, points: SparsePoints, item: NDArray[np.intp], near: NDArray[np.integer[Any]]
-    ) -> tuple[csr_array, NDArray[np.float64]]:
-        """Subtract the points `item` (q,) of `points` from the points `near` (q,) of this object.
-
-        Returns the differences as sparse rows (q, d) and shifts (q,), like `rows` and `shifts`.
-        """
-        return self.rows[near] - points.rows[item], self.shifts[near] - points.shifts[item]
-
     def _apart(
         self, points: SparsePoints, item: NDArray[np.intp], near: NDArray[np.integer[Any]]
     ) -> NDArray[np.float64]:
@@ -286,7 +278,8 @@ class SparsePoints:
         distances = np.empty(len(item))
         size = max(1, _BLOCK_ENTRIES // (self.neighborhood_width + points.neighborhood_width))
         for block in blocks(len(item), size, "neighbors"):
-            apart, shifts = self._subtract(points, item[block], near[block])
+            i, j = item[block], near[block]
+            apart, shifts = self.rows[j] - points.rows[i], self.shifts[j] - points.shifts[i]
             row = _row_of_entries(apart)
             values = apart.data - shifts[row]
             others = self.shape[1] - np.diff(apart.indptr)

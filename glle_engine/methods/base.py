@@ -302,8 +302,14 @@ class Method(Generic[S]):
         return self.labels or spec.uses_labels
 
     def require_available(self) -> None:
-        """Raise `MissingLibraryError` unless the libraries of the method are installed."""
-        require_libraries(self.title, self.libraries, self.extra)
+        """Raise `MissingLibraryError` unless the libraries of the method are installed; the remedy names the extra."""
+        for library in self.libraries:
+            if find_spec(library) is None:
+                raise MissingLibraryError(
+                    f"{self.title} needs {library}, which is not installed.",
+                    remedy=f'Install it: pip install "glle[{self.extra}]".',
+                    details={"library": library, "extra": self.extra},
+                )
 
     def require_possible(self, n: int, d: int, spec: S, *, labels: bool = False) -> None:
         """Raise a `GlleError` if the method cannot embed n points of d features with these parameters.
@@ -539,20 +545,6 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
             remedy=f"Give {n} integers, the class of each point.",
         )
     return raw.astype(np.int64)
-
-
-def require_libraries(title: str, libraries: tuple[str, ...], extra: str) -> None:
-    """Raise `MissingLibraryError` unless the libraries that the method `title` needs are installed.
-
-    The remedy names `extra`, the optional extra of the package that installs them.
-    """
-    for library in libraries:
-        if find_spec(library) is None:
-            raise MissingLibraryError(
-                f"{title} needs {library}, which is not installed.",
-                remedy=f'Install it: pip install "glle[{extra}]".',
-                details={"library": library, "extra": extra},
-            )
 
 
 def participation_ratio(Y: NDArray[np.float64]) -> float:

@@ -16,7 +16,7 @@ take the number of lanes from the length of their argument `tag`, a tuple, becau
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,10 +47,9 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Source
     from glle_engine.linalg.vectors import Address
 
-_MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
-_WEYL = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
-_M0, _M1 = _MULTIPLIERS
-_W0, _W1 = _WEYL
+# Constants of Philox: two multipliers, two summands of the key, and the number of rounds.
+_M0, _M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
+_W0, _W1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 _ROUNDS = 10
 _MANTISSA_SHIFT = np.uint64(11)
 _UNIT = 2.0**-53
@@ -349,15 +348,8 @@ class WeightDistribution:
 
     def at(self, rows: NDArray[np.integer]) -> WeightDistribution:
         """Return the distribution of the weights of the points `rows` only; its arrays are copies."""
-        return WeightDistribution(
-            self.mean[rows],
-            self.factor[rows],
-            self.prior_mean,
-            None if self.prior_factor is None else self.prior_factor[rows],
-            constrained=self.constrained,
-            sigma=None if self.sigma is None else self.sigma[rows],
-            kept=None if self.kept is None else self.kept[rows],
-        )
+        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return replace(self, **{name: value[rows] for name, value in arrays.items()})
 
     def draw(self, key: tuple[int, int], scale: float, source: Source, counter: int = 0) -> NDArray[np.float64]:
         """Return the weights (n, k) of the draw with the key (seed, index).

@@ -90,9 +90,9 @@ class AutoKLleSpec(GraphSpec, DistanceSpec):
 
     def candidates(self) -> list[int]:
         """Return the values of k to try, ascending: all from k_least to k_most, or seven of them if there are more."""
-        count = self.k_most - self.k_least + 1
-        ks = np.geomspace(self.k_least, self.k_most, min(_TRIED, count)) if count > _TRIED else None
-        return sorted({int(k) for k in np.round(ks)}) if ks is not None else list(range(self.k_least, self.k_most + 1))
+        every = list(range(self.k_least, self.k_most + 1))
+        few = {round(k) for k in np.geomspace(self.k_least, self.k_most, _TRIED)}
+        return every if len(every) <= _TRIED else sorted(few)
 
     def at(self, k: int) -> LleGraphSpec:
         """Return the specification of LLE with k neighbors."""

@@ -344,12 +344,7 @@ def isolle(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) ->
             along, further = joined(X, along, spec, f"With {Way('n_graph', g)}", f"Raise {Way('n_graph')}.")
             bridges = [*bridges, *further]
     embedding = lle_of(X, along, spec, on_progress)
-    figures = {"n_graph": g, "neighbors_replaced": _replaced_share(kneighbors(X, k)[0], along)}
+    pairs = len(X) * np.arange(len(X))[:, None]  # added to neighbors, this numbers the pairs of a point and a neighbor
+    kept = np.isin(kneighbors(X, k)[0] + pairs, along + pairs)
+    figures = {"n_graph": g, "neighbors_replaced": float(1 - kept.mean())}
     return note_bridges(embedding.extended(figures), bridges)
-
-
-def _replaced_share(straight: NDArray[np.int32], along: NDArray[np.int32]) -> float:
-    """Return the share of the Euclidean neighbors `straight` (n, k) that are not among the neighbors `along` (n, k)."""
-    n = len(straight)
-    rows = np.arange(n)[:, None]
-    return float(1 - np.isin(straight + n * rows, along + n * rows).mean())

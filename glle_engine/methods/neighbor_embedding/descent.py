@@ -19,6 +19,8 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
 
+from glle_engine.base.progress import blocks
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -186,10 +188,8 @@ def squared_distances(
 
 
 def row_blocks(n: int) -> Iterator[slice]:
-    """Yield slices that divide the rows of a matrix (n, n) into blocks that fit in the processor's cache."""
-    size = max(1, _BLOCK_ENTRIES // n)
-    for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
+    """Return slices that divide the rows of a matrix (n, n) into blocks that fit in the processor's cache."""
+    return blocks(n, max(1, _BLOCK_ENTRIES // n), "descent")
 
 
 def gaussian_sums(

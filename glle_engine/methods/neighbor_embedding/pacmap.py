@@ -43,8 +43,7 @@ _PHASES = (100, 100)  # iterations of the two phases before the last one, as in 
 _MIN_NEAR_PAIRS = 2
 _CANDIDATES = 6  # for each mid-near pair, pacmap samples this many distinct points that are not mid-near points yet
 _LIBRARY = "pacmap"
-_PAIRS = {"pair_neighbors", "pair_MN", "pair_FP"}  # arguments that are arrays, which options cannot be
-_SNAPSHOTS = {"intermediate_snapshots"}
+_NO_OPTIONS = {"pair_neighbors", "pair_MN", "pair_FP", "intermediate_snapshots"}  # arrays, or without effect
 # Arguments of pacmap, and the parameters of this method that set them, where the names differ.
 _PARAMETERS = {
     "MN_ratio": "mid_near_ratio",
@@ -172,7 +171,7 @@ def _model(spec: PacmapSpec, num_iters: tuple[int, int, int]) -> Any:
         "verbose": False,
         "intermediate": False,
     }
-    named |= library_options(_LIBRARY, PaCMAP, spec, {*named, *_PAIRS, *_SNAPSHOTS}, _PARAMETERS)
+    named |= library_options(_LIBRARY, PaCMAP, spec, {*named, *_NO_OPTIONS}, _PARAMETERS)
     with passed_on(_LIBRARY, spec.options):
         return PaCMAP(**named)
 

@@ -170,13 +170,18 @@ def _lay_out(
     neighbors = _Neighbors.among(X, spec, on_progress)
     on_progress(0, 1, "descent")
     epochs = spec.epochs(len(X))
+    init: Any = spec.init
+    if start is not None:
+        init = noisy(start, spec.seed).astype(np.float32)
+    elif init != "spectral":  # umap-learn computes the spectral start
+        init = initial(X, spec.n_components, init, spec.seed).astype(np.float32)
     with _caught() as caught:
         model = _model(
             neighbors,
             spec,
             metric=spec.metric if spec.is_further or isinstance(X, Distances) else "euclidean",
             n_epochs=epochs,
-            init=_start(X, spec) if start is None else noisy(start, spec.seed).astype(np.float32),
+            init=init,
         )
         with passed_on(_LIBRARY, spec.options):
             Y = np.asarray(model.fit_transform(neighbors.scaled(X), labels), np.float64)
@@ -260,13 +265,6 @@ def _caught() -> Iterator[list[warnings.WarningMessage]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield caught
-
-
-def _start(X: Data, spec: UmapSpec) -> str | NDArray[np.float32]:
-    """Return the start of the descent for umap-learn: coordinates (n, p), or the name "spectral" of its own start."""
-    if spec.init == "spectral":
-        return "spectral"
-    return initial(X, spec.n_components, spec.init, spec.seed).astype(np.float32)
 
 
 def _notes(caught: list[warnings.WarningMessage]) -> tuple[Note, ...]:
