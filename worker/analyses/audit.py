@@ -68,7 +68,10 @@ class AuditSpec(AnalysisSpec):
     seed: int = 0
 
     def owners(self, subject: str) -> tuple[str, ...]:
-        """Return the ids with which the result is deleted: of the subject, or of an audited embedding and its data."""
+        """Return the ids of what the result is about: the audited embedding and its data set, or else the subject.
+
+        The result is deleted with any of them.
+        """
         return super().owners(subject) if self.recipe is None else Recipe(**self.recipe).owners
 
     def parts(self) -> list[Part]:

@@ -102,7 +102,10 @@ def posterior_resamples(posterior: str, stream: Stream, seed: int) -> StoredResa
 
 
 def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], count: int) -> list[Part]:
-    """Return the parts of an analysis that make the first `count` resamples; `resamples_of` finds them in a task."""
+    """Return the parts of an analysis that make the first `count` resamples.
+
+    `resamples_of` is called in the task that makes a part, and returns access to the stored resamples.
+    """
     return [Part(len(indices), partial(_make, resamples_of, indices)) for indices in part_ranges(count)]
 
 

@@ -51,7 +51,7 @@ def limited_memory(extra: int) -> Iterator[None]:
 
 
 class _WorkLimit:
-    """Limit on the working memory of this process; 0: no limit."""
+    """Limit on the working memory of this process in bytes, for `limited_work`; 0 means no limit."""
 
     bytes = 0
     is_set = False  # whether `limited_work` has set the limit

@@ -83,7 +83,7 @@ class Problem:
 
     @property
     def is_internal(self) -> bool:
-        """Whether the project itself is at fault."""
+        """Whether the failure is a defect of this software, and neither the request nor a server is at fault."""
         return self.code == "internal-error"
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def refuse(code: str, status: int, detail: str, remedy: str, **details: Any) -> 
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return the problem that describes the exception that ended a task; ``internal-error`` for unexpected ones."""
+    """Return the problem that describes the exception that ended a task: ``internal-error`` if it was unexpected."""
     if isinstance(error, GlleError):
         return Problem.from_engine(error)
     if isinstance(error, ProblemError):

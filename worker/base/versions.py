@@ -101,7 +101,7 @@ def provenance() -> dict[str, str]:
 
 
 def require_numbers(posterior: str, numbers: str) -> None:
-    """Raise ``other-numbers`` unless `numbers`, the version of the engine that fitted a posterior, is this engine's."""
+    """Raise ``other-numbers`` unless `numbers`, the version of the engine's results at the fit, is `NUMBERS`."""
     if numbers != NUMBERS:
         raise refuse(
             "other-numbers",

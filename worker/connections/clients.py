@@ -130,7 +130,7 @@ def _parse(url: str, variable: str) -> tuple[str, int]:
 
 
 def _without_replicas(url: str) -> tuple[str, int]:
-    """Split a URL into the URL without the parameter `replicas`, which redis-py does not know, and its value or 0."""
+    """Return a URL without the parameter `replicas`, which redis-py does not know; and the parameter's value, or 0."""
     place, _, query = url.partition("?")
     fields = query.split("&") if query else []
     values = [field.removeprefix("replicas=") for field in fields if field.startswith("replicas=")]

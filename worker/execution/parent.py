@@ -139,7 +139,7 @@ class Worker:
                     child.send(signal.SIGTERM)
 
     def _rq_name(self, role: str, start: int) -> str:
-        """Return the name of the RQ worker with a role whose process is the one with the number `start`, from 1."""
+        """Return the name of an RQ worker: `start` counts the processes that were started for its role, from 1."""
         return f"{self._name}.{role}.{start}"
 
     def _run_rq(self, role: str) -> int:
@@ -187,9 +187,9 @@ def load() -> None:
 
 
 def require_bits(settings: Settings) -> None:
-    """Compute reference results, and raise `SettingsError` if their bits are not the published ones, unless allowed.
+    """Raise `SettingsError` if reference results on this machine differ in bits from the published results.
 
-    The setting `allow_other_bits` allows other bits.
+    With the setting `allow_other_bits`, nothing is raised.
     """
     bits = fingerprint()
     if bits == PINNED or settings.allow_other_bits == "on":

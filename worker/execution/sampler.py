@@ -82,7 +82,7 @@ class ResidentPosteriors:
         self._posteriors: dict[str, tuple[Posterior, int, float]] = {}  # with bytes and time of last use, oldest first
 
     def get(self, id_: str) -> Posterior | None:
-        """Return a posterior by its id, which counts as a use; None if the posterior is not in memory."""
+        """Return a posterior by its id, and record that it was used now; None if the posterior is not in memory."""
         if (kept := self._posteriors.pop(id_, None)) is None:
             return None
         posterior, nbytes, _ = kept
@@ -180,7 +180,7 @@ class SamplerLoop:
             self._retire_if_large()
 
     def _read(self) -> None:
-        """Read more requests, unless those in hand fill a lane group; wait for a request if there are none in hand."""
+        """Read more requests, unless the requests in hand fill a lane group; if none are in hand, wait for one."""
         if self._is_stopping or len(self._waiting) >= self._ahead:
             return
         if self._waiting.next_size >= LANES:

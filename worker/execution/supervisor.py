@@ -156,7 +156,7 @@ class Supervisor:
         self._is_loading = False
 
     def add(self, name: str, spawn: Callable[[], int], *, is_disposable: bool = False) -> Child:
-        """Add a child, whose process `spawn` starts; `start_due` calls it. Return the child."""
+        """Add and return a child; `spawn` starts a process for the child, and returns the pid."""
         self.children.append(Child(name, spawn, is_disposable))
         return self.children[-1]
 
@@ -172,7 +172,10 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)  # no action: the signal only has to wake `pause`
 
     def load(self, *loaders: Callable[[], object]) -> None:
-        """Call functions that load what forked children will share; a signal to stop ends this process meanwhile."""
+        """Call functions that load modules and data which forked children will share.
+
+        A signal to stop that arrives meanwhile ends this process.
+        """
         with suppress(AttributeError, OSError):  # only glibc has it; more arenas would keep freed memory
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
         self._is_loading = True
@@ -216,9 +219,10 @@ class Supervisor:
     def stop(
         self, children: Iterable[Child], grace: float = math.inf, tick: Callable[[], object] = lambda: None
     ) -> None:
-        """Stop children and wait until they have ended.
+        """Stop children, and wait until all of their processes have ended.
 
-        First ask them to finish their work; after `grace` seconds or a second signal, make them stop at once; kill them
+        SIGTERM lets a child finish its work. After `grace` seconds, or if this process gets a second signal to stop,
+        children must stop at once: disposable ones are killed, and others get SIGTERM again until they are killed
         `COLD_SECONDS` later. `tick` is called repeatedly in the meantime.
         """
         children = list(children)

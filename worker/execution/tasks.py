@@ -127,7 +127,7 @@ def _attempt(stores: Stores, telemetry: TaskTelemetry, job_id: str, work: Work) 
 
 
 def _points(stores: Stores, job: Job) -> int:
-    """Return the number of points of a job's posterior, or else of its data set; 0 if neither is stored."""
+    """Return the number of points of a job's posterior, or else of the job's data set; 0 if neither is stored."""
     record: PosteriorRecord | Dataset | None = None
     if job.posterior is not None:
         record = stores.posteriors.get(job.posterior)
@@ -236,7 +236,7 @@ class _Shard:
 
 
 def _draw_shard(shard: _Shard) -> Job | None:
-    """Make the draws of a shard, and store them as one result, unless an earlier run has stored it; return the job."""
+    """Make the draws of a shard, and store them as one result, unless this result is stored; return the job."""
     stores, context, job, spec = shard.stores, shard.context, shard.job, DrawsSpec.from_dict(shard.job.spec)
     if spec.is_auto:
         spec = spec.at(_calibrated_scale(context))

@@ -256,7 +256,7 @@ class TaskWorker(RqWorker):
         super().fork_work_horse(job, queue)
 
     def handle_work_horse_killed(self, job: RqJob, retpid: int, ret_val: int, rusage: object) -> None:
-        """Count a killed process of a task; fail the job if the task itself was the reason, so that it is not repeated.
+        """Count a killed process of a task; fail the job if the task caused this, because it would end so again.
 
         An interactive task that needs more memory is queued as a batch task instead (`handle_job_failure`).
         """
@@ -332,7 +332,7 @@ class TaskWorker(RqWorker):
 
 
 def guard_forks() -> None:
-    """Make each process that is forked from now on call `begin_work_horse` first, so that none outlives its parent."""
+    """Make each process that is forked from now on begin with a call of `begin_work_horse`."""
     parents: list[int] = []
     os.register_at_fork(
         before=lambda: parents.append(os.getpid()), after_in_child=lambda: begin_work_horse(parents[-1])

@@ -255,13 +255,13 @@ class DrawRequests:
         return entry
 
     async def is_pending(self, entry: str) -> bool:
-        """Return whether a request, by its stream entry, is still unanswered; False also if Redis has lost it."""
+        """Return whether the request with this stream entry is unanswered; False also if Redis has lost the request."""
         keys = (stream_of(self.tenant), TURNS)
         return bool(await self._commands.call("EVAL", _IS_PENDING, 2, *keys, self.tenant, entry))
 
 
 class DrawStream:
-    """Access of one sampler to the streams of draw requests.
+    """Reads and answers, for one sampler, the requests for single draws in the streams of all tenants.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ class DrawStream:
         return self._take(count) if has_rung else []
 
     def _take(self, count: int) -> list[DrawRequest]:
-        """Return up to `count` waiting requests; remember if no others wait, so that `read` then waits for some."""
+        """Return up to `count` waiting requests; if no others wait, make the next `read` wait for a new request."""
         reply: Any = self._client.eval(_TAKE, 2, TURNS, BELL, _SAMPLERS, self._sampler, count, LANES)
         requests = [_request(text(stream), id_, _pairs(fields)) for stream, entries in reply for id_, fields in entries]
         self._has_all = len(requests) < min(count, LANES)
@@ -434,7 +434,7 @@ def _message(
 
 
 def draw_outcomes(message: bytes) -> dict[str, DrawAnswer]:
-    """Decode a message into a mapping from the `waited_name` of each draw to its answer."""
+    """Decode a message of a sampler: return the answers about draws, by the name of the draw (`waited_name`)."""
     header, _, rest = message.partition(b"\n")
     content, start = json.loads(header), 0
     problem = None if content["problem"] is None else Problem.from_dict(content["problem"])
@@ -492,7 +492,7 @@ class RequestsInHand:
         return sum(len(requests) for names in self._waiting.values() for requests in names.values())
 
     def add(self, requests: Iterable[DrawRequest]) -> None:
-        """Add requests; each is taken after the earlier requests for draws of its posterior by its tenant."""
+        """Add requests that were read from the streams."""
         for request in requests:
             self._waiting.setdefault(request.stream, {}).setdefault(request.name, []).append(request)
 

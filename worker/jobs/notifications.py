@@ -43,7 +43,7 @@ class Waiter(asyncio.Event):
 
 
 class Notifications:
-    """Subscriber to one channel, which wakes the requests that wait for its notifications.
+    """Subscribes to one channel of Redis, and wakes the HTTP requests that wait for a notification on this channel.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Notifications:
                     await is_subscribed.wait()
 
     def end(self) -> None:
-        """Set `is_over`, and wake all waiting requests, which then look at it."""
+        """Set `is_over`, and wake all waiting requests, so that they answer before the process ends."""
         self.is_over = True
         self._call(_Subscription.wake_all)
 
@@ -163,5 +163,5 @@ class _Subscription:
 
 
 def _job_outcomes(message: bytes) -> Mapping[str, None]:
-    """Parse a message about an ended job: a mapping of the job's id to None, because there is no other outcome."""
+    """Parse a message about an ended job: return the job's id with None, because the message says nothing else."""
     return {text(message): None}

@@ -109,7 +109,10 @@ class TaskQueue:
         self._enqueue(job, task_ids(job)[0], self._limit(job))
 
     def enqueue_others(self, job: Job) -> None:
-        """Enqueue all tasks of a job but the first, unless RQ has them: of further shards, and of their combination."""
+        """Enqueue the tasks of a job that follow its first task, unless RQ has them.
+
+        These are the tasks of the other shards, and for an analysis the task that combines all parts.
+        """
         first, *others = task_ids(job)
         limit = self._limit(job)
         for id_, task in zip(others, fetch_tasks(self._client, others), strict=True):
@@ -312,7 +315,7 @@ class TaskQueue:
                 self._enqueue(job, id_, limit, task)
 
     def _expected_tasks(self, job: Job) -> list[str]:
-        """Return the ids of the tasks of an open job that must wait or run, as far as they have been enqueued."""
+        """Return the ids of the tasks of an open job that RQ should have: each must wait or run."""
         if job.sharding is None:
             return task_ids(job)
         shards = self._jobs.unfinished_shards(job)
@@ -322,7 +325,7 @@ class TaskQueue:
         return tasks if job.parts is None else [*tasks, task_id(job)]
 
     def _adjust_shares(self) -> None:
-        """Adjust how many tasks each tenant may have to the number of live workers, so that new workers get tasks.
+        """Set how many tasks each tenant may have in RQ, by the number of live workers, so that new workers get tasks.
 
         Also free the slots of tasks that neither wait nor run.
         """
@@ -339,7 +342,7 @@ class TaskQueue:
                 RateLimitRegistry(limit.key, self._client).cleanup()
 
     def _free_slots(self, limit: RateLimitRegistry, ids: list[str], waiting: set[str], running: set[str]) -> None:
-        """Free the slots of a rate limit whose tasks neither wait nor run, and delete these tasks.
+        """Free those slots of a rate limit whose tasks `ids` neither wait nor run, and delete these tasks.
 
         RQ itself frees the slots of ended tasks. Tasks that their job still needs keep their slots here, because a
         worker may be taking such a task from the queue right now; `repair` handles them. An interactive task that goes
@@ -370,7 +373,7 @@ class TaskQueue:
         return {name: set(queue.get_job_ids()) for name, queue in self._queues.items()}
 
     def _running(self) -> set[str]:
-        """Return the ids of running tasks: those with an execution in RQ, which ends after missed heartbeats."""
+        """Return the ids of running tasks: RQ has an execution of each, which expires after missed heartbeats."""
         registries = (queue.started_job_registry for queue in self._queues.values())
         return {id_ for registry in registries for id_ in registry.get_job_ids(cleanup=False)}
 
@@ -405,7 +408,7 @@ class TaskQueue:
         return RateLimit(key, self._shares()(key))
 
     def _shares(self) -> Callable[[str], int]:
-        """Return a function that maps the key of a rate limit to its number of slots, for the workers that live now."""
+        """Return a function from the key of a rate limit to the number of slots, given the workers that live now."""
         workers, has_keys = self.live_workers(), self._has_keys()
         return lambda key: allowed_tasks(workers, has_keys=has_keys, are_short=key.endswith(_DRAWS_SUFFIX))
 

@@ -135,9 +135,9 @@ class JobStore:
         points: Array | None = None,
         short: bool = False,
     ) -> tuple[Job, bool]:
-        """Create a job, unless an equal request has created one whose status is in `reuse`; then return that job.
+        """Create a job; or, if an equal request has created a job whose status is in `reuse`, return this job.
 
-        A script does both atomically, so that simultaneous equal requests share one job.
+        A script does this atomically, so that simultaneous equal requests share one job.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class JobStore:
         return None if raw is None else self.get(text(raw))
 
     def sample_open(self, limit: int) -> list[str]:
-        """Return the ids of all open jobs of all tenants; if there are more than `limit`, a random sample of them."""
+        """Return the ids of the open jobs of all tenants; if there are more than `limit`, `limit` chosen at random."""
         return [text(raw) for raw in self._client.srandmember(lua_scripts.ALL_OPEN, limit) or ()]
 
     def iterate(

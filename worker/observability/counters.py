@@ -89,7 +89,7 @@ class Counters:
         self._pending = {}
 
     def flush(self) -> bool:
-        """Add the counts of this process to those in Redis; return False, and keep the counts, if Redis fails."""
+        """Add the counts of this process to the totals in Redis; return False, and keep the counts, if Redis fails."""
         with self._lock:
             pending, self._pending = self._pending, {}
         if not pending:

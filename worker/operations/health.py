@@ -48,7 +48,7 @@ State = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True)
 class Check:
-    """Result of one check, with a remedy if it is not ``ok``."""
+    """Result of one check: what was found, and a remedy unless the state is ``ok``."""
 
     name: str
     state: State
@@ -195,7 +195,7 @@ def _queue_server(client: redis.Redis) -> Check:
 
 @lru_cache(8)
 def _probe_server(client: redis.Redis, period: int) -> None:
-    """Make a test write to a server; the cache keeps a success, so that there is one write for each `period`."""
+    """Make a test write to a server, once for each `period`: `lru_cache` remembers a success, but not an error."""
     client.set(PROBE, period, ex=PROBE_TTL)
 
 
@@ -220,13 +220,13 @@ def data_folder(folder: Path) -> Check:
 
 @lru_cache(8)
 def _probe_folder(folder: Path, period: int) -> None:
-    """Make a test write to a folder; the cache keeps a success, so that there is one write for each `period`."""
+    """Make a test write to a folder, once for each `period`: `lru_cache` remembers a success, but not an error."""
     del period
     probe(folder)
 
 
 def disk_space(settings: Settings) -> Check:
-    """Check that the disk has space for the log of the embedded queue server; warn if it has none for uploads."""
+    """Check that the disk has space for the log of the embedded queue server; warn if uploads are refused."""
     name, free = "disk space", free_bytes(Path(settings.data_dir))
     if (refusal := disk_refusal(settings)) is not None:
         return Check.from_problem(name, refusal.problem)

@@ -145,7 +145,7 @@ def too_many_jobs_overall(allowed: int) -> ProblemError:
 
 
 def too_many_draws(tenant: str, limit: int) -> ProblemError:
-    """Return the error for a request of a draw when too many such requests wait, of the tenant or of all tenants."""
+    """Return the error for a draw request when too many requests of the tenant, or of all tenants, are waiting."""
     remedy = "Try again later, or request many draws as one job."
     return _share_exceeded("draws", tenant, "waiting requests for draws", limit, MAX_DRAWS, remedy, _pause())
 
@@ -167,7 +167,7 @@ def too_many_incoming_bytes(tenant: str, limit: int, total: int) -> ProblemError
 def _share_exceeded(
     quota: str, tenant: str | None, noun: str, limit: int, total: int, remedy: str, retry_after: int
 ) -> ProblemError:
-    """Return the error ``quota-exceeded`` for a tenant that holds all that it may of something, such as open jobs.
+    """Return the error ``quota-exceeded`` for a tenant that has reached its limit, for example of open jobs.
 
     Parameters
     ----------

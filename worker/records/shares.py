@@ -121,7 +121,7 @@ class Share:
         return may_hold(self.held[tenant], amount, self.total - self.used, self.limit(tenant))
 
     def add(self, tenant: str, amount: int = 1) -> None:
-        """Record that a tenant takes an amount, or gives it back if the amount is negative."""
+        """Record that a tenant takes an amount of the resource; a negative amount is given back."""
         self.used += amount
         self.held[tenant] += amount
         if not self.held[tenant]:
@@ -129,7 +129,7 @@ class Share:
 
     @property
     def in_use(self) -> float:
-        """The largest fraction of its limit that any tenant holds (`part_of`); 0 if no tenant holds anything."""
+        """How near the tenants are to their limits: the largest fraction of a limit that is used (`part_of`), or 0."""
         return max((part_of(held, self.limit(tenant), self.total) for tenant, held in self.held.items()), default=0.0)
 
     @contextmanager

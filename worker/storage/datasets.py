@@ -150,7 +150,7 @@ class DatasetStore(FileStore[Dataset]):
         return self._load(id_, VALUES)
 
     def load_extras(self, dataset: Dataset) -> dict[str, Array]:
-        """Return the extra arrays of a data set by their names in `EXTRAS`; raises as `values`."""
+        """Return the arrays that a data set has beside its values, such as ``labels``, by name; raises as `values`."""
         return {name: self._load(dataset.id, name) for name in dataset.extras}
 
     def ids_of(self, id_: str) -> Array | None:

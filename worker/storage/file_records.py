@@ -80,9 +80,9 @@ class FileStore(RecordStore[R]):
     def create_with_files(
         self, new: R, *, max_bytes: int = 0, while_running: str | None = None, while_existing: Sequence[str] = ()
     ) -> bool:
-        """Write a record after its files; if a record with this id exists already, keep that and remove the new files.
+        """Write a record whose files are written, unless a record with this id exists or a condition fails.
 
-        Return whether there is a record with this id in the end. If not, the new files are removed, too.
+        Return whether a record with this id exists in the end. New files that this record does not name are removed.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class FileStore(RecordStore[R]):
 
     @contextmanager
     def limited(self, new: R, max_bytes: int) -> Iterator[None]:
-        """Write the record of new files in this context: if the record is refused, the files are removed.
+        """Context in which the record of new files is written: if the record is refused, the files are removed.
 
         Raises ``quota-exceeded`` in place of `LimitExceededError`; `max_bytes` is the quota of stored bytes.
         """

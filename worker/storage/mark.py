@@ -352,7 +352,7 @@ def _mark_of(state: _RedisState, service: str) -> Mark:
 
 
 def _first_mark(state: _RedisState, service: str) -> Mark:
-    """Return a new service's mark, which counts one change at most: a failover of Redis may still lose others."""
+    """Return the mark of a new service, with at most one change, because a failover may still lose further changes."""
     return replace(_mark_of(state, service), changes=min(state.changes, 1))
 
 

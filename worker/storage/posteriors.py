@@ -157,7 +157,7 @@ class PosteriorStore(FileStore[PosteriorRecord]):
         super().__init__(client, POSTERIOR_KIND, files, results)
 
     def require_room(self) -> None:
-        """Raise ``quota-exceeded`` if the tenant has as many posteriors, or bytes of their records, as it may have.
+        """Raise ``quota-exceeded`` if the tenant's posteriors, or the bytes of their records, have reached the quota.
 
         Concurrent fits may all pass this check, so the quota can be exceeded by as many posteriors as jobs are running.
         In return, no finished fit is lost.
@@ -183,9 +183,10 @@ class PosteriorStore(FileStore[PosteriorRecord]):
         return self.files.write_entry(Entry(meta, arrays)), sha256
 
     def record(self, record: PosteriorRecord, *, while_running: str, max_bytes: int = 0) -> bool:
-        """Write the record of a posterior, after its file, unless there is a record; return whether there is one now.
+        """Write the record of a posterior whose file is written; return whether the posterior has a record now.
 
-        Nothing is written if a data set of the fit has been deleted. The new file is removed if no record names it.
+        Nothing is written if a record exists already, or if a data set of the fit was deleted. A new file that no
+        record names is removed.
 
         Parameters
         ----------

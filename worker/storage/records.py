@@ -187,7 +187,7 @@ class LimitExceededError(Exception):
 
 
 class RecordStore(Generic[R]):
-    """Store of the records of one kind, of which only one tenant's may be visible.
+    """Store of the records of one kind, such as data sets; `for_tenant` returns a store with one tenant's records.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ class RecordStore(Generic[R]):
         return store
 
     def get(self, id_: str) -> R | None:
-        """Return a record by its id; None if there is none, or another tenant has it; raises as `RecordKind.load`."""
+        """Return a record by its id; None if no record exists, or another tenant's; raises as `RecordKind.load`."""
         return self._visible(id_, self._client.get(self.kind.key(id_)))
 
     def fetch(self, id_: str) -> R:

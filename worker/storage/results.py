@@ -96,7 +96,9 @@ class ResultStore(FileStore[ResultRecord]):
         self._ttl = ttl
 
     def put(self, key: str, entry: Entry, *, owners: Sequence[str], job: str, tenant: str, max_bytes: int = 0) -> bool:
-        """Store a result, unless one of its owners was deleted, or it is stored already; return if it is stored now.
+        """Store a result under a key; return whether there is a result under this key now.
+
+        Nothing is written if one of the owners was deleted, or if a result is stored under the key already.
 
         Parameters
         ----------
@@ -119,7 +121,7 @@ class ResultStore(FileStore[ResultRecord]):
         return self.create_with_files(record, max_bytes=max_bytes, while_existing=existing)
 
     def find(self, key: str) -> Entry | None:
-        """Return the result under a key, or None without one; raises ``result-damaged``, ``store-unavailable``."""
+        """Return the result under a key, or None; raises ``result-damaged``, ``store-unavailable``."""
         record = self.get(result_id(key))
         return None if record is None else self.read_entry(record, record.file)
 
@@ -140,9 +142,10 @@ class ResultStore(FileStore[ResultRecord]):
         return damaged_file("result", f"a result of job {record.job}", flaw, deletion, job=record.job)
 
     def delete_of_deleted(self) -> int:
-        """Remove results that a killed process has left when it deleted what they are about; return how many.
+        """Remove the results of all tenants whose owner no longer exists; return how many were removed.
 
-        The results of all tenants are meant. Only the sets of results by owner are listed, not all results.
+        A process that was killed while it deleted the owner has left them. Only the sets of results by owner are
+        listed, not all results.
         """
         removed = 0
         for key in map(text, self._client.scan_iter(match=f"glle:*{self.kind.name}s:of:*", count=1000)):

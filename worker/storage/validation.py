@@ -63,9 +63,9 @@ def _faults(raw: Array, block: Array) -> dict[str, Array]:
 
 
 def _problem(values: Array, offset: int, dtype: np.dtype[Any], names: list[str] | None, code: str) -> ProblemError:
-    """Return the problem of the first bad value of one kind, with the number and the first of all rows that have one.
+    """Return the problem of the first bad value, with the number of bad rows, and the indices of the first ones.
 
-    `code` is the kind, such as ``not-finite``. `offset` is the index of the first row of `values` in the data set.
+    `code` says what is bad, such as ``not-finite``. `offset` is the index of the first row of `values` in the data set.
     """
     problem: ProblemError | None = None
     bad_rows = BadRows()
