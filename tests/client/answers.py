@@ -1,4 +1,4 @@
-"""Fake service with a list of responses, and a fake clock, for tests of the client."""
+"""A fake service with a list of responses, a fake clock, and an Arrow stream, for tests of the client."""
 
 from __future__ import annotations
 
@@ -56,6 +56,17 @@ class Service:
     def client(self, retries: Retries | None = None) -> Client:
         """Return a client of the service."""
         return Client(URL, progress=False, retries=retries, transport=self.transport)
+
+
+class Stream:
+    """Object that has nothing but an Arrow stream, as a DuckDB relation."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the stream of the table."""
+        return self._table.__arrow_c_stream__(requested_schema)
 
 
 def problem(status: int, code: str = "some-code", **headers: str) -> httpx.Response:

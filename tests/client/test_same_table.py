@@ -25,6 +25,7 @@ from glle.transport.errors import GlleServiceError
 from glle_engine.base.errors import GlleError
 from glle_engine.base.texts import Text
 from service.uploads.registry import XLSX
+from tests.client.answers import Stream
 from tests.service.uploads.bodies import read
 from worker.base.problems import ProblemError
 
@@ -133,27 +134,6 @@ EACH = {
         ids=[f"{row}a" if row % 7 == 0 else str(row) for row in range(N)],
         notes=("'user_id' n",),
     ),
-    "typographic minus": Table(
-        {**XY, "v": [f"\u2212{row}.5" for row in range(N)]},
-        refusal="unsupported-column",
-        words="numbers as texts, such as '\u22120.5'",
-    ),
-    "spaces of thousands": Table(
-        {**XY, "v": [f"{row + 1}\u00a0{row + 100}" for row in range(N)]},
-        refusal="unsupported-column",
-        words="numbers as texts",
-    ),
-    "apostrophes": Table(
-        {**XY, "v": [f"{row + 1}\u2019{row + 100}" for row in range(N)]},
-        refusal="unsupported-column",
-        words="numbers as texts",
-    ),
-    "currency": Table(
-        {**XY, "v": [f"CHF {row}.50" for row in range(N)]}, refusal="unsupported-column", words="numbers as texts"
-    ),
-    "units": Table(
-        {**XY, "v": [f"{row}.5 kg" for row in range(N)]}, refusal="unsupported-column", words="numbers as texts"
-    ),
     **{
         f"numbers like {mark.format(1.5)}, {share:.0%}": Table(
             {
@@ -165,6 +145,14 @@ EACH = {
         )
         for mark in ("<{}", "({})", "{}-", "{}D+01", "{}*", "{} H", "~{}", "{}\u00b10.1", "{} [1]")
         for share in (0.8, 1)
+    },
+    **{
+        f"numbers like {mark}": Table(
+            {**XY, "v": [mark.format(row, row + 100) for row in range(N)]},
+            refusal="unsupported-column",
+            words="numbers as texts",
+        )
+        for mark in ("\u2212{}.5", "{}\u00a0{}", "{}\u2019{}", "CHF {}.50", "{}.5 kg")
     },
     "numbers with gaps and flags": Table(
         {**XY, "v": ["BDL" if row % 6 == 0 else f"{row}.5 est." if row % 2 else f"> {row}" for row in range(N)]},
@@ -261,17 +249,6 @@ def polars(table: Table) -> Any:
 def arrow(table: Table) -> Any:
     """Return a table of pyarrow."""
     return pa.table({name: pa.array(values) for name, values in table.columns.items()})
-
-
-class Stream:
-    """Object that has nothing but an Arrow stream, as a DuckDB relation."""
-
-    def __init__(self, table: Any) -> None:
-        self._table = table
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the stream of the table."""
-        return self._table.__arrow_c_stream__(requested_schema)
 
 
 def _written(write: Callable[[Any], object]) -> bytes:

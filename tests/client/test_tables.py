@@ -20,7 +20,7 @@ from glle import Client
 from glle.inputs import upload_of
 from glle.reading import read_points
 from glle_engine.base.errors import GlleError
-from tests.client.answers import DATASET, Service, job, posterior
+from tests.client.answers import DATASET, Service, Stream, job, posterior
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,17 +30,6 @@ if TYPE_CHECKING:
 WHEN = pd.date_range("2024-01-01", periods=4, freq="h")
 FRAME = pd.DataFrame({"x": [1.5, 2.5, 4.0, 8.0], "y": [1, 2, 4, 3], "kind": ["u", "v", "u", "v"], "when": WHEN})
 ROLES: Any = {"labels": "kind", "ignore": "when"}
-
-
-class Stream:
-    """Object that has nothing but an Arrow stream, as a DuckDB relation."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the stream of the table."""
-        return self._table.__arrow_c_stream__(requested_schema)
 
 
 TABLES = {"pandas": FRAME, "arrow": Stream(pa.Table.from_pandas(FRAME))}

@@ -6,9 +6,9 @@ import re
 import httpx
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import cached_draw
-from tests.deploy.prometheus import selectors, series_of
 from tests.docs.pages import ROOT
 from tests.service import conftest as service
 from worker.records.draws import DrawAddress
@@ -16,6 +16,8 @@ from worker.stores import Stores
 
 MONITORING = ROOT / "deploy" / "kubernetes" / "components" / "monitoring"
 PAGE = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
+# A metric in an expression of Prometheus, and the matchers of its labels.
+SELECTOR = re.compile(r"\b(glle_\w+)(?:\{([^}]*)\})?")
 _service, stores, client = service._service, service.stores, service.client  # the app without workers
 
 
@@ -57,9 +59,10 @@ def test_rules_and_panels_use_exposed_metrics(exposition: str) -> None:
     panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
     expressions = [rule["expr"] for rule in rules]
     expressions += [target["expr"] for panel in panels for target in panel["targets"]]
-    series = series_of(exposition)
+    samples = [sample for family in text_string_to_metric_families(exposition) for sample in family.samples]
     for expression in expressions:
-        assert selectors(expression), expression
-        for selector in selectors(expression):
-            named = {label for label, _, _ in selector.matchers}
-            assert any(named <= one.labels.keys() for one in series if one.name == selector.name), expression
+        selectors = SELECTOR.findall(expression)
+        assert selectors, expression
+        for name, matchers in selectors:
+            labels = set(re.findall(r"(\w+)\s*(?:=|!=|=~|!~)\s*\"", matchers))
+            assert any(labels <= sample.labels.keys() for sample in samples if sample.name == name), expression
