@@ -1,4 +1,4 @@
-"""`make coverage`: the table of measured lines and branches by package, from the data of a run of the tests."""
+"""`make coverage`: print how many lines and branches of each package the tests ran."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEPTH = 2  # folders of a path that name a package
 
 
 def main(report: Path) -> None:
-    """Print a row for each package, from the JSON report of coverage."""
+    """Print a table with a row for each package, from the JSON report of coverage.py."""
     keys = ("num_statements", "covered_lines", "num_branches", "covered_branches")
     sums: dict[str, list[int]] = defaultdict(lambda: [0] * len(keys))
     for name, file in json.loads(report.read_bytes())["files"].items():

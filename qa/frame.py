@@ -1,4 +1,4 @@
-"""Frame of the programs: actions that repeat in threads, files of the project, and reports with rows of violations."""
+"""What the programs of `qa` share: actions that repeat in threads, output, reports, and memory of this process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def repeat(*actions: Callable[[], object], seconds: float = 0.0) -> Iterator[Non
 
 @dataclass
 class Row:
-    """A check: number of checked items, and the violations."""
+    """Result of a check in a report: how many items were checked, and a text for each violation."""
 
     name: str
     checked: int
@@ -58,31 +58,31 @@ class Row:
 
 
 def say(*lines: object) -> None:
-    """Print lines of a program's output."""
+    """Print lines at once, also if stdout is a file."""
     print(*lines, sep="\n", end="\n" if lines else "", flush=True)  # noqa: T201 # the command's output
 
 
 def memory(name: str) -> int:
-    """Return a field of this process's memory, such as VmHWM, in bytes; 0 where the system has no such list."""
+    """Return a field of /proc/self/status, such as VmHWM, in bytes; 0 except on Linux."""
     status = Path("/proc/self/status")
     lines = status.read_text("ascii").splitlines() if status.exists() else []
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), 0)
 
 
 def reset_peak_memory() -> None:
-    """Make VmHWM begin again, where the system allows it."""
+    """Let the kernel measure the peak memory of this process (VmHWM) anew, where it can."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", "ascii")
 
 
 def write_report(path: Path, report: Any) -> None:
-    """Write a report as JSON, with its folder."""
+    """Write a report as JSON, and create its folder if there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
 
 
 def align(lines: Iterable[Sequence[object]]) -> str:
-    """Return rows as aligned columns; the first row is the head."""
+    """Return lines of cells as a text with aligned columns; the first line has the headings."""
     words = [[str(value) for value in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*words, strict=True)]
     shown = [" | ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in words]

@@ -1,1 +1,1 @@
-"""`make -C qa audit`: known vulnerabilities of all locked packages."""
+"""Checks of the locked packages: known vulnerabilities, wheels for all platforms, and the newest versions."""

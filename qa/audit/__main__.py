@@ -1,7 +1,7 @@
-"""`make -C qa audit`: known vulnerabilities of every pin of the lock files, for every platform.
+"""`make -C qa audit`: look up known vulnerabilities of every package that a lock file pins, for every platform.
 
-The exit code is 1 if a package has one or was not audited. If no advisory service answers, it is 0 with a message on
-stderr, or 1 with AUDIT=required in the environment.
+The exit code is 1 if a package has a known vulnerability or was not looked up. If no advisory service answers, it is 0
+with a message on stderr, or 1 with AUDIT=required in the environment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AUDIT = ("optional", "required")
 
 
 def main(command: Sequence[str] = PIP_AUDIT) -> int:
-    """Run the audit, print its report and return the exit code."""
+    """Run pip-audit (`command`) on all pins, print its findings and return the exit code."""
     mode = os.environ.get("AUDIT") or "optional"
     if mode not in AUDIT:
         _print_error(f"AUDIT={mode!r} is unknown. Use one of {', '.join(AUDIT)}.")
@@ -52,7 +52,7 @@ def main(command: Sequence[str] = PIP_AUDIT) -> int:
 
 
 def print_report(result: AuditReport, pins: dict[Pin, Locked], service: str) -> int:
-    """Print the report; return 1 unless every pin was audited and is clean."""
+    """Print the findings of an advisory service; return 1 unless every pin was looked up and has no vulnerability."""
     for pin, vulnerabilities in sorted(result.vulnerable.items()):
         where = pins[pin].locks if pin in pins else ()
         _print_error(*(f"{pin} ({', '.join(sorted(where))}): {vulnerability}" for vulnerability in vulnerabilities))

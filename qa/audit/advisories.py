@@ -1,7 +1,8 @@
-"""Pins of the lock files and reports of pip-audit on them: clean, vulnerable and unaudited pins, kept apart.
+"""Read the pins of the lock files, run pip-audit on them, and read its report.
 
-pip-audit exits with 0 even if it skipped every package, and with 1 for a vulnerability as for a missing network.
-Only its report proves that a package was audited. It accepts one version of each package, so pins go in rounds.
+The exit code of pip-audit does not tell enough: it is 0 even if every package was skipped, and 1 for a vulnerability as
+for a missing network. Only the report proves that a package was looked up. pip-audit accepts one version of a package
+at a time, so packages that are pinned in several versions need several runs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SECONDS = 600.0
 
 @dataclass(frozen=True, order=True)
 class Pin:
-    """A package of one version; its name is normalized."""
+    """A package with its version; the name is normalized, as on PyPI."""
 
     name: str
     version: str
@@ -43,14 +44,14 @@ class Pin:
 
 @dataclass(frozen=True)
 class Locked:
-    """Lock files that contain a pin, and the hashes of its files."""
+    """Where a pin is locked: names of the lock files, and the hashes of the package's files."""
 
     locks: frozenset[str]
     hashes: frozenset[str]
 
 
 def read_pins(locks: list[Path]) -> dict[Pin, Locked]:
-    """Return all pins, also those for other platforms and Python versions.
+    """Return the pins of all lock files, also those for other platforms and Python versions.
 
     Raises
     ------
@@ -74,7 +75,7 @@ def read_pins(locks: list[Path]) -> dict[Pin, Locked]:
 
 
 def rounds(pins: dict[Pin, Locked]) -> list[dict[Pin, Locked]]:
-    """Split pins into parts with one version of each package, as pip-audit requires."""
+    """Split the pins into parts for one run of pip-audit each, with at most one version of each package."""
     parts: list[dict[Pin, Locked]] = []
     for pin in sorted(pins):
         free = next((part for part in parts if all(other.name != pin.name for other in part)), None)
@@ -85,7 +86,7 @@ def rounds(pins: dict[Pin, Locked]) -> list[dict[Pin, Locked]]:
 
 
 def requirements(part: dict[Pin, Locked]) -> str:
-    """Return a part as a requirements file without markers, because pip-audit skips packages for other platforms."""
+    """Return pins as a requirements file without environment markers, by which pip-audit would skip packages."""
     lines = (f"{pin} {' '.join(f'--hash={one}' for one in sorted(locked.hashes))}" for pin, locked in part.items())
     return "\n".join(lines) + "\n"
 
@@ -100,14 +101,17 @@ class AuditError(RuntimeError):
 
 @dataclass
 class AuditReport:
-    """Findings about the pins."""
+    """What pip-audit found about the pins.
+
+    `vulnerable` has a line for each vulnerability of a pin, `skipped` the reason by the name of the package.
+    """
 
     clean: set[Pin] = field(default_factory=set)
     vulnerable: dict[Pin, list[str]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
     def read(self, report: str) -> None:
-        """Parse a JSON report of pip-audit."""
+        """Add the findings of a JSON report of pip-audit."""
         for entry in json.loads(report)["dependencies"]:
             if "skip_reason" in entry:
                 self.skipped[entry["name"]] = entry["skip_reason"]
@@ -120,12 +124,12 @@ class AuditReport:
 
 
 def audit_report(service: str, parts: Sequence[dict[Pin, Locked]], command: Sequence[str] = PIP_AUDIT) -> AuditReport:
-    """Return the report of an advisory service on all parts.
+    """Run pip-audit on each part with an advisory service ("pypi" or "osv"), and return all findings.
 
     Raises
     ------
     UnreachableError
-        If it does not answer, or knows none of the packages, so that another service answers in its place.
+        If the service does not answer, or knows none of the packages, as a mirror of PyPI may.
     AuditError
         If pip-audit fails for another reason.
 
@@ -152,7 +156,7 @@ def audit_report(service: str, parts: Sequence[dict[Pin, Locked]], command: Sequ
 
 
 def _describe(vulnerability: dict[str, object]) -> str:
-    """Return a vulnerability in one line: its names, the fixed versions, and its description."""
+    """Describe a vulnerability in one line: its ids, the versions without it, and the beginning of its description."""
     names = [vulnerability["id"], *_as_list(vulnerability.get("aliases"))]
     without = ", ".join(map(str, _as_list(vulnerability.get("fix_versions")))) or "no version"
     return f"{' '.join(map(str, names))}, fixed in {without}: {str(vulnerability.get('description', ''))[:200]}"

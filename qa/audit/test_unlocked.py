@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from qa.audit import unlocked
+from tests.docs.pages import blocks
 
 
 def test_an_environment_with_the_server_is_refused(tmp_path: Path) -> None:
@@ -16,5 +17,5 @@ def test_an_environment_with_the_server_is_refused(tmp_path: Path) -> None:
 
 def test_the_page_has_code_for_both() -> None:
     """Python from the first line, and every command."""
-    assert [block.split()[0] for block in unlocked.blocks("python")] == ["import", "import"]
+    assert [block.split()[0] for block in blocks(unlocked.PAGE, "python")] == ["import", "import"]
     assert [line.split()[1] for line in unlocked.commands()] == ["fit", "draw", "summary", "datasets", "jobs"]

@@ -1,9 +1,9 @@
-"""`make -C qa unlocked`: both distributions with the newest versions that their bounds allow.
+"""`make -C qa unlocked`: try both distributions with the newest dependencies that their bounds allow.
 
-They are installed without a lock file into a new environment outside the tree: first `glle[client]` alone, with which
-the quickstart runs on a service of the tree, then the server. A service starts from the environment, its client fits
-5,000 points and draws, and its doctor finds no problem. Without a package index nothing is checked: the program says so
-and exits with 0, or with 1 if UNLOCKED=required.
+They are installed without a lock file into a new environment outside the repository: first `glle[client]` alone, with
+which the quickstart page runs against a service of the repository, then the server. Then a service starts from this
+environment, a client fits 5,000 points and draws, and `glle doctor` finds no problem. Without a package index nothing
+is checked: the program says so and exits with 0, or with 1 if UNLOCKED=required.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qa.inputs.clients.npm import UnavailableError
+from tests.docs.pages import blocks
 from tests.system.conftest import ONE_EACH, ROOT, run_glle, running
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ print(f"Fitted 5,000 points and drew 8 embeddings; trustworthiness {trustworthin
 
 
 def run_page(python: Path, folder: Path, url: str, install: Callable[..., object]) -> None:
-    """Run the page's commands with the client alone, then its Python blocks, which need the plotting packages."""
+    """Run the quickstart's commands in the environment of the client, and then its Python blocks.
+
+    `install` installs packages: the Python blocks also need matplotlib and pandas.
+    """
     require_client_only(python, folder)
     here = folder / "user"
     (here / EXAMPLE.parent).mkdir(parents=True)
@@ -85,19 +89,14 @@ def run_page(python: Path, folder: Path, url: str, install: Callable[..., object
             raise RuntimeError(f"The commands of {PAGE.name} wrote no {name}.")
     install(python, *PLOTTING)
     program = here / "quickstart.py"
-    program.write_text("\n".join([*blocks("python"), CHECKS]), encoding="utf-8")
+    program.write_text("\n".join([*blocks(PAGE, "python"), CHECKS]), encoding="utf-8")
     run(python, "-I", str(program), cwd=here, GLLE_URL=url, MPLBACKEND="Agg")
     require_client_only(python, folder)
 
 
 def commands() -> list[str]:
-    """Return the lines of the page that are commands of `glle`."""
-    return [line for block in blocks("sh") for line in block.splitlines() if line.startswith("glle ")]
-
-
-def blocks(language: str) -> list[str]:
-    """Return the code of the page in a language."""
-    return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    """Return the lines of the quickstart that are `glle` commands."""
+    return [line for block in blocks(PAGE, "sh") for line in block.splitlines() if line.startswith("glle ")]
 
 
 def require_client_only(python: Path, folder: Path) -> None:
@@ -110,7 +109,10 @@ def require_client_only(python: Path, folder: Path) -> None:
 
 
 def run(python: Path, *words: str, cwd: Path, **environment: str) -> str:
-    """Return the output of a program; raise RuntimeError with its errors unless it exits with 0."""
+    """Run a program in the folder `cwd` and return its output; raise RuntimeError with its errors if it fails.
+
+    Variables of this process that would change the result, such as PYTHONPATH, are left out.
+    """
     kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "GLLE_KEY", "GLLE_URL"}}
     command = [str(python), *words]
     variables = {**kept, **environment}
@@ -121,7 +123,7 @@ def run(python: Path, *words: str, cwd: Path, **environment: str) -> str:
 
 
 def main() -> int:
-    """Install, fit, draw and examine; return 0, or 1 for a failure."""
+    """Run all steps of the check; return 0, or 1 for a failure."""
     is_required = os.environ.get("UNLOCKED") == "required"
     with tempfile.TemporaryDirectory(prefix="glle-unlocked-") as name:
         folder = Path(name)
@@ -180,7 +182,7 @@ def versions(python: Path, folder: Path) -> list[str]:
 
 
 def service(python: Path, log: Path) -> AbstractContextManager[Up]:
-    """Run `glle up` of an environment on a free port of this machine."""
+    """Return a context that runs the `glle up` of an environment on a free port; the output goes to the file `log`."""
     options = ("--host", "127.0.0.1", "--port", "0", "--data-dir", str(log.parent / "data"))
     return run_glle(log, "up", *options, program=[str(python.with_name("glle"))], **ONE_EACH, PYTHONPATH="")
 

@@ -1,4 +1,4 @@
-"""`make -C qa wheels`: every lock file resolves by wheels alone, for every platform and Python version.
+"""`make -C qa wheels`: check that wheels of every locked package exist, for every platform and Python version.
 
 Only the resolver runs; nothing is installed. The exit code is 1 if a locked package has no wheel somewhere.
 """
@@ -41,7 +41,7 @@ def main(locks: Sequence[Path] = LOCKS, uv: str = UV) -> int:
 
 
 def missing(lock: Path, platform: str, python: str, uv: str = UV) -> str:
-    """Return the resolver's reason why a lock cannot be installed by wheels; empty if it can."""
+    """Return why uv cannot install a lock file from wheels alone on a platform; an empty text if it can."""
     options = ["--dry-run", "--quiet", "--no-config", "--require-hashes", "--only-binary", ":all:"]
     where = ["--python-platform", platform, "--python-version", python]
     with tempfile.TemporaryDirectory() as target:

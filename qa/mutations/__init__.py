@@ -1,1 +1,1 @@
-"""Random changes of logic, and whether the nearest tests find them."""
+"""Mutation testing: random changes of logic in the product, which the nearest tests should find."""

@@ -45,24 +45,27 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) ((?:tests|qa)/.+?)(?: - |$)", re.MULTIL
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change of a source file, whose path starts at the top of the project."""
+    """A change of a source file; `path` is relative to the top of the repository."""
 
     path: Path
     change: Change
 
     @property
     def name(self) -> str:
-        """What identifies the change, wherever its line is."""
+        """A name for the change that stays the same when its line number changes."""
         before = " ".join(self.change.before.split())
         return f"{self.path}: {self.change.function}: {before} -> {self.change.after}"
 
     def rank(self, seed: int) -> bytes:
-        """Return a random position that depends on the change and the seed alone, so that other files may change."""
+        """Return a random sort key, which depends on nothing but the change and the seed."""
         return hashlib.sha256(f"{seed} {self.name} {self.change.start}".encode()).digest()
 
 
 def main() -> int:
-    """Try changes; return 1 if fewer than `GOAL` of those that are not equivalent are found."""
+    """Try randomly chosen changes; return 1 if the tests find fewer than 85 % of them.
+
+    Changes in `equivalent.txt`, which leave the program as it was, do not count.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--changes", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
@@ -92,7 +95,7 @@ def main() -> int:
 
 
 def find_mutants() -> list[Mutant]:
-    """Return every change of the product's files; files with compiled kernels are left out."""
+    """Return every possible change of the product, except in files with compiled kernels."""
     paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
     sources = {path.relative_to(ROOT): path.read_bytes() for path in paths}
     return [
@@ -104,13 +107,16 @@ def find_mutants() -> list[Mutant]:
 
 
 def read_equivalent() -> dict[str, str]:
-    """Return the reasons of the changes that are known as equivalent, by name."""
+    """Return the changes in `equivalent.txt`, by name, with the reasons why no test can find them."""
     lines = [line for line in EQUIVALENT.read_text("utf-8").splitlines() if not line.startswith("#")]
     return {name: reason for name, _, reason in (line.rpartition("  # ") for line in lines)}
 
 
 def try_mutant(mutant: Mutant, copies: Queue[Path]) -> str | None:
-    """Run the nearest tests on a copy with the change; print and return the name of the first that fails."""
+    """Make a change in a free copy of the project, and run the nearest tests there.
+
+    Prints the result, and returns the name of the first test that fails, or None if all pass.
+    """
     copy = copies.get()
     changed = copy / mutant.path
     source = changed.read_bytes()
@@ -124,7 +130,10 @@ def try_mutant(mutant: Mutant, copies: Queue[Path]) -> str | None:
 
 
 def tests_of(path: Path) -> list[list[str]]:
-    """Return the tests to run for a source file: its own, then tests that import it, then the tests of its folder."""
+    """Return lists of tests to run for a source file, in this order: its own test file, files that import it, the rest.
+
+    The rest are the other tests of the folder that mirrors the file's package.
+    """
     room, *folders, _ = path.parts
     folder = Path("tests", ROOMS[room], *folders)
     package, _, name = ".".join(path.with_suffix("").parts).removesuffix(".__init__").rpartition(".")
@@ -142,7 +151,7 @@ def tests_of(path: Path) -> list[list[str]]:
 
 
 def first_failed(copy: Path, tests: list[str]) -> str | None:
-    """Return the name of the first test that fails in the copy."""
+    """Run tests in a copy of the project; return the name of the first that fails, or None."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "PYTHONPATH": str(copy)}
     try:

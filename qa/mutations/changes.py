@@ -1,4 +1,4 @@
-"""Changes of logic in a source file: a comparison turned, a sign, and/or, a negation, a number by one."""
+"""Possible changes of logic in a source file: turned comparisons, signs, and/or, negations and conditional values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SIGNS: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True)
 class Change:
-    """A changed expression of a source file.
+    """A change of one expression in a source file.
 
     Attributes
     ----------
@@ -53,12 +53,12 @@ class Change:
     after: str
 
     def apply(self, source: bytes) -> bytes:
-        """Return the source with the changed expression, in parentheses."""
+        """Return the source code with the expression replaced."""
         return source[: self.start] + f"({self.after})".encode() + source[self.end :]
 
 
 def find_changes(source: bytes) -> list[Change]:
-    """Return every change of a file's functions; annotations and constants of the module stay."""
+    """Return every possible change in the bodies of a file's functions."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -80,7 +80,7 @@ def find_changes(source: bytes) -> list[Change]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and what is in it, without expressions of f-strings, whose positions Python 3.11 does not know."""
+    """Yield a node and all nodes in it, except those within f-strings, whose positions Python 3.11 does not know."""
     if not isinstance(node, ast.JoinedStr):
         yield node
         for child in ast.iter_child_nodes(node):
@@ -88,7 +88,7 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _variants(node: ast.AST) -> Iterator[str]:
-    """Yield the changed forms of an expression; texts and annotations have none."""
+    """Yield the source code of each changed form of an expression; most expressions have none."""
     match node:
         case ast.Compare(left, [operator], right) if type(operator) in _COMPARISONS:
             yield ast.unparse(ast.Compare(left, [_COMPARISONS[type(operator)]()], right))

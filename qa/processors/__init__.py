@@ -1,1 +1,1 @@
-"""Fast engine tests with the kernels of other processors: `python -m qa.processors`."""
+"""Run the engine's tests as if on other processors: `python -m qa.processors`."""

@@ -1,9 +1,9 @@
-"""`make -C qa processors`: run the engine's fast tests with the kernels of other processors.
+"""`make -C qa processors`: run the engine's fast tests with OpenBLAS and numpy computing as on other processors.
 
-Each setting is an environment in which OpenBLAS, or numpy, computes as on an older processor. A setting whose
-instructions this processor lacks is skipped with a line. A setting that the libraries ignore is a failure. Arguments
-are passed to pytest. `tests/engine/reproducibility/test_bits.py` compares the bits of all settings. `test_fleet.py`
-runs a service whose workers have some of them.
+Environment variables select the kernels of another processor. Kernels whose instructions this processor lacks are
+skipped with a line; if the libraries ignore the variables, the run fails. Arguments are passed to pytest.
+`tests/engine/reproducibility/test_bits.py` compares the bits under all kernels, and `test_fleet.py` runs a service
+whose workers have different kernels.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ print(*(name for name in core.__cpu_dispatch__ if core.__cpu_features__[name]))
 
 @dataclass(frozen=True)
 class Setting:
-    """An environment, the processor flags that it needs, and the kernels or vector units that prove its effect."""
+    """Environment variables that select kernels, the processor flags that these need, and how to see the effect.
+
+    The effect is that OpenBLAS reports `kernel`, or, with `no_units`, that numpy reports no vector units.
+    """
 
     name: str
     environment: dict[str, str]
@@ -79,19 +82,19 @@ def main(arguments: list[str]) -> int:
 
 
 def run_tests(options: list[str], changes: dict[str, str]) -> int:
-    """Run tests in an environment with these changes, and return the exit code."""
+    """Run pytest with `changes` of the environment, and return its exit code."""
     command = [sys.executable, "-m", "pytest", "-n", "2", "-q", *options]
     return subprocess.run(command, env=environment(changes), check=False).returncode
 
 
 def environment(changes: dict[str, str]) -> dict[str, str]:
-    """Return this environment with one BLAS thread and with these changes, without other kernel settings."""
+    """Return the environment of this process with one BLAS thread and `changes`, without its own kernel settings."""
     inherited = {k: v for k, v in os.environ.items() if k not in {"OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"}}
     return {**inherited, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **changes}
 
 
 def probe_kernels(changes: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Return the OpenBLAS kernels and numpy's vector units of a process with these changes."""
+    """Return the OpenBLAS kernels and numpy's vector units that a process with `changes` of the environment uses."""
     process = subprocess.run(
         [sys.executable, "-c", PROBE], env=environment(changes), check=True, capture_output=True, text=True
     )
@@ -100,7 +103,7 @@ def probe_kernels(changes: dict[str, str]) -> tuple[list[str], list[str]]:
 
 
 def oldest_processor() -> dict[str, str]:
-    """Return the environment in which OpenBLAS and numpy both compute as on the oldest processor."""
+    """Return environment variables with which OpenBLAS and numpy compute as on the oldest processor that they know."""
     return {"OPENBLAS_CORETYPE": "Prescott", "NPY_DISABLE_CPU_FEATURES": WIDE_UNITS}
 
 

@@ -1,4 +1,4 @@
-"""Workers on several processors side by side: an id or ETag never has two contents."""
+"""Workers whose processors differ in their kernels: an id or ETag still never has two contents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KERNELS = other_processors()[1:3] or [{}, {}]  # environments of workers
 
 
 class Fleet:
-    """Deployment with two API processes, and a worker for each BLAS kernel of this machine."""
+    """A deployment with two API processes, to which a test adds workers with different BLAS kernels."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
@@ -47,7 +47,7 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """Return a fleet without started workers."""
+    """Yield a deployment without workers."""
     folder = tmp_path_factory.mktemp("fleet")
     with run_servers(folder / "deployment", Settings(heartbeat=1)) as deployment:
         fleet_ = Fleet(deployment)
@@ -57,7 +57,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.fixture(scope="module")
 def posteriors(fleet: Fleet) -> list[str]:
-    """Fit once while a worker of each kernel is live; return the path."""
+    """Start a worker for each kernel, fit two posteriors, and return their paths."""
     for kernel in KERNELS:
         fleet.deployment.start("worker", **kernel)
     until(lambda: fleet.stores.queue.live_workers() == len(KERNELS), START_SECONDS)
@@ -87,14 +87,14 @@ def test_no_id_and_no_etag_has_two_contents(fleet: Fleet, posteriors: list[str])
 
 
 def batch(client: httpx.Client, path: str) -> str:
-    """Run a draws job and return its id."""
+    """Run a job of draws to its end, and return its id."""
     job = client.post(f"{path}/draws", json={"n_draws": BATCH, "align": "none"}).raise_for_status().json()
     assert wait_for_end(client, job["id"])["status"] == "succeeded"
     return str(job["id"])
 
 
 def recompute(client: httpx.Client, path: str, accept: str) -> httpx.Response:
-    """Return a response; after an eviction, wait until it is recomputed."""
+    """Request a path until the answer is 200, because a draw that was evicted is computed again (202)."""
     responses: list[httpx.Response] = []
 
     def is_there() -> bool:

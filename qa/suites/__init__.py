@@ -1,6 +1,6 @@
-"""Test suites of other libraries, run on the engine's methods: `scikit_learn` and `peers`. `runs` is what they share.
+"""Run the test suites of other libraries on the engine's methods: `scikit_learn` and `peers`, by what `runs` offers.
 
-A stand-in has the name and the signature of a class of the library, and computes by the engine. Each failing test has
-a reason. A second run replaces every embedding by random numbers: the tests that still pass look at shapes, types,
-errors and attributes, and say nothing about embeddings.
+For this, each class of the library is replaced by a stand-in, which has the same name and signature but computes by the
+engine. For each failing test there has to be a reason. A second run replaces every embedding by random numbers: tests
+that still pass look only at shapes, types, errors and attributes.
 """

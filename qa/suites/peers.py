@@ -1,14 +1,14 @@
-"""`make -C qa peers`: run the tests of umap-learn, openTSNE and pacmap on the engine's methods by these libraries.
+"""`make -C qa peers`: run the tests of umap-learn, openTSNE and pacmap on the engine's methods that use them.
 
     make -C qa peers PEERS="umap=CHECKOUT pacmap=CHECKOUT"
 
-openTSNE's source distribution has its tests. Those of umap-learn and pacmap are in their repositories alone: give a
-checkout of the installed version. A library whose tests are not given is left out, with a line that says so.
+The tests of openTSNE are in its source distribution. The tests of umap-learn and pacmap are only in their repositories:
+give a checkout of the installed version. A library whose tests are missing is left out, with a line that says so.
 
-A stand-in calls the engine, which calls the library's own class. The arguments that are not at their defaults become
-parameters of the method or its `options`. Arguments that choose an algorithm for the same result have no effect, and a
-metric that the engine lacks is given as a matrix of distances. Left out are the files of tests that use other classes
-or only functions of the library.
+A stand-in (see `qa.suites`) calls the engine, and the engine calls the library's own class. Arguments of the stand-in
+become parameters of the engine's method, or its `options`. Arguments that only choose how a result is computed have no
+effect, and a metric that the engine lacks is replaced by a matrix of distances. Test files that use other classes, or
+only functions of the library, are left out.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ METRICS = {"l1": "manhattan", "cityblock": "manhattan", "taxicab": "manhattan", 
 
 @contextmanager
 def library_itself() -> Iterator[None]:
-    """Have the library's own classes where the engine looks for them."""
+    """Put the library's own classes back in place of the stand-ins while the engine computes."""
     present = [(module, name, getattr(module, name)) for places in CLASSES.values() for module, name in places]
     for original, places in CLASSES.items():
         for module, name in places:
@@ -67,13 +67,13 @@ def library_itself() -> Iterator[None]:
 
 
 class StandIn(ClassNamePrefixFeaturesOutMixin, BaseEstimator, Fits):  # type: ignore[misc]  # untyped bases
-    """A class of a library by the engine; subclasses have the signature of that class."""
+    """Base of the stand-ins; each subclass has the `__init__` of the class that it replaces."""
 
     renamed: ClassVar[dict[str, str]] = {}  # arguments with another name than the engine's parameter
     algorithm: ClassVar[set[str]] = set()  # arguments that choose how, and not what
 
     def parameters(self) -> dict[str, Any]:
-        """Return the engine's parameters of the arguments that are not at their defaults."""
+        """Return the arguments that differ from their defaults, as parameters of the engine's method."""
         defaults = {name: each.default for name, each in inspect.signature(type(self).__init__).parameters.items()}
         parameters, options = dict[str, Any](), dict[str, Any]()
         for name, value in self.get_params().items():
@@ -87,11 +87,11 @@ class StandIn(ClassNamePrefixFeaturesOutMixin, BaseEstimator, Fits):  # type: ig
         return {**parameters, "seed": int(seed), **({"options": options} if options else {})}
 
     def method(self, parameters: dict[str, Any]) -> str:
-        """Return the name of the method."""
+        """Return the name of the engine's method for the given parameters."""
         raise NotImplementedError
 
     def embed(self, X: Any, y: Any = None, init: Any = None) -> Embedding:
-        """Embed by the engine; its errors of values are ValueErrors already."""
+        """Embed X by the engine, with classes y and initial coordinates `init` if they are given."""
         Fits.used.add("refused")
         parameters = self.parameters()
         name = self.method(parameters)
@@ -105,7 +105,10 @@ class StandIn(ClassNamePrefixFeaturesOutMixin, BaseEstimator, Fits):  # type: ig
         return self.result_
 
     def with_metric(self, X: Any, parameters: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """Return data and parameters with a metric of the engine, or with distances."""
+        """Return data and parameters with a metric that the engine has.
+
+        For any other metric the data become a matrix of distances, and the metric "precomputed".
+        """
         metric = parameters.get("metric", "euclidean")
         metric = METRICS.get(metric, metric) if isinstance(metric, str) else metric
         words = METHODS[self.method(parameters)].spec.parameters()["metric"].words
@@ -150,22 +153,22 @@ class UMAP(StandIn):
     }
 
     def method(self, parameters: dict[str, Any]) -> str:
-        """Return densmap on request."""
+        """Return "densmap" if the argument `densmap` is set, otherwise "umap"."""
         del parameters
         return "densmap" if self.densmap else "umap"
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters, without an array as the start."""
+        """Return the parameters without an array of initial coordinates, which `fit` passes to `embed`."""
         return {name: value for name, value in super().parameters().items() if not isinstance(value, np.ndarray)}
 
     def fit(self, X: Any, y: Any = None, **_: Any) -> Self:
-        """Fit, supervised if there are targets."""
+        """Fit X; y are classes for a supervised map."""
         self._supervised = y is not None
         self.embed(X, y, self.init if isinstance(self.init, np.ndarray) else None)
         return self
 
     def embed(self, X: Any, y: Any = None, init: Any = None) -> Embedding:
-        """Embed with the weight of the targets."""
+        """Embed like `StandIn.embed`; with classes y, `target_weight` is a parameter, too."""
         weighted = {} if y is None else {"target_weight": self.target_weight}
         base_parameters = self.parameters
         self.parameters = lambda: {**base_parameters(), **weighted}  # type: ignore[method-assign]  # for this call
@@ -199,14 +202,14 @@ class PaCMAP(StandIn):
         return "pacmap"
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters, with the iterations of the last phase."""
+        """Return the parameters; `max_iter` is the number of iterations of the last of PaCMAP's three phases."""
         parameters = super().parameters()
         if tuple(self.num_iters[:2]) == (100, 100):
             parameters["max_iter"] = self.num_iters[2]
         return parameters
 
     def fit(self, X: Any, init: Any = None, save_pairs: bool = True) -> Self:  # noqa: FBT001, FBT002 # its signature
-        """Fit from a start."""
+        """Fit X from the initial coordinates `init`, if they are an array."""
         del save_pairs
         self.embed(X, init=init if isinstance(init, np.ndarray) else None)
         return self
@@ -218,7 +221,7 @@ class PaCMAP(StandIn):
 
 
 class Map(np.ndarray):
-    """An embedding with a way to place new points, as openTSNE has it."""
+    """An array of coordinates with the method `transform`, as openTSNE's `fit` returns it."""
 
     model: TSNE | None
 
@@ -252,12 +255,12 @@ class TSNE(StandIn):
         return "t-sne"
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters, without an array as the start and without what stands for the defaults."""
+        """Return the parameters without an array of initial coordinates, which `fit` passes to `embed`."""
         parameters = super().parameters()
         return {name: value for name, value in parameters.items() if not isinstance(value, np.ndarray)}
 
     def fit(self, X: Any = None, affinities: Any = None, initialization: Any = None) -> Map:
-        """Fit points; affinities are none of the engine's data."""
+        """Fit X; raise `GlleError` for affinities, which the engine does not take."""
         if affinities is not None:
             raise GlleError("Affinities cannot be given.", remedy="Give points or distances.")
         init = self.initialization if initialization is None else initialization
@@ -347,7 +350,10 @@ SKIPPED = {
 
 
 def checkout_of(name: str, folders: dict[str, str]) -> Path | None:
-    """Return the folder of a library's source: the given one, or that of its source distribution, if it has tests."""
+    """Return the folder with the source of a library: the one given in `folders`, or its source distribution.
+
+    Returns None if there is neither.
+    """
     if name in folders:
         return Path(folders[name]).resolve()
     if name != "openTSNE":
@@ -361,7 +367,7 @@ def checkout_of(name: str, folders: dict[str, str]) -> Path | None:
 
 
 def copied(name: str, checkout: Path) -> Path:
-    """Return a copy of the tests that is no package, so that they import the installed library."""
+    """Copy the tests of a library out of their package, so that they import the installed one; return the folder."""
     target = COPIES / name
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(checkout / FOLDERS[name], target, ignore=shutil.ignore_patterns("__init__.py", "output"))
@@ -375,7 +381,10 @@ def copied(name: str, checkout: Path) -> Path:
 
 
 def run(name: str, folder: Path, words: list[str]) -> int:
-    """Run the tests of a library in a folder with arguments of pytest; return 1 unless those of `FAILING` fail."""
+    """Run the tests of a library in a folder; `words` are arguments of pytest.
+
+    Returns 0 if exactly the tests in `FAILING` fail, otherwise 1.
+    """
     for module, attribute in CLASSES[getattr(importlib.import_module(name), STAND_INS[name].__name__)]:
         setattr(module, attribute, STAND_INS[name])
     suite = Suite(folder, {f"`{file}`": file for file in FILES[name]}, FAILING[name], SKIPPED.get(name, {}))
@@ -390,7 +399,10 @@ def run(name: str, folder: Path, words: list[str]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Run each suite in a process of its own, because their files have equal names; `--only NAME FOLDER` is one."""
+    """Run the suite of each library in a process of its own, because their test files have equal names.
+
+    The arguments `--only NAME FOLDER` run one suite in this process.
+    """
     if arguments[:1] == ["--only"]:
         return run(arguments[1], Path(arguments[2]), arguments[3:])
     folders = dict(word.split("=", 1) for word in arguments if word.split("=")[0] in FILES and "=" in word)

@@ -1,4 +1,4 @@
-"""Run a suite on stand-ins by pytest, and count its tests: those that pass, those that fail by reason, and the rest."""
+"""Run the test suite of a library on stand-ins by pytest, and make a table of the tests that pass, fail or skip."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class Fits:
-    """Base of the stand-ins: which fits a test uses, and random numbers in place of every embedding.
+    """Base of the stand-ins, which records which fits a test uses and can replace embeddings by random numbers.
 
-    `used` are the distinct fits since the test began. With `random`, numbers from it replace every embedding.
+    `used` has the `key_of` each fit since the test began. If `random` is a generator, its numbers replace embeddings.
     """
 
     used: ClassVar[set[str]] = set()
@@ -30,20 +30,23 @@ class Fits:
 
     @staticmethod
     def placed(Y: NDArray[Any]) -> NDArray[Any]:
-        """Return positions (m, p), or random numbers of their shape and type."""
+        """Return coordinates unchanged, or random numbers of the same shape and type if `Fits.random` is set."""
         random = Fits.random
         return Y if random is None else random.standard_normal(Y.shape).astype(Y.dtype)
 
 
 def key_of(name: str, data: Any, parameters: Mapping[str, Any]) -> str:
-    """Return a text that differs between distinct fits of data (n, d), dense or sparse."""
+    """Return a text that is equal for equal fits: the method, a digest of the data, and the parameters."""
     values = np.ascontiguousarray(data.toarray() if issparse(data) else data)
     described = repr(sorted((each, str(value)) for each, value in parameters.items()))
     return f"{name} {hashlib.sha256(values.tobytes()).hexdigest()} {described}"
 
 
 class Recorder:
-    """Pytest plugin: whether each test passed, and the distinct fits of each test that used a stand-in."""
+    """Plugin of pytest that records which tests passed, failed and were skipped, and which fits each test used.
+
+    `rows` are patterns of tests to skip, with reasons.
+    """
 
     def __init__(self, skipped: Mapping[str, str]) -> None:
         self.rows = skipped
@@ -53,7 +56,7 @@ class Recorder:
         self.skipped: list[str] = []
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Skip the tests of the rows."""
+        """Skip the tests that match a pattern in `rows`."""
         for item in items:
             if any(fnmatchcase(short(item.nodeid), row) for row in self.rows):
                 self.skipped.append(short(item.nodeid))
@@ -61,7 +64,7 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
-        """Note the distinct fits of a test and of its fixtures."""
+        """Record the distinct fits of a test and of its fixtures."""
         Fits.used.clear()
         try:
             return (yield)
@@ -70,7 +73,7 @@ class Recorder:
                 self.fitted[short(item.nodeid)] = set(Fits.used)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the result; skipped tests have none."""
+        """Record whether a test passed, and the error of a test that failed."""
         if report.failed or (report.when == "call" and report.passed):
             self.passed[short(report.nodeid)] = report.passed
         if report.failed:
@@ -78,21 +81,28 @@ class Recorder:
             self.errors[short(report.nodeid)] = str(crash.message if crash else report.longrepr)
 
     def fails_as(self, test: str, row: str) -> bool:
-        """Return whether a pattern is that of a failing test, or, if it begins with `*: `, of its error."""
+        """Return whether the pattern `row` matches a failing test, or its error if the pattern begins with `*: `."""
         return fnmatchcase(f"*: {self.errors[test]}" if row.startswith("*: ") else test, row)
 
 
 def short(nodeid: str) -> str:
-    """Return the file, the test and its parameters, without the brackets that patterns give a meaning."""
+    """Return "FILE TEST PARAMETERS" for a pytest node id, without brackets, which have a meaning in patterns."""
     return nodeid.rsplit("/", 1)[-1].replace("::", " ").replace("[", " ").replace("]", "")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Files of tests by title, below a folder.
+    """The test suite of a library, and which of its tests may fail.
 
-    `failing` has the reason why tests fail by a pattern of tests (a file, a test, its parameters) or of their errors
-    (`*: *text*`), and `skipped` why tests do not run.
+    Attributes
+    ----------
+    folder : Path
+    files : dict of str to str
+        Paths of test files below the folder, by a title for the table.
+    failing, skipped : dict of str to str
+        Reasons why tests fail or are skipped, by a pattern of tests ("FILE TEST PARAMETERS"), or of the errors of
+        failing tests ("*: *text*").
+
     """
 
     folder: Path
@@ -101,7 +111,7 @@ class Suite:
     skipped: dict[str, str] = field(default_factory=dict)
 
     def run(self, words: list[str], random: np.random.Generator | None = None) -> Recorder:
-        """Run the tests with arguments of pytest; numbers from `random` replace every embedding."""
+        """Run the suite with further arguments of pytest; if `random` is given, its numbers replace embeddings."""
         Fits.random, recorder = random, Recorder(self.skipped)
         files = [str(self.folder / file) for file in self.files.values()]
         options = ["-c", os.devnull, "--rootdir", str(self.folder), "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
@@ -110,7 +120,7 @@ class Suite:
         return recorder
 
     def flaws(self, recorder: Recorder) -> list[str]:
-        """Return the tests that fail without a reason, and the reasons without a test."""
+        """Return a sentence for each test that fails without a reason, and for each reason that fits no test."""
         bad, fails_as = list(recorder.errors), recorder.fails_as
         unexplained = [test for test in bad if not any(fails_as(test, row) for row in self.failing)]
         idle = [row for row in self.failing if not any(fails_as(test, row) for test in bad)]
@@ -122,7 +132,10 @@ class Suite:
         ]
 
     def table(self, recorder: Recorder, at_random: Recorder) -> str:
-        """Return the numbers of tests by title, and the reasons of those that fail or are skipped, as Markdown."""
+        """Return Markdown tables: counts of tests by title, and the reasons of tests that fail or are skipped.
+
+        `at_random` recorded the run in which random numbers replaced the embeddings.
+        """
         lines = ["| class | pass | distinct fits of these | pass with random numbers | fail | skipped |"]
         lines.append("|---|---|---|---|---|---|")
         titles = [*((title, file.rsplit("/", 1)[-1]) for title, file in self.files.items()), ("all", "")]
@@ -149,5 +162,5 @@ class Suite:
 
 
 def alone(recorder: Recorder) -> int:
-    """Return how many tests pass without a stand-in."""
+    """Return how many passing tests used no stand-in, and so tested the library alone."""
     return sum(is_passed for test, is_passed in recorder.passed.items() if test not in recorder.fitted)

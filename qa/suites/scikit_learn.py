@@ -1,10 +1,9 @@
-"""`make -C qa sklearn`: run scikit-learn's own tests of embeddings, as its wheel ships them, on the engine's methods.
+"""`make -C qa sklearn`: run scikit-learn's own tests of embeddings, which its wheel contains, on the engine's methods.
 
-A stand-in fits `glle_engine.estimator.Embedding`.
-Parameters that choose an algorithm for the same result have no effect, so that many tests repeat one computation: the
-table counts the distinct ones. Other parameters that the method lacks are refused, as an unknown parameter is.
-`FAILING` says of each failing test why. A failure without a row, and a row without a failure, fail the run. A test that
-fits no stand-in tests scikit-learn alone and counts apart.
+A stand-in (see `qa.suites`) fits `glle_engine.estimator.Embedding`. Parameters that only choose how a result is
+computed have no effect, so that many tests repeat one computation: the table counts the distinct ones. `FAILING` has
+the reason of each failing test; a failure without a reason, and a reason without a failure, fail the run. Tests that
+use no stand-in are counted apart.
 
 Left out are `test_mds.py` (SMACOF; the engine's scaling is classical), `test_t_sne.py` (mostly the gradients inside
 scikit-learn) and `test_pca.py` (mostly its choice of solvers).
@@ -106,22 +105,22 @@ WARNINGS = {"bridged": "The number of connected components of the graph is above
 
 
 class StandIn(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, Fits):  # type: ignore[misc]  # untyped
-    """A class of scikit-learn by the engine; subclasses have the signature of that class."""
+    """Base of the stand-ins; each subclass has the `__init__` of the class that it replaces."""
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Return the name of the method and its data, and rewrite the given parameters to be the engine's."""
+        """Return the engine's method and the data for it; change `parameters` in place to those of the engine."""
         raise NotImplementedError
 
     def fitted(self, name: str, data: Any, parameters: dict[str, Any]) -> Embedding:
-        """Return the fitted method."""
+        """Fit the engine's method with the parameters that are not None."""
         return Embedding(name, **{word: value for word, value in parameters.items() if value is not None}).fit(data)
 
     def sized(self, places: NDArray[Any]) -> NDArray[Any]:
-        """Return places (m, p) of the engine as scikit-learn scales them."""
+        """Return the engine's coordinates (m, p) with the scale that scikit-learn gives them."""
         return places
 
     def fit(self, X: Any, y: object = None) -> Self:
-        """Fit the method."""
+        """Fit by the engine, and raise its errors in the words of scikit-learn, which the tests compare."""
         del y
         Fits.used.add("refused")  # counts where the engine, or the choice of the method, raises an error
         options = {name: value for name, value in self.get_params().items() if name not in ALGORITHM}
@@ -157,7 +156,7 @@ class LocallyLinearEmbedding(StandIn):
     __init__ = manifold.LocallyLinearEmbedding.__init__
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Return the variant; only LLE has a regularization."""
+        """Choose the engine's method by the argument `method`; only LLE itself has a regularization."""
         name = LLE[parameters.pop("method")]
         if name != "lle":
             del parameters["reg"]
@@ -179,7 +178,7 @@ class Isomap(StandIn):
     __init__ = manifold.Isomap.__init__
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Name the metric, and all points as neighbors."""
+        """Choose the metric; an infinite radius becomes all points as neighbors."""
         if parameters["radius"] == np.inf:  # of all points; the engine's radius is finite
             parameters |= {"radius": None, "n_neighbors": len(X) - 1}
         if (p := parameters.pop("p")) == 2 and parameters["metric"] == "minkowski":
@@ -190,25 +189,26 @@ class Isomap(StandIn):
         return "isomap", X
 
     def reconstruction_error(self) -> float:
-        """The error of the kernel of the lengths of paths."""
+        """Return how badly the embedding reproduces the kernel of the geodesic distances."""
         return float(self.model_.result_.figures["reconstruction_error"])
 
     @property
     def nbrs_(self) -> SimpleNamespace:
-        """The number of neighbors of the fit."""
+        """An object whose `n_neighbors` is the number of neighbors of the fit, which a test reads."""
         return SimpleNamespace(n_neighbors=self.model_.get_params()["n_neighbors"])
 
 
 class SpectralEmbedding(StandIn):
-    """Laplacian eigenmaps; an affinity "rbf" is the heat kernel on the graph of all pairs.
+    """Laplacian eigenmaps.
 
-    A function is called, and its affinities are given as a matrix, as are those of a sparse graph of distances.
+    The affinity "rbf" becomes heat weights between all pairs of points. A function, or a sparse graph of distances,
+    becomes a matrix of affinities.
     """
 
     __init__ = manifold.SpectralEmbedding.__init__
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Name the weights, and keep the affinities, which the engine does not."""
+        """Choose the weights for the argument `affinity`, and keep the affinities as an attribute for the tests."""
         affinity, gamma, k = parameters.pop("affinity"), parameters.pop("gamma"), parameters.pop("n_neighbors")
         n, d = X.shape
         if affinity == "rbf":
@@ -234,7 +234,7 @@ class ClassicalMDS(StandIn):
     __init__ = manifold.ClassicalMDS.__init__
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Name the dissimilarities."""
+        """Choose the dissimilarity by the argument `metric`."""
         metric, options = parameters.pop("metric"), parameters.pop("metric_params") or {}
         if metric not in {"euclidean", "precomputed"}:
             X, metric = pairwise_distances(X, metric=metric, **options), "precomputed"
@@ -253,7 +253,7 @@ class FactorAnalysis(StandIn):
     __init__ = decomposition.FactorAnalysis.__init__
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Name as many factors as features by default, and the bounds of the iteration."""
+        """Choose as many factors as features by default, and pass the limits of the iteration on."""
         parameters["n_components"] = X.shape[1] if parameters["n_components"] is None else parameters["n_components"]
         parameters |= {"tol": self.tol / len(X), "max_iter": self.max_iter}
         return "factor-analysis", X
@@ -264,7 +264,7 @@ class FactorAnalysis(StandIn):
 
     @property
     def loglike_(self) -> list[float]:
-        """The log-likelihood at the end, of those of each iteration."""
+        """The log-likelihood after the last iteration, in a list."""
         return [self.model_.result_.figures["log_likelihood"]]
 
     @property
@@ -295,7 +295,7 @@ class FactorAnalysis(StandIn):
 
 
 class KernelPCA(StandIn):
-    """Kernel PCA; the matrix of a function is given, and components that the images do not span are columns of 0."""
+    """Kernel PCA; if there are fewer components than requested, columns of 0 are added."""
 
     __init__ = decomposition.KernelPCA.__init__
 
@@ -305,7 +305,7 @@ class KernelPCA(StandIn):
         return tags
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Name the kernel, and all components that there may be by default."""
+        """Choose the kernel, and as many components as possible by default; a function becomes a kernel matrix."""
         X = np.asarray(X) if isinstance(X, list) else X
         self.X_fit_, kernel = X, parameters["kernel"]
         gamma, degree, offset = parameters.pop("gamma"), parameters.pop("degree"), parameters.pop("coef0")
@@ -321,7 +321,10 @@ class KernelPCA(StandIn):
         return "kernel-pca", X
 
     def fitted(self, name: str, data: Any, parameters: dict[str, Any]) -> Embedding:
-        """Fit as many components as the images span, unless the matrix is no kernel."""
+        """Fit; if there are fewer components than requested, fit as many as there are.
+
+        Raises ValueError if the matrix is no kernel.
+        """
         try:
             return super().fitted(name, data, parameters)
         except GlleError as error:
@@ -334,7 +337,7 @@ class KernelPCA(StandIn):
             return model
 
     def sized(self, places: NDArray[Any]) -> NDArray[Any]:
-        """Return columns of 0 beside those of the components that the images span."""
+        """Add columns of 0 for requested components that there are not."""
         missing = 0 if self.remove_zero_eig else (self.n_components or 0) - places.shape[1]
         return np.pad(places, ((0, 0), (0, max(0, missing))))
 
@@ -345,7 +348,7 @@ class KernelPCA(StandIn):
         return np.asarray(self.sized(values[None])[0])
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Place new points, by the values of a function between them and the points of the fit."""
+        """Place new points; a kernel that is a function is evaluated between the points and those of the fit."""
         return super().transform(pairwise_kernels(X, self.X_fit_, metric=self.kernel) if callable(self.kernel) else X)
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:

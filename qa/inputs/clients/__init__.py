@@ -1,6 +1,5 @@
-"""Clients that generators make from the contract, against a running service.
+"""Checks of generated clients: generators make clients from the OpenAPI contract, which then call a running service.
 
-`npm` installs what its lock file pins, `journeys` runs the pages, and `page` checks the types of the explorer's scripts
-by the same tools. May import `tests.system.conftest`. Start with
-`__main__`.
+`npm` installs the locked packages, `journeys` runs the pages of the documentation, and `page` checks the types of the
+explorer's scripts. May import `tests.system.conftest`. Start with `__main__`.
 """

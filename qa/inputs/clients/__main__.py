@@ -1,6 +1,7 @@
-"""Make clients of the contract by three generators, and run their pages: `python -m qa.inputs.clients`.
+"""`python -m qa.inputs.clients`: generate clients by the commands of the documentation, and run its programs with them.
 
-Without npm the TypeScript page is not checked, as `install_or_skip` says.
+The generators make a Python client, TypeScript types and TypeScript functions. Without npm only Python is checked, as
+`install_or_skip` says.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FOLDER = Path(__file__).parent
 
 
 def main() -> int:
-    """Check all clients; return 0, or 1 for a failure."""
+    """Check the clients of all generators that can run; return 0, or 1 for a failure."""
     status = install_or_skip(FOLDER, "The TypeScript page is unchecked.")
     if status is None:
         return check(run_python, run_types, run_functions)
@@ -29,7 +30,7 @@ def main() -> int:
 
 
 def check(*pages: Callable[[Path, str], str]) -> int:
-    """Run pages against one service; return 0, or 1 for a failure."""
+    """Start a service, and call each function with a folder and the URL; return 1 at the first RuntimeError, else 0."""
     with tempfile.TemporaryDirectory(prefix="glle-clients-") as name, running(Path(name), **ONE_EACH) as up:
         for page in pages:
             folder = Path(name, page.__name__)

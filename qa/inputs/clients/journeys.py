@@ -1,4 +1,7 @@
-"""Make clients of a running service's contract by the commands of two pages, and run the pages' programs with them."""
+"""Generate clients by the commands of two pages of the documentation, and run the programs of these pages.
+
+Each program saves draws of a posterior, which have to be what the service draws.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ if (draw.values.length !== 800 || parseNpy(all).values[2 * 7 * 400] === undefine
 
 
 def run_types(folder: Path, url: str) -> str:
-    """Compile the TypeScript page with the types of its command, run it, and compare its draws; return a summary."""
+    """Generate types for TypeScript, compile and run the page's first program, and compare its draws.
+
+    Returns a sentence for the output.
+    """
     (folder / "package.json").write_text('{"type": "module"}', "utf-8")  # of the page's `npm pkg set`
     program = "\n".join([*_programs(of_functions=False), SAVE_TYPESCRIPT])
     (folder / "journey.ts").write_text(program.replace("docs/examples", str(ROOT / "docs" / "examples")), "utf-8")
@@ -50,7 +56,10 @@ def run_types(folder: Path, url: str) -> str:
 
 
 def run_functions(folder: Path, url: str) -> str:
-    """Compile the page's second program with the functions of its command, run it, and compare its draw."""
+    """Generate functions for TypeScript, compile and run the page's second program, and compare its draw.
+
+    Returns a sentence for the output.
+    """
     (folder / "package.json").write_text('{"type": "module"}', "utf-8")
     (config,) = blocks(TYPESCRIPT_PAGE, "js")
     (folder / "openapi-ts.config.mjs").write_text(config.replace(PAGE_URL, url), "utf-8")
@@ -61,12 +70,12 @@ def run_functions(folder: Path, url: str) -> str:
 
 
 def _programs(*, of_functions: bool) -> list[str]:
-    """Return the blocks of TypeScript, or the one that calls generated functions."""
+    """Return the page's TypeScript blocks that call generated functions, or all others."""
     return [block for block in blocks(TYPESCRIPT_PAGE, "ts") if ("sdk.gen" in block) == of_functions]
 
 
 def _run_program(folder: Path, url: str, commands: list[list[str]]) -> None:
-    """Run the commands of a page with the locked packages, and compare the draws that its program saves."""
+    """Run commands of the TypeScript page with the locked packages, and compare the draws that they save."""
     (folder / "node_modules").symlink_to(MODULES)
     output = ""
     for name, *arguments in commands:
@@ -76,7 +85,10 @@ def _run_program(folder: Path, url: str, commands: list[list[str]]) -> None:
 
 
 def run_python(folder: Path, url: str) -> str:
-    """Import every module of the Python client that the page's command makes, and run the page; return a summary."""
+    """Generate a Python client, import all its modules, run the page's program, and compare its draws.
+
+    Returns a sentence for the output. Raises RuntimeError if the generator leaves parts of the contract out.
+    """
     (config,) = blocks(PYTHON_PAGE, "yaml")
     (folder / "glle.yaml").write_text(config, "utf-8")
     (line,) = _commands(PYTHON_PAGE, ("openapi-python-client ",), url)
@@ -92,7 +104,7 @@ def run_python(folder: Path, url: str) -> str:
 
 
 def run(command: list[str], folder: Path, **environment: str) -> str:
-    """Return the output of a program; raise RuntimeError with it unless the program exits with 0."""
+    """Run a program in a folder, and return its output; raise RuntimeError with the output if the program fails."""
     done = subprocess.run(
         command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=SECONDS,
         check=False,
@@ -103,13 +115,13 @@ def run(command: list[str], folder: Path, **environment: str) -> str:
 
 
 def _commands(page: Path, starts: tuple[str, ...], url: str) -> list[list[str]]:
-    """Return the words of a page's commands that begin with one of these, for the service at `url`."""
+    """Return the words of a page's shell commands that begin with one of `starts`, with `url` as the service."""
     lines = [line for block in blocks(page, "sh") for line in block.splitlines() if line.startswith(starts)]
     return [shlex.split(line.replace(PAGE_URL, url)) for line in lines]
 
 
 def _compare(folder: Path, url: str, output: str) -> None:
-    """Raise RuntimeError unless a page has saved the draws of the posterior that it names."""
+    """Raise RuntimeError unless the npy files in `folder` are draws of the posterior whose id is in `output`."""
     match = re.search(r"\bpost_[0-9a-f]{32}\b", output)
     if match is None:
         raise RuntimeError(f"The page names no posterior:\n{output}")

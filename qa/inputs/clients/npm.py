@@ -1,4 +1,4 @@
-"""Packages of npm, installed from a lock file."""
+"""Install packages of npm from a lock file, or say that this is not possible here."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class UnavailableError(Exception):
 
 
 def install_or_skip(folder: Path, unchecked: str) -> int | None:
-    """Install the packages of a folder's lock file; return None, or the exit status if they cannot be had.
+    """Install the packages of a folder's lock file; return None, or the exit status for a program that has to stop.
 
-    Without node, npm or npm's registry it says on stderr what is `unchecked`; the status is 0, or 1 if NPM=required is
-    in the environment.
+    If node, npm or npm's registry is missing, print on stderr what is `unchecked`; the exit status is then 0, or 1 with
+    NPM=required in the environment.
     """
     mode = os.environ.get("NPM") or "optional"
     if mode not in MODES:
@@ -46,7 +46,10 @@ def install_or_skip(folder: Path, unchecked: str) -> int | None:
 
 
 def install(folder: Path) -> None:
-    """Install the packages of a folder's lock file, unless they are; raise `UnavailableError`."""
+    """Install the packages of a folder's lock file, unless they are installed already.
+
+    Raises `UnavailableError` if node, npm or the registry is missing, and RuntimeError for other errors of npm.
+    """
     require_node()
     stamp, digest = folder / "node_modules" / ".lock-sha256", _digest(folder)
     if stamp.exists() and stamp.read_text(encoding="utf-8") == digest:
@@ -64,7 +67,7 @@ def install(folder: Path) -> None:
 
 
 def require_node() -> None:
-    """Raise `UnavailableError` without node and npm, or with an old node."""
+    """Raise `UnavailableError` if node or npm is not installed, or node is too old."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         raise UnavailableError("node or npm is not installed.")
     version = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()  # noqa: S607 # the machine's

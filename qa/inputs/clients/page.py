@@ -1,6 +1,6 @@
-"""Check the scripts of the page and of /docs: the length of their lines; of the page also their types by TypeScript.
+"""Check the JavaScript of the explorer and of /docs for long lines, and the explorer's types by TypeScript.
 
-`python -m qa.inputs.clients.page` runs in `make lint`. The types of the service's records come from the contract.
+`python -m qa.inputs.clients.page` runs in `make lint`. The types of the service's answers come from the contract.
 Without npm the types are not checked, as `install_or_skip` says.
 """
 
@@ -22,7 +22,7 @@ TYPES = FOLDER / "node_modules" / ".contract.d.ts"
 
 
 def main() -> int:
-    """Check the scripts; return 0, or 1 for a failure."""
+    """Check line lengths and types; return 0, or 1 for a failure."""
     if long := [place for folder in SCRIPTS for place in long_lines(folder)]:
         sys.stderr.write("".join(f"{place}: longer than {LINE} characters\n" for place in long))
         return 1
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def long_lines(folder: Path) -> list[str]:
-    """Return the places of the lines that are too long, as file:line."""
+    """Return "file:line" for each line of more than 120 characters in the scripts of a folder."""
     return [
         f"{path}:{number}"
         for path in sorted(folder.rglob("*.js"))
@@ -44,7 +44,7 @@ def long_lines(folder: Path) -> list[str]:
 
 
 def write_types() -> None:
-    """Write the types of the contract, unless the file has them already."""
+    """Generate TypeScript types from the contract, unless they are there for this contract already."""
     head = f"// {hashlib.sha256(CONTRACT.read_bytes()).hexdigest()}\n"
     if TYPES.exists() and TYPES.read_text(encoding="utf-8").startswith(head):
         return
@@ -54,7 +54,7 @@ def write_types() -> None:
 
 
 def run(program: str, *arguments: str) -> int:
-    """Run an installed program; return its exit status, and show its output if it fails."""
+    """Run a program that npm has installed; return its exit status, and print its output if it fails."""
     command = [str(FOLDER / "node_modules" / ".bin" / program), *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode:

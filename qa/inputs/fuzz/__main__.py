@@ -1,4 +1,4 @@
-"""`make -C qa fuzz`: fuzz a service on a free port, with embedded servers and small limits.
+"""`make -C qa fuzz`: start a service with small limits, and let schemathesis send it random requests.
 
 The exit code is that of schemathesis, or 1 if a job failed by a fault of the service.
 """
@@ -15,7 +15,7 @@ from tests.system.conftest import running
 
 
 def main() -> int:
-    """Run the fuzzer with the options of `schemathesis run`; print the service's log on a failure."""
+    """Run schemathesis with the options of the command line, and print the service's log if it finds something."""
     with tempfile.TemporaryDirectory(prefix="glle-fuzz-") as folder, running(Path(folder), **LIMITS) as up:
         key = make_key(Path(folder))
         done = fuzz(up.url, Path(folder), key, *sys.argv[1:])

@@ -1,6 +1,6 @@
-"""A schemathesis check: a request that the schema allows may be refused only for reasons beyond JSON Schema.
+"""A check for schemathesis: the service refuses a request that its schema allows only for rules beyond JSON Schema.
 
-Bodies of .npz files are made here, too: schemathesis knows no other way to write them.
+The module also tells schemathesis how to make the bodies of npz files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ schemathesis.openapi.media_type("application/zip", st.binary(max_size=200) | _AR
 
 @schemathesis.check
 def schema_is_what_is_parsed(ctx: CheckContext, response: Response, case: Case[Any]) -> bool | None:
-    """Fail if the request parser refused a request that the schema allows."""
+    """Raise AssertionError if the service refused an allowed request for a reason that a schema can express."""
     del ctx
     if case.meta is None or not case.meta.generation.mode.is_positive or response.status_code != _UNPROCESSABLE:
         return None

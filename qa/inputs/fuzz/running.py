@@ -26,13 +26,13 @@ LIMITS = {
 
 
 def make_key(folder: Path) -> str:
-    """Return an admin key of the service that runs in `folder`."""
+    """Create an admin key of the service whose data folder is below `folder`, and return the key."""
     with connect_stores(Settings(data_dir=str(folder / "data"))) as stores:
         return stores.keys.create("default", ("admin",), "fuzz", None)[1]
 
 
 def fuzz(url: str, folder: Path, key: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Fuzz the service at `url`; return the output of schemathesis and its exit code.
+    """Create a data set, a posterior and a job, and run schemathesis against the service at `url`.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def fuzz(url: str, folder: Path, key: str, *options: str) -> subprocess.Complete
 
 
 def broken(url: str, key: str) -> list[str]:
-    """Return the errors of jobs that failed by a fault of the service."""
+    """Return the errors of the jobs that failed with status 500, which is a fault of the service."""
     with Client(url, key=key) as glle:
         errors = [job.metadata["error"] for job in glle.jobs(status="failed")]
     return [f"{error['detail']} {error['details']}" for error in errors if error and error["status"] == 500]

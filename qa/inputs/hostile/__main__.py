@@ -1,9 +1,9 @@
-"""`make -C qa hostile`: every upload parser against handmade and mutated bodies, at large caps.
+"""`make -C qa hostile`: try handmade and randomly changed bodies on every parser of uploads.
 
-Most mutants are parsed in batches, in processes with the limits of a reader. Those that ended a process, and some
-others, are uploaded to the service, as are all handmade bodies. The exit code is 1 if an answer is not a client
-problem, time or memory exceeded the caps, or a file remained; a crash of the service ends the program. A mutant is a
-function of seed, reader and number; the report names them.
+Most changed bodies (mutants) are parsed in batches, in processes with the limits of a reader of uploads. Mutants that
+ended a process, some others and all handmade bodies are uploaded to a service. The exit code is 1 if an answer is no
+client error, if time or memory is beyond the limits, or if a file is left over; a crash of the service ends the
+program. Seed, reader and number determine a mutant; the report names them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_MEMORY = 6 * 2**30  # address space, so that unbounded memory ends this proc
 
 
 def main() -> int:
-    """Run the bodies and print the table."""
+    """Try all bodies, and print a table and what went wrong; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m qa.inputs.hostile", description=__doc__)
     parser.add_argument("--seed", default="hostile", help="seed of the mutants, any word")
     parser.add_argument("--mutants", type=int, default=5000, help="mutants for each reader, parsed in batches")

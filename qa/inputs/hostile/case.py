@@ -1,4 +1,4 @@
-"""A hostile body for `POST /v1/datasets`, its outcome, the service's size limits, and what every outcome must meet."""
+"""Hostile bodies for `POST /v1/datasets`: what one is, what happened to it, and what must never happen."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SLOW = {
 
 @dataclass(frozen=True)
 class Attack:
-    """A handmade body.
+    """A handmade body for the upload of a data set.
 
     Parameters
     ----------
@@ -68,24 +68,24 @@ class Attack:
 
     @property
     def is_slow(self) -> bool:
-        """Return whether building or reading the body takes a large part of a second at any caps."""
+        """Whether it takes a large part of a second to build or to read the body."""
         return self.name in _SLOW
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of one body.
+    """What happened when a body was uploaded.
 
     Parameters
     ----------
     status, media, code
-        HTTP status, Content-Type, and the code of a problem.
+        HTTP status, Content-Type, and the code of the problem in the answer.
     seconds
-        Processor time.
+        Processor time of the upload.
     peak
-        Peak memory beyond the initial memory, bytes.
+        Bytes of memory at the peak, beyond the memory before the upload.
     left
-        Remaining files that belong to no data set.
+        Files that remain and belong to no data set.
 
     """
 
@@ -98,7 +98,10 @@ class Outcome:
 
 
 def faults(result: Outcome, *, is_accepted: bool | None = None) -> list[str]:
-    """Return the faults of an answer; `is_accepted` is whether the body is valid, or None for either."""
+    """Return a text for each thing that is wrong with an outcome.
+
+    `is_accepted` says whether the service has to accept the body; None if it may do either.
+    """
     refused = 400 <= result.status < 500
     findings = []
     if not refused and result.status not in {200, 201}:

@@ -1,6 +1,6 @@
-"""Handmade and mutated bodies against the parsers, and the table of their outcomes.
+"""Upload handmade and randomly changed bodies, or parse them in processes of their own, and count what happens.
 
-The service runs in this process, with small caps, so that small bodies reach them.
+The service runs in this process with small limits, so that small bodies reach the limits.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LIMITS = Limits(points=100_000, features=1000, inflated=2**26)
 
 
 class Service:
-    """Service that accepts uploads.
+    """The service in this process; a context manager, which stops it at the end.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Service:
         self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
     def __enter__(self) -> Self:
-        """Start the service."""
+        """Return the service, which runs already."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -84,7 +84,7 @@ class Service:
         self._server.stop()
 
     def upload(self, reader: str, body: bytes, query: dict[str, str] | None = None) -> Outcome:
-        """Upload a body and return its outcome; delete the resulting data set."""
+        """Upload a body with the media type of `reader`, and return what happened; delete the data set, if any."""
         reset_peak_memory()
         self._ended.clear()
         before, started = memory("VmRSS"), time.process_time()
@@ -103,18 +103,18 @@ class Service:
         return Outcome(answer.status_code, answer.headers["content-type"], code, seconds, peak, self._remaining_files())
 
     def accepts_a_valid_upload(self) -> bool:
-        """Return whether the next valid upload is accepted."""
+        """Upload a valid body, and return whether it was accepted."""
         return self.upload("csv", GOOD).status == 201
 
     def _remaining_files(self) -> list[str]:
-        """Return the files of the data folder, except those of the server, and the mark of the records."""
+        """Return the files in the data folder that an upload may have left, without those of the Redis servers."""
         files = {path.relative_to(self._folder) for path in self._folder.rglob("*") if path.is_file()}
         return sorted(str(path) for path in files if path.parts[0] != SERVER and not str(path).endswith(mark.PATH))
 
 
 @dataclass
 class Row:
-    """Outcomes of one reader's bodies; `deadly` mutants ended a process."""
+    """Counts of what happened to the bodies for one reader; `deadly` lists mutants that ended a process."""
 
     cases: int = 0
     answers: Counter[str] = field(default_factory=Counter)
@@ -126,7 +126,7 @@ class Row:
 
 
 def upload_all(service: Service, reader: str, seed: str, mutants: Iterable[int]) -> Row:
-    """Return the outcomes of a reader's handmade bodies, and of its mutated ones of these numbers."""
+    """Upload the handmade bodies for a reader and the mutants with these numbers, and count what happens."""
     row = Row()
 
     def judge(name: str, body: bytes, query: dict[str, str], *, is_accepted: bool | None) -> None:
@@ -149,9 +149,9 @@ def upload_all(service: Service, reader: str, seed: str, mutants: Iterable[int])
 
 
 def parse_in_batches(reader: str, seed: str, numbers: range) -> Row:
-    """Parse mutants in forked, limited processes, because a fork takes longer than a body.
+    """Parse mutants in forked processes with limits, many in each, because a fork takes longer than parsing a body.
 
-    After a crash, another process continues behind the fatal body.
+    After a crash, another process continues with the mutant after the one that caused the crash.
     """
     row = Row()
     while numbers:
@@ -171,7 +171,7 @@ def parse_in_batches(reader: str, seed: str, numbers: range) -> Row:
 
 
 def _parse_batch(reader: str, seed: str, numbers: range) -> tuple[list[str], int]:
-    """Return the outcomes until the first crash, and the exit status of the process."""
+    """Fork a process that parses mutants; return the outcomes until it ended, and its exit status (0: all parsed)."""
     come, go = os.pipe()
     if not (pid := os.fork()):
         code = forkserver.FAILED
@@ -192,7 +192,7 @@ def _parse_batch(reader: str, seed: str, numbers: range) -> tuple[list[str], int
 
 
 def _parse(reader: str, body: bytes) -> str:
-    """Parse a body as a reader process does; return its outcome in one word."""
+    """Parse a body as a reader process does; return "table", the code of the problem, or "500" with the error."""
     with tempfile.TemporaryFile() as file, tempfile.TemporaryFile() as out:
         file.write(body)
         file.seek(0)
@@ -209,7 +209,7 @@ def _parse(reader: str, body: bytes) -> str:
 
 
 def table(rows: dict[str, Row]) -> str:
-    """Return the outcomes as a table."""
+    """Return the counts by reader as a text with aligned columns."""
     lines: list[tuple[object, ...]] = [("reader", "cases", "worst s", "peak MB", "files left", "bad", "answers")]
     for name, row in rows.items():
         answers = ", ".join(f"{answer}: {count:,}" for answer, count in row.answers.most_common())

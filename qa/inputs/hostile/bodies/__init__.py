@@ -1,1 +1,1 @@
-"""Hostile bodies: handmade, mutated, and bombs."""
+"""Bodies of uploads that attack a parser: handmade ones by format, random changes, and small bodies that grow."""

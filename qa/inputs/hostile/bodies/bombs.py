@@ -1,4 +1,4 @@
-"""Small bodies that exhaust their reader's memory, undetected by size checks."""
+"""Small bodies that would exhaust the memory of their reader, although all sizes that they declare are small."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _STRUCT, _NULL = 13, 1  # field types (format/Schema.fbs)
 
 
 def arrow_schema_bomb(width: int, depth: int, padding: int) -> bytes:
-    """Return an Arrow stream of one field with `width` children, nested `depth` levels through shared offsets.
+    """Return an Arrow stream whose schema nests `width` fields in each field, `depth` levels deep.
 
-    A reader expands it to `width**depth` fields. The flatbuffers verifier allows eight tables per byte, so `padding`
-    bytes admit them.
+    The fields of a level share their bytes, so the body is small, but a reader expands it to `width**depth` fields. The
+    verifier of flatbuffers allows eight tables for each byte, so `padding` bytes are added.
     """
     flat = _Flat()
     flat.table("message", [("short", 4), ("byte", 1), ("to", "schema")])
@@ -67,7 +67,7 @@ def npz_labels_bomb(points: int) -> bytes:
 
 
 def _append(archive: bytes, name: bytes, packed: bytes, crc: int, size: int) -> bytes:
-    """Return a zip file of one member with another one, which is deflated already."""
+    """Return the zip file `archive`, which has one member, with a second member whose bytes are deflated already."""
     (start,) = struct.unpack("<I", archive[-6:-2])
     common = struct.pack("<5H3I2H", 20, 0, zipfile.ZIP_DEFLATED, 0, 33, crc, len(packed), size, len(name), 0)
     record = b"PK\1\2" + struct.pack("<H", 20) + common + struct.pack("<3H2I", 0, 0, 0, 0, start) + name
@@ -78,7 +78,7 @@ def _append(archive: bytes, name: bytes, packed: bytes, crc: int, size: int) -> 
 
 
 class _Flat:
-    """Flatbuffer writer with forward offsets, several of which may share a target."""
+    """Writer of a flatbuffer in which several offsets may point to the same table, vector or text."""
 
     def __init__(self) -> None:
         self._buffer = bytearray(4)
@@ -86,7 +86,7 @@ class _Flat:
         self._offsets: list[tuple[int, str]] = [(0, "message")]
 
     def table(self, name: str, fields: list[tuple[str, int | str]]) -> None:
-        """Append a table of four-byte fields."""
+        """Append a table of four-byte numbers, and of offsets to the objects with the given names."""
         slots = [0 if kind == "none" else 4 + 4 * number for number, (kind, _) in enumerate(fields)]
         layout = struct.pack(f"<{2 + len(slots)}H", 4 + 2 * len(slots), 4 + 4 * len(slots), *slots)
         layout += bytes(-len(layout) % 4)
@@ -100,7 +100,7 @@ class _Flat:
             self._buffer += struct.pack("<I", value)
 
     def vector(self, name: str, names: list[str]) -> None:
-        """Append a vector of offsets."""
+        """Append a vector of offsets to the objects with the given names."""
         self._places[name] = len(self._buffer)
         self._buffer += struct.pack("<I", len(names))
         for each in names:
@@ -108,19 +108,19 @@ class _Flat:
             self._buffer += bytes(4)
 
     def text(self, name: str, text: bytes) -> None:
-        """Append a string."""
+        """Append a text, to which offsets refer by `name`."""
         self._places[name] = len(self._buffer)
         self._buffer += struct.pack("<I", len(text)) + text + bytes(4 - len(text) % 4)
 
     def bytes(self) -> bytes:
-        """Return the buffer with its offsets written."""
+        """Return the finished flatbuffer."""
         for place, name in self._offsets:
             struct.pack_into("<I", self._buffer, place, self._places[name] - place)
         return bytes(self._buffer)
 
 
 def varint(value: int, length: int = 0) -> bytes:
-    """Return a number in seven bits a byte, padded to a minimum length."""
+    """Return a number as a varint (seven bits in each byte), padded to a minimum length in bytes."""
     encoded = bytearray()
     while value > 127 or len(encoded) + 1 < length:
         encoded.append(value & 127 | 128)

@@ -1,4 +1,4 @@
-"""Mutations of valid bodies by a seed: bytes changed, removed, repeated, or replaced by other numbers."""
+"""Random changes of valid bodies: bytes are changed, removed, repeated, or replaced by other numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VALUES = (0, 1, 2, 0x7F, 0x80, 0xFF, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 
 
 @lru_cache
 def good(reader: str) -> list[bytes]:
-    """Return valid bodies of a reader."""
+    """Return valid bodies for the reader of a format, such as "csv"."""
     words = pa.array(["a", "b", None, "d", "e", "f"])
     labels = np.array(["a", "bc", "d", "e"])
     text = json.dumps({"data": X.tolist(), "names": ["a", "b", "c"], "labels": [1, 2, 3, 4.5], "colors": [0, 1, 2, 3]})
@@ -52,7 +52,7 @@ def good(reader: str) -> list[bytes]:
 
 
 def mutant(seed: str, reader: str, number: int) -> bytes:
-    """Return a mutated body."""
+    """Return a random change of a valid body, which seed, reader and number determine."""
     chance = random.Random(f"{seed} {reader} {number}")  # noqa: S311 # for bodies, not for secrets
     body = chance.choice(good(reader))
     if reader == "npz" and chance.random() < 0.5:
@@ -61,7 +61,7 @@ def mutant(seed: str, reader: str, number: int) -> bytes:
 
 
 def _repack(body: bytes, chance: random.Random) -> bytes:
-    """Return an npz file with one mutated member and correct checksums."""
+    """Change one member of an npz file, and write the file again with correct checksums."""
     with zipfile.ZipFile(io.BytesIO(body)) as old:
         members = {name: old.read(name) for name in old.namelist()}
     chosen = chance.choice(list(members))
@@ -101,5 +101,5 @@ def _place(length: int, chance: random.Random) -> int:
 
 
 def query_of(reader: str, body: bytes) -> dict[str, str]:
-    """Return the query of a mutated body, with the label that some valid bodies have."""
+    """Return the query for the upload of a mutant, which names the column of labels if the valid body had one."""
     return {"labels": "l"} if reader in {"csv", "arrow", "parquet"} and b"l" in body[-400:] else {}

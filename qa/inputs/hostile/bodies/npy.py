@@ -23,34 +23,34 @@ _HEAD = "{{'descr': {}, 'fortran_order': {}, 'shape': {}}}"
 
 
 def npy_of(array: Any, *, allow_pickle: bool = False) -> bytes:
-    """Return the output of numpy.save."""
+    """Return the bytes that `numpy.save` writes."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=allow_pickle)
     return buffer.getvalue()
 
 
 def npy_with_header(text: str, values: bytes = b"", *, announced: int | None = None, version: int = 1) -> bytes:
-    """Return an npy file with a handwritten header, which may announce another length."""
+    """Return an npy file with the header `text`; `announced` is the length that the file states for the header."""
     encoded = text.encode("latin-1") + b"\n"
     length = (len(encoded) if announced is None else announced).to_bytes(2 if version == 1 else 4, "little")
     return MAGIC + bytes([version, 0]) + length + encoded + values
 
 
 def npy_of_shape(shape: str, descr: str = "'<f8'", order: str = "False", values: bytes = b"") -> bytes:
-    """Return an npy file with this shape and dtype, as text."""
+    """Return an npy file whose header has the texts `shape`, `descr` and `order`, which may be invalid."""
     return npy_with_header(_HEAD.format(descr, order, shape), values)
 
 
 class Payload:
-    """Marker object that ends the process when it is unpickled."""
+    """Object that ends the process when it is unpickled, which must never happen."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Return a call that ends the process."""
+        """Let unpickling call `os._exit`."""
         return signal.raise_signal, (signal.SIGKILL,)
 
 
 def npy_attacks() -> Iterator[Attack]:
-    """Yield npy bodies."""
+    """Yield hostile npy bodies, and some valid ones at the limits."""
 
     def npy(name: str, body: bytes, *, is_accepted: bool | None = False) -> Attack:
         return Attack("npy", name, lambda: body, {}, is_accepted)
@@ -103,7 +103,7 @@ def npy_attacks() -> Iterator[Attack]:
 
 
 def zip_of(*members: tuple[str | zipfile.ZipInfo, bytes], packing: int = zipfile.ZIP_STORED) -> bytes:
-    """Return a zip file with these members."""
+    """Return a zip file of members (name, bytes), compressed by the method `packing`."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", packing) as archive:
         for name, body in members:
@@ -112,17 +112,17 @@ def zip_of(*members: tuple[str | zipfile.ZipInfo, bytes], packing: int = zipfile
 
 
 def deflate(**members: bytes) -> bytes:
-    """Return a zip file with these bytes by name."""
+    """Return a compressed zip file, whose members are the keyword arguments with the suffix .npy."""
     return zip_of(*((name + ".npy", body) for name, body in members.items()), packing=zipfile.ZIP_DEFLATED)
 
 
 def npz_of_names(*names: str) -> bytes:
-    """Return a zip file whose members have these names, each an array."""
+    """Return a zip file with an array under each of the given names."""
     return zip_of(*((zipfile.ZipInfo(name), npy_of(X)) for name in names))
 
 
 def lying(body: bytes, place: int, length: int, value: int, *, of: bytes = b"PK\1\2") -> bytes:
-    """Return a zip file with a changed field in the first record with this mark."""
+    """Return a zip file in which the field at `place` of the first record with the signature `of` is `value`."""
     start = body.index(of) + place
     return body[:start] + value.to_bytes(length, "little") + body[start + length :]
 
@@ -176,7 +176,7 @@ _FIELDS: dict[bytes, dict[str, tuple[int, int, tuple[int, ...]]]] = {
 
 
 def npz_attacks() -> Iterator[Attack]:
-    """Yield npz bodies."""
+    """Yield hostile npz bodies, and some valid ones at the limits."""
 
     def npz(name: str, build: Callable[[], bytes], *, is_accepted: bool | None = False) -> Attack:
         return Attack("npz", name, build, {}, is_accepted)

@@ -23,7 +23,7 @@ _PLACES = 1 + 2 * 2**32  # adjacent offsets of the second and third one-letter t
 
 
 def arrow_stream(table: Any, **options: Any) -> bytes:
-    """Return a table as an Arrow stream in one batch."""
+    """Return a table of pyarrow as an Arrow stream with one batch; `options` are those of pyarrow's writer."""
     buffer = io.BytesIO()
     with pa.ipc.new_stream(buffer, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_table(table)
@@ -31,25 +31,28 @@ def arrow_stream(table: Any, **options: Any) -> bytes:
 
 
 def parquet_file(table: Any, **options: Any) -> bytes:
-    """Return a table as a Parquet file."""
+    """Return a table of pyarrow as a Parquet file; `options` are those of pyarrow's writer."""
     buffer = io.BytesIO()
     parquet.write_table(table, buffer, **options)
     return buffer.getvalue()
 
 
 def frame(rows: int = 6, **columns: Any) -> Any:
-    """Return a table with one feature and extra columns."""
+    """Return a table of pyarrow with a feature `x` and the given columns."""
     return pa.table({"x": np.arange(float(rows)), **columns})
 
 
 def with_words(rows: int, words: list[Any]) -> Any:
-    """Return a table with a dictionary-encoded label, the first word in every row."""
+    """Return a table with a dictionary-encoded column of labels, which has the first of `words` in every row."""
     labels = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(words, pa.string()))
     return frame(rows, l=labels)
 
 
 def patch(body: bytes, old: int, new: int, form: str = "<q", *, which: int = 0) -> bytes:
-    """Return a body with one number replaced: the one after a number of matches."""
+    """Return a body in which the bytes of the number `old`, packed as `form`, are those of `new`.
+
+    If the bytes occur several times, the occurrence number `which`, from 0, is replaced.
+    """
     place = -1
     for _ in range(which + 1):
         place = body.index(struct.pack(form, old), place + 1)
@@ -57,7 +60,7 @@ def patch(body: bytes, old: int, new: int, form: str = "<q", *, which: int = 0) 
 
 
 def zigzag(value: int, length: int = 0) -> bytes:
-    """Return a number in thrift's compact encoding, padded to a minimum length."""
+    """Return a signed number in thrift's compact encoding, padded to a minimum length in bytes."""
     return varint(value << 1 if value >= 0 else (-value << 1) - 1, length)
 
 
@@ -70,7 +73,7 @@ def lying(body: bytes, old: int, new: int) -> bytes:
 
 
 def arrow_attacks() -> Iterator[Attack]:
-    """Yield Arrow streams."""
+    """Yield hostile Arrow streams, and some valid ones at the limits."""
 
     def arrow(name: str, build: Callable[[], bytes], *, is_accepted: bool | None = False, **query: str) -> Attack:
         return Attack("arrow", name, build, query, is_accepted)
@@ -109,7 +112,7 @@ def arrow_attacks() -> Iterator[Attack]:
 
 
 def parquet_attacks() -> Iterator[Attack]:
-    """Yield Parquet files."""
+    """Yield hostile Parquet files, and some valid ones at the limits."""
 
     def pq(name: str, build: Callable[[], bytes], *, is_accepted: bool | None = False, **query: str) -> Attack:
         return Attack("parquet", name, build, query, is_accepted)
@@ -160,7 +163,7 @@ def parquet_attacks() -> Iterator[Attack]:
 
 
 def _nest(depth: int) -> Any:
-    """Return nested structs."""
+    """Return an array of structs that are nested `depth` levels deep."""
     arrow_type: Any = pa.float64()
     for _ in range(depth):
         arrow_type = pa.struct([("s", arrow_type)])
@@ -168,13 +171,13 @@ def _nest(depth: int) -> Any:
 
 
 def _message(length: int) -> bytes:
-    """Return a stream whose first message announces another length."""
+    """Return an Arrow stream whose first message states the wrong `length`."""
     body = arrow_stream(frame())
     return body[:4] + struct.pack("<I", length) + body[8:]
 
 
 def _place(place: int) -> Any:
-    """Return a table whose labels all refer to one entry of a long dictionary."""
+    """Return a table whose labels all refer to the entry number `place` of a long dictionary."""
     words = pa.array([str(i) for i in range(place + 1)])
     return frame(6, l=pa.DictionaryArray.from_arrays(pa.array(np.full(6, place, np.int32)), words))
 
@@ -190,12 +193,12 @@ def _pickle() -> bytes:
 
 
 def _footer(content: bytes) -> bytes:
-    """Return a Parquet file that consists of a footer."""
+    """Return a Parquet file that consists of the bytes `content` as its footer."""
     return b"PAR1" + content + struct.pack("<I", len(content)) + b"PAR1"
 
 
 def _understate(body: bytes, rows: int) -> bytes:
-    """Return a Parquet file of zeros whose footer states a hundred rows."""
+    """Return a Parquet file of `rows` zeros whose footer states only a hundred rows."""
     metadata = parquet.read_metadata(io.BytesIO(body)).row_group(0)
     for old, new in ((rows, 100), (metadata.total_byte_size, 800)):
         body = lying(body, old, new)

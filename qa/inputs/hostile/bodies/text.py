@@ -16,7 +16,7 @@ DEEP = MAX_JSON // 16
 
 
 def csv_attacks() -> Iterator[Attack]:
-    """Yield CSV bodies."""
+    """Yield hostile CSV bodies, and some valid ones at the limits."""
 
     def csv(name: str, text: str | bytes, *, times: int = 1, is_accepted: bool = False, **query: str) -> Attack:
         body = text.encode() if isinstance(text, str) else text
@@ -67,7 +67,7 @@ def csv_attacks() -> Iterator[Attack]:
 
 
 def json_attacks() -> Iterator[Attack]:
-    """Yield JSON bodies."""
+    """Yield hostile JSON bodies, and some valid ones at the limits."""
 
     def json(name: str, text: str | bytes, *, is_accepted: bool = False) -> Attack:
         body = text.encode() if isinstance(text, str) else text
