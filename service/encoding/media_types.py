@@ -1,11 +1,17 @@
-"""Content-Type: its media type and its parameters."""
+"""Media types: the parser of a Content-Type, and the types of Arrow and Parquet, which need the extra `arrow`."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.util import find_spec
 from typing import Self
 
+ARROW = "application/vnd.apache.arrow.stream"
+ARROW_FILE = "application/vnd.apache.arrow.file"  # also Feather
+PARQUET = "application/vnd.apache.parquet"
+ARROW_REMEDY = "pip install 'glle-server[arrow]'"
 _PARAMETER = re.compile(r';\s*([^\s=;"]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)')
 _ESCAPED = re.compile(r"\\(.)")
 
@@ -26,3 +32,9 @@ class MediaType:
             plain = _ESCAPED.sub(r"\1", value[1:-1]) if value[:1] == '"' and len(value) > 1 else value.strip()
             parameters.setdefault(name.lower(), plain)
         return cls(kind.strip().lower(), parameters)
+
+
+@cache
+def has_arrow() -> bool:
+    """Return whether pyarrow is installed."""
+    return find_spec("pyarrow") is not None

@@ -20,8 +20,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.encoding import arrays as encode
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, SHEET_CSV, AbortableResponse, Array, ResultTable, Stack
-from service.encoding.arrow import ARROW, REMEDY, has_arrow
-from service.encoding.media_types import MediaType
+from service.encoding.media_types import ARROW, ARROW_REMEDY, MediaType, has_arrow
 from service.encoding.representations import ACCEPT_RANGES, RangedResponse, matches_strongly, matches_tag
 from worker.base.problems import ProblemError, refuse
 
@@ -264,7 +263,7 @@ def _negotiate(accept: str, offered: tuple[str, ...], *, has_arrow: bool) -> str
         "not-acceptable",
         406,
         f"The Accept header {accept!r} names no available media type.",
-        f"Accept one of {', '.join(available)}." + (f" For {ARROW}: {REMEDY}." if available != offered else ""),
+        f"Accept one of {', '.join(available)}." + (f" For {ARROW}: {ARROW_REMEDY}." if available != offered else ""),
         offered=list(available),
     )
 

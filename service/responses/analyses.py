@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Array, Dtype, ResultTable, matrix_columns, with_ids
-from service.encoding.arrow import ARROW
+from service.encoding.media_types import ARROW
 from service.encoding.result import (
     TABLES,
     ArraysResult,

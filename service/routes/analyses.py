@@ -12,7 +12,7 @@ from glle_engine.base.space import require_restorable
 from glle_engine.base.validation import require_neighbors
 from glle_engine.reliability.calibration import HALF_SAMPLES
 from service.encoding.arrays import CSV, JSON, NPZ
-from service.encoding.arrow import ARROW
+from service.encoding.media_types import ARROW
 from service.encoding.result import Points, negotiate
 from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.routes import params

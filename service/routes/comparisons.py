@@ -60,7 +60,11 @@ async def compare(body: ComparisonIn, stores: TenantStores, wait: Wait = 0.0) ->
 
 def _compare(stores: Stores, body: ComparisonIn) -> Job:
     dataset = stores.datasets.fetch(body.dataset)
-    candidates = _candidates(body, dataset)
+    candidates = (
+        default_candidates(dataset.n, dataset.d)
+        if body.methods is None
+        else candidates_of([row.model_dump() for row in body.methods])
+    )
     planned = [_plan(number, each, body) for number, each in enumerate(candidates)]
     plans = [plan for plan, _ in planned]
     uses = {"labels"} if any(plan.needs_labels for plan in plans) else set()
@@ -74,13 +78,6 @@ def _compare(stores: Stores, body: ComparisonIn) -> Job:
     require_not_all_equal(stores, dataset)
     spec = _comparison(stores, dataset, body, candidates, planned, judged)
     return analysis_job(stores, spec, posterior=None, parts=shards_of(spec, "candidates"))
-
-
-def _candidates(body: ComparisonIn, dataset: Dataset) -> list[Candidate]:
-    """Return the methods to compare with their labels and titles; by default those that suit the data set."""
-    if body.methods is None:
-        return default_candidates(dataset.n, dataset.d)
-    return candidates_of([row.model_dump() for row in body.methods])
 
 
 def _plan(number: int, candidate: Candidate, body: ComparisonIn) -> tuple[Plan, dict[str, Any]]:

@@ -18,7 +18,7 @@ from glle_engine.base.validation import Missing
 from glle_engine.tables.table import Table
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, id_columns, matrix_columns, with_ids
 from service.encoding.arrays import ResultTable as Columns
-from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET
+from service.encoding.media_types import ARROW, ARROW_FILE, PARQUET
 from service.encoding.result import (
     RESULT_MEDIA,
     ArraysResult,

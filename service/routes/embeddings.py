@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from glle_engine.methods import method as method_of
 from glle_engine.methods.registry import no_map
 from service.encoding.arrays import CSV, JSON, NPY, NPZ
-from service.encoding.arrow import ARROW
+from service.encoding.media_types import ARROW
 from service.encoding.result import Points, mutable_response, named_arrays_response
 from service.responses.analyses import ResultQuery, ids_of, result_response
 from service.routes import params
@@ -26,10 +26,7 @@ from service.schemas.derived import ArrayOut
 from service.schemas.problems import failures
 from service.schemas.results import CoordinatesOut
 from service.submission.jobs import analysis_job, delete_embedding_of, job_response, load_or_compute
-from service.submission.planning import (
-    Plan,
-    scores_to_compute,
-)
+from service.submission.planning import Plan, scores_to_compute
 from service.submission.validation import new_points, require_not_all_equal, require_storage
 from worker.analyses.embedding import EmbeddingSpec, PlacementSpec, map_arrays
 from worker.analyses.embedding_records import EmbeddingRecord
@@ -81,13 +78,12 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
 
 
 @router.delete("/{id}", summary="Delete an embedding", status_code=204, responses=failures(_404="No such embedding."))
-async def delete_embedding(id_: Id, stores: TenantStores) -> Response:
+def delete_embedding(id_: Id, stores: TenantStores) -> Response:
     """Delete an embedding and its scores, and cancel its job; the data set and comparisons stay.
 
     POST /v1/embeddings computes the embedding again, with the same id.
     """
-    record = await run_in_threadpool(stores.embeddings.fetch, id_)
-    await run_in_threadpool(delete_embedding_of, stores, record)
+    delete_embedding_of(stores, stores.embeddings.fetch(id_))
     return Response(status_code=204)
 
 

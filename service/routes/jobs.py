@@ -119,7 +119,7 @@ async def get_result(
         **failures(_404="No such job.", _409="With `record`: the job has not ended."),
     },
 )
-async def cancel(
+def cancel(
     id_: Id,
     stores: TenantStores,
     *,
@@ -131,18 +131,13 @@ async def cancel(
     results of an ended job are removed, and the answer is the job's last state. Posteriors and embeddings stay.
     """
     if record:
-        job = await run_in_threadpool(_delete, stores, id_)
+        job = _delete(stores, id_)
     else:
-        job = await run_in_threadpool(_cancel, stores, id_)
+        stores.jobs.fetch(id_)  # raises a problem unless the tenant has the job
+        job = stores.queue.withdraw(stores.jobs.cancel(id_))
     if job.is_open:
         return accepted_response(job)
     return Response(JobOut.from_job(job).model_dump_json(), 200, media_type="application/json")
-
-
-def _cancel(stores: Stores, id_: str) -> Job:
-    """Cancel a job of the tenant, withdraw its tasks from the queue, and return the job."""
-    stores.jobs.fetch(id_)
-    return stores.queue.withdraw(stores.jobs.cancel(id_))
 
 
 def _delete(stores: Stores, id_: str) -> Job:

@@ -240,7 +240,7 @@ def returns_arrays(
     done: dict[str, Any] = {"description": description, "content": forms(media)}
     done |= {"model": model} if model else {}
     done |= {"headers": SCALE_DOCUMENTED} if has_scale else {}
-    responses: dict[int | str, dict[str, Any]] = {200: done, 304: {"description": "The client's copy is current."}}
+    responses: dict[int | str, dict[str, Any]] = {200: done, **NOT_MODIFIED}
     if may_be_job:
         responses |= ACCEPTED
     if NPY in media:

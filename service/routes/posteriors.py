@@ -125,7 +125,7 @@ async def get_posterior(id_: Id, request: Request, stores: TenantStores, wait: W
         _422="Bad name, or beyond float32.",
     ),
 )
-async def get_arrays(
+def get_arrays(
     id_: Id,
     request: Request,
     stores: TenantStores,
@@ -138,7 +138,8 @@ async def get_arrays(
 
     The ETag is strong, and npy supports Range.
     """
-    return await run_in_threadpool(_arrays_response, id_, request, stores, name, dtype)
+    entry = stores.posteriors.arrays(require_posterior(stores, id_))
+    return named_arrays_response(request, "posterior", entry.meta["sha256"], entry.arrays, name, dtype)
 
 
 @router.get(
@@ -146,16 +147,11 @@ async def get_arrays(
     summary="Export a posterior",
     **params.returns_arrays("The file.", (NPZ,), may_be_job=False, **_NO_POSTERIOR),
 )
-async def export(id_: Id, request: Request, stores: TenantStores) -> Response:
+def export(id_: Id, request: Request, stores: TenantStores) -> Response:
     """Return the posterior as one npz file; `glle.load` reads it without a service, and draws equal the service's.
 
     The ETag is strong.
     """
-    return await run_in_threadpool(_export_response, id_, request, stores)
-
-
-def _export_response(id_: str, request: Request, stores: Stores) -> Response:
-    """Return the response with the npz file of a posterior, or 304."""
     record = require_posterior(stores, id_)
     media = negotiate(request, (NPZ,))
     entry = stores.posteriors.arrays(record)
@@ -163,12 +159,6 @@ def _export_response(id_: str, request: Request, stores: Stores) -> Response:
     attached = headers | {"Content-Disposition": f'attachment; filename="{record.id}.npz"'}
     result = ArraysResult(arrays=saved_arrays(entry.meta["head"], entry.arrays))
     return unless_current(request, headers, lambda: result.response(media, "", attached))
-
-
-def _arrays_response(id_: str, request: Request, stores: Stores, name: str | None, dtype: Dtype) -> Response:
-    """Return the response with the arrays of a posterior, or with the array `name`, or 304."""
-    entry = stores.posteriors.arrays(require_posterior(stores, id_))
-    return named_arrays_response(request, "posterior", entry.meta["sha256"], entry.arrays, name, dtype)
 
 
 params.add_rename(router, "posteriors", "Name and tag a posterior", PosteriorOut, params.CONTENT_STAYS)
@@ -180,10 +170,9 @@ params.add_rename(router, "posteriors", "Name and tag a posterior", PosteriorOut
     status_code=204,
     responses=failures(**_NO_POSTERIOR, _422="Its fit failed: the reason."),
 )
-async def delete_posterior(id_: Id, stores: TenantStores) -> Response:
+def delete_posterior(id_: Id, stores: TenantStores) -> Response:
     """Delete a posterior, its draws and their analyses; its data set stays."""
-    record = await run_in_threadpool(require_posterior, stores, id_)
-    await run_in_threadpool(delete_posterior_of, stores, record)
+    delete_posterior_of(stores, require_posterior(stores, id_))
     return Response(status_code=204)
 
 
@@ -205,7 +194,8 @@ def _posterior_or_job(stores: Stores, body: PosteriorIn) -> PosteriorRecord | Jo
     stores.posteriors.require_room()
     require_storable(stores, dataset.n, spec)
     require_not_all_equal(stores, dataset)
-    return _fit(stores, id_, dataset.id, parameters, priority)
+    fields = {"dataset": dataset.id, "spec": parameters}
+    return submit_job(stores, priority, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)
 
 
 def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
@@ -230,15 +220,10 @@ def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
             remedy="Send a row of neighbors for each point, in the order of the data.",
             details={"rows": dataset.n, "points": n},
         )
-    min_neighbors = max(2, dataset.d - 1)  # a row may also list the point itself
+    min_neighbors = max(2, dataset.d - 1)  # minus 1, as a row may also list the point itself
     require_within("n_neighbors", min_neighbors)
     require_storable(stores, n, FitSpec(n_neighbors=min_neighbors))  # checked before the neighbors are read into memory
     return int(checked_neighbors(stored_indices(stores.datasets.values(id_)), n).shape[1])
-
-
-def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], priority: Priority) -> Job:
-    fields = {"dataset": dataset, "spec": spec}
-    return submit_job(stores, priority, kind="fit", claim=id_, posterior=id_, spec=fields, total=1)
 
 
 def _posterior_response(record: PosteriorRecord, status: int) -> Response:

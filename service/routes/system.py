@@ -83,23 +83,21 @@ async def info(stores: TenantStores) -> InfoOut:
 
 
 @router.get("/v1/usage", summary="Usage and quotas", responses=failures())
-async def usage(stores: TenantStores) -> UsageOut:
+def usage(stores: TenantStores) -> UsageOut:
     """Return what the tenant of the key has stored and queued, and its quotas."""
-    return await run_in_threadpool(_usage, stores)
-
-
-def _usage(stores: Stores) -> UsageOut:
     tenant = stores.tenant or DEFAULT
     quota = stores.quotas.for_tenant(tenant)
-    usage = stores.posteriors.usage()
+    stored = stores.posteriors.usage()
     is_open, record_bytes = stores.jobs.counts()
     quotas = QuotasOut(
-        bytes=QuotaOut.from_use(usage["stored_bytes"] + _incoming_bytes(stores, tenant), quota.bytes),
+        bytes=QuotaOut.from_use(stored["stored_bytes"] + _incoming_bytes(stores, tenant), quota.bytes),
         jobs=QuotaOut.from_use(is_open, allowed_of(stores.quotas.limit("jobs", tenant), MAX_JOBS)),
         records=QuotaOut.from_use(record_bytes, quota.records),
-        posteriors=QuotaOut.from_use(usage["posteriors"], quota.posteriors),
+        posteriors=QuotaOut.from_use(stored["posteriors"], quota.posteriors),
     )
-    return UsageOut(tenant=tenant, quotas=quotas, datasets=usage["datasets"], posterior_bytes=usage["posterior_bytes"])
+    return UsageOut(
+        tenant=tenant, quotas=quotas, datasets=stored["datasets"], posterior_bytes=stored["posterior_bytes"]
+    )
 
 
 def _incoming_bytes(stores: Stores, tenant: str) -> int:
@@ -188,18 +186,15 @@ class Documents:
         )
 
 
-async def _documents(request: Request) -> Documents:
-    documents: Documents = await run_in_threadpool(request.app.state.documents, prefix())
-    return documents
-
-
 @router.get("/docs", summary="This documentation", response_class=HTMLResponse, responses=failures())
-async def documentation(request: Request) -> Response:
+def documentation(request: Request) -> Response:
     """Return a page with every route and model that loads nothing from other hosts."""
-    return (await _documents(request)).page.response(request)
+    documents: Documents = request.app.state.documents(prefix())
+    return documents.page.response(request)
 
 
 @router.get("/openapi.json", include_in_schema=False)
-async def contract(request: Request) -> Response:
+def contract(request: Request) -> Response:
     """Return the OpenAPI contract of the API."""
-    return (await _documents(request)).contract.response(request)
+    documents: Documents = request.app.state.documents(prefix())
+    return documents.contract.response(request)

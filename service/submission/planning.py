@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -22,7 +23,7 @@ from worker.base.problems import refuse
 from worker.records.cache_entry import file_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from glle_engine.methods import Method, MethodSpec
     from service.schemas.analyses import ScoredIn
@@ -93,7 +94,7 @@ class Plan:
         needed = method.least_bytes(n, spec)
         if needed <= allowed:
             return
-        max_points = largest(1, n, lambda m: method.least_bytes(m, spec) <= allowed)
+        max_points = bisect_right(range(1, n + 1), allowed, key=lambda m: method.least_bytes(m, spec))
         remedy = "Ask the administrator to raise GLLE_METHOD_BYTES."
         if max_points:
             remedy = f"Embed at most {max_points:,} points, or ask the administrator to raise GLLE_METHOD_BYTES."
@@ -104,7 +105,7 @@ class Plan:
             remedy,
             least_bytes=needed,
             allowed_bytes=allowed,
-            most_points=max_points,
+            most_points=max_points or None,
         )
 
 
@@ -158,7 +159,9 @@ def scores_to_compute(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses:
         names = {possible_score(name, dataset.n, inputs).name for name in body.scores}
     used = uses | {SCORES[name].needs for name in names}
     if "truth" in inputs - used:
-        raise InvalidParameterError("No score uses truth.", remedy="Leave truth out, or choose a score that needs it.")
+        raise InvalidParameterError(
+            "None of the scores uses truth.", remedy="Leave truth out, or choose a score that needs it."
+        )
     return ScoreSpec(
         scores=tuple(name for name in SCORES if name in names),
         score_neighbors=_neighbors(body.score_neighbors, dataset.n) if names else SCORE_NEIGHBORS,
@@ -196,21 +199,6 @@ def classes_for_audit(stores: Stores, dataset: Dataset, labels: str | None) -> s
         remedy="Use labels of fewer classes, or leave labels out.",
         details={"classes": count, "most": MAX_GROUPS},
     )
-
-
-def largest(lower: int, upper: int, is_affordable: Callable[[int], bool]) -> int | None:
-    """Return the largest affordable size from `lower` to `upper`, or None if no size is affordable.
-
-    Every size below an affordable size must be affordable.
-    """
-    if is_affordable(upper):
-        return upper
-    if not is_affordable(lower):
-        return None
-    while upper - lower > 1:
-        middle = (lower + upper) // 2
-        lower, upper = (middle, upper) if is_affordable(middle) else (lower, middle)
-    return lower
 
 
 def _neighbors(count: int | str, n: int) -> int:

@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 
-from service.encoding.arrow import ARROW, ARROW_FILE, PARQUET, REMEDY, has_arrow
-from service.encoding.media_types import MediaType
+from service.encoding.media_types import ARROW, ARROW_FILE, ARROW_REMEDY, PARQUET, MediaType, has_arrow
 from service.uploads.formats.csv_table import read_csv
 from service.uploads.formats.dialect import Declared
 from service.uploads.formats.json_table import read_json
@@ -123,7 +122,7 @@ def format_of(content_type: str, dialect: Mapping[str, str] = MappingProxyType({
         raise refuse("unsupported-media-type", 415, detail, remedy, supported=list(_BY_MEDIA))
     if upload_format.needs_arrow and not has_arrow():
         detail = f"Content-Type {kind!r} needs pyarrow, which is not installed."
-        remedy = f"Install it for the API, {REMEDY}, or send npy, npz, CSV or JSON."
+        remedy = f"Install it for the API, {ARROW_REMEDY}, or send npy, npz, CSV or JSON."
         raise refuse("unsupported-media-type", 415, detail, remedy)
     if upload_format.needs_calamine and find_spec("python_calamine") is None:
         detail = "Excel workbooks need python-calamine, which is not installed."

@@ -20,7 +20,7 @@ from glle_engine.base.texts import Note, Way, joined
 from glle_engine.tables.cells import SAMPLE_ROWS, kind_of
 from glle_engine.tables.columns import Block, Column, Columns, cell_column
 from glle_engine.tables.table import read_table
-from service.uploads.formats.dialect import SNIFFED_BYTES, Declared, Dialect, sniff
+from service.uploads.formats.dialect import SNIFFED_BYTES, Declared, Dialect, read_rows, sniff
 from service.uploads.uploaded import uploaded
 from worker.base.problems import refuse
 
@@ -172,7 +172,7 @@ class _TextColumns(CellColumns):
         dialect = self._dialect
         os.lseek(self._file.fileno(), 0, os.SEEK_SET)
         text = open(self._file.fileno(), encoding=dialect.encoding, newline="", closefd=False)  # noqa: SIM115 # a descriptor
-        return filter(None, csv.reader(itertools.islice(text, dialect.skipped, None), **dialect.reading))
+        return read_rows(itertools.islice(text, dialect.skipped, None), dialect.delimiter)
 
     def _take(self, rows: Iterator[list[str]], count: int) -> list[list[str]]:
         """Return the next rows, at most `count`; raise ``malformed-csv`` if they cannot be parsed."""

@@ -11,11 +11,14 @@ import io
 import itertools
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine.base.texts import Note, Way
 from glle_engine.tables.cells import SAMPLE_ROWS, has_marks, is_missing, number_of, plain_number
 from worker.base.problems import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 SNIFFED_BYTES = 2**16  # first bytes of a body, from which the dialect is sniffed
 DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|", "space": " "}
@@ -159,11 +162,6 @@ class Dialect:
     rows: list[list[str]] = field(default_factory=list)
     header: Header = field(default_factory=Header)
 
-    @property
-    def reading(self) -> dict[str, Any]:
-        """Options of `csv.reader`; several spaces count as one delimiter."""
-        return _reading(self.delimiter)
-
     def is_number(self, cell: str) -> bool:
         """Return whether a cell is a number in this dialect, or a word for NaN or infinity."""
         plain = plain_number(cell, self.decimal)
@@ -221,9 +219,12 @@ def sniff(head: bytes, declared: Declared, *, is_whole: bool, labels: int) -> Di
     return replace(best, header=Header.from_rows(best.rows, best.decimal, declared.header))
 
 
-def _reading(delimiter: str) -> dict[str, Any]:
-    """Return the options of `csv.reader`; several spaces count as one delimiter."""
-    return {"delimiter": delimiter, "skipinitialspace": delimiter == " ", "strict": True}
+def read_rows(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+    """Return an iterator over the rows of a CSV text; several spaces count as one delimiter, blank lines do not count.
+
+    Raises `csv.Error`.
+    """
+    return filter(None, csv.reader(lines, delimiter=delimiter, skipinitialspace=delimiter == " ", strict=True))
 
 
 def _encoding(head: bytes, declared: Declared) -> str:
@@ -245,9 +246,8 @@ def _sample(text: str, delimiter: str, *, is_whole: bool) -> list[list[str]]:
     """Return the first rows of a text, without the last row if the text may end within that row."""
     rows: list[list[str]] = []
     try:
-        for row in csv.reader(io.StringIO(text, newline=""), **_reading(delimiter)):
-            if row:
-                rows.append(row)
+        for row in read_rows(io.StringIO(text, newline=""), delimiter):
+            rows.append(row)
             if len(rows) > SAMPLE_ROWS + 1:  # the first row may be the header
                 return rows[:-1]
     except csv.Error:

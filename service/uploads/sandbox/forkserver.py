@@ -25,7 +25,7 @@ from typing import IO, Any, NoReturn
 import numpy as np
 
 from glle_engine.tables.table import EXTRAS, Table
-from service.encoding.arrow import has_arrow
+from service.encoding.media_types import has_arrow
 from service.uploads.reading import Upload
 from service.uploads.synthetic import Synthetic
 from worker.base.disk import open_reserving, require_room_in

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from fastapi import Request
 
-from service.encoding import arrays, arrow
+from service.encoding import arrays, media_types
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, ResultTable, Stack, matrix_columns
-from service.encoding.arrow import ARROW
+from service.encoding.media_types import ARROW
 from service.encoding.result import MAX_LISTED, ArraysResult, Selection, negotiate
 from tests.service.conftest import check_problem, upload
 from tests.service.encoding.csv_rows import rows
@@ -218,7 +218,7 @@ def test_arrow_without_pyarrow_is_406_with_the_remedy(client: httpx.Client, monk
     path = f"/v1/datasets/{upload(client, X)}/data"
     answer = client.get(path, headers={"accept": ARROW})
     assert (answer.status_code, ARROW in answer.json()["details"]["offered"]) == (406, False)
-    assert arrow.REMEDY in answer.json()["remedy"]
+    assert media_types.ARROW_REMEDY in answer.json()["remedy"]
     assert get(client, path, CSV).text.startswith("x1,x2,x3")
     answer = client.get(path, headers={"accept": f"{ARROW}, application/json;q=0.5"})
     assert answer.headers["content-type"] == JSON

@@ -15,7 +15,7 @@ from glle_engine import FitSpec
 from glle_engine import methods as registry
 from glle_engine.metrics.registry import SCORES
 from service.app import create_app
-from service.encoding.arrow import ARROW
+from service.encoding.media_types import ARROW
 from service.routes.methods import catalog, embedding_method
 from service.schemas.analyses import EmbeddingIn
 from service.schemas.openapi import EXAMPLES
