@@ -110,7 +110,7 @@ def service(url: str, key: str = "") -> Iterator[Check]:
                 remedy = "Check the URL and the proxies: another program may answer."
                 yield Check("service", "problem", f"/livez answers {status}.", remedy)
                 return
-            yield Check("service", "ok", f"It is alive at {url}.")
+            yield Check("service", "ok", f"The service is alive at {url}.")
             yield _readiness(http.get("/readyz"))
         with Client(url, key, progress=False, retries=Retries(deadline=0.0), timeout=RESPONSE_SECONDS) as client:
             yield from _end_to_end(client)
@@ -124,9 +124,9 @@ def _readiness(response: httpx.Response) -> Check:
     if response.status_code != httpx.codes.OK:
         return Check("ready", "problem", f"{response.status_code}: {state['detail']}", state["remedy"])
     if "workers" not in state:
-        return Check("ready", "ok", "It is ready. Set GLLE_KEY for details.")
+        return Check("ready", "ok", "The service is ready. Set GLLE_KEY for details.")
     waiting = f"{state['queue_length']} tasks and draws wait"
-    return Check("ready", "ok", f"It is ready: {state['workers']} workers, {waiting}.")
+    return Check("ready", "ok", f"The service is ready: {state['workers']} workers, {waiting}.")
 
 
 def _end_to_end(client: Client) -> Iterator[Check]:
@@ -166,8 +166,8 @@ def _end_to_end(client: Client) -> Iterator[Check]:
     if draw.shape == local_draw.shape and np.allclose(draw, local_draw, rtol=1e-4, atol=tolerance):
         yield Check(name, "ok", f"Drew in {seconds:.2f} s; the draw is correct.")
     else:
-        remedy = "Compare the versions of glle, numpy and scipy: the same draw is equal everywhere."
-        yield Check(name, "problem", "Its draw differs from the local engine's.", remedy)
+        remedy = "Compare the versions of glle, numpy and scipy: equal versions compute equal draws on every machine."
+        yield Check(name, "problem", "The draw of the service differs from the draw of the local engine.", remedy)
 
 
 def deployment(settings: Settings) -> Iterator[Check]:
@@ -237,17 +237,17 @@ def _persistence(client: redis.Redis, info: dict[str, Any]) -> Check:
     name = "queue persistence"
     if not info.get("aof_enabled"):
         remedy = "Set appendonly yes, or a restart loses jobs and posteriors' records."
-        return Check(name, "warning", "It reports no append-only file.", remedy)
+        return Check(name, "warning", "The server reports no append-only file.", remedy)
     policy = UNKNOWN
     with suppress(redis.ResponseError):  # the documented user may not use CONFIG, and managed servers lack it
         policy = str(client.config_get("appendfsync").get("appendfsync", UNKNOWN))
     if policy == UNKNOWN:
-        detail = "It keeps an append-only file. Not checked, because it cannot be seen here: appendfsync always."
+        detail = "The server keeps an append-only file. It should have appendfsync always, which it does not show."
         return Check(name, "ok", detail)
     return _check(
         name,
         "ok" if policy == "always" else "warning",
-        f"It keeps an append-only file, with appendfsync {policy}.",
+        f"The server keeps an append-only file, with appendfsync {policy}.",
         "Set appendfsync always: otherwise a power cut loses the last seconds of what was answered.",
     )
 
@@ -330,7 +330,7 @@ def _connection(
         remedy = f"Check {variable}, the server, and the network between."
         if isinstance(error, redis.AuthenticationError | AuthorizationError):
             remedy = f"Correct the user or the password of {variable}."
-        detail = f"It does not answer as it should: {type(error).__name__}: {str(error).rstrip('.')}."
+        detail = f"The server does not answer as it should: {type(error).__name__}: {str(error).rstrip('.')}."
         yield Check(f"{name} connection", "problem", detail, remedy)
         return None
     version = str(info["redis_version"])
@@ -346,7 +346,7 @@ def _connection(
     yield _check(
         f"{name} clock",
         "warning" if skew > SKEW_SECONDS else "ok",
-        f"It differs from the clock of this machine by {skew * 1000:,.0f} ms.",
+        f"The server's clock differs from the clock of this machine by {skew * 1000:,.0f} ms.",
         "Synchronize the clocks (NTP): they measure the age of a worker's last heartbeat.",
     )
     return info
@@ -363,7 +363,12 @@ def _cache_policies(info: dict[str, Any], settings: Settings) -> Iterator[Check]
         + ("the arrays used last then stay." if evicts else "a full server now refuses arrays, and jobs fail."),
     )
     if limit == 0:
-        yield Check("cache memory", "warning", "Its memory has no limit.", "Set its maxmemory to GLLE_CACHE_BYTES.")
+        yield Check(
+            "cache memory",
+            "warning",
+            "The server has no memory limit.",
+            "Set its maxmemory to GLLE_CACHE_BYTES.",
+        )
     else:
         yield _check(
             "cache memory",
@@ -393,23 +398,23 @@ def _workers(stores: Stores) -> Iterator[Check]:
     need = worker_need(stores.settings)
     yield _check_each(
         "worker threads",
-        "Not pinned:",
+        "These workers may compute with several threads:",
         [worker.name for worker in workers if worker.threads != "1"],
         "Each worker computes with one thread.",
         "Start workers with `glle worker`: several threads each compete for cores and are three times slower.",
     )
     yield _check_each(
         "worker clocks",
-        "They differ from the clock of the queue's server:",
+        "The clocks of these workers differ from the clock of the queue's server:",
         [f"{worker.name} ({worker.skew:+.1f} s)" for worker in workers if abs(worker.skew) > SKEW_SECONDS],
-        "They agree with the clock of the queue's server.",
+        "The clocks of all workers agree with the clock of the queue's server.",
         "Synchronize the clocks of these machines (NTP): deadlines and waiting times are compared with them.",
     )
     yield _check_each(
         "worker memory",
-        f"Long tasks may need {show_size(need)}; these workers have less:",
+        f"Long tasks may need {show_size(need)} of memory; these workers have less:",
         [f"{worker.name} ({show_size(worker.memory)})" for worker in workers if 0 < worker.memory < need],
-        "It is enough.",
+        "Each worker has enough memory for the longest tasks.",
         "Give these workers more memory, or lower GLLE_METHOD_BYTES: the kernel kills tasks beyond it.",
     )
     shared = shared_values(stores.settings)
@@ -422,7 +427,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
     yield _check(
         "shared settings",
         "warning" if others else "ok",
-        f"They differ: {'; '.join(others)}." if others else "Workers and this command have the same settings.",
+        f"The settings differ: {'; '.join(others)}." if others else "Workers and this command have the same settings.",
         "Start all processes with the same values; run this command with the environment of the API.",
     )
     yield from _roles(stores.client, len(workers))

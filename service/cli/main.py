@@ -112,7 +112,7 @@ def _start(options: argparse.Namespace) -> int:
     except ImportError as error:
         if error.name is not None:  # a module is missing
             raise
-        print_message(f"glle: {error}")  # the engine cannot use its environment
+        print_message(f"glle: {error}")  # the engine raised it, because it cannot use its environment
         return CANNOT_START
     except ProblemError as error:
         print_message(f"glle: {error.problem.detail} {error.problem.remedy}")

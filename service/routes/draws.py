@@ -266,7 +266,7 @@ def _result(
         tag = f"{tag} notes".strip()
     headers = immutable_headers(entry.meta["sha256"], media, dtype, tag)
     headers |= scale_headers([entry.meta["scale"]], notes)
-    # Two computations of one draw have the same ETag, but take different seconds.
+    # `seconds` is left out, because two computations of a draw differ in it, and their responses have equal ETags.
     members = [item for item in entry.meta.items() if item[0] not in {"sha256", "seconds"}]
     result = ArraysResult(
         arrays={"embedding": embedding},

@@ -88,7 +88,7 @@ class MethodOut(BaseModel):
 
 
 class MethodList(BaseModel):
-    """All methods, in display order."""
+    """All methods of posteriors and embeddings, in display order."""
 
     items: list[MethodOut]
 

@@ -124,7 +124,7 @@ class ComparisonIn(ScoredIn):
     def _distinct(self) -> Self:
         labels = [row.label for row in self.methods or () if row.label is not None]
         if len(set(labels)) != len(labels):
-            raise ValueError("labels must differ: give each row another one, or none")
+            raise ValueError("labels must differ: give each row its own label, or none")
         if self.align == "truth" and self.truth is None:
             raise ValueError("align='truth' needs truth: give the id of a data set with the true coordinates")
         if not self.audit and self.methods is None:

@@ -22,7 +22,7 @@ from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 
 PREVIEW_ROWS = 5
-PREVIEW_BYTES, PREVIEW_ROW_BYTES = 2**22, 64  # limit of a preview's points; bytes of a row beside its values
+PREVIEW_BYTES, PREVIEW_ROW_BYTES = 2**22, 64  # limit of a preview's points; bytes of a row besides its values
 MAX_COUNTER = 2**64 - 1  # seeds and indices are 64-bit inputs of a counter-based random generator
 
 Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is LLE.")]
@@ -338,7 +338,7 @@ class JobOut(BaseModel):
 
 
 class Page(BaseModel):
-    """One page of a list."""
+    """One page of a list of resources."""
 
     next: str | None = Field(description="Value of ?cursor= for the next page; null on the last.")
     unreadable: list[str] = Field(

@@ -378,7 +378,7 @@ class ComparedOut(BaseModel):
 
 
 class BestOut(BaseModel):
-    """For each question, the label of the map to show; null if no map answers the question."""
+    """The map to show for each of three questions, by its label; null if no map answers the question."""
 
     neighbors: str | None = Field(description="Which points are neighbors.")
     layout: str | None = Field(description="Distances across the map.")
@@ -386,7 +386,7 @@ class BestOut(BaseModel):
 
 
 class AsGoodOut(BaseModel):
-    """For each question, the labels of the maps that are as good as the best map."""
+    """The maps that are as good as the best map for each of three questions, by their labels."""
 
     neighbors: list[str]
     layout: list[str]

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 64 * 2**10  # largest request line and headers of a request
 MAX_HEAD_LINES = 200  # lines of a request's head; browsers behind two proxies send some 40
-MAX_SMALL_CHUNKS = 2**14  # a body may have this many chunks more than one per `MIN_CHUNK_BYTES` received bytes
+MAX_SMALL_CHUNKS = 2**14  # a body may have this many chunks, plus one for each `MIN_CHUNK_BYTES` received bytes
 MIN_CHUNK_BYTES = 64
 EVENTS_PER_ITERATION = 32  # events that a connection parses in one iteration of the event loop, in less than 1 ms
 SHORT_BODY_BYTES = 64 * 2**10  # a refused body of at most this many bytes is read, and the connection stays open
-LINGER_SECONDS = 30.0  # a refused body is discarded for this long; a client may read the response only after sending
+LINGER_SECONDS = 30.0  # a refused body is discarded for this long, as some clients send it before they read
 
 
 class BoundedConnection(h11.Connection):

@@ -199,7 +199,7 @@ class _Deployment(Collector):
     def _admin_keys(self) -> float:
         try:
             return self._stores.keys.count_admins()
-        except ProblemError:  # another version wrote the record of a key
+        except ProblemError:  # the record of a key was written by another version
             return UNKNOWN
 
     def _counter_metrics(self) -> Iterator[Metric]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 KEEP_ALIVE_SECONDS = 75  # longer than in most clients and proxies, so that these close idle connections first
-LAST_ITERATIONS = 16  # of the event loop, which accept the connections that closing the socket would reset
+LAST_ITERATIONS = 16  # of the event loop before the socket closes, to accept queued connections, which it would reset
 SETTLE_SECONDS = 0.5  # time in which connections that were accepted just before the shutdown may send a request
 TICK_SECONDS = 0.05
 TICKS = 10  # uvicorn calls `on_tick` ten times a second

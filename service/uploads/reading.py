@@ -230,9 +230,9 @@ class Upload:
                 chosen_format = replace(chosen_format, read=partial(chosen_format.read, sheet=chosen.pop("sheet")))
             if misplaced := [name for name in chosen if name == "sheet" or not chosen_format.is_text]:
                 name = misplaced[0]
-                required, sent = ("workbook", "a workbook") if name == "sheet" else ("text", "a table of text")
-                detail = f"?{name}= cannot be used: {self.media.kind} is no {required}."
-                raise refuse(f"{name}-not-here", 422, detail, f"Leave it out, or send {sent}.")
+                required = "a workbook" if name == "sheet" else "a table of text"
+                detail = f"?{name}= is for {required}; the body is {self.media.kind}."
+                raise refuse(f"{name}-not-here", 422, detail, f"Leave it out, or send {required}.")
             check_size(os.fstat(file.fileno()).st_size, chosen_format.max_bytes(self.limits.body))
             try:
                 return chosen_format.read(file, out, self.limits, ColumnRoles.from_options(self.options))
@@ -307,7 +307,7 @@ class Upload:
 
 
 def _write(pieces: Iterable[bytes], out: IO[bytes], cap: int) -> bytes:
-    """Write pieces to `out` and return the first bytes; raise a problem if there are none, or more than `cap`."""
+    """Write pieces to `out` and return the first bytes; refuse an empty content, and more than `cap` bytes."""
     head, size = b"", 0
     for piece in pieces:
         size += len(piece)
