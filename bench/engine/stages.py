@@ -39,7 +39,7 @@ def profile(largest: int) -> list[dict[str, Any]]:
 
 def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
     """Return the median seconds of each stage of a draw, when several draws are computed together."""
-    from glle_engine.eigen.batched.factorization import factorise
+    from glle_engine.eigen.batched.factorization import factorize
     from glle_engine.eigen.batched.lanczos import Workspace, lanczos
     from glle_engine.eigen.batched.solver import LANE_TOLERANCE, LaneSolver, deviations
     from glle_engine.weights.gaussian import sample, unpack
@@ -62,7 +62,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
         clock = StageClock()
         sample(room.tag, structure.position, 0, mean, factor, keys, indices, spread, room.normals, room.weights)
         clock(1, 1, "sample")
-        factorise(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
+        factorize(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         clock(1, 1, "factor")
         lanczos(room, pins, True, solver.start, LANE_TOLERANCE)  # noqa: FBT003
         clock(1, 1, "lanczos")

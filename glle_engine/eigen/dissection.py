@@ -1,8 +1,10 @@
-"""Nested dissection (George 1973): a separator is eliminated after the two parts of the graph that it separates.
+"""Fill-reducing elimination orders by nested dissection (George 1973).
 
-Minimum degree orders the vertices of each part and of each separator. A multilevel scheme finds the vertex separators:
-graphs are made coarser by heavy-edge matching (Karypis and Kumar 1998), and separators are refined as by Fiduccia and
-Mattheyses (1982). The code is compiled integer arithmetic, so that the order is the same on every machine.
+A graph is cut by a vertex separator: a few vertices without which the graph falls into two parts. The separator is
+eliminated after both parts, and the parts are cut in the same way. Minimum degree orders the vertices within the
+smallest parts and within each separator. A multilevel scheme finds the separators: graphs are made coarser by
+heavy-edge matching (Karypis and Kumar 1998), and separators are refined as by Fiduccia and Mattheyses (1982). The code
+is compiled integer arithmetic, so that the order is the same on every machine.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 SEPARATOR = 2  # label of the separator's vertices; the two sides have the labels 0 and 1
 _COARSEST = 100  # vertices of the coarsest graph
 _TRIALS = 8  # separators that are tried on the coarsest graph
-_PASSES = 20
+_PASSES = 20  # most passes of a refinement
 _PATIENCE, _MAX_PATIENCE = 5, 500  # a pass ends after this many moves without gain: per separator vertex, and at most
 _HEAVIER = 60  # percent of the total weight that one side may have at most
 _LEAF = 120  # parts of this many vertices are not cut, because minimum degree orders them as well
@@ -33,13 +35,14 @@ _LARGE, _SHARE, _FURTHER = 500, 30, 2
 
 
 class Graph(NamedTuple):
-    """Undirected graph with weights.
+    """Undirected graph of n vertices with weights, as adjacency lists one after another.
 
     Attributes
     ----------
     start : (n + 1,) int64
+        The neighbors of vertex i are adjacent[start[i]:start[i + 1]].
     adjacent, edges : int32
-        Neighbors row by row, and the weights of the edges to them.
+        Neighbors, and the weights of the edges to them.
     weights : (n,) int32
         Weights of the vertices.
 
@@ -53,7 +56,7 @@ class Graph(NamedTuple):
 
 @compiled
 def random_word(counter: int) -> int:
-    """Return 63 random bits for a counter (SplitMix64, Steele, Lea and Flood 2014)."""
+    """Return the random integer in [0, 2^63) that belongs to a counter (SplitMix64, Steele, Lea and Flood 2014)."""
     z = np.uint64(counter) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -62,10 +65,11 @@ def random_word(counter: int) -> int:
 
 @compiled
 def matching(graph: Graph, heaviest: int, seed: int) -> tuple[NDArray[np.int32], int]:
-    """Pair vertices along heavy edges; return the coarse vertex of each vertex (n,), and the number of coarse vertices.
+    """Pair vertices along heavy edges, so that each pair can become one vertex of a coarser graph.
 
-    Vertices with few neighbors choose first; vertices with equally many neighbors choose in random order. A pair weighs
-    at most `heaviest`.
+    Returns the number of each vertex in the coarser graph (n,), and the number of vertices of the coarser graph.
+    Vertices with few neighbors choose their partner first; vertices with equally many neighbors choose in random order.
+    A pair weighs at most `heaviest`. A vertex without a free partner stays alone.
     """
     n = len(graph.weights)
     average = 1 + int(graph.start[n]) // n
@@ -106,9 +110,10 @@ def matching(graph: Graph, heaviest: int, seed: int) -> tuple[NDArray[np.int32],
 
 @compiled
 def contract(graph: Graph, coarse: NDArray[np.int32], count: int) -> Graph:
-    """Return the graph of the `count` coarse vertices, each of which merges one or two vertices of the graph.
+    """Return the coarser graph in which each of `count` vertices merges one or two vertices of `graph`.
 
-    The weights of merged vertices and of parallel edges add up, and edges between merged vertices vanish.
+    `coarse` (n,) are the numbers of the vertices in the coarser graph, from `matching`. The weights of merged vertices
+    and of parallel edges add up, and edges between merged vertices vanish.
     """
     n = len(graph.weights)
     one, other = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
@@ -145,9 +150,9 @@ def contract(graph: Graph, coarse: NDArray[np.int32], count: int) -> Graph:
 
 @compiled
 def separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
-    """Return a vertex separator as labels (n,), and its cost (`_cost`).
+    """Return a small set of vertices without which the graph falls into two parts: labels (n,), and the cost (`_cost`).
 
-    The labels are 0 and 1 for the two sides, which no edge joins, and `SEPARATOR`.
+    Vertices of the two parts, which no edge joins, have the labels 0 and 1, and vertices of the set have `SEPARATOR`.
     """
     levels = [graph]
     maps = [np.empty(0, np.int32)]
@@ -176,9 +181,10 @@ def separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
 
 @compiled
 def _first_separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
-    """Return the labels (n,) of the cheapest of several separators, each around a region grown from a random vertex.
+    """Return the labels (n,) and the cost of a separator of a small graph: the cheapest of several.
 
-    The second result is the cost.
+    Each is the boundary of a region that was grown from a random vertex until it has half of the weight, and is then
+    refined.
     """
     n = len(graph.weights)
     best = np.ones(n, np.int8)
@@ -225,11 +231,11 @@ def _first_separator(graph: Graph, seed: int) -> tuple[NDArray[np.int8], int]:
 
 @compiled
 def refine(graph: Graph, label: NDArray[np.int8]) -> int:
-    """Make a separator cheaper by changing `label` (n,) in place, and return its new cost (`_cost`).
+    """Make a separator cheaper by changing the labels `label` (n,) in place, and return its new cost (`_cost`).
 
     A pass moves vertices of the separator to one of the two sides. If a vertex moves to one side, its neighbors on the
-    other side become part of the separator. A pass also makes moves that increase the cost; in the end, only the best
-    prefix of the moves is kept. All moves of a pass go to one side, so that the separator advances.
+    other side become part of the separator. A pass also makes moves that increase the cost; afterwards, all moves after
+    the cheapest state are undone. All moves of a pass go to one side, so that the separator advances.
     """
     n = len(graph.weights)
     side = np.zeros(3, np.int64)
@@ -313,7 +319,8 @@ def refine(graph: Graph, label: NDArray[np.int8]) -> int:
 def _cost(side: NDArray[np.int64], limit: int) -> int:
     """Return the cost of a separator: 1024 times its weight, plus a penalty if a side is heavier than `limit`.
 
-    Of separators with equal cost so far, a term below 1024 prefers the better balance of the sides.
+    `side` (3,) has the weights of the two sides and of the separator. Among separators of equal weight, a term below
+    1024 prefers the one with more equal sides.
     """
     heavier = max(side[0], side[1])
     total = side[0] + side[1] + side[2]
@@ -331,7 +338,10 @@ def _enter(
     used: int,
     i: int,
 ) -> int:
-    """Put vertex i of the separator into the heap of moves, and return the new size of the heap."""
+    """Add the move of vertex i out of the separator to the heap of possible moves, and return the heap's new size.
+
+    Also writes to drawn[i] the weight of the neighbors on side `away`, which the move would add to the separator.
+    """
     drawn[i] = 0
     for e in range(graph.start[i], graph.start[i + 1]):
         if label[graph.adjacent[e]] == away:
@@ -342,7 +352,7 @@ def _enter(
 
 @compiled
 def _precedes(weights: NDArray[np.int32], drawn: NDArray[np.int64], i: int, j: int) -> bool:
-    """Return whether a move of vertex i gains more than a move of vertex j; ties go to the smaller number."""
+    """Return whether moving vertex i shrinks the separator more than moving vertex j; in a tie, whether i < j."""
     a, b = weights[i] - drawn[i], weights[j] - drawn[j]
     return bool(a > b or (a == b and i < j))
 
@@ -357,7 +367,10 @@ def _sift(
     weights: NDArray[np.int32],
     drawn: NDArray[np.int64],
 ) -> None:
-    """Put vertex i into a heap whose first vertex is the best move, starting from the free `position`."""
+    """Put vertex i into a binary heap whose first vertex is the best move, starting from the free `position`.
+
+    `heap` has the first `used` vertices in heap order, and place[i] is the position of vertex i; both are changed.
+    """
     while position > 0:
         above = (position - 1) // 2
         if not _precedes(weights, drawn, i, heap[above]):
@@ -379,9 +392,10 @@ def _sift(
 
 
 def nested_dissection(start: NDArray[np.int64], adjacent: NDArray[np.int32], seed: int) -> NDArray[np.int32]:
-    """Return the elimination order (n,) of a symmetric graph by nested dissection.
+    """Return an elimination order (n,) of the vertices of an undirected graph by nested dissection.
 
-    The graph has no repeated edges and no diagonal.
+    The neighbors of vertex i are adjacent[start[i]:start[i + 1]], without repetitions and without i. Other seeds give
+    other orders, some of which are cheaper.
     """
     leaf = max(_LEAF, (len(start) - 1) // _LEAF_SHARE)
     return minimum_degree(start, adjacent, dissect(start, adjacent, leaf, seed))
@@ -389,9 +403,10 @@ def nested_dissection(start: NDArray[np.int64], adjacent: NDArray[np.int32], see
 
 @compiled
 def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, seed: int) -> NDArray[np.int32]:
-    """Return the group (n,) of each vertex; groups are to be eliminated in ascending order.
+    """Cut a graph by separators, and return the group number (n,) of each vertex.
 
-    A group is a separator, or a part of at most `leaf` vertices or without a separator.
+    Groups are to be eliminated in ascending order. A group is a separator, or a part that is not cut because it has at
+    most `leaf` vertices or no separator.
     """
     n = len(start) - 1
     group = np.zeros(n, np.int32)
@@ -443,7 +458,10 @@ def dissect(start: NDArray[np.int64], adjacent: NDArray[np.int32], leaf: int, se
 def _subgraph(
     start: NDArray[np.int64], adjacent: NDArray[np.int32], vertices: NDArray[np.int32], local: NDArray[np.int32]
 ) -> Graph:
-    """Return the subgraph of the vertices in `part`, with unit weights; `local` (n,) is scratch filled with -1."""
+    """Return the graph of the vertices `vertices` and of the edges between them, with all weights 1.
+
+    Vertex j of the result is vertices[j]. `local` (n,) is scratch that is filled with -1 before and after the call.
+    """
     count = len(vertices)
     size = 0
     for i in range(count):

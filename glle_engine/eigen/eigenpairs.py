@@ -1,6 +1,6 @@
-"""Bottom eigenpairs with their diagnostics, the acceptance test of all solvers, and Lanczos for single problems.
+"""Lanczos with full reorthogonalization for single problems, and the accuracy test that the result of any solver takes.
 
-Lanczos finds the few largest eigenpairs of a symmetric operator, with full reorthogonalization.
+The solvers compute eigenpairs of M = B^T B with B = I - W for weights W.
 """
 
 from __future__ import annotations
@@ -22,33 +22,35 @@ Solver = Literal["lanes", "lanes-repinned", "lanes-refined", "lu", "lu-repinned"
 # The acceptance test of an eigenpair (lambda, v) of M = B^T B: the bound on | ||B v||^2 / lambda - 1 |. In our tests
 # this test caught every failure, and a test of the forward residual M v - lambda v caught none.
 ACCEPTED_DEVIATION = 1e-6
-# The smallest accepted |y| at the pin, where y is the left null vector of B. If y nearly vanishes at the pin, the
-# vectors of a draw can pass the test above although they are wrong by an angle of 1e-5.
+# A solver makes B nonsingular by adding 1 to its diagonal at one point, the pin. This is the smallest accepted |y| at
+# the pin, where y is the left null vector of B. If y nearly vanishes there, the vectors of a draw can pass the test
+# above although they are wrong by an angle of 1e-5.
 ACCEPTED_PIN = 1e-5
-# If |y| at the pin is above this share of the largest |y|, the pin is as accurate as any other.
+# If |y| at the pin is above this share of the largest |y|, no other pin is more accurate.
 GOOD_PIN = 0.01
 MAX_STEPS = 60  # Lanczos steps when four draws are solved together
 LU_STEPS = 300  # Lanczos steps for a single problem, because close eigenvalues need more than 60
-RITZ_TOLERANCE = 1e-10
-_STRIDE = 10  # steps between tests of convergence in a long run
+RITZ_TOLERANCE = 1e-10  # residual of an eigenpair, relative to its eigenvalue, at which Lanczos stops
+_STRIDE = 10  # after `MAX_STEPS`, convergence is tested only every so many steps
 
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """Bottom eigenpairs of M = (I - W)^T (I - W), in ascending order.
+    """Bottom eigenpairs of M = (I - W)^T (I - W) for n points, without the first pair.
 
-    The first pair is left out: with constrained weights it is the constant; with published weights the paper skips it.
+    The first eigenvector is constant if weights sum to one; for published weights, the paper skips it.
 
     Attributes
     ----------
     values : (m,) float64, ascending
-        Exactly 0 for the null vectors of further closed classes.
+        Exactly 0 for the null vectors that M has if the graph has several closed classes (sets of points that no edge
+        leaves).
     vectors : (n, m) float64, orthonormal
     diagnostics : dict
-        "solver" that was accepted, "steps" of Lanczos, "deviation" (the number that the acceptance test bounds), "pin"
-        (the smallest |y_i| of left null vectors y over the pins i; 1 without pins) and "next_eigenvalue", an estimate
-        of the eigenvalue after the last of `values`, with a relative error of about 1e-6 (None if the solver gives no
-        estimate).
+        "solver": the name of the solver. "steps": steps of Lanczos. "deviation": the error that the accuracy test
+        bounds. "pin": the smallest |y_i| of the left null vectors y at the points i where the solver added 1 to the
+        diagonal of I - W; 1 if it added none. "next_eigenvalue": an estimate of the eigenvalue after the last of
+        `values`, with a relative error of about 1e-6, or None.
 
     """
 
@@ -58,12 +60,15 @@ class Eigenpairs:
 
 
 def relative_gap(values: NDArray[np.float64], p: int) -> float:
-    """Return (lambda_{p+1} - lambda_p) / lambda_{p+1} of ascending eigenvalues; 0 if coordinate p is not determined."""
+    """Return (lambda_{p+1} - lambda_p) / lambda_{p+1} of ascending eigenvalues; 0 if lambda_{p+1} is 0.
+
+    If the gap is near 0, the last of p coordinates may be any mixture with the next eigenvector.
+    """
     return float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
 
 
 def start_vector(n: int) -> NDArray[np.float64]:
-    """Return the fixed Lanczos start vector of n points: uniform numbers in [-1/2, 1/2), exact on every platform."""
+    """Return the vector (n,) from which Lanczos starts: pseudo-random in [-1/2, 1/2), the same on every platform."""
     words = np.random.Philox(key=n).random_raw(n)
     return np.asarray((words >> np.uint64(11)) * 2.0**-53 - 0.5)
 
@@ -76,10 +81,11 @@ def refusal(
     rounding: float = 0.0,
     max_steps: int = MAX_STEPS,
 ) -> str | None:
-    """Return the reason to reject eigenpairs, or None to accept them.
+    """Return why eigenpairs are too inaccurate, or None to accept them.
 
-    Deviations must be below `accepted`. `rounding` is the deviation that rounding of the weights alone can cause, and
-    `max_steps` is the number of steps after which Lanczos stops without convergence.
+    They are accepted if Lanczos converged before `max_steps`, and if their `deviation` is below `accepted` or below
+    `rounding`, the deviation that rounding of the weights alone can cause. The deviation is the largest
+    | ||B v||^2 / lambda - 1 | of the eigenpairs (lambda, v) of M = B^T B.
     """
     if deviation < max(accepted, rounding) and steps < max_steps:
         return None
@@ -87,7 +93,11 @@ def refusal(
 
 
 def pin_refusal(strength: float) -> str | None:
-    """Return the reason to reject a pin, or None to accept it; `strength` is |y| at the pin, y the left null vector."""
+    """Return why the pin is unsuitable, or None to accept it.
+
+    The pin is the point at which a solver adds 1 to the diagonal of I - W. `strength` is the absolute value there of
+    the left null vector of I - W, which must not nearly vanish.
+    """
     return None if strength >= ACCEPTED_PIN else f"pin {strength:.1e}"
 
 
@@ -98,10 +108,10 @@ def lanczos(
     locked: NDArray[np.float64],
     max_steps: int = LU_STEPS,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    r"""Return the `wanted` largest eigenpairs of a symmetric positive semidefinite operator.
+    r"""Return the `wanted` largest eigenpairs of a symmetric positive semidefinite operator, by one Krylov sequence.
 
     Stops when every wanted Ritz pair :math:`(\theta, x)` has a residual of at most 1e-10 :math:`\theta`, or after
-    `max_steps`; the caller tests the result.
+    `max_steps` without convergence; the caller has to test the result.
 
     Parameters
     ----------
@@ -118,16 +128,16 @@ def lanczos(
     Returns
     -------
     values : (wanted + 1,) float64, descending
-        The last one is an estimate from below (in ten steps good to 1e-6); fewer values if the Krylov space is
-        exhausted.
+        The last value is only an estimate from below, after ten steps with a relative error of about 1e-6. There are
+        fewer values if the Krylov space is exhausted.
     vectors : (wanted, n) float64, orthonormal rows
     steps : int
-        Applications of the operator.
+        How often the operator was applied.
 
     Raises
     ------
     FloatingPointError
-        If the operator is not finite.
+        If the operator returns NaN or infinite entries.
 
     """
     n = len(start)
@@ -170,9 +180,9 @@ def largest_eigenpairs(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int, float | None]:
     """Return the `wanted` largest eigenpairs of an operator, including copies of multiple eigenvalues.
 
-    A Krylov sequence finds only one copy of a multiple eigenvalue. If `exhaustive`, further sequences, orthogonal to
-    all previous vectors, search for more copies, until a sequence finds no eigenvalue that belongs to the `wanted`
-    largest. The parameters are explained in `lanczos`.
+    A Krylov sequence finds only one eigenvector of a multiple eigenvalue. If `exhaustive`, further sequences,
+    orthogonal to all vectors found before, search for more eigenvectors, until a sequence finds no eigenvalue that
+    belongs to the `wanted` largest. The other parameters are explained in `lanczos`.
 
     Returns
     -------
@@ -182,7 +192,7 @@ def largest_eigenpairs(
     steps : int
         Number of steps of the longest sequence.
     following : float or None
-        Estimate of the next eigenvalue, from the last sequence.
+        Estimate of the next smaller eigenvalue; None if the Krylov space is exhausted.
 
     """
     rows, top = np.empty((0, len(start))), np.empty(0)

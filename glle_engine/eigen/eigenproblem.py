@@ -1,10 +1,11 @@
-r"""Bottom eigenvectors of M = (I - W)^T (I - W), without forming M: the chain of solvers.
+r"""Compute the bottom eigenvectors of M = (I - W)^T (I - W) by a chain of solvers, without forming M.
 
 The embedding (GLLE Eq. 37-43) is the p bottom eigenvectors of M other than the constant. We do not form M, because it
 has the squared condition number of :math:`B = I - W` and more fill.
 
 If the rows of W sum to one, B has the constant as right null vector, and one left null vector y for each closed class
-of the directed kNN graph. :math:`B' = B + e_i e_i^T`, with the pin i inside the class, has B's pattern and is
+of the directed kNN graph. (A closed class is a set of points that are connected with each other, and that no edge
+leaves.) :math:`B' = B + e_i e_i^T`, where the point i inside the class is called the *pin*, has B's pattern and is
 nonsingular, and y is proportional to :math:`B'^{-T} e_i`. For f orthogonal to the right null space, :math:`M^+ f` is
 computed in four steps: solve :math:`z = B'^{-T} f`, make z orthogonal to y, solve :math:`x = B'^{-1} z`, and make x
 orthogonal to the right null space. This is exact, and takes one sparse LU of B', at the condition number of B. Lanczos
@@ -49,19 +50,21 @@ if TYPE_CHECKING:
     from glle_engine.eigen.eigenpairs import Eigenpairs, Solver
 
 DENSE_BELOW = 80
-_MANY = 10**9  # a number of factorizations for which any search for an elimination order is worth its time
+_MANY = 10**9  # factorizations; for so many, any search for a cheaper elimination order is worth its time
 _ROUNDINGS = 8.0  # rounding errors of B are allowed to move a singular value by this * norm of B * machine epsilon
 
 
 @dataclass(frozen=True, eq=False)
 class Eigenproblem:
-    """Eigenproblem of one neighbor graph, for any weights on it.
+    """Solves for the bottom eigenvectors of M = (I - W)^T (I - W), for any weights W on one neighbor graph.
 
     Attributes
     ----------
     pattern : Pattern
+        The neighbor graph and its elimination order.
     pins : (c,) int32
-        One point in each closed class; empty for the published variant.
+        One point in each closed class, at which 1 is added to the diagonal of I - W to make it nonsingular. Empty for
+        the published variant, whose I - W is nonsingular.
 
     """
 
@@ -78,19 +81,19 @@ class Eigenproblem:
         factorizations: int = 1,
         max_flops: float = math.inf,
     ) -> tuple[Self, Eigenpairs]:
-        """Choose the elimination order and the pins, and solve for the mean weights.
+        """Choose the elimination order and the pins of a neighbor graph, and solve for the mean weights.
 
         Parameters
         ----------
         neighbors : (n, k) int32
         weights : (n, k) float64
-            The mean; rows sum to one.
+            The mean weights; rows sum to one.
         classes
             The closed classes of the graph (`glle_engine.graph.connectivity.closed_classes`).
         wanted : int
-            Number of eigenpairs, including further copies of multiple ones.
+            Number of eigenpairs, including all eigenvectors of multiple eigenvalues.
         factorizations : int
-            Expected number of solutions on this graph. The more, the longer a cheaper order is searched for.
+            How many solutions on this graph are expected. The more, the longer a cheaper order is searched for.
         max_flops : float
             Largest allowed number of operations of a factorization.
 
@@ -103,9 +106,12 @@ class Eigenproblem:
 
         Raises
         ------
-        ConvergenceError, InvalidParameterError
+        ConvergenceError
+            If every solver fails the accuracy test.
+        InvalidParameterError
+            For more eigenpairs than the solver can find, or too many points for its indices.
         TooCostlyError
-            If a factorization would take more operations than allowed.
+            If a factorization would take more than `max_flops` operations.
 
         """
         n = len(neighbors)
@@ -123,7 +129,10 @@ class Eigenproblem:
     def _prepare(
         cls, pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32], wanted: int
     ) -> tuple[Self, Eigenpairs]:
-        """Choose a pin in each closed class and solve for the mean weights, in the elimination order of the pattern."""
+        """Choose a good pin in each closed class, starting from `pins`, and solve for the mean weights.
+
+        A pin is good if the left null vector of its class is large there.
+        """
         tried: list[str] = []
         with contextlib.suppress(FloatingPointError):  # then `solve` tries the other solvers
             for _ in range(2):
@@ -158,15 +167,15 @@ class Eigenproblem:
         wanted : int
             Number of eigenpairs, without the constant, or, for published weights, without the first eigenpair.
         exhaustive : bool
-            Look for further copies of multiple eigenvalues, which one Krylov sequence cannot find. They occur for
-            symmetric data, but not for random draws.
+            Whether to look for all eigenvectors of multiple eigenvalues, of which one Krylov sequence finds only one.
+            They occur for symmetric data, but not for random draws.
         rejected
             Why earlier solvers were rejected, for the diagnostics.
 
         Raises
         ------
         ConvergenceError
-            When every solver of the chain fails the acceptance test.
+            If every solver fails the accuracy test.
 
         """
         if len(weights) <= DENSE_BELOW:
@@ -208,10 +217,10 @@ class Eigenproblem:
         )
 
     def lane_solver(self, embedding: NDArray[np.float64]) -> LaneSolver | None:
-        """Return the solver of several draws at once, whose Lanczos starts from `embedding` (n, p), or None.
+        """Return the solver that computes several draws at once, or None if draws have to be computed one by one.
 
-        The result is None for few points, and for several closed classes, whose null vectors the solver could not
-        compute.
+        It is None for few points, and for several closed classes of the graph. Otherwise its Lanczos iterations start
+        from `embedding` (n, p), which draws resemble.
         """
         if len(self.pattern.neighbors) <= DENSE_BELOW or len(self.pins) > 1:
             return None
@@ -219,9 +228,10 @@ class Eigenproblem:
 
 
 def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: float = 1.0) -> bool:
-    """Return whether eigenpairs pass the acceptance test; if not, append the reason to `tried`.
+    """Return whether eigenpairs pass the accuracy test; if not, append the reason to `tried`.
 
-    `norm` is the norm of B, to which the rounding errors of singular values are proportional.
+    `norm` is the norm of B = I - W, to which the rounding errors of singular values are proportional. The diagnostics
+    of the pairs get the list `tried`, too.
     """
     smallest = np.sqrt(pairs.values[pairs.values > 0].min(initial=1.0))
     share = _ROUNDINGS * norm * float(np.finfo(float).eps / smallest)
@@ -238,7 +248,7 @@ def _is_accepted(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: floa
 
 
 def require_pairs(n: int, n_components: int) -> None:
-    """Raise `InvalidParameterError` for more components than Lanczos has steps; for few points there is no limit."""
+    """Raise `InvalidParameterError` for more components than Lanczos can find; for few points there is no limit."""
     if n > DENSE_BELOW and n_components >= MAX_STEPS:
         raise InvalidParameterError(
             f"{Way('n_components', n_components)} is too large: one computation finds {MAX_STEPS - 1} eigenvectors.",
@@ -248,21 +258,21 @@ def require_pairs(n: int, n_components: int) -> None:
 
 
 def sign_convention(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the columns of `vectors` (n, p) with signs such that each column's largest absolute entry is positive."""
+    """Return `vectors` (n, p) with signs such that the entry of largest absolute value in each column is positive."""
     largest = np.take_along_axis(vectors, np.argmax(np.abs(vectors), axis=0)[None, :], axis=0)
     return np.asarray(vectors * np.where(largest < 0, -1.0, 1.0))
 
 
 def scale_embedding(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the embedding Y (n, p) of orthonormal vectors (n, p), with (1/n) Y^T Y = I and signs by convention.
+    """Return orthonormal `vectors` (n, p) scaled to an embedding Y with (1/n) Y^T Y = I (GLLE Eq. 37-43).
 
-    This is the scale of GLLE Eq. 37-43; the signs are from `sign_convention`.
+    The largest absolute entry of each column is positive.
     """
     return float(np.sqrt(len(vectors))) * sign_convention(vectors)
 
 
 def warm() -> None:
-    """Compile all code that draws need (most of a minute), or load it from the cache (a tenth of a second)."""
+    """Compile all code that draws need, which takes most of a minute, or load it from the cache in 0.1 seconds."""
     n, k = 12, 3
     rows = np.arange(n, dtype=np.int32)
     neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)

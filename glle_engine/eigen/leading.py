@@ -26,10 +26,11 @@ ACCEPTED_GAIN = 1e-8  # relative; if another eigenvalue exceeds the last one by 
 def leading_eigenpairs(
     matrix: NDArray[np.float64], count: int, on_progress: OnProgress
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the `count` largest eigenvalues and their vectors of a nearly positive semidefinite matrix (m, m).
+    """Return the `count` largest eigenvalues, descending, and their vectors (m, count) of a symmetric matrix (m, m).
 
-    Lanczos cannot find all copies of a multiple eigenvalue, so that a second run searches for missed ones. If one was
-    missed, or if Lanczos is slow, LAPACK computes the result. `on_progress` is called with the stage "eigenvectors".
+    The matrix has to be nearly positive semidefinite. Lanczos may miss an eigenvector of a multiple eigenvalue, so that
+    a second run searches for it. If one was missed, or if Lanczos is slow, LAPACK computes the result. `on_progress` is
+    called with (0, 1, "eigenvectors") again and again, so that it can cancel the computation.
     """
     m = len(matrix)
     on_progress(0, 1, "eigenvectors")
@@ -43,10 +44,10 @@ def leading_eigenpairs(
 def eigenpairs_between(
     matrix: NDArray[np.float64], first: int, last: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return eigenpairs `first` to `last`, inclusive, of a dense symmetric matrix (m, m), ascending.
+    """Return eigenvalues `first` to `last` (inclusive, counted from 0, ascending) of a symmetric matrix, and vectors.
 
-    For an eigenvalue of high multiplicity, LAPACK's partial solver may return too few pairs, or fail. A full
-    decomposition then replaces it.
+    For an eigenvalue of high multiplicity, LAPACK's partial solver may return too few pairs, or fail. Then the full
+    decomposition is computed.
     """
     try:
         values, vectors = eigh(matrix, subset_by_index=(first, last))
@@ -95,9 +96,10 @@ def _extreme(
     tolerance: float,
     which: str = "LA",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return `count` eigenvalues at one end of the spectrum of an operator, ascending, and their vectors (m, count).
+    """Return the `count` largest eigenvalues of an operator, ascending, and their vectors (m, count).
 
-    `product` multiplies a vector (m,) by the operator. The result is None if Lanczos does not converge.
+    With ``which="SA"``, they are the smallest. `product` multiplies a vector (m,) by the operator. The result is None
+    if Lanczos (ARPACK) does not converge within `MAX_RESTARTS` restarts.
     """
     products = 0
 

@@ -1,8 +1,11 @@
-"""Sparse LU factors of B', and eigenpairs by Lanczos on them; the algebra is in `glle_engine.eigen.eigenproblem`.
+"""Solvers for one set of weights: sparse LU factors of B = I - W, and eigenpairs of M = B^T B by Lanczos on them.
+
+`glle_engine.eigen.eigenproblem` explains the algebra. B is singular if weights sum to one. B' is B with 1 added to the
+diagonal at a few points, the pins, which makes it nonsingular.
 
 The mean weights, and published draws that the batched solver rejects, are factored without pivoting, by the kernels of
-the batched solver (`glle_engine.eigen.batched`) with a single lane. For published draws every solution is refined
-iteratively (`RefinedLU`). Two solvers do without factors of B: a dense solver for few points, and the last resort,
+the batched solver (`glle_engine.eigen.batched`) for one draw in place of four. For published draws, every solution is
+refined iteratively (`RefinedLU`). Two solvers need no factors of B: a dense solver for few points, and the last resort,
 which factors a shifted M.
 """
 
@@ -17,14 +20,14 @@ from scipy.sparse.linalg import spilu
 
 from glle_engine.base.errors import ConvergenceError
 from glle_engine.base.texts import Way
-from glle_engine.eigen.batched.factorization import SCRATCH, factorise
+from glle_engine.eigen.batched.factorization import SCRATCH, factorize
 from glle_engine.eigen.batched.solves import (
     solve_lower,
     solve_lower_transposed,
     solve_upper,
     solve_upper_transposed,
 )
-from glle_engine.eigen.batched.structure import addresses, words
+from glle_engine.eigen.batched.structure import addresses, packed_addresses
 from glle_engine.eigen.eigenpairs import ACCEPTED_DEVIATION, Eigenpairs, largest_eigenpairs, start_vector
 from glle_engine.linalg import dense
 from glle_engine.linalg.compiled import compiled
@@ -43,13 +46,27 @@ if TYPE_CHECKING:
 
 _THRESHOLD = 0.01  # pivoting threshold; with 1 the fill has no bound, and with 0 digits are lost
 _EXACT = 1e-9  # deviation above which eigenpairs are refined
-_TAG = (0,)
+_TAG = (0,)  # its length is the number of draws that the kernels of the batched solver compute at once
 _RELATIVE_SHIFT = 1e-9  # relative to the norm of M: far above its rounding, far below the wanted eigenvalues
 
 
 @dataclass(frozen=True)
 class Factored:
-    """LU factors of B'^T in an elimination order: position j is point order[j], and `inverse` is the inverse order."""
+    """LU factors of B'^T for one set of weights, from which the eigenpairs of M are computed.
+
+    Attributes
+    ----------
+    pattern : Pattern
+    weights : (n, k) float64
+        In the order of the points.
+    pins : (c,) int32
+        The points at which 1 was added to the diagonal of B.
+    lu : SparseLU, SingleLU or RefinedLU
+        Its `solve` solves systems with B'^T, or with ``trans="T"`` systems with B', in the order of elimination.
+    order, inverse : (n,) int32
+        Position j in the order of elimination is point order[j], and inverse[order[j]] is j.
+
+    """
 
     pattern: Pattern
     weights: NDArray[np.float64]
@@ -59,11 +76,11 @@ class Factored:
     inverse: NDArray[np.int32]
 
     def null_left(self) -> NDArray[np.float64]:
-        """Return an orthonormal basis (n, c) of B's left null space, with one column for each pin.
+        """Return an orthonormal basis (n, c) of the left null space of B, with one column for each pin.
 
-        The column of pin i is B'^-T e_i, normalized, where e_i is the unit vector of point i, and B' is B plus
-        e_i e_i^T for each pin. The columns are orthogonal, because each is 0 outside the closed class of its pin. Rows
-        are in the order of the points.
+        Column i is B'^-T e_i, normalized, where e_i is the unit vector of the pin. The columns are orthogonal, because
+        each is 0 outside the closed class of its pin. Rows are in the order of the points. Raises `FloatingPointError`
+        if a vector is not finite.
         """
         units = np.zeros((len(self.inverse), len(self.pins)))
         units[self.inverse[self.pins], np.arange(len(self.pins))] = 1.0
@@ -74,7 +91,10 @@ class Factored:
         return np.asarray(null / length)
 
     def null_right(self) -> NDArray[np.float64]:
-        """Return an orthonormal basis (c, n) of B's null space in the order of the factors, the constant first."""
+        """Return an orthonormal basis (c, n) of the right null space of B, the constant vector first.
+
+        c is the number of pins, and columns are in the order of elimination.
+        """
         n, c = len(self.inverse), len(self.pins)
         basis = np.empty((c, n))
         basis[0] = 1 / np.sqrt(n)
@@ -88,10 +108,11 @@ class Factored:
         return basis
 
     def eigenpairs(self, wanted: int, null: NDArray[np.float64] | None, *, exhaustive: bool) -> Eigenpairs:
-        """Return the `wanted` smallest eigenpairs of M = B^T B by Lanczos on its (pseudo-)inverse.
+        """Return the `wanted` smallest eigenpairs of M = B^T B by Lanczos on the (pseudo-)inverse of M.
 
-        `null` is the basis of B's left null space from `null_left`, or None if B is regular, as for weights whose sums
-        are not constrained. `exhaustive` searches until no further pair can be missing.
+        `null` is the basis of the left null space of B from `null_left`, or None if B is nonsingular, as it is for
+        published weights. With `exhaustive`, no eigenvector of a multiple eigenvalue is missed. Raises
+        `FloatingPointError` if M is singular to rounding.
         """
         n = len(self.inverse)
         if null is None:
@@ -134,17 +155,19 @@ class Factored:
         )
 
     def _images(self, ritz: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return |B v|^2 (m,) for each row v of `ritz` (m, n), which is in the order of the factors."""
+        """Return |B v|^2 (m,) for each row v of `ritz` (m, n), whose columns are in the order of elimination."""
         image = self.pattern.apply(self.weights, ritz[:, self.inverse].T)
         return np.asarray((image * image).sum(axis=0))
 
     def _refine(
         self, ritz: NDArray[np.float64], left: NDArray[np.float64], right: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Apply M^+ once more to the rows v of `ritz`, with both solves refined; return the new rows and their |B v|^2.
+        """Make inaccurate eigenvectors more accurate by one step of inverse iteration with refined solutions.
 
-        Removing the constant from a solution leaves rounding errors in proportion to the constant. They matter if B has
-        singular values near the machine precision.
+        Applies the pseudo-inverse of M to each row v of `ritz` (m, n), and returns the new orthonormal rows and their
+        |B v|^2. `left` and `right` are bases of the null spaces of B, in the order of elimination. Without refinement,
+        rounding errors in proportion to the constant part of a solution remain. They matter if B has singular values
+        near the machine precision.
         """
         rows = np.empty_like(ritz)
         for i, v in enumerate(ritz):
@@ -168,9 +191,9 @@ class Factored:
 
 
 def factor_mean(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32]) -> tuple[Solver, Factored]:
-    """Return the name of the solver for the mean weights (n, k), and its factors of B'.
+    """Factor B' for the mean weights (n, k); return the name of the solver for the diagnostics, and the factors.
 
-    There is no pivoting if there is at most one closed class.
+    With at most one pin, the factorization does not pivot.
     """
     if len(pins) > 1:
         return "lu", factor(pattern, weights, pins)
@@ -180,7 +203,7 @@ def factor_mean(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np
 
 
 def factor(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32]) -> Factored:
-    """Return factors of B' for weights (n, k), by threshold pivoting in the elimination order of the pattern."""
+    """Return factors of B' for weights (n, k), with threshold pivoting, in the elimination order of the pattern."""
     n, k = pattern.neighbors.shape
     row, source, inverse = pattern.transposed
     values = np.empty((n, k + 1))
@@ -203,17 +226,16 @@ def factor_refined(pattern: Pattern, weights: NDArray[np.float64]) -> Factored:
 
 @dataclass(frozen=True, eq=False)
 class SingleLU:
-    """Factors B' = L U of one set of weights, in the order of elimination.
-
-    As for `SparseLU`, `solve` solves systems with B'^T by default.
+    """Factors B' = L U without pivoting for one set of weights, by the kernels of the batched solver.
 
     Attributes
     ----------
     structure : Structure
+        The symbolic factorization.
     fields : (20,) int64
-        The addresses of the structure's arrays (`glle_engine.eigen.batched.structure.words`).
+        The addresses of the structure's arrays (`glle_engine.eigen.batched.structure.packed_addresses`).
     lower, upper : flat float64
-        From `glle_engine.eigen.batched.factorization.factorise`.
+        The numbers of L and U, from `glle_engine.eigen.batched.factorization.factorize`.
 
     """
 
@@ -224,7 +246,7 @@ class SingleLU:
 
     @classmethod
     def factor(cls, structure: Structure, weights: NDArray[np.float64], pins: NDArray[np.int32]) -> Self:
-        """Factor B' = I - W without pivoting, with 1 added to the diagonal at the pin.
+        """Factor B' = I - W without pivoting, with 1 added to the diagonal at the pin if there is one.
 
         Parameters
         ----------
@@ -235,10 +257,10 @@ class SingleLU:
             At most one point.
 
         """
-        fields = words(structure)
+        fields = packed_addresses(structure)
         lower, upper = np.empty(structure.lower_size), np.empty(structure.upper_size)
         pin = structure.position[pins] if len(pins) else np.full(1, -1, np.int32)
-        factorise(
+        factorize(
             _TAG,
             fields,
             weights[structure.order].ravel(),
@@ -251,7 +273,7 @@ class SingleLU:
         return cls(structure, fields, lower, upper)
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
-        """Solve B'^T x = b, or B' x = b for trans="T", for b of shape (n,) or (n, 1)."""
+        """Return x with B'^T x = b, or with B' x = b for trans="T", for b (n,) or (n, 1) in elimination order."""
         x = b.ravel().copy()
         _solve(self.fields, self.lower, self.upper, x, trans != "T")
         return x.reshape(b.shape)
@@ -286,7 +308,7 @@ class RefinedLU:
     lu: SingleLU
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
-        """Solve B^T x = b, or B x = b for trans="T", for b (n,) in the order of elimination."""
+        """Return x with B^T x = b, or with B x = b for trans="T", for b (n,) in the order of elimination."""
         structure = self.lu.structure
         x = self.lu.solve(b, trans)
         points = x[structure.position]
@@ -305,7 +327,7 @@ def _solve(
     x: NDArray[np.float64],
     transposed: bool,  # noqa: FBT001 -- numba's calls are positional
 ) -> None:
-    """Overwrite x (n,) with U^-1 L^-1 x, or with L^-T U^-T x if `transposed`."""
+    """Overwrite x (n,) with U^-1 L^-1 x, or with L^-T U^-T x if `transposed`; `fields` are the packed addresses."""
     tree, low, up, vector = addresses(fields), address(lower), address(upper), address(x)
     if transposed:
         solve_upper_transposed(_TAG, tree, up, vector)
@@ -318,12 +340,12 @@ def _solve(
 def shift_invert(
     pattern: Pattern, weights: NDArray[np.float64], wanted: int, tried: list[str], *, constrained: bool
 ) -> Eigenpairs:
-    """Return the bottom eigenpairs of M by Lanczos on the inverse of M + s I, for a B that is singular to rounding.
+    """Return the bottom eigenpairs of M by Lanczos on the inverse of M + s I: the last resort of the chain of solvers.
 
-    M has the squared condition number of B, so that vectors are accurate to about 1e-7 in angle. The eigenvectors are
-    replaced by the singular vectors of B in their span, which separates vectors that are nearly null. With
-    `constrained`, the constant is a null vector and left out; otherwise the first eigenvector is left out. `tried` says
-    why the other solvers were rejected, for the `ConvergenceError`.
+    It works if B is singular to rounding. M has the squared condition number of B, so that vectors are accurate to
+    about 1e-7 in angle only. The eigenvectors are replaced by the singular vectors of B in their span, which separates
+    vectors with nearly zero eigenvalues. With `constrained`, the constant is a null vector and left out; otherwise the
+    first eigenvector is left out. `tried` says why the other solvers were rejected, for the `ConvergenceError`.
     """
     n, k = pattern.neighbors.shape
     indptr = np.arange(0, n * k + 1, k)
@@ -360,7 +382,7 @@ def shift_invert(
 
 
 def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    """Factor a sparse positive definite matrix (n, n); return the function that solves for a right-hand side (n,)."""
+    """Factor a sparse positive definite matrix (n, n); return a function that solves for a right-hand side (n,)."""
     order = _minimum_degree(matrix)
     permuted = matrix[order][:, order].tocsc()
     permuted.sort_indices()
@@ -370,10 +392,10 @@ def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.flo
 
 
 def _minimum_degree(matrix: csc_array) -> NDArray[np.intp]:
-    """Return SuperLU's order (n,) of a symmetric matrix with a full diagonal; column order[j] becomes j.
+    """Return a fill-reducing elimination order (n,) of a symmetric matrix with a full diagonal, from SuperLU.
 
-    The order depends on the pattern alone. It comes from the incomplete factorization of an identity matrix with
-    explicit zeros, which does no numerical work.
+    The order depends on the pattern only. scipy returns it only with a factorization, so that an identity matrix with
+    explicit zeros is factored incompletely, which takes little time.
     """
     pattern = matrix.copy()
     pattern.data = (pattern.indices == np.repeat(np.arange(matrix.shape[0]), np.diff(pattern.indptr))).astype(float)
@@ -385,14 +407,14 @@ def _minimum_degree(matrix: csc_array) -> NDArray[np.intp]:
 
 
 def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wanted: int, n_classes: int) -> Eigenpairs:
-    """Return the bottom eigenpairs of M by a dense SVD of B, for weights (n, k) on neighbors (n, k).
+    """Return the bottom eigenpairs of M by a dense SVD of B, for few points with weights (n, k) on neighbors (n, k).
 
-    `n_classes` is the number of closed classes, each of which has a null vector, or 0 for published weights.
+    `n_classes` is the number of closed classes, each of which adds a null vector; 0 for published weights.
 
     Raises
     ------
     ConvergenceError
-        If squares of the weights leave the range of floating-point numbers.
+        If squares of the weights overflow.
 
     """
     n = len(weights)

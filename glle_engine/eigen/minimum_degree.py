@@ -1,4 +1,4 @@
-"""Approximate minimum degree ordering on the quotient graph (Amestoy, Davis and Duff 1996), one group after another."""
+"""Fill-reducing elimination orders by approximate minimum degree (quotient graphs: Amestoy, Davis and Duff 1996)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def minimum_degree(
     start: NDArray[np.int64], adjacent: NDArray[np.int32], group: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return an elimination order (n,) of a symmetric sparse matrix: group by group, by approximate minimum degree.
+    """Return an elimination order (n,) of a symmetric sparse matrix, by approximate minimum degree within each group.
 
-    Within a group, a variable of least degree is eliminated next. Degrees also count neighbors in later groups.
-    Variables that become indistinguishable are eliminated together.
+    Within a group, a variable with the fewest neighbors among the variables that are left is eliminated next. Neighbors
+    in later groups count, too. Variables that get equal neighbors are eliminated together.
 
     Parameters
     ----------
@@ -38,7 +38,10 @@ def minimum_degree(
 def _elimination_steps(
     start: NDArray[np.int64], adjacent: NDArray[np.int32], group: NDArray[np.int32], members: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the step (n,) in which each variable is eliminated; `members` (n,) lists the variables by their group."""
+    """Return the number of the step (n,) in which each variable is eliminated, by approximate minimum degree.
+
+    `members` (n,) lists the variables group by group. Other parameters are as for `minimum_degree`.
+    """
     n = len(start) - 1
     pool = np.empty(start[n] + start[n] // 2 + 2 * n + 16, np.int32)
     free = start[n]
@@ -240,9 +243,11 @@ def _compact(
     alive: NDArray[np.bool_],
     needed: int,
 ) -> tuple[NDArray[np.int32], int]:
-    """Return a new pool of the lists in use with room for `needed` entries, and the total length of these lists.
+    """Make room in the `pool`, which holds the lists of all variables, by dropping lists that are no longer in use.
 
-    `begin` is updated in place to the new positions.
+    Returns a new pool with space for `needed` more entries, and the total length of the lists in it. The lists of
+    variables of positive `weight` and of elements that are `alive` are in use. `begin` is changed in place to the new
+    positions of the lists.
     """
     total = 0
     for i in range(len(begin)):
@@ -261,7 +266,10 @@ def _compact(
 
 @compiled
 def _steps(pivots: NDArray[np.int32], absorber: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Return the step (n,) in which each variable is eliminated: the position of its pivot in `pivots`."""
+    """Return the number of the step (n,) in which each variable is eliminated: the position of its pivot in `pivots`.
+
+    absorber[i] is the variable with which variable i was merged, or -1 for a pivot.
+    """
     n = len(absorber)
     step = np.empty(n, np.int64)
     for number in range(len(pivots)):

@@ -1,4 +1,4 @@
-"""Sparsity pattern of B = I - W, shared by all weights on one neighbor graph, and its cheapest elimination order."""
+"""The sparsity pattern of B = I - W, shared by all weights W on one graph, and the search for an elimination order."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 DISSECTION = 300_000  # per point, dissection takes as long as this many floating-point operations
 MAX_ENTRIES = 2**31 - 1
-_DISSECTIONS = 3
+_DISSECTIONS = 3  # most dissections that are tried, each with another seed
 _SAVING = 8  # dissection saves at most this factor of flops; it saves about 4 for volumes of 20,000 to 50,000 points
 _MAX_REPEATED = 200_000  # points; for more, a further dissection takes more than a few percent of 64 factorizations
 
 
 class Prediction(NamedTuple):
-    """Predicted cost of one factorization without pivoting.
+    """Predicted cost of one factorization without pivoting, in the elimination order that was chosen.
 
     Attributes
     ----------
     order : str
-        The name of the elimination order.
+        How the elimination order was found.
     flops, bytes : int
         Floating-point operations of the factorization, and the size of L and U.
 
@@ -46,13 +46,16 @@ class Prediction(NamedTuple):
 
 
 class TooCostlyError(Exception):
-    """Raised if the factorization of a graph would take more operations than allowed."""
+    """Raised if a factorization would take more operations than a fit with ``landmarks="auto"`` allows.
+
+    The fit then tries fewer points; users never see this error.
+    """
 
 
 def cheapest_order(
     neighbors: NDArray[np.int32], factorizations: int, max_flops: float = math.inf
 ) -> tuple[NDArray[np.int32], Prediction]:
-    """Return the cheaper of two elimination orders (n,) of B + B^T, minimum degree or nested dissection, and its cost.
+    """Return the cheapest elimination order (n,) of a kNN graph, by minimum degree or nested dissection, and its cost.
 
     Nested dissection is tried only if it takes little time compared with the factorizations that will use the order. If
     it takes very little time, it is tried with further seeds.
@@ -92,9 +95,9 @@ def cheapest_order(
 
 
 def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
-    """Return whether a factorization in the order of minimum degree or of dissection takes at most `max_flops`.
+    """Return whether a factorization for a kNN graph (n, k) takes at most `max_flops` floating-point operations.
 
-    `neighbors` is the kNN graph (n, k), and `max_flops` a number of floating-point operations.
+    The elimination order is the cheaper of minimum degree and one nested dissection.
     """
     start, adjacent = distinct(*symmetric(neighbors))
     order = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
@@ -105,18 +108,18 @@ def is_cheaper(neighbors: NDArray[np.int32], max_flops: float) -> bool:
 
 
 def dissections(flops: int, n: int, factorizations: int) -> int:
-    """Return how many times to try nested dissection, so that it takes little time compared with the factorizations.
+    """Return how often to try nested dissection of n points, from 0 to 3.
 
-    There are `factorizations` factorizations of `flops` operations each. The result is from 0 to 3.
+    It shall take little time compared with `factorizations` factorizations of `flops` operations each.
     """
     max_repeats = _DISSECTIONS if n <= _MAX_REPEATED else 1
     return sum(flops * factorizations > DISSECTION * n * 4**seed for seed in range(max_repeats))
 
 
 def predicted_cost(start: NDArray[np.int64], adjacent: NDArray[np.int32], order: NDArray[np.int32]) -> tuple[int, int]:
-    """Return the floating-point operations of an LU factorization in this elimination order, and the bytes of L and U.
+    """Return the floating-point operations of an LU factorization in an elimination order, and the bytes of L and U.
 
-    The graph is symmetric: the neighbors of vertex i are adjacent[start[i]:start[i + 1]].
+    The neighbors of vertex i in the undirected graph are adjacent[start[i]:start[i + 1]].
     """
     n = len(order)
     moved = csr_array((np.ones(len(adjacent), np.int8), adjacent, start), shape=(n, n))[order][:, order]
@@ -129,7 +132,10 @@ def predicted_cost(start: NDArray[np.int64], adjacent: NDArray[np.int32], order:
 
 @compiled
 def distinct(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return `start` (n + 1,) and `adjacent` of the same graph, with repeated neighbors removed."""
+    """Remove repeated neighbors from adjacency lists; return the new `start` (n + 1,) and `adjacent`.
+
+    The neighbors of vertex i are adjacent[start[i]:start[i + 1]].
+    """
     n = len(start) - 1
     begin = np.zeros(n + 1, np.int64)
     single = np.empty(len(adjacent), np.int32)
@@ -148,7 +154,7 @@ def distinct(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> tuple[NDA
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Neighbor graph and elimination order.
+    """Neighbor graph of n points and an elimination order, which all weights on the graph share.
 
     Attributes
     ----------
@@ -177,28 +183,29 @@ class Pattern:
 
     @classmethod
     def from_neighbors(cls, neighbors: NDArray[np.int32]) -> Self:
-        """Return the pattern of a kNN graph (n, k) with the elimination order 0, 1, ..., n - 1."""
+        """Return the pattern of a kNN graph (n, k), with 0, 1, ..., n - 1 as its elimination order."""
         return cls(neighbors, np.arange(len(neighbors), dtype=np.int32))
 
     def order_for(self, factorizations: int, max_flops: float = math.inf) -> tuple[Self, dict[str, Any]]:
-        """Return the pattern in the cheapest known order, for factorizations without pivoting, and the predicted cost.
+        """Return this graph with a cheap elimination order, and its `Prediction` as a dictionary.
 
-        `factorizations` is the expected number of factorizations. The cost is a `Prediction` as a dictionary. Raises
-        `TooCostlyError` if a factorization would take more operations than `max_flops`.
+        The more `factorizations` are expected, the longer the order is searched for. Raises `TooCostlyError` if a
+        factorization would take more than `max_flops` operations.
         """
         order, prediction = cheapest_order(self.neighbors, factorizations, max_flops)
         return type(self)(self.neighbors, order), prediction._asdict()
 
     @cached_property
     def structure(self) -> Structure:
-        """The symbolic factorization that the mean weights and all draws share."""
+        """The symbolic factorization, computed once for the mean weights and all draws."""
         return analyze(self.neighbors, self.order)
 
     @cached_property
     def transposed(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-        """CSC row indices of B^T in the elimination order, the source of each value, and the inverse order (n,).
+        """What builds B^T as a CSC matrix in the elimination order: row indices, value indices, and the inverse order.
 
-        A source is an index into the flattened rows (n, k + 1) of B, which begin with the diagonal entry.
+        Column j of B^T has k + 1 entries. A value index points into the flattened rows (n, k + 1) of B, each of which
+        begins with its diagonal entry. The inverse order (n,) has the position of each point.
         """
         n, k = self.neighbors.shape
         inverse = np.empty(n, np.int32)

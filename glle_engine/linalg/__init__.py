@@ -1,9 +1,9 @@
-"""Linear algebra with the same bits on every processor.
+"""Linear algebra with the same bits on every processor: small matrices, sparse LU, distances, Procrustes alignment.
 
-Start with `glle_engine.linalg.dense`: batched operations on small matrices, in compiled code of fixed order. Of the
-engine's packages it imports only `base`.
+May import `base`. Start with `dense` (batches of small matrices) and `compiled` (how the loops are compiled).
 """
 
-# Draws per batch of the compiled solver. With AVX-512 eight draws were no faster, because their factors come from the
-# outer caches. They took twice the memory, and each batch waited for the slowest of eight.
+# How many draws the batched solver computes at once, each in one lane of its SIMD vectors. With AVX-512 eight draws
+# were no faster, because their factors did not fit in the inner caches. They took twice the memory, and each batch
+# waited for the slowest of eight.
 LANES = 4

@@ -1,4 +1,4 @@
-"""Compiler of the engine: numba, with the compiled code cached on disk.
+"""Compile the engine's loops with numba, and cache the compiled code on disk.
 
 A compiled function computes in the order of its source on every processor: there is no fast-math, no fusing of
 operations except the explicit calls of `glle_engine.linalg.vectors`, and no call of BLAS, LAPACK or libm. The sums of
@@ -75,9 +75,10 @@ def _source(path: Path) -> tuple[str, frozenset[Path]]:
 
 
 def _state(path: Path) -> str:
-    """Return a digest of a source file and of all engine files that it imports, directly or through others.
+    """Return a digest of a source file and of all engine files that it imports, directly or indirectly.
 
-    numba would compile a function again only if the function's own file has changed.
+    It names the folder of the file's compiled code, so that a function is compiled again if any of these files changes.
+    numba alone would look only at the function's own file.
     """
     needed, waiting = {path}, [path]
     while waiting:
@@ -92,7 +93,7 @@ def _state(path: Path) -> str:
 
 @functools.cache
 def _folder(path: Path) -> str:
-    """Return the name of the folder for the compiled code of a file, and mark the folder as used."""
+    """Return the name of the folder for the compiled code of a source file, and set the folder's time of last use."""
     name = f"{'.'.join(path.relative_to(_ENGINE).with_suffix('').parts)}-{_state(path)}"
     with contextlib.suppress(OSError):
         os.utime(_CACHE / name)
@@ -105,7 +106,7 @@ _CACHE = Path(numba.config.CACHE_DIR or AppDirs("glle", appauthor=False).user_ca
 
 
 class _Locator(_CacheLocator):  # type: ignore[misc]
-    """Locates the compiled code of a function in the cache."""
+    """Tells numba in which folder of the engine's cache the compiled code of a function is."""
 
     def __init__(self, function: Callable[..., Any], path: str) -> None:
         self.folder = _folder(Path(path))
@@ -113,19 +114,19 @@ class _Locator(_CacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Locator:
-        """Return the locator of a function of the engine."""
+        """Return the locator of a function; numba calls this with the function and the path of its file."""
         return cls(py_func, py_file)
 
     def get_cache_path(self) -> str:
-        """Return the folder for code that this machine compiles."""
+        """Return the path of the folder for code that this machine compiles."""
         return str(_CACHE / self.folder)
 
     def get_source_stamp(self) -> str:
-        """Return the folder's name, which includes the digest of the sources."""
+        """Return what numba compares to see whether cached code is current: the name of the folder, with its digest."""
         return self.folder
 
     def get_disambiguator(self) -> str:
-        """Return the line of the function, as numba does."""
+        """Return what distinguishes functions of the same name in a file: the line where the function begins."""
         return str(self._line)
 
 
@@ -134,7 +135,10 @@ class _Implementation(CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """Cache of a function: code that the package carries, or that one process of this machine compiles for all."""
+    """Cache of one function's compiled code, for numba.
+
+    The code comes with the package, or one process of this machine compiles it for all processes.
+    """
 
     _impl_class = _Implementation
 
@@ -146,7 +150,10 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         self._place = int(hashlib.sha256(f"{folder} {name}".encode()).hexdigest()[:7], 16)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled code of a signature, or None, in which case the calling process has to compile it."""
+        """Return the compiled code for a signature, or None if this process has to compile it.
+
+        If another process is compiling the function, this call waits for the code.
+        """
         target_context.refresh()
         key = self._index_key(sig, target_context.codegen())
         if (code := self._read(key)) is None:
@@ -158,7 +165,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         return self._impl.rebuild(target_context, code)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Save compiled code, if there is a folder to write to."""
+        """Save compiled code if there is a folder to write to, and let waiting processes read it."""
         try:
             with contextlib.suppress(OSError):
                 super().save_overload(sig, data)
@@ -173,7 +180,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         return None
 
     def _lock(self, *, wait: bool) -> None:
-        """Wait for the lock of this function, so that only one process compiles it, or release the lock.
+        """Wait for the lock of this function, so that only one process compiles it; or release the lock (`wait=False`).
 
         Compiling a function also compiles the functions that it calls. Calls are never circular, so no two processes
         wait for each other forever. The lock also ensures that the index of a function's signatures, which numba
@@ -186,7 +193,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
 
 @functools.cache
 def _locks() -> IO[bytes]:
-    """Return the file whose bytes serve as locks of functions, and remove compiled code that was not used for long."""
+    """Open the file whose bytes serve as locks, one for each function; delete compiled code not used for 30 days."""
     _CACHE.mkdir(parents=True, exist_ok=True)
     for folder in _CACHE.glob("*-" + "[0-9a-f]" * _DIGEST_DIGITS):
         if folder.stat().st_mtime < time.time() - _DAYS * 86400:
@@ -196,24 +203,24 @@ def _locks() -> IO[bytes]:
 
 @functools.cache
 def _announce() -> None:
-    """Report, once per process, that compilation takes a while."""
+    """Warn, once per process, that compilation takes a while."""
     logging.getLogger("glle").warning(
         "Compiling the engine, once on this machine: half a minute to two minutes before the first results."
     )
 
 
 def instruction(code: Callable[..., Any]) -> Any:
-    """Define a function for compiled code by Python code that emits its LLVM instructions (numba's `intrinsic`)."""
+    """Decorate a function that emits LLVM instructions, so that compiled code can call it (numba's `intrinsic`)."""
     return intrinsic(code)
 
 
 def operation(symbol: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Define an operator for the types of the engine (numba's `overload`)."""
+    """Return a decorator that defines an operator, such as `operator.add`, in compiled code (numba's `overload`)."""
     return cast("Callable[[Callable[..., Any]], Any]", overload(symbol, strict=False))
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function on its first call. It releases the GIL, and computes in the order of its source."""
+    """Decorate a function to be compiled at its first call, without fast-math, and to release the GIL while it runs."""
     dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
     dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
     dispatcher._cache = _Cache(function)  # noqa: SLF001 -- numba has no public way to set another cache
@@ -221,7 +228,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _call_template(call_template: Callable[..., Any], args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-    """Resolve a call in compiled code with literals and short integers as int64, which saves further compilations."""
+    """Treat literals and short integers as int64 in calls within compiled code, so that fewer variants are compiled."""
     return call_template(tuple(_wide_type(arg) for arg in args), kws)
 
 

@@ -1,4 +1,4 @@
-"""Batched operations on small dense matrices.
+"""Products, factorizations and decompositions of small dense matrices and of batches of them.
 
 The loops are compiled code of fixed order (`glle_engine.linalg.dense_kernels`), with the same bits on every processor.
 """
@@ -26,7 +26,7 @@ def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def cross(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return A^T B (a, b) of two tall matrices (n, a) and (n, b)."""
+    """Return the product A^T B (a, b) of two tall matrices, A (n, a) and B (n, b)."""
     return np.asarray(_products(left[None], right[None])[0])
 
 
@@ -51,12 +51,12 @@ def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[
 
 
 def dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Return the sum of the products of corresponding entries, added pairwise in numpy's order, not by BLAS."""
+    """Return the inner product of two arrays of one shape, summed in numpy's order and not by BLAS."""
     return float((a * b).sum())
 
 
 def norm(a: NDArray[np.float64]) -> float:
-    """Return the Frobenius norm of an array, summed like `dot`."""
+    """Return the root of the sum of squares of all entries, summed in numpy's order and not by BLAS."""
     return float(np.sqrt(dot(a, a)))
 
 
@@ -79,15 +79,15 @@ def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
 def affine_solution(
     factor: NDArray[np.float64], kept: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Minimize w^T P w subject to 1^T w = 1, for a batch of positive definite matrices P = L L^T.
+    """Return the w that minimizes w^T P w subject to 1^T w = 1, and the minimum, for positive definite P = L L^T.
 
     Parameters
     ----------
     factor : (m, k, k) float64
         L^-T of each P, from `inverse_factor`.
     kept : (m, k) bool, optional
-        Entries of the vector 1 in the constraint that are 1; the other entries are 0. By default all are 1. An entry of
-        w that is not kept is exactly 0 if P does not couple it to the kept entries.
+        Which entries of w have to sum to one; by default all. An entry of w that is not kept is exactly 0 if P has only
+        zeros between it and the kept entries.
 
     Returns
     -------
@@ -104,9 +104,9 @@ def affine_solution(
 
 
 def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return eigenvalues, ascending, and eigenvectors, in columns, of one or more symmetric matrices.
+    """Return the eigenvalues, ascending, and the eigenvectors, in columns, of one or more symmetric matrices.
 
-    The method is Householder tridiagonalisation, followed by the implicit QL method. Only the lower triangles are read.
+    By Householder tridiagonalization and the implicit QL method. Only the lower triangles are read.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a matrix is not finite.
+        If a matrix is not finite, or its eigenvalues do not converge.
 
     """
     batch = readable(matrices if matrices.ndim == 3 else matrices[None])
@@ -126,7 +126,7 @@ def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np
 
 
 def eigvalsh(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the eigenvalues (m, k), ascending, of symmetric matrices (m, k, k): see `eigh`."""
+    """Return the eigenvalues (m, k), ascending, of symmetric matrices (m, k, k); details and errors as for `eigh`."""
     values = np.empty(matrices.shape[:2])
     if kernels.eigensystems(readable(matrices), values, np.empty((len(matrices), 0, 0))) >= 0:
         raise np.linalg.LinAlgError("A matrix is not finite, or its eigenvalues did not converge.")
@@ -136,14 +136,14 @@ def eigvalsh(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
 def svd(
     matrices: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the thin singular value decomposition A = U diag(s) V^T of one or more matrices (a, b), s descending.
+    """Return the thin singular value decomposition A = U diag(s) V^T of one or more matrices (a, b): U, s and V^T.
 
-    The method is one-sided Jacobi rotations (Hestenes 1958).
+    s is descending. The method is one-sided Jacobi rotations (Hestenes 1958).
 
     Raises
     ------
     numpy.linalg.LinAlgError
-        If a matrix is not finite.
+        If a matrix is not finite, or its singular values do not converge.
 
     """
     batch = matrices if matrices.ndim == 3 else matrices[None]
@@ -160,7 +160,10 @@ def svd(
 
 
 def pinv(matrices: NDArray[np.float64], rcond: float = 1e-15) -> NDArray[np.float64]:
-    """Return the pseudo-inverses (m, b, a) of matrices (m, a, b); singular values <= rcond times the largest are 0."""
+    """Return the pseudo-inverses (m, b, a) of matrices (m, a, b).
+
+    Singular values up to `rcond` times the largest count as 0.
+    """
     u, s, vt = svd(matrices)
     is_kept = s > rcond * s.max(axis=-1, initial=0.0)[..., None]
     inverse = np.where(is_kept, 1 / np.where(is_kept, s, 1.0), 0.0)
@@ -182,7 +185,7 @@ def exp(x: float) -> float:
 
 
 def logs(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the natural logarithms of positive normal numbers, of any shape."""
+    """Return the natural logarithm of each number of an array of any shape; the numbers must be positive and normal."""
     flat = np.ascontiguousarray(x, np.float64).ravel()
     out = np.empty(len(flat))
     kernels.logarithms(flat, out)

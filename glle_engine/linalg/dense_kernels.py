@@ -1,4 +1,4 @@
-"""Compiled loops of `glle_engine.linalg.dense` over batches of small matrices, in a fixed order of operations."""
+"""The compiled loops behind `glle_engine.linalg.dense`: batches of small matrices, in a fixed order of operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 TAG = (0, 0, 0, 0)  # its length is the number of doubles in a vector, the same on every processor
 _CACHED_ROWS = 256  # this many rows of both factors stay in the L1 cache
-_JACOBI_SWEEPS = 60
+_JACOBI_SWEEPS = 60  # most sweeps over all pairs of columns
 _EPSILON = float(np.finfo(np.float64).eps)
 _TINY = 1e-280  # smaller squares lose digits, but are negligible beside entries of 1
 _QL_SWEEPS = 50
@@ -26,10 +26,10 @@ _QL_SWEEPS = 50
 def _accumulate(
     tag: tuple[int, ...], left: Address, step: int, a: int, right: Address, b: int, length: int, out: Address
 ) -> None:
-    """Add left^T right to `out`, which has a rows of b vectors; a vector has `len(tag)` doubles.
+    """Add the product left^T right to `out`, by SIMD vectors of `len(tag)` doubles.
 
     `left` has `length` rows of a doubles, and its rows begin `step` doubles apart. `right` has `length` rows of b
-    vectors.
+    vectors, and `out` has a rows of b vectors.
     """
     for start in range(0, length, _CACHED_ROWS):
         stop = min(start + _CACHED_ROWS, length)
@@ -62,7 +62,7 @@ def products(
 ) -> None:
     """Write the products left_i^T right_i to out (m, a, b), for batches left (m, l, a) and right (m, l, b).
 
-    Each entry is summed over l in order, by `fma`.
+    Each entry is summed over l in order, by fused multiply-add. The length of `tag` is the width of the SIMD vectors.
     """
     lanes = len(tag)
     m, length, a = left.shape
@@ -88,7 +88,7 @@ def products(
 def grams(tag: tuple[int, ...], rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     """Write the Gram matrix A A^T of each matrix A in `rows` (m, k, d) to `out` (m, k, k).
 
-    The bits are the same as for `products` of the transpose of A with itself.
+    It has the same bits as the product by `products`, but takes less time.
     """
     lanes = len(tag)
     m, k, d = rows.shape
@@ -108,7 +108,10 @@ def grams(tag: tuple[int, ...], rows: NDArray[np.float64], out: NDArray[np.float
 
 @compiled
 def inverse_factors(tag: tuple[int, ...], precision: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Write L^-T of each matrix P = L L^T in `precision` (m, k, k) to `out`; each lane of a vector has one matrix."""
+    """Write L^-T of each positive definite matrix P = L L^T in `precision` (m, k, k) to `out` (m, k, k).
+
+    `len(tag)` matrices are computed at once, each in one lane of the SIMD vectors.
+    """
     lanes = len(tag)
     m, k, _ = precision.shape
     lower, inverse = np.empty(k * k * lanes), np.empty(k * k * lanes)
@@ -148,9 +151,9 @@ def inverse_factors(tag: tuple[int, ...], precision: NDArray[np.float64], out: N
 def affine_solutions(
     factor: NDArray[np.float64], kept: NDArray[np.float64], out: NDArray[np.float64], minimum: NDArray[np.float64]
 ) -> None:
-    """Write P^-1 e / (e^T P^-1 e) to `out` (m, k), and 1 / (e^T P^-1 e) to `minimum` (m,).
+    """Write P^-1 e / (e^T P^-1 e) to `out` (m, k), and 1 / (e^T P^-1 e) to `minimum` (m,), for a batch of matrices P.
 
-    Here P = L L^T, `factor` (m, k, k) is L^-T, and `kept` (m, k) is e, a vector of 0 and 1.
+    P = L L^T, `factor` (m, k, k) is L^-T, and `kept` (m, k) is e, a vector of 0 and 1.
     """
     m, k, _ = factor.shape
     column = np.empty(k)
@@ -175,10 +178,11 @@ def affine_solutions(
 
 @compiled
 def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vectors: NDArray[np.float64]) -> int:
-    """Write eigenvalues (m, k), ascending, and eigenvectors, in columns, of symmetric matrices (m, k, k) to arrays.
+    """Compute the eigensystems of symmetric matrices (m, k, k); return the index of the first that failed, or -1.
 
-    Returns the index of the first matrix that is not finite or did not converge, or -1. If `vectors` is (m, 0, 0),
-    only eigenvalues are computed.
+    The eigenvalues, ascending, are written to `values` (m, k), and the eigenvectors, in columns, to `vectors`
+    (m, k, k). If `vectors` is (m, 0, 0), only eigenvalues are computed. A matrix fails if it is not finite, or if its
+    eigenvalues do not converge.
     """
     m, k, _ = matrices.shape
     work, basis = np.empty((k, k)), np.empty((vectors.shape[1], k))
@@ -196,8 +200,8 @@ def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vec
         for i in range(k):
             for j in range(i + 1):
                 work[i, j] = work[j, i] = matrices[item, i, j] / unit
-        _tridiagonalise(work, basis, diagonal, off, mirror, product)
-        if not diagonalise(diagonal, off, basis):
+        _tridiagonalize(work, basis, diagonal, off, mirror, product)
+        if not diagonalize(diagonal, off, basis):
             return item
         _order_ascending(diagonal, order)
         for i in range(k):
@@ -209,9 +213,9 @@ def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vec
 
 @compiled
 def _order_ascending(values: NDArray[np.float64], order: NDArray[np.int64]) -> None:
-    """Write the indices that sort a few values, ascending and stable, to `order`.
+    """Write the indices that sort a few values to `order`, ascending and stable, by insertion sort.
 
-    This is insertion sort, because numpy's sort takes seconds to compile.
+    numpy's sort would take seconds to compile.
     """
     for i in range(len(values)):
         position = i
@@ -222,7 +226,7 @@ def _order_ascending(values: NDArray[np.float64], order: NDArray[np.int64]) -> N
 
 
 @compiled
-def _tridiagonalise(
+def _tridiagonalize(
     work: NDArray[np.float64],
     basis: NDArray[np.float64],
     diagonal: NDArray[np.float64],
@@ -299,11 +303,11 @@ def _tridiagonalise(
 def singular_systems(
     tall: NDArray[np.float64], left: NDArray[np.float64], values: NDArray[np.float64], right: NDArray[np.float64]
 ) -> int:
-    """Write the singular value decompositions U diag(s) V^T of matrices `tall` (m, a, b), a >= b, to arrays.
+    """Decompose matrices `tall` (m, a, b), a >= b, as U diag(s) V^T; return the index of the first that failed, or -1.
 
-    U goes to `left` (m, a, b), s, descending, to `values` (m, b), and V to `right` (m, b, b). The method is one-sided
-    Jacobi rotations (Hestenes 1958). If a singular value is a rounding error, its column of U is chosen to complete an
-    orthonormal basis. Returns the index of the first matrix that is not finite or did not converge, or -1.
+    U is written to `left` (m, a, b), s, descending, to `values` (m, b), and V to `right` (m, b, b). The method is
+    one-sided Jacobi rotations (Hestenes 1958). If a singular value is only a rounding error, its column of U is chosen
+    so that the columns are orthonormal. A matrix fails if it is not finite, or if the rotations do not converge.
     """
     m, a, b = tall.shape
     column, basis = np.empty((b, a)), np.empty((b, b))
@@ -322,7 +326,7 @@ def singular_systems(
                 column[j, i] = tall[item, i, j] / unit
             for i in range(b):
                 basis[j, i] = 1.0 if i == j else 0.0
-        if not _orthogonalise(column, basis):
+        if not _orthogonalize(column, basis):
             return item
         for j in range(b):
             square = 0.0
@@ -345,11 +349,11 @@ def singular_systems(
 
 
 @compiled
-def _orthogonalise(column: NDArray[np.float64], basis: NDArray[np.float64]) -> bool:
-    """Rotate pairs of columns of a matrix until all columns are orthogonal; return whether this converged.
+def _orthogonalize(column: NDArray[np.float64], basis: NDArray[np.float64]) -> bool:
+    """Rotate pairs of columns of a matrix in place until all columns are orthogonal; return whether this converged.
 
     Both arrays are transposed: the rows of `column` (b, a) are the columns of the matrix, and the rows of `basis`
-    (b, b) are the columns of V, to which the rotations are applied, too.
+    (b, b) are the columns of V, which are rotated alike.
     """
     b, a = column.shape
     largest = 0.0
@@ -415,7 +419,7 @@ def _complete(left: NDArray[np.float64], j: int) -> None:
 
 @compiled
 def logarithms(x: NDArray[np.float64], out: NDArray[np.float64]) -> None:
-    """Write the natural logarithms of positive normal numbers to `out`.
+    """Write the natural logarithms of an array x (n,) of positive normal numbers to `out` (n,).
 
     With x = m 2^e, log x = e log 2 + log m, and log m = 2 artanh((m - 1) / (m + 1)) is computed by its series.
     """
@@ -448,10 +452,10 @@ def hypotenuse(a: float, b: float) -> float:
 
 
 @compiled
-def diagonalise(diagonal: NDArray[np.float64], off: NDArray[np.float64], rows: NDArray[np.float64]) -> bool:
-    """Compute eigenvalues and rows of the eigenvectors of a symmetric tridiagonal matrix, in place.
+def diagonalize(diagonal: NDArray[np.float64], off: NDArray[np.float64], rows: NDArray[np.float64]) -> bool:
+    """Compute the eigenvalues of a symmetric tridiagonal matrix, and some rows of the matrix of its eigenvectors.
 
-    The method is the implicit QL method (Bowdler, Martin, Reinsch, Wilkinson 1968).
+    The results overwrite the arguments. By the implicit QL method (Bowdler, Martin, Reinsch, Wilkinson 1968).
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Euclidean distances with the same bits on every processor, searches for the nearest rows, and ranks of distances.
 
-Feature f of a difference is squared and added to partial sum f mod 4, and the distance is the root of
-:math:`(s_0 + s_1) + (s_2 + s_3)`. No fused operation and no BLAS: the bits are the same on every processor. Matrix
-products, whose bits depend on the processor, only bound distances.
+The square of feature f of a difference is added to partial sum f mod 4, and the distance is the root of
+:math:`(s_0 + s_1) + (s_2 + s_3)`. No operation is fused, and BLAS is not called, so that the bits are the same on every
+processor. Matrix products, whose bits depend on the processor, only bound distances.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def power_of_two(extent: float) -> float:
 
 
 def unit_of(X: NDArray[np.float64]) -> float:
-    """Return the power of 2 by which to divide X (n, d) so that squared differences stay in range; usually 1."""
+    """Return the power of 2 by which to divide X (n, d) so that squared differences neither overflow nor vanish.
+
+    It is 1 unless the data are extremely large or small.
+    """
     extent = float(np.ptp(X, axis=0).max())
     largest = float(np.abs(X).max())
     usual = extent >= 2.0**-_LARGEST_EXPONENT and largest <= 2.0**_LARGEST_EXPONENT
@@ -51,16 +54,20 @@ def distances(
 
 
 def ranks_of(distances: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return an integer rank for each distance, which grows with the distance; distances equal to 34 bits rank equally.
+    """Return an integer for each distance, which grows with the distance and is equal for distances equal to 34 bits.
 
-    The compiled search compares neighbors by these ranks, too (`rank_of`).
+    Nearest neighbors are chosen by these integers and not by distances, so that rounding does not decide. Compiled code
+    uses the same ranks (`glle_engine.linalg.nearest.distance_kernels.rank_of`).
     """
     bits = np.ascontiguousarray(distances).view(np.int64)
     return np.asarray((bits + (1 << (kernels.DROPPED_BITS - 1))) >> kernels.DROPPED_BITS)
 
 
 def smallest_of_rows(distances: NDArray[np.float64], k: int) -> NDArray[np.int32]:
-    """Return the columns (m, k) of the k smallest distances in each row, sorted by (rank, column): see `ranks_of`."""
+    """Return the columns (m, k) of the k smallest distances in each row, ascending.
+
+    Distances that agree to 34 bits count as equal (`ranks_of`); of these, the smaller column comes first.
+    """
     ranks = ranks_of(distances)
     if k == ranks.shape[1]:
         return np.argsort(ranks, axis=1, kind="stable").astype(np.int32)
@@ -81,11 +88,12 @@ def counts_nearer(
     excluded: NDArray[np.integer[Any]],
     thresholds: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Count the rows of data (n, d) that are nearer to each point than each of its k thresholds; return counts (m, k).
+    """Count the rows of data (n, d) that are nearer to a point than a distance, for m points with k distances each.
 
-    For point i of `points` (m, d), row excluded[i] is not counted. `thresholds` (m, k) are distances, ascending in each
-    row. Matrix products, about the mean of the data, bound the squared distances :math:`|x|^2 + |y|^2 - 2 x^T y`. Where
-    the bounds do not decide, the distance is computed.
+    Entry (i, c) of the result (m, k) counts the rows that are nearer to point i of `points` (m, d) than
+    thresholds[i, c], without row excluded[i]. Each row of the thresholds ascends. Matrix products, about the mean of
+    the data, bound the squared distances :math:`|x|^2 + |y|^2 - 2 x^T y`. Where the bounds do not decide, the distance
+    is computed.
     """
     mean = data.mean(axis=0)
     centered, others = points - mean, data - mean
@@ -151,7 +159,7 @@ def nearest_rows(
 
 
 def warm() -> None:
-    """Compile the kernels of this package, or load them from the cache."""
+    """Compile the kernels of distances and searches, or load them from the cache, so that later calls start at once."""
     data, rows = np.eye(5), np.arange(5)
     distances(data, data, np.broadcast_to(rows, (5, 5)))
     counts_nearer(data, data, rows, np.ones((5, 2)))

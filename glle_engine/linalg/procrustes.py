@@ -1,4 +1,4 @@
-"""Orthogonal Procrustes alignment of two embeddings and of many, and the moments of aligned embeddings."""
+"""Align embeddings of the same points by rotations (Procrustes), and compute mean and covariance of each point."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CANDIDATES = 32  # the medoid is chosen among at most this many embeddings, whic
 def _rotation(
     Y: NDArray[np.float64], reference: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float, tuple[float, float]]:
-    """Return U V^T and tr S of Y^T Y_0 = U S V^T, with Y_0 = `reference`, and the squared norms of Y and Y_0.
+    """Return the rotation U V^T of Y to a reference Y_0, where Y^T Y_0 = U S V^T, and tr S, and (|Y|^2, |Y_0|^2).
 
     Raises
     ------
@@ -46,7 +46,7 @@ def _rotation(
 
 
 def procrustes_rotation(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""Return the orthogonal R (p, p) that minimizes :math:`\|Y R - Y_0\|_F` for embeddings (n, p).
+    r"""Return the orthogonal R (p, p) that minimizes :math:`\|Y R - Y_0\|_F` for an embedding Y and a reference Y_0.
 
     R = U V^T for the singular value decomposition :math:`Y^T Y_0 = U S V^T` (Schoenemann 1966). Reflections are
     allowed, because an eigenvector has no sign.
@@ -85,7 +85,7 @@ def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
 def aligned_to(
     Y: NDArray[np.float64], reference: NDArray[np.float64], *, centered: bool
 ) -> tuple[NDArray[np.float64], float]:
-    """Return the embedding Y rotated to the reference (`procrustes_rotation`), and the `disparity` of Y and reference.
+    """Return the embedding Y rotated to the reference (`procrustes_rotation`), and the `disparity` of the two.
 
     If the columns of both embeddings sum to zero (`centered`), one decomposition serves for both results.
     """
@@ -95,7 +95,7 @@ def aligned_to(
 
 
 def rotate(Y: NDArray[np.float64], turn: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Y R of an embedding (n, p) and a rotation (p, p)."""
+    """Return the rotated embedding Y R (n, p), for an embedding Y (n, p) and a rotation R = `turn` (p, p)."""
     out = np.empty((len(Y), turn.shape[1]))
     _multiply(dense.readable(Y), turn, out)
     return out
@@ -109,8 +109,9 @@ def generalized_procrustes(
     r"""Return embeddings (m, n, p) rotated to their mean (Gower 1975), with the mean rotated to the reference.
 
     Minimizes :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the
-    rotations. Every round lowers the sum. Which minimum is found depends on the first mean, which is the medoid of the
-    embeddings. The reference is (n, p). `on_progress` is called with (round, largest number of rounds, "consensus").
+    rotations. Every round lowers the sum. Which local minimum is found depends on the first mean, for which the medoid
+    of the embeddings is taken. The reference is (n, p). `on_progress` is called with (round, largest number of rounds,
+    "consensus").
 
     Raises
     ------
@@ -140,9 +141,9 @@ def generalized_procrustes(
 
 
 def medoid(embeddings: NDArray[np.float64]) -> int:
-    """Return the index of the embedding (n, p) with the least sum of squared distances to the others, after rotation.
+    """Return the index of the embedding with the smallest sum of squared distances to the others, after rotation.
 
-    If there are more than `CANDIDATES` embeddings (m, n, p), only evenly spaced ones are compared.
+    Of more than 32 `embeddings` (m, n, p), only 32 evenly spaced ones are compared.
     """
     rows = np.unique(np.linspace(0, len(embeddings) - 1, min(len(embeddings), CANDIDATES)).astype(int))
     apart = np.zeros((len(rows), len(rows)))
@@ -173,7 +174,7 @@ def moments(
 
 
 def root_trace(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the spread (n,) of covariances (n, p, p): the root of the trace."""
+    """Return the root of the trace (n,) of covariances (n, p, p): the root-mean-square distance from the mean."""
     return np.asarray(np.sqrt(np.trace(covariance, axis1=1, axis2=2)))
 
 
@@ -181,12 +182,9 @@ def root_trace(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
 def _decompose(
     Y: NDArray[np.float64], reference: NDArray[np.float64], turn: NDArray[np.float64]
 ) -> tuple[float, float, float]:
-    """Write U V^T of Y^T Y_0 = U S V^T, with Y_0 = `reference`, to `turn` (p, p).
+    """Write the rotation U V^T of Y^T Y_0 = U S V^T, with Y_0 = `reference`, to `turn` (p, p).
 
-    Returns
-    -------
-    tr S, |Y|^2, |Y_0|^2; the first is NaN if Y^T Y_0 is not finite.
-
+    Returns tr S, |Y|^2 and |Y_0|^2; tr S is NaN if Y^T Y_0 is not finite.
     """
     n, p = Y.shape
     cross = np.zeros((1, p, p))

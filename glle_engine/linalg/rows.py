@@ -1,4 +1,4 @@
-"""Products with a few long rows, for Lanczos and its projections: compiled code of fixed order."""
+"""Inner products and combinations of a few long vectors, for Lanczos, with the same bits on every processor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def overlaps(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[
 
 @compiled
 def subtract(factors: NDArray[np.float64], rows: NDArray[np.float64], vector: NDArray[np.float64]) -> None:
-    """Subtract the terms factors[i] * rows[i] from a vector in place, one after the other, i ascending."""
+    """Subtract factors[i] * rows[i] from a vector (n,) in place, for each i in ascending order."""
     lanes = len(_TAG)
     m, n = rows.shape
     full = n // lanes
@@ -67,7 +67,7 @@ def project_out(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArr
 
 
 def combination(factors: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the linear combinations factors @ rows (q, n) of rows (m, n), with factors (q, m)."""
+    """Return the product factors @ rows (q, n) of factors (q, m) and rows (m, n)."""
     products = np.zeros((len(factors), rows.shape[1]))
     for negated, target in zip(np.ascontiguousarray(-factors), products, strict=True):
         subtract(negated, rows, target)

@@ -1,4 +1,4 @@
-"""Sparse LU with threshold pivoting, in compiled code of fixed order.
+"""Sparse LU factorization with threshold pivoting, with the same bits on every processor.
 
 The factorization is left-looking (Gilbert and Peierls 1988, in the form of Davis 2006, section 6.2): column j of
 :math:`A` is solved with the columns of L so far, and a depth-first search finds the pattern of the solution. One of the
@@ -67,7 +67,7 @@ class SparseLU(NamedTuple):
             If no entry of a column can be a pivot.
 
         """
-        factors = _factorise(start, rows, values, threshold)
+        factors = _factorize(start, rows, values, threshold)
         if factors.pivots[-1] < 0:
             raise FloatingPointError("factor is exactly singular or not finite")
         return factors
@@ -83,7 +83,7 @@ class SparseLU(NamedTuple):
 
 @compiled
 def _longer(values: NDArray[Any], extra: int) -> NDArray[Any]:
-    """Return a copy with more space at its end: 2 len(values) + extra entries."""
+    """Return a copy of an array with space for 2 len(values) + extra entries, of which the new ones are undefined."""
     longer = np.empty(2 * len(values) + extra, values.dtype)
     for e in range(len(values)):
         longer[e] = values[e]
@@ -91,7 +91,7 @@ def _longer(values: NDArray[Any], extra: int) -> NDArray[Any]:
 
 
 @compiled
-def _factorise(
+def _factorize(
     start: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64], threshold: float
 ) -> SparseLU:
     """Factor a sparse matrix (see `SparseLU.factor`); the last of `pivots` is -1 if a column has no possible pivot."""

@@ -1,4 +1,4 @@
-"""Threads of other libraries, in forked processes and for several callers.
+"""Protect forked processes and several callers from the threads of numba and faiss, which would hang or terminate them.
 
 A forked child does not have the threads of its parent, but GNU OpenMP in the child does not know this: numba terminates
 a child that runs parallel loops again, and faiss waits forever. numba's own threads (its layer "workqueue", used where
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Threads:
-    """Whether numba and faiss have lost their threads in this process by a fork, and a lock for numba's loops."""
+    """Records whether this process has lost the threads of numba and faiss by a fork; has a lock for numba's loops."""
 
     def __init__(self) -> None:
         self.numba_is_lost = False
@@ -46,9 +46,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def numba_loops(title: str) -> Iterator[None]:
-    """Allow a method's library to run parallel loops of numba within this context or decorated function.
+    """Make parallel loops of numba safe within this context or decorated function, or raise an error if they cannot be.
 
-    `title` is the name of the method in the error.
+    With the threading layer "workqueue", one caller at a time runs its loops. `title` is the name of the method in the
+    error.
 
     Raises
     ------

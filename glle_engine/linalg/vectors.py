@@ -1,9 +1,9 @@
-"""Vectors of doubles for numba, one draw per lane.
+"""SIMD vectors of doubles as a type for numba, whose entries are called lanes.
 
-A plain ``for lane in range(8)`` would compile to scalar code. A vector is therefore a type of its own, with loads,
-stores and arithmetic that are single instructions. Its width is the length of a tag, which is a tuple of integers, so
-that one source serves every width: ``load(tag, array, i)`` reads the i-th group of ``len(tag)`` doubles of a flat
-array.
+In compiled code, a plain ``for lane in range(4)`` would become scalar code. A vector is therefore a type of its own,
+with loads, stores and arithmetic that are single instructions. The width of a vector is the length of a *tag*, a tuple
+of integers that numba knows at compile time, so that one source serves every width: ``load(tag, array, i)`` reads the
+i-th group of ``len(tag)`` doubles of a flat array.
 
 Only `fma` and `fnma` fuse multiplications and additions. Lanes never interact: the bits in a lane depend on the values
 in that lane alone.
@@ -22,13 +22,13 @@ from glle_engine.linalg.compiled import instruction, operation
 
 DOUBLE = ir.DoubleType()
 Address = Any
-"""Address of numbers, as the type checker sees it."""
+"""Type hint of memory addresses in compiled code; numba infers the actual types."""
 Lanes = Any
-"""Vector, as the type checker sees it."""
+"""Type hint of vectors in compiled code; numba infers the actual types."""
 
 
 class Vector(types.Type):  # type: ignore[misc]
-    """Type of a vector of `lanes` doubles."""
+    """numba type of a SIMD vector of `lanes` doubles."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
@@ -42,19 +42,19 @@ class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def vector_at(builder: Any, data: Any, index: Any, lanes: int) -> Any:
-    """Return the address that lies `index` vectors after an address of doubles."""
+    """Emit the computation of the address that lies `index` vectors of `lanes` doubles after `data`, and return it."""
     return builder.gep(builder.bitcast(data, ir.VectorType(DOUBLE, lanes).as_pointer()), [index])
 
 
 def read(builder: Any, address: Any) -> Any:
-    """Emit the instruction that loads a vector; flat arrays are only aligned to doubles."""
+    """Emit the load of a vector from an address that is aligned to 8 bytes only, and return the vector."""
     value = builder.load(address)
     value.align = 8
     return value
 
 
 def write(builder: Any, value: Any, address: Any) -> None:
-    """Emit the instruction that stores a vector; the address is only aligned to doubles."""
+    """Emit the store of a vector to an address that is aligned to 8 bytes only."""
     builder.store(value, address).align = 8
 
 
@@ -84,13 +84,13 @@ def emit_fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def constant(lanes: int, value: float) -> Any:
-    """Return a constant vector with `value` in every lane."""
+    """Return an LLVM constant: a vector of `lanes` doubles that all are `value`."""
     return ir.Constant(ir.VectorType(DOUBLE, lanes), [value] * lanes)
 
 
 @instruction
 def address(typing: Any, array: Any) -> Any:
-    """Return the address of a contiguous array's numbers, which needs no reference counts or index checks."""
+    """Return the memory address of the first number of a contiguous array, for access without index checks."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -121,7 +121,7 @@ def advance(typing: Any, tag: Any, data: Any, index: Any) -> Any:
 
 @instruction
 def load(typing: Any, tag: Any, array: Any, index: Any) -> Any:
-    """Return vector number `index` of a flat array, which is a sequence of vectors of `len(tag)` doubles."""
+    """Return vector number `index` of `array`, the address of a sequence of vectors of `len(tag)` doubles."""
     lanes = len(tag)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -132,7 +132,7 @@ def load(typing: Any, tag: Any, array: Any, index: Any) -> Any:
 
 @instruction
 def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
-    """Write the vector `value` to position `index` of a flat array, which is a sequence of such vectors."""
+    """Write the vector `value` to place number `index` of `array`, the address of a sequence of such vectors."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         write(builder, args[2], vector_at(builder, args[0], args[1], value.lanes))
@@ -197,7 +197,7 @@ add, subtract, multiply, divide = (_binary(name) for name in ("fadd", "fsub", "f
 
 
 def _overload(symbol: Any, instruction_of_vectors: Any) -> None:
-    """Define a Python operator on two vectors by one of the instructions above."""
+    """Define what a Python operator such as + does with two vectors in compiled code: one of the instructions above."""
 
     @operation(symbol)
     def operate(a: Any, b: Any) -> Any:

@@ -220,7 +220,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
 class _Ascent:
     """Maximizes the likelihood of some points over the logarithms of the kernel's parameters.
 
-    `centred` (n, d) are the centered data, `places` (n, p) the standardized embedding, and `scale` is the variance of
+    `centered` (n, d) are the centered data, `places` (n, p) the standardized embedding, and `scale` is the variance of
     the data, by which the data are divided.
     """
 

@@ -1,4 +1,9 @@
-"""Supernodal elimination tree of a pattern, and the rows below each supernode (Liu 1990; Ashcraft and Grimes 1989)."""
+"""Find which entries the LU factors of a sparse symmetric pattern have: elimination tree and supernodes.
+
+In the elimination tree, the parent of a column is the first row below its diagonal with an entry in L (Liu 1990). A
+supernode is a range of columns that have the same rows below them, and are stored as one dense block (Ashcraft and
+Grimes 1989). `glle_engine.eigen.batched.structure` explains how supernodes form fronts.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +27,10 @@ _RELAXED = ((4, 0.3), (8, 0.1), (64, 0.03))
 
 @compiled
 def symmetric(neighbors: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the graph of B + B^T: `start` (n + 1,), and the neighbors of vertex i as adjacent[start[i]:start[i + 1]].
+    """Return the undirected graph of a kNN graph (n, k), which is the sparsity pattern of B + B^T.
 
-    Two points that are neighbors of each other in the kNN graph (n, k) are listed twice.
+    The neighbors of vertex i are adjacent[start[i]:start[i + 1]]. Two points that are neighbors of each other in the
+    kNN graph are listed twice.
     """
     n, k = neighbors.shape
     start = np.zeros(n + 1, np.int64)
@@ -48,7 +54,10 @@ def symmetric(neighbors: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[
 
 @compiled
 def elimination_tree(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the parent (n,) of each column in the elimination tree, -1 for roots (Liu 1986, with path compression)."""
+    """Return the parent (n,) of each column in the elimination tree of a graph; -1 for roots.
+
+    The algorithm of Liu (1986) with path compression.
+    """
     n = len(start) - 1
     parent = np.full(n, -1, np.int32)
     ancestor = np.full(n, -1, np.int32)
@@ -69,7 +78,10 @@ def elimination_tree(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> N
 
 @compiled
 def postorder(parent: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the columns in an order in which every subtree is contiguous and ends with its root."""
+    """Return the columns (n,) of an elimination tree in an order in which each subtree is contiguous and its root last.
+
+    `parent` (n,) is the parent of each column, -1 for roots.
+    """
     n = len(parent)
     head = np.full(n + 1, -1, np.int32)
     following = np.full(n, -1, np.int32)
@@ -100,10 +112,11 @@ def postorder(parent: NDArray[np.int32]) -> NDArray[np.int32]:
 def column_counts(
     parent: NDArray[np.int32], post: NDArray[np.int32], start: NDArray[np.int64], adjacent: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return the number of nonzero rows of each column of L, its diagonal included, in nearly linear time.
+    """Return the number (n,) of nonzero entries in each column of L, its diagonal included, in nearly linear time.
 
-    `post` is a postorder of the tree `parent`. Each row of L is a subtree of this tree. The method counts the leaves of
-    the subtrees, and subtracts the overlap of their paths (Gilbert, Ng and Peyton 1994, as in Davis 2006, section 4.5).
+    `parent` is the elimination tree of the graph, and `post` a postorder of the tree. The columns of the entries in a
+    row of L form a subtree. The method counts the leaves of the subtrees, and subtracts the overlap of their paths
+    (Gilbert, Ng and Peyton 1994, as in Davis 2006, section 4.5).
     """
     n = len(parent)
     first = np.full(n, -1, np.int32)  # postorder of the first descendant
@@ -150,9 +163,11 @@ def column_counts(
 
 @compiled
 def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the first column of each front, followed by n.
+    """Divide the columns into fronts, and return the first column of each front, followed by n.
 
-    Fronts are fundamental supernodes. Small supernodes are merged with their parents, and wide ones are cut.
+    A front is a range of columns with nearly the same rows below them. Small fronts are merged with their parents,
+    which stores a few zeros, and wide fronts are cut. `parent` is the elimination tree, and `count` the number of
+    entries in each column of L.
     """
     n = len(parent)
     first = np.empty(n + 1, np.int64)
@@ -207,9 +222,23 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
 def rows_below(
     first: NDArray[np.int32], start: NDArray[np.int64], adjacent: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Return `row_start`, the rows below the supernodes, and the parent of each supernode, -1 for roots.
+    """Return the rows of L below each front, and the parent of each front in their tree.
 
-    The rows below supernode s, in no particular order, are rows[row_start[s]:row_start[s + 1]].
+    Parameters
+    ----------
+    first : (F + 1,) int32
+        The first column of each front, followed by n.
+    start, adjacent
+        The graph: the neighbors of vertex i are adjacent[start[i]:start[i + 1]].
+
+    Returns
+    -------
+    row_start : (F + 1,) int64
+        The rows below front f are rows[row_start[f]:row_start[f + 1]], in no particular order.
+    rows : int32
+    parent : (F,) int32
+        -1 for roots.
+
     """
     nodes, n = len(first) - 1, len(start) - 1
     owner = np.empty(n, np.int32)
@@ -258,15 +287,25 @@ def rows_below(
 
 
 @compiled
-def pieces(
+def split_fronts(
     first: NDArray[np.int32], row_start: NDArray[np.int64], rows: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Cut fronts into supernodes of at most `WIDEST` columns, of nearly equal width.
+    """Cut each front into supernodes of nearly equal width, of at most `WIDEST` columns each.
+
+    `first`, `row_start` and `rows` are as for `rows_below`.
 
     Returns
     -------
-    The first supernode of each front; the first column of each supernode; the start of each supernode's rows; the rows
-    below each supernode, in the order of the front's indices; the parent of each supernode.
+    front : (F + 1,) int32
+        The first supernode of each front.
+    begin : (S + 1,) int32
+        The first column of each supernode.
+    start : (S + 1,) int64
+        The rows below supernode s are below[start[s]:start[s + 1]]: the later columns of the front, then the front's
+        rows.
+    below : int32
+    parent : (S,) int32
+        The parent of each supernode in their tree; -1 for roots.
 
     """
     fronts, n = len(first) - 1, first[-1]
@@ -309,9 +348,9 @@ def pieces(
 
 @compiled
 def children(parent: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the first child and the next sibling of each node of a tree; -1 for none.
+    """Return the first child of each node of a tree, and the next sibling of each node; -1 for none.
 
-    The children of a node are in ascending order.
+    `parent` has the parent of each node. The children of a node are in ascending order.
     """
     nodes = len(parent)
     child, sibling = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
@@ -324,14 +363,18 @@ def children(parent: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.i
 
 
 @compiled
-def places(
+def positions_in_parents(
     first: NDArray[np.int32],
     row_start: NDArray[np.int64],
     rows: NDArray[np.int32],
     child: NDArray[np.int32],
     sibling: NDArray[np.int32],
 ) -> NDArray[np.int32]:
-    """Return, for each row below a front, its position among the columns and rows of the parent front."""
+    """Return the position of each row below a front among the columns and rows of the front's parent.
+
+    Entry e belongs to rows[e]. `first`, `row_start` and `rows` are as for `rows_below`, but with ascending rows below
+    each front; `child` and `sibling` are from `children`.
+    """
     nodes, n = len(child), first[-1]
     place = np.full(len(rows), -1, np.int32)
     where = np.empty(n, np.int32)

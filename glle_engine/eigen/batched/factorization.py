@@ -1,9 +1,9 @@
-r"""LU of several matrices of one structure at once, one per lane: right-looking, multifrontal, without pivoting.
+r"""Sparse LU factors of several matrices at once, one per SIMD lane, by a multifrontal method without pivoting.
 
-:math:`B' = I - W + e_i e_i^T = L U` with L unit lower triangular. Supernode by supernode in postorder:
-assemble the front from the matrix and the children's contribution blocks, factor the diagonal block
-:math:`D = L_D U_D`, form :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`, and leave
-:math:`C = \sum C_\mathrm{child} - L U`.
+The matrices :math:`B' = I - W + e_i e_i^T = L U`, with L unit lower triangular, have one sparsity pattern
+(`glle_engine.eigen.batched.structure`). Supernode by supernode in postorder: assemble the front from the matrix and the
+children's contribution blocks, factor the diagonal block :math:`D = L_D U_D`, form :math:`L = A_{21} U_D^{-1}` and
+:math:`U^T = (L_D^{-1} A_{12})^T`, and leave :math:`C = \sum C_\mathrm{child} - L U` for the parent's front.
 
 Without pivoting, nothing bounds the growth of the factors. The acceptance test of `glle_engine.eigen.batched.solver`
 detects its effect.
@@ -42,7 +42,7 @@ _CORNER = WIDEST * WIDEST
 
 
 @compiled
-def factorise(
+def factorize(
     tag: tuple[int, ...],
     words: NDArray[np.int64],
     weights: NDArray[np.float64],
@@ -52,14 +52,14 @@ def factorise(
     blocks: NDArray[np.float64],
     scratch: NDArray[np.float64],
 ) -> None:
-    """Factor every lane's matrix B' = I - W + e_i e_i^T, and overwrite `lower` and `upper` with the factors.
+    """Factor the matrix B' = I - W + e_i e_i^T of each lane, and overwrite `lower` and `upper` with the factors.
 
     Parameters
     ----------
-    tag
-        As many numbers as there are lanes.
+    tag : tuple of int
+        Its length is the number of lanes, the matrices that are factored at once.
     words : (20,) int64
-        `glle_engine.eigen.batched.structure.words` of the structure.
+        `glle_engine.eigen.batched.structure.packed_addresses` of the structure.
     weights : flat (n, k, lanes)
         In the order of elimination.
     pins : (lanes,) int32
@@ -78,7 +78,7 @@ def factorise(
     diagonal, room = address(scratch), advance(tag, address(scratch), _CORNERS)
     panels = np.empty((4, MAX_SUPERNODES), np.int64)
     for front in range(tree.fronts):
-        count = describe(tree, front, panels)
+        count = describe_front(tree, front, panels)
         width = panels[1, count - 1]
         below = tree.place_start[front + 1] - tree.place_start[front]
         for s in range(count):
@@ -150,9 +150,10 @@ def _scatter(
     lower: Address,
     upper: Address,
 ) -> None:
-    """Write the matrix entries of a supernode into its diagonal block and its panels of L and U^T.
+    """Write the entries of B' in the columns of a supernode into its diagonal block and into its rows of L and U^T.
 
-    `size` is the number of indices of its front.
+    All other entries become 0. `node` is the supernode (a range of columns with the same rows below them), number `s`
+    of its front, and the front has `size` columns and rows.
     """
     lanes = len(tag)
     zero, one = fill(tag, 0.0), fill(tag, 1.0)
@@ -191,7 +192,10 @@ def _extend_panels(
     up: int,
     blocks: Address,
 ) -> None:
-    """Add the children's contribution blocks to the diagonal block and the panels of a front with one supernode."""
+    """Add what the elimination of child fronts left (their contribution blocks) to a front that has one supernode.
+
+    It is added to the diagonal block and to the rows of L and U^T, but not to the front's own contribution block.
+    """
     child = tree.child[front]
     while child != -1:
         start = tree.place_start[child]
@@ -218,9 +222,9 @@ def _extend_panels(
 
 @compiled
 def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int, blocks: Address) -> None:
-    """Add the children's contribution blocks to the front's contribution block.
+    """Add what the elimination of child fronts left (their contribution blocks) to the front's own contribution block.
 
-    The block of the heir is left out, because the front's block already lies in it.
+    The block of one child, the heir, is left out, because the front's block is a part of it already.
     """
     mine, apart = tree.block_start[front], tree.block_stride[front]
     child = tree.child[front]
@@ -243,10 +247,12 @@ def _extend_block(tag: tuple[int, ...], tree: Addresses, front: int, width: int,
 
 
 @compiled
-def describe(tree: Addresses, front: int, panels: NDArray[np.int64]) -> int:
-    """Describe the supernodes of a front in the columns of `panels`, and return the number of supernodes.
+def describe_front(tree: Addresses, front: int, panels: NDArray[np.int64]) -> int:
+    """Write where the supernodes of a front lie to `panels` (4, supernodes), and return the number of supernodes.
 
-    The rows of `panels` are the first column, the end of the columns, and the positions of the panels of L and U^T.
+    A front is a range of columns, and its supernodes divide them into narrower ranges. A column of `panels` has the
+    first column of a supernode, the end of its columns, and the positions of its rows in L and in U^T. Columns are
+    counted from the first column of the front.
     """
     first, last = tree.front[front], tree.front[front + 1]
     origin = tree.first[first]
@@ -272,7 +278,11 @@ def extend_panels(
     upper: Address,
     blocks: Address,
 ) -> None:
-    """Add the children's contribution blocks to the diagonal blocks and panels of a front with several supernodes."""
+    """Add what the elimination of child fronts left (their contribution blocks) to a front with several supernodes.
+
+    It is added to the diagonal blocks and to the rows of L and U^T. `panels` is from `describe_front`, and `count` is
+    the number of supernodes.
+    """
     columns = panels[1, count - 1]
     child = tree.child[front]
     while child != -1:
@@ -335,9 +345,10 @@ def eliminate(
     upper: Address,
     room: Address,
 ) -> None:
-    """Factor the columns of a front, one supernode after the other.
+    """Compute the columns of L and U of a front from its assembled entries, one supernode after the other.
 
-    `size` is the number of indices of the front, and `room` is the scratch of `subtract`.
+    `size` is the number of columns and rows of the front, `panels` and `count` are from `describe_front`, and `room` is
+    scratch for `subtract`.
     """
     for s in range(count):
         node = tree.front[front] + s

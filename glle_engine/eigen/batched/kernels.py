@@ -1,7 +1,7 @@
-"""Innermost loops, written out for each width of a supernode, so that its columns stay in registers.
+"""Innermost loops of factorization and triangular solves, as LLVM code that Python functions write.
 
-A supernode has at most `WIDEST` columns. One Python function writes the code for each width, and `by_width` chooses the
-right one at run time.
+A supernode (a range of columns with the same rows below them) has at most `WIDEST` columns. There is code for each
+number of columns, so that the columns stay in registers; `by_width` selects the code at run time.
 
 Products of a wide front's panels are computed in tiles of the target, which stay in registers. The rows of both panels
 that a tile needs are packed first: column by column, with the rows of a tile next to each other. A register then holds
@@ -44,28 +44,31 @@ ROOM = (_MAX_ROWS + _STRIP) * _DEPTH + _MAX_ROWS * _TILE_COLUMNS
 
 
 class Code:
-    """Writer of LLVM instructions on vectors: an instruction builder with a number of lanes."""
+    """Emits LLVM instructions on vectors of `lanes` doubles, with an instruction builder of llvmlite.
+
+    `data` are addresses of doubles, and an index counts vectors.
+    """
 
     def __init__(self, builder: Any, lanes: int) -> None:
         self.builder = builder
         self.lanes = lanes
 
     def at(self, data: Any, index: Any, offset: int = 0) -> Any:
-        """Return the address of the vector that lies `index + offset` vectors after `data`."""
+        """Return the address of the vector at `index + offset` in `data`."""
         if offset:
             index = self.builder.add(index, ir.Constant(index.type, offset))
         return vector_at(self.builder, data, index, self.lanes)
 
     def load(self, data: Any, index: Any, offset: int = 0) -> Any:
-        """Emit the load of the vector that lies `index + offset` vectors after `data`, and return its value."""
+        """Emit the load of the vector at `index + offset` in `data`, and return its value."""
         return read(self.builder, self.at(data, index, offset))
 
     def store(self, value: Any, data: Any, index: Any, offset: int = 0) -> None:
-        """Emit the store of `value` into the vector that lies `index + offset` vectors after `data`."""
+        """Emit the store of `value` to the vector at `index + offset` in `data`."""
         write(self.builder, value, self.at(data, index, offset))
 
     def prefetch(self, data: Any, index: Any, offset: int) -> None:
-        """Emit the prefetch of the vector that lies `index + offset` vectors after `data`."""
+        """Emit the prefetch into the cache of the vector at `index + offset` in `data`."""
         byte = ir.IntType(8).as_pointer()
         number = ir.IntType(32)
         function = cgutils.get_or_insert_function(
@@ -81,7 +84,7 @@ class Code:
         return place
 
     def less(self, place: Any, a: Any, minus_b: Any) -> None:
-        """Emit the subtraction of the product a b from the variable at `place`, given a and -b."""
+        """Emit the subtraction of a b from the variable at `place`, in one fused operation, given a and -b."""
         self.builder.store(emit_fma(self.builder, a, minus_b, self.builder.load(place)), place)
 
     def row(self, rows: Any, index: Any) -> Any:
@@ -94,9 +97,11 @@ class Code:
 
 
 def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
-    """Return a numba intrinsic (tag, arguments...) without a result, whose LLVM code `write_code` emits.
+    """Return a numba intrinsic without a result, which compiled code calls with a tag and further arguments.
 
-    Arguments that are addresses stay addresses, and numbers become indices.
+    `write_code` emits its LLVM code; it is called with a `Code` and the further arguments, whose number is `arguments`.
+    The length of the tag is the number of lanes. Arguments that are addresses stay addresses, and numbers become
+    indices.
     """
 
     def type_kernel(typing: Any, tag: Any, *rest: Any) -> Any:
@@ -116,13 +121,14 @@ def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
 
 
 def enter(width: int, *, lower: bool) -> Callable[..., None]:
-    """Return the function that emits a step down the tree: :math:`z_c = T^{-T}_c (f_c - P^T z_r)` for L.
+    r"""Return the function that emits one supernode's part of the solution of :math:`L^T z = f`, or of U z = f.
 
-    For U, the step is :math:`z_c = T^{-1}_c (f_c - P^T z_r)`. The columns of the supernode are c, and the rows below it
-    are r. :math:`T_c` is the triangle of L or U in the diagonal block, and P is the panel of L or of :math:`U^T`.
+    It is :math:`z_c = T_c^{-T} (f_c - P^T z_r)` for L, and :math:`z_c = T_c^{-1} (f_c - P^T z_r)` for U. The columns of
+    the supernode are c, and the rows below it are r. :math:`T_c` is the triangle of L or U in the diagonal block, and P
+    are the rows of L or of :math:`U^T` below it. The solution goes down the elimination tree, from parents to children.
 
-    Arguments: f, z, a second target for z_c, the first column, the row numbers, their count, the panel P and the
-    triangle, each as an address.
+    The arguments of the emitted code are f, z, a second target for z_c, the first column, the row numbers, their count,
+    P and the triangle.
     """
 
     def write_code(
@@ -177,11 +183,12 @@ def enter(width: int, *, lower: bool) -> Callable[..., None]:
 
 
 def leave(width: int, *, lower: bool) -> Callable[..., None]:
-    r"""Return the function that emits a step up the tree: :math:`x_c = T_c^{-1} x_c`, :math:`x_r \mathrel{-}= P x_c`.
+    r"""Return the function that emits one supernode's part of :math:`x = L^{-1} x` or :math:`x = U^{-T} x`, in place.
 
-    This is the step for L; for U the triangle is transposed. The symbols are explained in `enter`.
+    It is :math:`x_c = T_c^{-1} x_c`, :math:`x_r \mathrel{-}= P x_c` for L; for U the triangle is transposed. The
+    symbols are explained in `enter`. The solution goes up the elimination tree, from children to parents.
 
-    Arguments: x, the first column, the row numbers, their count, the panel P and the triangle.
+    The arguments of the emitted code are x, the first column, the row numbers, their count, P and the triangle.
     """
 
     def write_code(code: Code, x: Any, begin: Any, rows: Any, below: Any, panel: Any, triangle: Any) -> None:
@@ -214,9 +221,10 @@ def leave(width: int, *, lower: bool) -> Callable[..., None]:
 
 
 def triangles(width: int) -> Callable[..., None]:
-    """Return the function that emits the LU factorization of a diagonal block: :math:`D = L_D U_D`.
+    """Return the function that emits the LU factorization :math:`D = L_D U_D` of the diagonal block of a supernode.
 
-    Arguments: D by rows, and the targets for the columns of L_D and of U_D, which end with the reciprocal pivots.
+    The arguments of the emitted code are D by rows, and the targets for the columns of L_D and of U_D. Each column of
+    U_D ends with the reciprocal of its pivot.
     """
 
     def write_code(code: Code, diagonal: Any, low: Any, up: Any) -> None:
@@ -240,11 +248,12 @@ def triangles(width: int) -> Callable[..., None]:
 
 
 def panels(width: int) -> Callable[..., None]:
-    """Return the function that emits the triangular solves of the panels, in place, row by row.
+    """Return the function that emits the computation of the rows of L and U^T below a diagonal block, in place.
 
-    :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`.
+    They are :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`, where the triangles L_D and U_D are the
+    factors of the diagonal block.
 
-    Arguments: the panel of L and of U^T, their number of rows, and the triangles L_D and U_D.
+    The arguments of the emitted code are the rows of L and of U^T, their number, L_D and U_D.
     """
 
     def write_code(code: Code, low: Any, up: Any, below: Any, triangle_low: Any, triangle_up: Any) -> None:
@@ -279,7 +288,7 @@ def panels(width: int) -> Callable[..., None]:
 def product(width: int, *, added: bool) -> Callable[..., None]:
     """Return the function that emits C = -L U, or C = C - L U if `added`, four rows at a time.
 
-    Arguments: C, its row stride, L, U^T, and their number of rows.
+    The arguments of the emitted code are C, its row stride, L, U^T, and their number of rows.
     """
 
     def write_code(code: Code, c: Any, stride: Any, low: Any, up: Any, below: Any) -> None:
@@ -318,9 +327,10 @@ def product(width: int, *, added: bool) -> Callable[..., None]:
 
 
 def by_width(name: str, write_width: Callable[[int], Callable[..., None]], arguments: int) -> Any:
-    """Return one numba intrinsic (tag, width, arguments...) that contains the code of all widths.
+    """Return one numba intrinsic that contains code for each number of columns of a supernode, and selects the code.
 
-    `write_width` returns the function that emits the code of one width.
+    Compiled code calls it with a tag, the number of columns, and `arguments` further arguments. `write_width` is called
+    with a number of columns, and returns the function that emits the code.
     """
 
     def write_code(code: Code, width: Any, *args: Any) -> None:
@@ -348,7 +358,11 @@ multiply_add = by_width("multiply_add", partial(product, added=True), 5)
 
 
 def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, right: Any, depth: Any) -> None:
-    """Emit the code of a tile: subtract the product of two packed panels with `depth` columns from the target."""
+    """Emit the code that subtracts the product of two packed panels, `left` and `right`, from a tile of the target.
+
+    The panels have `depth` columns, and the rows of the target are `stride` vectors apart. If `known` is 0, the target
+    counts as zeros.
+    """
     builder, lanes, index = code.builder, code.lanes, depth.type
     rows = _REGISTERS * max(1, _DOUBLES // lanes)
     together = rows // _REGISTERS  # rows in a register
@@ -379,13 +393,13 @@ def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, rig
 
 
 def _select(builder: Any, vector: Any, entries: list[int], other: Any = None) -> Any:
-    """Return a vector of the entries with these indices in `vector`, or in `vector` and `other` joined together."""
+    """Emit a shuffle; return the vector of the entries with these indices in `vector`, or in `vector` and `other`."""
     mask = ir.Constant(ir.VectorType(ir.IntType(32), len(entries)), entries)
     return builder.shuffle_vector(vector, vector if other is None else other, mask)
 
 
 def _join(builder: Any, parts: list[Any]) -> Any:
-    """Return the vectors `parts`, whose number is a power of two, joined into one vector."""
+    """Emit shuffles that join vectors, whose number is a power of two, into one longer vector, and return it."""
     while len(parts) > 1:
         both = list(range(2 * parts[0].type.count))
         parts = [_select(builder, parts[i], both, parts[i + 1]) for i in range(0, len(parts), 2)]
@@ -413,11 +427,12 @@ def subtract(
     last: int,
     room: Address,
 ) -> None:
-    """Subtract the product of rows `top` to `bottom` of one factor with rows `first` to `last` of the other.
+    """Subtract the product of rows of L and rows of U^T from `target`, for the first `count` supernodes of a front.
 
-    The product is subtracted from `target`. The factors are the panels of the first `count` supernodes of a front; rows
-    `left_at` and `right_at` of `panels` have the positions of these panels in `left` and in `right`. If `known` is 0,
-    the target counts as zeros, whatever it holds. `room` is scratch for `ROOM` vectors.
+    Rows `top` to `bottom` of the front in the factor `left` are multiplied with rows `first` to `last` in the factor
+    `right`; one factor is L, and the other is U^T. `panels` is from `describe_front` in
+    `glle_engine.eigen.batched.factorization`, and its rows `left_at` and `right_at` say where the supernodes begin in
+    the factors. If `known` is 0, the target counts as zeros, whatever it holds. `room` is scratch for `ROOM` vectors.
     """
     depth, rows = panels[1, count - 1], _REGISTERS * max(1, _DOUBLES // len(tag))  # columns, and rows of a tile
     strips = advance(tag, room, rows * _DEPTH)
@@ -454,7 +469,10 @@ def _pack(
     rows: int,
     packed: Address,
 ) -> None:
-    """Pack `height` rows of the panels, from front index `first` on, and pad them with zeros to `rows` rows."""
+    """Copy `height` rows of a factor next to each other, column by column, and pad them with zeros to `rows` rows.
+
+    The first is row `first` of the front. `panels`, `count` and `source_at` are as for `subtract`.
+    """
     zero = fill(tag, 0.0)
     for s in range(count):
         begin, end = panels[0, s], panels[1, s]

@@ -1,4 +1,4 @@
-r"""Lanczos for every lane at once, with the order of the factors changed so that each step reads each factor once.
+r"""Lanczos for several draws (lanes) at once, for an operator that is reordered so that a step reads each factor once.
 
 With one left null vector y and the constant as right null vector, :math:`B^+ = P B'^{-1} Q`. P and Q project out the
 constant and y (`glle_engine.eigen.eigenproblem`). With B' = L U,
@@ -38,11 +38,11 @@ from glle_engine.eigen.batched.solves import (
     solve_upper_transposed,
     upper_gram,
 )
-from glle_engine.eigen.batched.structure import addresses, words
+from glle_engine.eigen.batched.structure import addresses, packed_addresses
 from glle_engine.eigen.eigenpairs import MAX_STEPS
 from glle_engine.linalg import LANES
 from glle_engine.linalg.compiled import compiled
-from glle_engine.linalg.dense_kernels import diagonalise
+from glle_engine.linalg.dense_kernels import diagonalize
 from glle_engine.linalg.vectors import address, advance, divide, fill, fma, fnma, load, root, store
 
 if TYPE_CHECKING:
@@ -58,18 +58,18 @@ _PAGE = 2**21 // 8  # doubles of a large page, such as numpy requests for large 
 
 
 class Workspace(NamedTuple):
-    """Arrays of one batch; only one thread at a time may use them.
+    """Work arrays and results for one batch of draws; only one thread at a time may use them.
 
     Attributes
     ----------
     tag : tuple of int
-        As many numbers as there are lanes.
+        Its length is the number of lanes, the draws that are computed at once.
     words : (20,) int64
-        `glle_engine.eigen.batched.structure.words` of the structure.
+        `glle_engine.eigen.batched.structure.packed_addresses` of the structure.
     normals, weights
         From `glle_engine.weights.gaussian.sample`.
     scratch, lower, upper, blocks
-        From `glle_engine.eigen.batched.factorization.factorise`.
+        From `glle_engine.eigen.batched.factorization.factorize`.
     work : (3, n * lanes)
         Scratch.
     vectors : (wanted, n * lanes)
@@ -77,13 +77,13 @@ class Workspace(NamedTuple):
     values : (wanted + 1, lanes)
         Eigenvalues of M, ascending; the last one is an estimate.
     strength : (lanes,)
-        :math:`|y_i|` of the left null vector y at the pin i, 1 without a pin.
+        :math:`|y_i|` of the left null vector y at the pin i; 1 without a pin.
     deviation : (lanes,)
         From `glle_engine.eigen.batched.solver.deviations`.
     basis, images, points : (m, n * lanes)
         Scratch for at most m - 2 steps of Lanczos.
     steps : (lanes,) int64
-        The number of steps of each lane; -1 if the lane failed (`verdict`).
+        The number of Lanczos steps of each lane; -1 if the lane failed (`verdict`).
 
     """
 
@@ -107,7 +107,7 @@ class Workspace(NamedTuple):
 
     @staticmethod
     def for_structure(structure: Structure, wanted: int) -> Workspace:
-        """Allocate the arrays of a batch for this structure and `wanted` eigenpairs."""
+        """Allocate the arrays for a batch of draws, each with `wanted` eigenpairs, on the graph of this structure."""
         n, k = structure.neighbors.shape
         shapes = {
             "normals": (4 * k * LANES,),
@@ -134,7 +134,7 @@ class Workspace(NamedTuple):
             name: room[end - size : end - size + math.prod(shape)].reshape(shape)
             for (name, shape), size, end in zip(shapes.items(), sizes, ends, strict=True)
         }
-        return Workspace((0,) * LANES, words(structure), **parts, steps=np.empty(LANES, np.int64))
+        return Workspace((0,) * LANES, packed_addresses(structure), **parts, steps=np.empty(LANES, np.int64))
 
 
 def empty_aligned(*shape: int, alignment: int = _CACHE_LINE_DOUBLES) -> NDArray[np.float64]:
@@ -153,16 +153,16 @@ def lanczos(
     start: NDArray[np.float64],
     tolerance: float,
 ) -> None:
-    r"""Find the bottom eigenpairs of every lane's M, and write vectors, values, steps and strength of the workspace.
+    r"""Compute the bottom eigenpairs of each lane's M, and write them to the workspace: vectors, values and steps.
 
     A lane is done when each of its wanted Ritz values :math:`\theta` has a residual of at most `tolerance` times the
-    smaller of :math:`\theta` and its distance to the first unwanted Ritz value. The vectors of the lane are zero from
-    then on, so that no lane depends on another.
+    smaller of :math:`\theta` and its distance to the first unwanted Ritz value. From then on, the Lanczos vectors of
+    the lane are zero, so that no lane depends on another. The `strength` of the pins is written, too.
 
     Parameters
     ----------
     room : Workspace
-        With factors.
+        Holds the factors L and U of each lane.
     pins : (lanes,) int32
     constrained : bool
         Whether B has the constant as right null vector and y as left null vector; if not, B' = B is nonsingular.
@@ -253,7 +253,7 @@ def lanczos(
 
 @compiled
 def _dot(tag: tuple[int, ...], a: Address, b: Address, n: int) -> Lanes:
-    """Return a^T b, lane by lane."""
+    """Return the inner product a^T b of two vectors of n rows, for each lane."""
     even, odd = fill(tag, 0.0), fill(tag, 0.0)
     for i in range(0, n - 1, 2):
         even = fma(load(tag, a, i), load(tag, b, i), even)
@@ -274,7 +274,7 @@ def _dots(
     weight: Address,
     overlap: Address,
 ) -> None:
-    """Write weight_i s_i^T x into overlap_i for i from `first` to `count` - 1, where s_i are the rows of `images`."""
+    """Write weight_i s_i^T x into overlap_i, for i from `first` to `count` - 1 and each lane; images[i] is s_i."""
     for i in range(first, count):
         store(overlap, i, fill(tag, 0.0))
     for begin in range(0, n, _DOT_ROWS):
@@ -291,7 +291,7 @@ def _dots(
 def _subtract(
     tag: tuple[int, ...], basis: Address, first: int, count: int, n: int, factor: Address, x: Address, result: Address
 ) -> None:
-    """Write x - sum_i t_i factor_i into `result`, where t_i are the rows `first` to `count` - 1 of `basis`."""
+    """Write x - sum_i t_i factor_i into `result`, for each lane; t_i are the rows `first` to `count` - 1 of `basis`."""
     for row in range(n):
         value = load(tag, x, row)
         for i in range(first, count):
@@ -311,7 +311,7 @@ def _subtract_two(
     x: Address,
     result: Address,
 ) -> None:
-    """Write x - h mean - sum_i t_i factor_i into `result`, where t_i are the first `count` rows of `basis`."""
+    """Write x - h mean - sum_i t_i factor_i into `result`, for each lane; t_i are the first `count` rows of `basis`."""
     for row in range(n):
         value = fnma(load(tag, h, row), mean, load(tag, x, row))
         for i in range(count):
@@ -321,10 +321,10 @@ def _subtract_two(
 
 @compiled
 def verdict(diagonal: NDArray[np.float64], off: NDArray[np.float64], wanted: int, tolerance: float) -> int:
-    """Return 1 if the wanted Ritz values have converged, 0 if not yet, and -1 if they cannot converge.
+    """Return 1 if the `wanted` largest Ritz values of a lane have converged, 0 if not yet, and -1 if they never will.
 
-    They cannot converge if a value is not finite, if the Krylov space is exhausted too early, or if the tridiagonal
-    matrix cannot be diagonalized.
+    `diagonal` and `off` (m,) are the tridiagonal matrix of Lanczos after m steps. The values never converge if a number
+    is not finite, if the Krylov space is exhausted too early, or if the matrix cannot be diagonalized.
     """
     m = len(diagonal)
     if not (np.isfinite(diagonal[m - 1]) and np.isfinite(off[m - 1])):
@@ -339,7 +339,7 @@ def verdict(diagonal: NDArray[np.float64], off: NDArray[np.float64], wanted: int
         return 0
     values, rows = diagonal.copy(), np.zeros((1, m))
     rows[0, m - 1] = 1.0
-    if not diagonalise(values, off.copy(), rows):
+    if not diagonalize(values, off.copy(), rows):
         return -1
     if exhausted:
         return 1
@@ -376,9 +376,9 @@ def ritz(
     diagonal: NDArray[np.float64],
     off: NDArray[np.float64],
 ) -> None:
-    """Compute every lane's eigenvalues and eigenvectors from its tridiagonal matrix and its Lanczos basis.
+    """Write each lane's eigenvalues and eigenvectors of M to `room.values` and `room.vectors`.
 
-    They are written to `room.values` and `room.vectors`.
+    They follow from the lane's tridiagonal matrix, `diagonal` and `off` (lanes, steps), and from its Lanczos basis.
     """
     tag, steps, values, vectors, points = room.tag, room.steps, room.values, room.vectors, address(room.points)
     lanes, wanted = len(tag), len(vectors)
@@ -394,7 +394,7 @@ def ritz(
         theta, rows = diagonal[lane, :m].copy(), np.zeros((m, m))
         for i in range(m):
             rows[i, i] = 1.0
-        diagonalise(theta, off[lane, :m].copy(), rows)
+        diagonalize(theta, off[lane, :m].copy(), rows)
         top = _largest(theta, min(wanted + 1, m))
         for i in range(len(top)):
             values[i, lane] = 1.0 / theta[top[i]]

@@ -1,6 +1,7 @@
-"""Solver of a batch of draws, one draw per SIMD lane: sampling, factors, Lanczos and the acceptance test.
+"""Compute several draws at once, one per SIMD lane: sample weights, factor B = I - W, find eigenpairs, test accuracy.
 
-The test checks the deviation of the eigenpairs, and the size of the left null vector y at the pin.
+The test checks that | ||B v||^2 / lambda - 1 | is small for each eigenpair (lambda, v), and that the left null vector y
+of B does not nearly vanish at the pin, the point at which 1 was added to the diagonal of B to make it nonsingular.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.eigen.batched.factorization import factorise
+from glle_engine.eigen.batched.factorization import factorize
 from glle_engine.eigen.batched.lanczos import Workspace, lanczos
 from glle_engine.eigen.batched.solves import solve_lower_transposed, solve_units
 from glle_engine.eigen.batched.structure import addresses
@@ -28,28 +29,30 @@ if TYPE_CHECKING:
 
     from glle_engine.eigen.batched.structure import Structure
 
-LANE_TOLERANCE = 1e-9
+LANE_TOLERANCE = 1e-9  # of Lanczos: residual of an eigenpair, relative to the eigenvalue and its gap
 # Without pivoting, one draw in a hundred has ill-conditioned factors. Its eigenvectors are off by 1e-8 to 1e-6, and its
 # deviation is equally large. About three draws in a thousand exceed this bound and are solved again.
 ACCEPTED_DEVIATION = 3e-8
 _RANDOM = 0.1  # factor on the random numbers in [-1/2, 1/2) that are added to a start, whose columns have variance 1
 Stream = tuple[int, int, float]
-"""Key (seed, index) of a draw's random stream, and the square root of its scale."""
+"""What determines the weights of a draw: the key (seed, index) of its random numbers, and the root of its scale."""
 
 
 LaneResult = tuple[Eigenpairs | None, list[str]]
-"""Result of one lane: eigenpairs, or None and the rejection reasons."""
+"""Result of one draw: eigenpairs and an empty list, or None and the reasons why the eigenpairs were rejected."""
 
 
 @dataclass(eq=False)
 class LaneSolver:
-    """Solver of the eigenproblems of one pattern, for several sets of weights at a time.
+    """Draws weights and computes their eigenpairs, for `LANES` draws of one posterior at a time.
 
     Attributes
     ----------
     structure : Structure
+        The symbolic factorization of the neighbor graph.
     pin : int
-        Position of the pin, -1 for the published variant.
+        Position, in the order of elimination, at which 1 is added to the diagonal of I - W; -1 for the published
+        variant.
     wanted : int
         Number of eigenpairs of a draw, without the first eigenpair, which the published variant skips.
     start : (n,) float64
@@ -65,7 +68,7 @@ class LaneSolver:
 
     @classmethod
     def prepare(cls, structure: Structure, pins: NDArray[np.int32], embedding: NDArray[np.float64]) -> LaneSolver:
-        """Return the solver for the structure of a pattern with at most one closed class.
+        """Return the solver for a neighbor graph with at most one pin, that is, at most one closed class.
 
         Draws resemble the reference `embedding` (n, p), which has (1/n) Y^T Y = I. Lanczos therefore starts from the
         sum of the embedding's columns. Small random numbers add all other directions; without them, a draw at scale 0
@@ -82,10 +85,11 @@ class LaneSolver:
         mean: NDArray[np.float64],
         factor: NDArray[np.float64],
     ) -> list[LaneResult]:
-        """Draw the weights of at most `LANES` draws, and return the eigenpairs of each draw, or why it was rejected.
+        """Draw the weights of at most `LANES` draws, and return the eigenpairs of each draw, or why they were rejected.
 
-        The bits of a draw do not depend on the other draws. If a lane fails and its left null vector y nearly vanishes
-        at the pin, the lane is factored again with the pin at the largest |y|.
+        `mean` (n, k) and `factor` (n, k, k) are the mean and covariance factor of the weights. The bits of a draw do
+        not depend on the other draws. If the eigenpairs of a draw are inaccurate and its left null vector y nearly
+        vanishes at the pin, the draw is solved once more with the pin at the largest |y|.
         """
         try:
             room = self._idle.pop()
@@ -141,22 +145,25 @@ class LaneSolver:
         return results
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling, without the workspaces, which contain memory addresses."""
+        """Return the state for pickling and copying, without the workspaces, which contain memory addresses."""
         return {**vars(self), "_idle": []}
 
     def warm(self, mean: NDArray[np.float64], factor: NDArray[np.float64]) -> None:
-        """Compile all code of the solver, by solving for one draw."""
+        """Compile all code of the solver, by computing one draw; parameters are as for `solve`."""
         self.solve([(0, 0, 1.0)], mean, factor)
         room = self._idle[0]
         null_left(room, np.zeros(LANES, np.int32))
 
     def _factor_and_iterate(self, room: Workspace, pins: NDArray[np.int32]) -> None:
-        factorise(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
+        factorize(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
         lanczos(room, pins, self.pin >= 0, self.start, LANE_TOLERANCE)
         deviations(room, self.structure.neighbors)
 
     def _judge(self, room: Workspace, lane: int, vectors: NDArray[np.float64]) -> tuple[Eigenpairs, str | None]:
-        """Return the eigenpairs of a lane, and the reason to reject them, or None to accept them."""
+        """Return the eigenpairs of the draw in a lane, and why they are inaccurate, or None to accept them.
+
+        `vectors` (n, m) are the eigenvectors, in the order of the points.
+        """
         steps, pin, deviation = int(room.steps[lane]), float(room.strength[lane]), float(room.deviation[lane])
         first = 0 if self.pin >= 0 else 1
         values = room.values[:, lane].copy()
@@ -174,9 +181,9 @@ class LaneSolver:
         return pairs, "not finite" if steps < 0 else pin_refusal(pin) or refusal(deviation, steps, ACCEPTED_DEVIATION)
 
     def _repin(self, room: Workspace, pins: NDArray[np.int32], lanes: list[int]) -> list[int]:
-        """Move the bad pins of these lanes, in place, to the largest |y|; return the lanes whose pin was moved.
+        """Move the pins of lanes whose left null vector y is small at the pin to the largest |y|, in place.
 
-        y is the left null vector of a lane.
+        Only the given `lanes` are examined. Returns the lanes whose pin was moved, which have to be solved again.
         """
         if not lanes:
             return []
@@ -193,10 +200,10 @@ class LaneSolver:
 
 @compiled
 def deviations(room: Workspace, neighbors: NDArray[np.int32]) -> None:
-    r"""Write the deviation of each lane into `room.deviation`.
+    r"""Write how inaccurate the eigenpairs of each lane are into `room.deviation`.
 
-    It is the largest :math:`|\,\|B v\|^2 / \lambda - 1|` over the lane's eigenpairs :math:`(\lambda, v)` of
-    :math:`B^T B`.
+    This is the largest :math:`|\,\|B v\|^2 / \lambda - 1|` over the lane's eigenpairs :math:`(\lambda, v)` of
+    :math:`B^T B`. `neighbors` (n, k) are in the order of elimination.
     """
     tag, vectors, result = room.tag, room.vectors, room.deviation
     lanes, (n, k) = len(tag), neighbors.shape
@@ -220,7 +227,7 @@ def deviations(room: Workspace, neighbors: NDArray[np.int32]) -> None:
 
 @compiled
 def null_left(room: Workspace, pins: NDArray[np.int32]) -> None:
-    """Write a multiple of every lane's left null vector y into `room.work[0]`, in the order of elimination."""
+    """Write a multiple of the left null vector y of each lane's B into `room.work[0]`, in the order of elimination."""
     tree = addresses(room.words)
     solve_units(room.tag, tree, address(room.upper), pins, room.work[0])
     solve_lower_transposed(room.tag, tree, address(room.lower), address(room.work[0]))

@@ -1,4 +1,4 @@
-"""Triangular solves for every lane at once, two per pass.
+"""Solve triangular systems with the factors of `factorization`, for several draws (lanes) at once, two solves per pass.
 
 Lanczos needs :math:`K_0 t = L^{-1} L^{-T} t` and :math:`N_0 s = U^{-T} U^{-1} s`. Each is one solve down the tree and
 one solve up. Both solves read the same factor, so that one walk through the tree does both: a supernode is read when it
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def _enter_lower(
     tag: tuple[int, ...], tree: Addresses, node: int, lower: Address, f: Address, z: Address, x: Address
 ) -> None:
-    """Take the step of z = L^-T f at one supernode, and copy the values of z that become final to x."""
+    """Compute z = L^-T f in the rows of one supernode (a range of columns), given z below them; write it to x, too."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.lower_start[node]
@@ -41,7 +41,7 @@ def _enter_lower(
 def _enter_upper(
     tag: tuple[int, ...], tree: Addresses, node: int, upper: Address, f: Address, w: Address, x: Address
 ) -> None:
-    """Take the step of w = U^-1 f at one supernode, and copy the values of w that become final to x."""
+    """Compute w = U^-1 f in the rows of one supernode (a range of columns), given w below them; write it to x, too."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.upper_start[node]
@@ -51,7 +51,7 @@ def _enter_upper(
 
 @compiled
 def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Address, x: Address) -> None:
-    """Take the step at one supernode that, over all supernodes, overwrites x with L^-1 x."""
+    """Do the part of x = L^-1 x that belongs to one supernode (a range of columns); x is changed in place."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.lower_start[node]
@@ -61,7 +61,7 @@ def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Addres
 
 @compiled
 def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Address, x: Address) -> None:
-    """Take the step at one supernode that, over all supernodes, overwrites x with U^-T x."""
+    """Do the part of x = U^-T x that belongs to one supernode (a range of columns); x is changed in place."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     position = tree.upper_start[node]
@@ -71,7 +71,7 @@ def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Addres
 
 @compiled
 def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address, z: Address, x: Address) -> Lanes:
-    """Write L^-T t into z and L^-1 z into x, and return z^T z, for every lane."""
+    """Write z = L^-T t and x = L^-1 z, and return z^T z, for each lane."""
     square = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
@@ -89,7 +89,7 @@ def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address
 def upper_gram(
     tag: tuple[int, ...], tree: Addresses, upper: Address, s: Address, factor: Lanes, w: Address, x: Address
 ) -> Lanes:
-    """Write U^-1 (factor * s) into w and U^-T w into x, and return the sum of the entries of w, for every lane."""
+    """Write w = U^-1 (factor * s) and x = U^-T w, and return the sum of the entries of w, for each lane."""
     total = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
@@ -106,14 +106,14 @@ def upper_gram(
 
 @compiled
 def solve_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address) -> None:
-    """Overwrite x with U^-T x."""
+    """Overwrite x with U^-T x, for each lane."""
     for node in range(tree.nodes):
         _leave_upper(tag, tree, node, upper, x)
 
 
 @compiled
 def solve_both_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address, y: Address) -> None:
-    """Overwrite x with U^-T x and y with U^-T y, in one pass over U."""
+    """Overwrite x with U^-T x and y with U^-T y, for each lane, reading U once."""
     for node in range(tree.nodes):
         _leave_upper(tag, tree, node, upper, x)
         _leave_upper(tag, tree, node, upper, y)
@@ -123,7 +123,10 @@ def solve_both_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Ad
 def solve_units(
     tag: tuple[int, ...], tree: Addresses, upper: Address, pins: NDArray[np.int32], x: NDArray[np.float64]
 ) -> None:
-    """Write U^-T e_pin into x for every lane's pin, visiting only the supernodes of the pins and their ancestors."""
+    """Write U^-T e_i into x, where e_i is the unit vector of the lane's pin i, for each lane.
+
+    Only the supernodes of the pins and their ancestors are visited, because x is 0 elsewhere.
+    """
     lanes = len(tag)
     x[:] = 0.0
     reached = np.zeros(tree.nodes, np.bool_)
@@ -146,7 +149,7 @@ def solve_units(
 
 @compiled
 def solve_lower_transposed(tag: tuple[int, ...], tree: Addresses, lower: Address, z: Address) -> None:
-    """Overwrite z with L^-T z."""
+    """Overwrite z with L^-T z, for each lane."""
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
         if node >= 0:
@@ -155,14 +158,14 @@ def solve_lower_transposed(tag: tuple[int, ...], tree: Addresses, lower: Address
 
 @compiled
 def solve_lower(tag: tuple[int, ...], tree: Addresses, lower: Address, x: Address) -> None:
-    """Overwrite x with L^-1 x."""
+    """Overwrite x with L^-1 x, for each lane."""
     for node in range(tree.nodes):
         _leave_lower(tag, tree, node, lower, x)
 
 
 @compiled
 def solve_upper(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address) -> None:
-    """Overwrite x with U^-1 x."""
+    """Overwrite x with U^-1 x, for each lane."""
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
         if node >= 0:

@@ -1,4 +1,4 @@
-"""Symbolic part of a multifrontal LU, shared by all factorizations on one kNN pattern.
+"""Plan an LU factorization: which entries the factors have and where they are stored, for all weights on a kNN graph.
 
 The pattern of :math:`B + B^T`, B = I - W, in a fill-reducing order has an elimination tree (Liu 1990). Columns with the
 same rows below them form one *supernode*: s columns, a dense s x s diagonal block, and r rows below it. Small
@@ -26,10 +26,10 @@ from glle_engine.eigen.batched.elimination import (
     children,
     column_counts,
     elimination_tree,
-    pieces,
-    places,
+    positions_in_parents,
     postorder,
     rows_below,
+    split_fronts,
     supernodes,
     symmetric,
 )
@@ -42,7 +42,7 @@ GAPS = 1.5  # expected size of the area for contribution blocks, relative to the
 
 
 class Addresses(NamedTuple):
-    """Memory addresses of arrays of a `Structure`: each address has the name of its array."""
+    """Memory addresses of the arrays of a `Structure`, for kernels; each address has the name of its array."""
 
     nodes: int
     first: Any
@@ -66,10 +66,11 @@ class Addresses(NamedTuple):
     entry_target: Any
 
 
-def words(structure: Structure) -> NDArray[np.int64]:
-    """Return the fields of `Addresses` as numbers, valid as long as the structure lives.
+def packed_addresses(structure: Structure) -> NDArray[np.int64]:
+    """Return the memory addresses of the structure's arrays as an array of integers, for kernels.
 
-    Kernels take these numbers, because a kernel that takes the structure's arrays takes seconds longer to compile.
+    In a kernel, `addresses` turns the integers into `Addresses`. They are valid as long as the structure exists. A
+    kernel that took the arrays themselves would take seconds longer to compile.
     """
     counts = {"nodes": len(structure.first) - 1, "fronts": len(structure.front) - 1}
     fields = Addresses._fields
@@ -77,8 +78,8 @@ def words(structure: Structure) -> NDArray[np.int64]:
 
 
 @instruction
-def addresses(typing: Any, words: Any) -> Any:
-    """Rebuild, in a kernel, the `Addresses` from the array of integers that the function `words` made."""
+def addresses(typing: Any, packed: Any) -> Any:
+    """In a kernel, return the `Addresses` from the array of integers that `packed_addresses` made."""
     kinds = [
         types.intp
         if field in {"nodes", "fronts"}
@@ -96,13 +97,13 @@ def addresses(typing: Any, words: Any) -> Any:
         ]
         return context.make_tuple(builder, result, values)
 
-    return result(words), code
+    return result(packed), code
 
 
 def part_starts(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[NDArray[np.int64], int]:
-    """Return the start of each supernode's part of a factor, and the total size of the parts.
+    """Return the index at which each supernode's part of a factor (L or U) begins, and the total size of the factor.
 
-    `sizes` are the sizes of the parts, which are stored one after another in the order `entered` of the supernodes.
+    `sizes` are the sizes of the parts. They are stored one after another, in the order `entered` of the supernodes.
     """
     start = np.empty(len(sizes), np.int64)
     ends = np.cumsum(sizes[entered])
@@ -112,7 +113,10 @@ def part_starts(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[N
 
 @compiled
 def walk(parent: NDArray[np.int32], child: NDArray[np.int32], sibling: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return a depth-first walk of the supernodes: each appears when it is entered, and again when it is left."""
+    """Return a depth-first walk (2 S,) of the tree of S supernodes.
+
+    The walk has s when supernode s is entered, before its children, and ``~s`` when it is left, after its children.
+    """
     nodes = len(parent)
     visits = np.empty(2 * nodes, np.int32)
     following = child.copy()
@@ -144,9 +148,12 @@ def walk(parent: NDArray[np.int32], child: NDArray[np.int32], sibling: NDArray[n
 def heirs(
     width: NDArray[np.int64], below: NDArray[np.int64], child: NDArray[np.int32], sibling: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return the heir of each front: a child with as many rows below it as the front has columns and rows; -1 for none.
+    """Return the heir of each front: a child whose contribution block the front overwrites in place; -1 for none.
 
-    `width` and `below` are the numbers of columns and of rows below, for each front.
+    A front is the dense matrix in which a range of columns is eliminated; its contribution block is what the
+    elimination leaves for the parent's front. A child can be the heir if it has as many rows below its columns as the
+    front has columns and rows. `width` and `below` are the numbers of columns and of rows below, for each front;
+    `child` and `sibling` are the tree of the fronts.
     """
     heir = np.full(len(width), -1, np.int32)
     for node in range(len(width)):
@@ -166,10 +173,12 @@ def plan_blocks(
     sibling: NDArray[np.int32],
     heir: NDArray[np.int32],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return the start and the row stride of each front's contribution block, and the size of the area for all blocks.
+    """Assign scratch memory to the contribution block of each front, so that blocks reuse memory one after another.
 
-    A block lies inside the block of the front's heir. Without an heir, it lies at the lowest address that is free as
-    long as the blocks of the front's children are in use.
+    A contribution block is what the elimination of a front's columns leaves for the front of its parent. Returns the
+    start and the row stride of each block, and the size of the memory. The block of a front with an heir
+    lies inside the heir's block. Other blocks lie at the lowest address that is free while the blocks of the front's
+    children are in use. The parameters are as for `heirs`.
     """
     nodes = len(below)
     block_start, stride = np.zeros(nodes, np.int64), below.copy()
@@ -214,9 +223,10 @@ def plan_blocks(
 
 @compiled
 def peak_blocks(width: NDArray[np.int64], below: NDArray[np.int64], parent: NDArray[np.int32]) -> int:
-    """Return the largest total size of the blocks that are in use at a time, computed in one pass.
+    """Return the largest total size of the contribution blocks that are in use at the same time.
 
-    Without gaps between the blocks, this would be the size of the area that `plan_blocks` returns.
+    The memory that `plan_blocks` assigns is larger, by the gaps between the blocks, but takes longer to compute.
+    `parent` is the parent of each front; `width` and `below` are as for `heirs`.
     """
     nodes = len(width)
     room = below * below
@@ -239,12 +249,12 @@ def peak_blocks(width: NDArray[np.int64], below: NDArray[np.int64], parent: NDAr
 
 
 @compiled
-def entries(
+def entry_positions(
     neighbors: NDArray[np.int32], first: NDArray[np.int32], row_start: NDArray[np.int64], rows: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Return the arrays `entry_start`, `entry_source` and `entry_target` of `Structure`.
+    """Return where the factorization puts each weight: `entry_start`, `entry_source` and `entry_target` of `Structure`.
 
-    They say which weight each entry of B comes from, and where it is put.
+    The parameters are the arrays of `Structure` with these names.
     """
     n, k = neighbors.shape
     nodes = len(first) - 1
@@ -284,19 +294,22 @@ def entries(
 
 @compiled
 def _part(owner: NDArray[np.int32], i: int, j: int) -> int:
-    """Return the part to which entry (i, j) belongs: 3 node + 0 for the diagonal block, + 1 for L, or + 2 for U^T."""
+    """Return the part of a supernode to which entry (i, j) of the matrix belongs, as a number.
+
+    It is 3 s for the diagonal block of supernode s, 3 s + 1 for its rows of L, and 3 s + 2 for its rows of U^T.
+    owner[i] is the supernode of column i.
+    """
     if owner[i] == owner[j]:
         return 3 * int(owner[i])
     return 3 * int(owner[j]) + 1 if i > j else 3 * int(owner[i]) + 2
 
 
 class Structure(NamedTuple):
-    """Structure of all factorizations on a pattern of n points with k neighbors, in S supernodes.
+    """Plan of all LU factorizations for one neighbor graph of n points with k neighbors: the symbolic factorization.
 
-    Everything is in the order of elimination: *position* j of the matrix is point ``order[j]``.
-
-    There are F fronts. The columns of a front are the columns of its supernodes, and the rows of a front are the rows
-    below its last supernode.
+    Columns and rows are in the order of elimination: *position* j of the matrix is point ``order[j]``. There are S
+    supernodes, in F fronts. The columns of a front are the columns of its supernodes, and the rows of a front are the
+    rows below its last supernode.
 
     Attributes
     ----------
@@ -373,9 +386,10 @@ class Structure(NamedTuple):
 def front_sizes(
     neighbors: NDArray[np.int32], order: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return the number of columns and of rows below, for each front of `analyze`, and an estimate of `block_size`.
+    """Count the columns (F,) and the rows below (F,) of each front, and estimate `block_size`, to predict costs.
 
-    The rows themselves are not computed, so that time and memory depend on the pattern and not on its fill.
+    `analyze` computes the same fronts with their rows. Here, rows are only counted, so that time and memory depend on
+    the kNN graph (n, k) only, however dense the factors are.
     """
     n = len(order)
     post = postorder(elimination_tree(*symmetric(_permute(neighbors, order))))
@@ -391,14 +405,14 @@ def front_sizes(
 
 
 def analyze(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure:
-    """Return the structure of the factorizations of B on a pattern.
+    """Return the symbolic factorization for a kNN graph and an elimination order.
 
     Parameters
     ----------
     neighbors : (n, k) int32
     order : (n,) int32
-        A fill-reducing order: position j is point ``order[j]``. The structure's order differs from it by a
-        postorder of the elimination tree, which has the same fill.
+        A fill-reducing order: position j is point ``order[j]``. The result has another order with the same fill, a
+        postorder of the elimination tree.
 
     """
     n = len(order)
@@ -415,17 +429,17 @@ def analyze(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure
     owner = np.repeat(np.arange(len(above)), np.diff(place_start))
     bottom = (np.sort(owner * n + bottom) - owner * n).astype(np.int32)
     child, sibling = children(above)
-    place = places(columns, place_start, bottom, child, sibling)
+    place = positions_in_parents(columns, place_start, bottom, child, sibling)
     width, below = np.diff(columns).astype(np.int64), np.diff(place_start)
     heir = heirs(width, below, child, sibling)
     block_start, block_stride, block_size = plan_blocks(width, below, child, sibling, heir)
-    front, first, row_start, rows, parent = pieces(columns, place_start, bottom)
+    front, first, row_start, rows, parent = split_fronts(columns, place_start, bottom)
     width, below = np.diff(first).astype(np.int64), np.diff(row_start)
     visits = walk(parent, *children(parent))
     entered = visits[visits >= 0]
     lower_start, lower_size = part_starts(width * (width - 1) // 2 + width * below, entered)
     upper_start, upper_size = part_starts(width * (width + 1) // 2 + width * below, entered)
-    entry_start, source, target = entries(moved, first, row_start, rows)
+    entry_start, source, target = entry_positions(moved, first, row_start, rows)
     return Structure(
         order,
         position,
@@ -455,7 +469,7 @@ def analyze(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure
 
 
 def _permute(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Renumber a kNN graph: return neighbors (n, k) in which vertex j is vertex order[j] of the argument."""
+    """Renumber the points of a kNN graph (n, k), so that new point j is point order[j]; return the new neighbors."""
     position = np.empty(len(order), np.int32)
     position[order] = np.arange(len(order), dtype=np.int32)
     return position[neighbors[order]]

@@ -1,5 +1,5 @@
-"""Compiled loops of the nearest-neighbor search: distances in a fixed order, and tiles of products that bound them.
+"""The compiled search for nearest neighbors, and the choice of landmarks, which are points that cover the data.
 
-`landmarks` chooses points that cover the data. Start with `tile_kernels`. Callers use `glle_engine.linalg.distances`
-and `glle_engine.graph.neighbors`.
+May import the other files of `linalg` except `distances`. Start with `leaves`, whose loops are in `tile_kernels`. Other
+packages call the search by `glle_engine.linalg.distances` and `glle_engine.graph.neighbors`.
 """

@@ -1,4 +1,4 @@
-"""Compiled loops of `glle_engine.linalg.distances`."""
+"""The compiled loops behind `glle_engine.linalg.distances`: distances, their ranks, heaps of neighbors, and counts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _HALF = 1 << (DROPPED_BITS - 1)
 
 @compiled
 def distance(points: NDArray[np.float64], i: int, data: NDArray[np.float64], j: int) -> float:
-    """Return the distance of row i of `points` and row j of `data`; the square of feature f goes to sum f mod 4."""
+    """Return the Euclidean distance of row i of `points` and row j of `data`, added up in a fixed order.
+
+    The square of feature f is added to partial sum f mod 4.
+    """
     d = points.shape[1]
     fours = d - d % 4
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
@@ -55,7 +58,7 @@ def distances(
 
 @compiled
 def rank_of(distance: float) -> int:
-    """Return the integer rank of a distance, which grows with the distance; distances equal to 34 bits rank equally.
+    """Return an integer that grows with a distance and is equal for distances that are equal to 34 bits.
 
     Rounding errors, which depend on the order of the features, therefore do not decide which of two points is nearer.
     The distance must not be negative.
@@ -65,7 +68,10 @@ def rank_of(distance: float) -> int:
 
 @compiled
 def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, entry: int) -> None:
-    """Sink `entry` to its place in a heap of the first `size` entries, with the greatest (rank, index) on top."""
+    """Restore the order of a binary heap, from which only entry number `entry` may deviate, by sinking this entry.
+
+    The heap is the first `size` entries of both arrays, with the greatest (rank of the distance, index) on top.
+    """
     sunk_distance, sunk_index = distance[entry], index[entry]
     sunk_rank = rank_of(sunk_distance)
     while True:
@@ -86,7 +92,7 @@ def sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, ent
 
 @compiled
 def ascending(index: NDArray[np.int64], distance: NDArray[np.float64]) -> None:
-    """Sort a heap of distances and indices in place by (rank, index), ascending."""
+    """Sort a heap of distances and indices in place by (rank of the distance, index), ascending."""
     for size in range(len(index) - 1, 0, -1):
         distance[0], distance[size] = distance[size], distance[0]
         index[0], index[size] = index[size], index[0]

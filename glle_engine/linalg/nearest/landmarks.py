@@ -1,4 +1,4 @@
-r"""Landmarks: m of n points that cover the data, by k-means++.
+r"""Choose landmarks, m of n points that cover the data, by k-means++.
 
 The first landmark is drawn uniformly. Each further point is drawn with a probability proportional to its squared
 distance to the nearest landmark so far (Arthur and Vassilvitskii 2007, *k-means++: the advantages of careful seeding*).
@@ -42,7 +42,7 @@ def accept(
     known: int,
     last: int,
 ) -> int:
-    """Add landmarks to `chosen` until it has `last` landmarks or no proposals are left; return the number of landmarks.
+    """Add landmarks to `chosen` until there are `last` landmarks or no proposals are left; return how many there are.
 
     The first `known` landmarks exist already. `squares` (n,) are the squared distances of all points to the nearest of
     these, and `reached` (n,) the cumulative sums of `squares`. Each proposal uses two `uniforms` (proposals, 2).

@@ -1,4 +1,4 @@
-"""Rows of data in the leaves of a k-d tree on principal axes, and the exact search for the nearest among them.
+"""Exact search for nearest neighbors in a k-d tree, which splits the data along their principal axes.
 
 Coordinates on the axes only bound distances and order the work, so that their rounding errors change no result.
 """
@@ -31,14 +31,22 @@ _MAX_PRODUCTS = 1e10  # largest number of products between two progress reports:
 
 @dataclass(frozen=True, eq=False)
 class PrincipalAxes:
-    """The leading principal axes (d, axes) of data about their mean, shortened by the factor 1 - 2^-20."""
+    """The leading principal axes of data, about their mean.
+
+    Attributes
+    ----------
+    mean : (d,) float64
+    axes : (d, up to 16) float64
+        Orthogonal columns of length 1 - 2^-20, so that rounding never makes a distance on the axes too long.
+
+    """
 
     mean: NDArray[np.float64]
     axes: NDArray[np.float64]
 
     @classmethod
     def from_data(cls, data: NDArray[np.float64]) -> Self:
-        """Return the axes of data (n, d) by a few steps of subspace iteration on some of its rows."""
+        """Return the principal axes of data (n, d), by a few steps of subspace iteration on about 2,000 rows."""
         n, d = data.shape
         mean = data.mean(axis=0)
         sample = data[:: max(1, n // _SAMPLE)] - mean
@@ -55,7 +63,7 @@ class PrincipalAxes:
     def places(self, points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the coordinates (m, axes) of points (m, d), and a bound on their errors (m,).
 
-        Coordinates of points far outside the data may be infinite or NaN. Their bound is infinite.
+        Coordinates of points far outside the data may be infinite or NaN; the bound is then infinite.
         """
         m, d = points.shape
         places, tolerance = np.empty((m, self.axes.shape[1])), np.empty(m)
@@ -70,7 +78,7 @@ class PrincipalAxes:
 
 
 def leaf_order(places: NDArray[np.float64], size: int) -> NDArray[np.intp]:
-    """Return an order (n,) of points (n, axes) in which successive groups of `size` points are leaves of a k-d tree.
+    """Return an order (n,) of points (n, axes) in which each `size` successive points are a leaf of a k-d tree.
 
     A node with several leaves is split along the axis of the greatest range. Its first half of leaves, rounded down,
     gets the points with the smallest coordinates.
@@ -93,14 +101,18 @@ def leaf_order(places: NDArray[np.float64], size: int) -> NDArray[np.intp]:
 
 
 def leaf_boxes(places: NDArray[np.float64], tolerance: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Return the box of each leaf: the least and the greatest coordinates (leaves, 2, axes) of the leaf's points."""
+    """Return the bounding box (2, axes) of each leaf: the smallest and the largest coordinates of its points.
+
+    `places` (n, axes) are the coordinates in the order of the leaves, which have `size` points each. The boxes are
+    wider by `tolerance` (n,), a bound on the errors of the coordinates.
+    """
     starts = np.arange(0, len(places), size)
     low = np.minimum.reduceat(places - tolerance[:, None], starts)
     return np.stack([low, np.maximum.reduceat(places + tolerance[:, None], starts)], axis=1)
 
 
 def node_boxes(leaves: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the boxes (nodes, 2, axes) of all nodes of a tree, from the boxes of its leaves (leaves, 2, axes).
+    """Return the bounding boxes (nodes, 2, axes) of all nodes of a k-d tree, from the boxes of its leaves.
 
     The children of node i are 2 i + 1 and 2 i + 2. Unused nodes are 0.
     """
@@ -121,7 +133,10 @@ def node_boxes(leaves: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class Leaves:
-    """Rows of data (n, d) in the leaves of a k-d tree on principal axes; squared differences must be in range."""
+    """A k-d tree of the rows of data (n, d), for the search of nearest neighbors.
+
+    Squared differences of the data must neither overflow nor vanish.
+    """
 
     def __init__(self, data: NDArray[np.float64], groups: NDArray[np.intp] | None = None) -> None:
         """Build the tree.
@@ -157,11 +172,12 @@ class Leaves:
         k: int,
         order: NDArray[np.intp] | None = None,
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.float64]]]:
-        """Yield the results for groups of points: row numbers (c,), and indices and distances (c, k) of nearest rows.
+        """Find the k nearest rows of each point (m, d), and yield the results for one group of points after another.
 
-        For point i, row excluded[i], or the rows of group excluded[i], are left out. The k rows are ordered
-        by (rank of the distance, index). `order` (m,) should put points near each other side by side; by default it is
-        computed here.
+        A result is the numbers of the points (c,), and the indices and distances (c, k) of their nearest rows, ordered
+        by (rank of the distance, index). For point i, row excluded[i], or with groups all rows of group excluded[i],
+        are left out; -1 leaves out none. `order` (m,) is an order in which successive points are near each other; by
+        default it is computed here.
         """
         order, queries = self._queries(points, excluded, order)
         step = max(1, int(_MAX_PRODUCTS // (self.size * self._data.size)))
@@ -173,9 +189,10 @@ class Leaves:
             yield order[rows], indices, distances
 
     def work(self, k: int, groups: int) -> NDArray[np.float64]:
-        """Estimate the work of a search for the neighbors of all rows, from some evenly spaced groups of rows.
+        """Estimate how much work a search for the k nearest rows of all rows is, by searching for some of them.
 
-        Returns (2,): the number of pairs compared by products, and the number of distances computed.
+        `groups` evenly spaced groups of rows are searched. Returns (2,): the number of pairs that are compared by
+        products, and the number of distances that are computed.
         """
         _, queries = self._queries(self._data, np.arange(len(self._data)))
         count = len(queries.starts) - 1
@@ -188,7 +205,7 @@ class Leaves:
     def _queries(
         self, points: NDArray[np.float64], excluded: NDArray[np.intp], order: NDArray[np.intp] | None = None
     ) -> tuple[NDArray[np.intp], Queries]:
-        """Return an order of the points in which near points are side by side, and their groups in this order."""
+        """Return an order of the points in which successive points are near each other, and the points in groups."""
         if points is self._data:
             order, places, tolerance, rows = self._order, self._places, self._tolerance, self._tree.data
         else:

@@ -1,4 +1,4 @@
-r"""Compiled search for the nearest rows among the leaves of a tree, by tiles of products in float32.
+r"""The compiled search for nearest rows among the leaves of a k-d tree, which bounds distances by products in float32.
 
 A leaf is skipped if its box is farther from the point than the k-th distance so far. The rows of other leaves are
 compared with the point by :math:`|a|^2/2 + |b|^2/2 - a^T b`, where a and b are the point and the row relative to the
@@ -51,7 +51,7 @@ _SMALLEST = 2.0**-1000  # exceeds the error of a squared distance from squares b
 
 
 def _read(builder: Any, data: Any, index: Any, lanes: int) -> Any:
-    """Load a vector of `lanes` numbers, the first of which is number `index` after an address."""
+    """Emit the load of a vector of `lanes` numbers, the first of which is number `index` after the address `data`."""
     vector = ir.VectorType(data.type.pointee, lanes)
     value = builder.load(builder.bitcast(builder.gep(data, [index]), vector.as_pointer()))
     value.align = 4
@@ -60,9 +60,9 @@ def _read(builder: Any, data: Any, index: Any, lanes: int) -> Any:
 
 @instruction
 def center_row(typing: Any, tag: Any, row: Any, center: Any, scale: Any, out: Any, count: Any) -> Any:
-    """Write (center - row) * scale to `out` as floats, and return the sum of their squares.
+    """Write (center - row) * scale to `out` in float32, and return the sum of the squares.
 
-    `count` is the number of entries, a multiple of the lanes.
+    `count` is the number of entries, a multiple of the vector's width `len(tag)`.
     """
     lanes = len(tag)
     narrow = ir.VectorType(FLOAT, lanes)
@@ -90,10 +90,10 @@ def center_row(typing: Any, tag: Any, row: Any, center: Any, scale: Any, out: An
 def not_above(
     typing: Any, tag: Any, rows: Any, left: Any, stride: Any, panel: Any, count: Any, start: Any, limits: Any, out: Any
 ) -> Any:
-    """Write, for each row, a mask of the points of a panel to `out`, and return the union of the masks.
+    """Find pairs of a row of `left` and a column of `panel` whose product is small: write a bit mask for each row.
 
-    Bit j of the mask of row i is set if start_j + sum_f left_if panel_fj is at most limits_i. The rows of `left` begin
-    `stride` numbers apart.
+    Bit j of mask out[i] is set if start_j + sum_f left_if panel_fj, over `count` features f, is at most limits_i. The
+    rows of `left` begin `stride` numbers apart; there are `len(rows)` rows. Returns the union of the masks.
     """
     lanes, height = len(tag), len(rows)
 
@@ -138,7 +138,7 @@ def lowest_bit(typing: Any, mask: Any) -> Any:
 
 
 class Tree(NamedTuple):
-    """Arrays of a tree; leaf b holds the rows from b * size up to (b + 1) * size, in the order of the leaves.
+    """A k-d tree of n rows of data; leaf b has the rows from b * size up to (b + 1) * size, in the order of the leaves.
 
     Node i has the children 2 i + 1, with the first half of its leaves, rounded down, and 2 i + 2.
     """
@@ -157,7 +157,7 @@ class Tree(NamedTuple):
 
 
 class Queries(NamedTuple):
-    """Arrays of points in groups; group g has the points from starts[g] up to starts[g + 1]."""
+    """The m points whose nearest rows are searched; group g has the points from starts[g] up to starts[g + 1]."""
 
     starts: NDArray[np.int64]
     points: NDArray[np.float64]  # (m, d)
@@ -168,7 +168,7 @@ class Queries(NamedTuple):
 
 @compiled
 def error_of(features: int) -> float:
-    """Return the relative error of bounds by products, as derived at the top of this file."""
+    """Return the relative error of squared distances by products, which the top of this file derives."""
     return (1.25 * features + 16.0) * 2.0**-24
 
 
@@ -180,9 +180,9 @@ def panels_of(
     panels: NDArray[np.float32],
     halves: NDArray[np.float32],
 ) -> None:
-    """Write the rows of each leaf, relative to the leaf's center, to `panels`.
+    """Write the rows of each leaf, relative to the leaf's center and times `scale`, to `panels` in float32, transposed.
 
-    Half the squared lengths of these rows, less the error of bounds, go to `halves`.
+    Half the squared lengths of these rows, less the error of the bounds, are written to `halves`.
     """
     n, d = data.shape
     size = len(halves) // len(centers)
@@ -198,7 +198,11 @@ def panels_of(
 
 @compiled
 def _threshold(kth: float, half: float, scale: float, relative: float) -> np.float32:
-    """Return the threshold for bounds by products, rounded up: a row above it is farther than the distance `kth`."""
+    """Return the number above which a product proves that a row is farther away than the k-th distance so far, `kth`.
+
+    `half` is half the squared length of the point relative to the leaf's center, in units of 1 / `scale`, and
+    `relative` is a factor above 1 that allows for rounding errors.
+    """
     scaled = kth * scale
     value = 0.5 * scaled * scaled * relative - half
     return np.float32(value + abs(value) * 2.0**-22)
@@ -206,7 +210,7 @@ def _threshold(kth: float, half: float, scale: float, relative: float) -> np.flo
 
 @compiled
 def _gap(low: NDArray[np.float64], high: NDArray[np.float64], box: NDArray[np.float64]) -> float:
-    """Return the squared distance between two boxes."""
+    """Return the squared distance between the box from `low` to `high` (axes,) and another box (2, axes)."""
     total = 0.0
     for f in range(len(low)):
         gap = max(box[0, f] - high[f], low[f] - box[1, f])
@@ -217,7 +221,7 @@ def _gap(low: NDArray[np.float64], high: NDArray[np.float64], box: NDArray[np.fl
 
 @compiled
 def _nearest_leaf(low: NDArray[np.float64], high: NDArray[np.float64], tree: Tree) -> int:
-    """Return the number of a leaf near the box from `low` to `high`, by taking the nearer child at each node."""
+    """Return the number of a leaf near the box from `low` to `high`: from the root, always go to the nearer child."""
     node, first, last = 0, 0, len(tree.boxes)
     while last - first > 1:
         middle = (first + last) // 2
@@ -239,11 +243,12 @@ def _list_leaves(
     leaves: NDArray[np.int64],
     keys: NDArray[np.float64],
 ) -> int:
-    """List the leaves within the squared distance `limit` of the box from `low` to `high`; return their number.
+    """Write the leaves within the squared distance `limit` of the box from `low` to `high` to `leaves`.
 
-    Leaves from `first` up to `last` are left out. The keys are squared distances. Leaves at distance 0 get keys that
-    are almost 0 and that ascend with the leaves' lowest rows. If there are many copies of a point, the copies with the
-    smallest indices are then met first.
+    Returns their number. Leaves from `first` up to `last` are left out. Their squared distances are written to `keys`,
+    by which the search orders the leaves. Leaves at distance 0 get keys that are almost 0 and that ascend with the
+    smallest row number of the leaf. If there are many copies of a point, the copies with the smallest row numbers are
+    then found first.
     """
     stack = np.empty((128, 3), np.int64)
     stack[0, 0], stack[0, 1], stack[0, 2] = 0, 0, len(tree.boxes)
@@ -270,7 +275,10 @@ def _list_leaves(
 
 @compiled
 def _bounds(places: NDArray[np.float64], box: NDArray[np.float64], tolerance: float, out: NDArray[np.float64]) -> None:
-    """Write lower bounds of the squared distances from points (axes, m), one per column, to a box to `out` (m,)."""
+    """Write lower bounds of the squared distances between points and a box to `out` (m,).
+
+    `places` (axes, m) has a point in each column; their errors are at most `tolerance`.
+    """
     for r in range(len(out)):
         out[r] = 0.0
     for f in range(len(places)):
@@ -290,10 +298,11 @@ def nearest_in_leaves(
     out_distance: NDArray[np.float64],
     work: NDArray[np.int64],
 ) -> None:
-    """Write the k nearest rows of the points of groups first to last - 1 to `out_index` and `out_distance` (m, k).
+    """Find the k nearest rows of the points in groups `first` to `last` - 1.
 
-    The rows of the group that `queries.excluded` names for a point are left out. The rows are ordered by (rank of the
-    distance, index). The numbers of pairs in tiles and of computed distances are added to `work` (2,).
+    Their row numbers and distances are written to `out_index` and `out_distance` (m, k), ordered by (rank of the
+    distance, index). The rows of the group that `queries.excluded` names for a point are left out. To `work` (2,) are
+    added the number of pairs that were compared by products, and the number of distances that were computed.
     """
     data, numbers, lowest, size, scale = tree.data, tree.numbers, tree.lowest, tree.size, tree.scale
     boxes, groups, points, excluded = tree.boxes, tree.groups, queries.points, queries.excluded

@@ -20,7 +20,7 @@ from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.eigen.batched import solver as lanes
 from glle_engine.eigen.batched.elimination import MAX_SUPERNODES, WIDEST
-from glle_engine.eigen.batched.factorization import factorise
+from glle_engine.eigen.batched.factorization import factorize
 from glle_engine.eigen.batched.lanczos import Workspace, empty_aligned, verdict
 from glle_engine.eigen.batched.solver import LaneSolver
 from glle_engine.eigen.batched.structure import Structure, analyze
@@ -282,7 +282,7 @@ def require_factors(structure: Structure, rng: np.random.Generator) -> None:
     weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, LANES))  # diagonally dominant: nothing to pivot
     room.weights[:] = weights.ravel()
     pins = rng.integers(-1, n, LANES).astype(np.int32)
-    factorise(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
+    factorize(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
     for lane, pin in enumerate(pins):
         of_points = np.empty((n, k))
         of_points[structure.order] = weights[:, :, lane]

@@ -159,18 +159,18 @@ def test_nothing_accepted_is_an_error_with_a_remedy(posterior: Posterior, monkey
     assert tried[-3:] == ["lu", "lu-repinned", "shift-invert"]
 
 
-@pytest.mark.parametrize("factorisation", ["draws", "mean"])
+@pytest.mark.parametrize("factorization", ["draws", "mean"])
 @pytest.mark.parametrize("hardship", ["none", "weak point", "nothing to pivot on"])
-def test_every_factorisation_gives_the_pairs_of_a_dense_svd(
-    posterior: Posterior, factorisation: str, hardship: str
+def test_every_factorization_gives_the_pairs_of_a_dense_svd(
+    posterior: Posterior, factorization: str, hardship: str
 ) -> None:
     """Pivoted or, for the mean, not, on weights that are hard for the others, too."""
     pattern, pins, weights = Pattern(posterior.neighbors, posterior.order), posterior.pins, posterior.mean
     if hardship == "weak point":
         weights = with_weak_point(pattern.neighbors, weights, int(pattern.order[3]))
-    elif hardship == "nothing to pivot on" and factorisation != "mean":
+    elif hardship == "nothing to pivot on" and factorization != "mean":
         weights = with_vanishing_pivot(pattern.neighbors, weights, pattern.order)
-    if factorisation == "mean":
+    if factorization == "mean":
         factored = lu.factor_mean(pattern, weights, pins)[1]
     else:
         factored = lu.factor(pattern, weights, pins)
