@@ -185,7 +185,7 @@ class Stores:
         self.drawn.close()
         self.commands.close()
         self.client.close()
-        self.cache.close()
+        self.cache.client.close()
 
 
 @cache

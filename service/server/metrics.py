@@ -237,7 +237,7 @@ class _Deployment(Collector):
         return gauge
 
     def _cache(self) -> list[Metric]:
-        info = self._stores.cache.info()
+        info = self._stores.cache.client.info()
         evicted = CounterMetricFamily("glle_cache_evictions", "Evicted values since the server started.")
         evicted.add_metric((), info.get("evicted_keys", UNKNOWN))
         return [

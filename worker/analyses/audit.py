@@ -141,7 +141,7 @@ class AuditSpec(AnalysisSpec):
     def _subject(self, context: AnalysisContext) -> dict[str, Any]:
         """Return the data, the audited map and the method as keyword arguments of the engine's `audits`."""
         if self.recipe is None and self.coordinates is None and self.method is None:
-            return {"X": context.training(), "Y": context.posterior()}
+            return {"X": context.training(), "Y": context.posterior}
         subject = {
             "X": np.asarray(context.values(self.dataset), np.float64),
             "standardize": self.standardize,

@@ -47,8 +47,9 @@ class AnalysisContext(Protocol):
     def dataset(self) -> str:
         """Id of the data set to which the job's posterior was fitted."""
 
+    @property
     def posterior(self) -> Posterior:
-        """Return the job's posterior."""
+        """The job's posterior."""
 
     def training(self) -> Array:
         """Return the data (n, d) to which the job's posterior was fitted."""
@@ -62,8 +63,9 @@ class AnalysisContext(Protocol):
     def draws(self, posterior: Posterior, keys: Iterable[DrawAddress]) -> Iterator[Draw]:
         """Yield the draws of a posterior at the addresses `keys`, in this order."""
 
+    @property
     def embedder(self) -> Embedder:
-        """Return an embedder that embeds resamples of the job's data as the job's posterior was fitted."""
+        """Embedder of resamples of the job's data, which are embedded as the job's posterior was fitted."""
 
     def record_of(self, dataset: str) -> Dataset:
         """Return the record of a data set, with the names of its columns."""

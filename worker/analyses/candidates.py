@@ -85,9 +85,9 @@ class CandidateMaps:
     problems: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def audit(self, row: dict[str, Any], *, is_whole: bool) -> None:
-        """Make the short or the whole audit of a candidate; publish the result so far as the partial result.
+        """Make the short or the whole audit of one map, then publish the result so far as the partial result.
 
-        The whole audit is left out for a candidate that is clearly behind the others. `row` is one of `spec.methods`.
+        The whole audit of a map that is clearly behind the others is left out. `row` is one of `spec.methods`.
         """
         if is_whole and row["label"] in self._behind():
             return

@@ -98,8 +98,8 @@ class EmbeddingStore(FileStore[EmbeddingRecord]):
     def request(self, recipe: Recipe, claim: str) -> None:
         """Write the record of an embedding before the job is created that computes the coordinates.
 
-        An existing record only gets the new claim, by which the job can be found. Nothing is written if the data set
-        was deleted.
+        An existing record only gets the new claim, a text by which `JobStore.claim_holder` finds the job. Nothing is
+        written if the data set was deleted.
         """
         record = EmbeddingRecord(recipe=recipe, claim=claim, created=now_iso(), tenant=self.tenant or DEFAULT)
         if not self.create(record, while_existing=[f"glle:dataset:{recipe.dataset}"]):

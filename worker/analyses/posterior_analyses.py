@@ -73,7 +73,7 @@ class SummarySpec(SampleSpec):
 
         With `calibrated`, the posterior is calibrated first, unless a calibration is stored.
         """
-        posterior, data = context.posterior(), context.training()
+        posterior, data = context.posterior, context.training()
         request, extra_arrays, sample, warnings = self.to_dict(), {}, self, []
         if self.calibrated:
             calibration = context.calibration()
@@ -129,7 +129,7 @@ class TransformSpec(SampleSpec):
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return positions (m, p) and distances (m,) of new points; with draws, also their means and covariances."""
-        posterior = context.posterior()
+        posterior = context.posterior
         new = np.asarray(context.values(self.dataset, context.dataset), np.float64)
         extension = _extend(posterior, context.training(), new, context.on_progress)
         arrays = {"embedding": extension.embed(posterior.embedding), "distances": extension.distances}
@@ -155,7 +155,7 @@ class ReconstructionsSpec(SampleSpec):
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the generated data (n_draws, n, d), one data set for each draw of the weights."""
-        posterior, training = context.posterior(), context.training()
+        posterior, training = context.posterior, context.training()
         data = np.empty((self.n_draws, *training.shape))
         for done, key in enumerate(self.keys(self.n_draws)):
             weights = posterior.weights(key.index, seed=self.seed, scale=self.scale, source=self.source)
@@ -173,7 +173,7 @@ class WeightsSpec(SampleSpec):
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the weights (n, k), and the index of the neighbor (n, k) to which each weight belongs."""
-        posterior = context.posterior()
+        posterior = context.posterior
         weights = posterior.weights(self.first, seed=self.seed, scale=self.scale, source=self.source)
         context.on_progress(1, 1, "drawing")
         return Entry(
@@ -202,7 +202,7 @@ class CalibrationSpec(AnalysisSpec):
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the calibrated scale, and the spread of each point over random halves and over draws."""
-        posterior, data = context.posterior(), context.training()
+        posterior, data = context.posterior, context.training()
         halves = _halves(context, seed=self.seed)
         result = calibrate(
             posterior,

@@ -98,7 +98,7 @@ class StoredResamples:
 
 def posterior_resamples(posterior: str, stream: Stream, seed: int) -> StoredResamples:
     """Return access to the resamples of a posterior: its data, embedded as the posterior was fitted."""
-    return StoredResamples((posterior,), stream, seed, lambda context: context.embedder(), strict=True)
+    return StoredResamples((posterior,), stream, seed, lambda context: context.embedder, strict=True)
 
 
 def resample_parts(resamples_of: Callable[[AnalysisContext], StoredResamples], count: int) -> list[Part]:

@@ -78,12 +78,9 @@ class TaskContext:
         """Id of the data set to which the job's posterior was fitted."""
         return self.record.dataset
 
-    def posterior(self) -> Posterior:
-        """Return the job's posterior; raises ``other-numbers``, ``posterior-damaged``, ``store-unavailable``."""
-        return self._posterior
-
     @cached_property
-    def _posterior(self) -> Posterior:
+    def posterior(self) -> Posterior:
+        """The job's posterior; raises ``other-numbers``, ``posterior-damaged``, ``store-unavailable``."""
         require_numbers(self.record.id, self.record.numbers)
         return self.stores.posteriors.load(self.record)
 
@@ -124,21 +121,35 @@ class TaskContext:
                 yield draw
                 self.on_progress(done, len(keys), "drawing")
 
-    def embedder(self) -> PosteriorEmbedder:
-        """Return an embedder that embeds resamples of the job's data as the job's posterior was fitted."""
-        return self._embedder
-
     @cached_property
-    def _embedder(self) -> PosteriorEmbedder:
-        return PosteriorEmbedder.from_posterior(self.posterior(), self.training())
+    def embedder(self) -> PosteriorEmbedder:
+        """Embedder of resamples of the job's data, which are embedded as the job's posterior was fitted."""
+        return PosteriorEmbedder.from_posterior(self.posterior, self.training())
 
     def find_result(self, spec: AnalysisSpec) -> Entry | None:
         """Return the stored result of another analysis of the job's posterior or data set, or None."""
         return self.stores.find_result(spec, self.subject)
 
     def keep_result(self, spec: AnalysisSpec, entry: Entry) -> Entry:
-        """Store the result of an analysis of the job's posterior or data set; return the result with its digest."""
-        return store_result(self.stores, self.job, spec, entry)
+        """Store the result of an analysis of the job's posterior or data set; return the result with its digest.
+
+        A calibration with default parameters is also written to the posterior's record. Raises ``not-finite-result``,
+        ``quota-exceeded``, ``storage-full``, ``store-unavailable``; and an error such as ``dataset-not-found`` if the
+        posterior, data set or embedding that the result is about was deleted meanwhile.
+        """
+        if isinstance(spec, EmbeddingSpec) and not spec.scores:
+            entry = self.keep_embedding(spec.recipe.id, entry)
+            self.stores.embeddings.fetch(spec.recipe.id)
+            return entry
+        require_finite(spec.kind, entry, spec.may_be_nan)
+        if spec == CalibrationSpec():
+            recorded = self.stores.posteriors.calibrate(self.subject, calibration_facts(entry.meta))
+            entry = Entry({**entry.meta, **recorded}, entry.arrays)
+        entry, owners = _with_digest(entry), spec.owners(self.subject)
+        if not self.store(spec.key(self.subject), entry, owners):
+            for owner in owners:
+                self.stores.owner(owner).fetch(owner)
+        return entry
 
     def find_part(self, key: str) -> Entry | None:
         """Return the part of an analysis that is stored under a key, or None."""
@@ -147,7 +158,21 @@ class TaskContext:
     def keep_part(self, key: str, entry: Entry, owners: Sequence[str]) -> None:
         """Store a part of an analysis, unless a record in `owners` no longer exists; raises ``not-finite-result``."""
         require_finite("embedding", entry)
-        put_result(self.stores, self.job, key, entry, owners)
+        self.store(key, _with_digest(entry), owners)
+
+    def store(self, key: str, entry: Entry, owners: Sequence[str]) -> bool:
+        """Store an entry as a result of the job; return False if it is not stored, because an owner was deleted.
+
+        `owners` are the ids of the records with which the result is deleted.
+        """
+        with stage("storing"):
+            return self.stores.results.put(
+                key, entry, owners=owners, job=self.job.id, tenant=self.job.tenant, max_bytes=self._max_bytes
+            )
+
+    @property
+    def _max_bytes(self) -> int:
+        return self.stores.max_bytes(self.job.tenant)
 
     def find_embedding(self, id_: str) -> Entry | None:
         """Return the stored embedding with this id, or None."""
@@ -158,50 +183,12 @@ class TaskContext:
         require_finite("embedding", entry)
         entry = _with_digest(entry)
         with stage("storing"):
-            self.stores.embeddings.put(id_, entry, max_bytes=self.stores.max_bytes(self.job.tenant))
+            self.stores.embeddings.put(id_, entry, max_bytes=self._max_bytes)
         return entry
 
     def publish_partial(self, key: str, entry: Entry) -> None:
         """Publish a preliminary result, which replaces the last one; `key` is the key of the final result."""
         self.stores.cache.put_partial(key, _with_digest(entry))
-
-
-def store_result(stores: Stores, job: Job, spec: AnalysisSpec, result: Entry) -> Entry:
-    """Store the result of an analysis; return the result with its digest.
-
-    A calibration with default parameters is also written to the posterior's record. Raises ``not-finite-result``,
-    ``quota-exceeded``, ``storage-full``, ``store-unavailable``; and an error such as ``dataset-not-found`` if the
-    posterior, data set or embedding that the result is about was deleted meanwhile.
-    """
-    require_finite(spec.kind, result, spec.may_be_nan)
-    if spec == CalibrationSpec():
-        recorded = stores.posteriors.calibrate(job.subject, calibration_facts(result.meta))
-        result = Entry({**result.meta, **recorded}, result.arrays)
-    if isinstance(spec, EmbeddingSpec) and not spec.scores:
-        result = _with_digest(result)
-        with stage("storing"):
-            stores.embeddings.put(spec.recipe.id, result, max_bytes=stores.max_bytes(job.tenant))
-        stores.embeddings.fetch(spec.recipe.id)
-        return result
-    owners = spec.owners(job.subject)
-    stored, is_stored = put_result(stores, job, spec.key(job.subject), result, owners)
-    if not is_stored:
-        for owner in owners:
-            stores.owner(owner).fetch(owner)
-    return stored
-
-
-def put_result(stores: Stores, job: Job, key: str, entry: Entry, owners: Sequence[str]) -> tuple[Entry, bool]:
-    """Store an entry under a key; return the entry with its digest, and whether it is stored.
-
-    It is not stored if a record in `owners`, with which it would be deleted, no longer exists.
-    """
-    entry = _with_digest(entry)
-    with stage("storing"):
-        is_stored = stores.results.put(
-            key, entry, owners=owners, job=job.id, tenant=job.tenant, max_bytes=stores.max_bytes(job.tenant)
-        )
-    return entry, is_stored
 
 
 def _with_digest(entry: Entry) -> Entry:

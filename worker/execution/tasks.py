@@ -26,7 +26,7 @@ from worker.base.clock import now_iso
 from worker.base.memory import INTERACTIVE_BYTES, limited_work
 from worker.base.problems import ProblemError, internal_error, notes_in_http, problem_of, timed_out, worker_lost
 from worker.base.versions import provenance
-from worker.execution.context import PROGRESS_SECONDS, TaskContext, fit_values, store_result
+from worker.execution.context import PROGRESS_SECONDS, TaskContext, fit_values
 from worker.execution.draws import draws_entry, group_size, limited_drawing, make_draws, untouched_bytes
 from worker.execution.sweep import sweep
 from worker.execution.telemetry import TaskTelemetry, observe_task, record_stages, stage
@@ -244,11 +244,7 @@ def _draw_shard(shard: _Shard) -> Job | None:
     key, keys = spec.result_key(job.subject, shard.number), spec.shard_keys(shard.number)
     if not stores.results.contains([key])[0]:
         entry = draws_entry(_make_draws(shard, keys))
-        with stage("storing"):
-            is_stored = stores.results.put(
-                key, entry, owners=[job.subject], job=job.id, tenant=job.tenant, max_bytes=stores.max_bytes(job.tenant)
-            )
-        if not is_stored:
+        if not context.store(key, entry, [job.subject]):
             stores.posteriors.fetch(job.subject)  # raises posterior-not-found, because the posterior was deleted
     return shard.report(len(keys))
 
@@ -258,7 +254,7 @@ def _make_draws(shard: _Shard, keys: list[DrawAddress]) -> list[tuple[DrawAddres
 
     The last draw is not reported here, because a shard is only complete when its result is stored.
     """
-    posterior = shard.context.posterior()
+    posterior = shard.context.posterior
     drawn: list[tuple[DrawAddress, Draw, float]] = []
     with limited_drawing(posterior):
         size = group_size(posterior)
@@ -306,7 +302,7 @@ def _analyze(context: TaskContext) -> Job | None:
             result = spec.run(context)
     stores.jobs.progress(job.id, spec.total, spec.total, "storing")
     if result is not None:
-        store_result(stores, job, spec, result)
+        context.keep_result(spec, result)
     return stores.jobs.succeed(job.id)
 
 

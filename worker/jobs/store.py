@@ -350,17 +350,12 @@ class JobStore:
             raise Cancelled
         return job
 
-    def shard_counts(self, job: Job) -> list[int]:
-        """Return the number of finished steps of each shard of a job, in the order of the shards."""
-        assert job.sharding is not None
-        fields = [_count_field(shard) for shard in range(job.sharding.shards)]
-        return [int(value or 0) for value in self._client.hmget(job_key(job.id), fields)]
-
     def unfinished_shards(self, job: Job) -> list[int]:
         """Return the numbers of those shards of a job that have unfinished steps, in order."""
         assert job.sharding is not None
-        counts = enumerate(self.shard_counts(job))
-        return [shard for shard, count in counts if count < job.sharding.shard_size(shard)]
+        shards, size = range(job.sharding.shards), job.sharding.shard_size
+        counts = self._client.hmget(job_key(job.id), [_count_field(shard) for shard in shards])
+        return [shard for shard, count in zip(shards, counts, strict=True) if int(count or 0) < size(shard)]
 
     def succeed(self, id_: str, **progress: int) -> Job | None:
         """Set the status of a running job to ``succeeded``, even if the job was just cancelled: the work is done.

@@ -124,7 +124,7 @@ def readiness(stores: Stores) -> list[Check]:
     return [
         _check_server("queue server", lambda: _queue_server(stores.client)),
         _check_server(
-            "cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.info())} in use.")
+            "cache server", lambda: Check("cache server", "ok", f"{memory_usage(stores.cache.client.info())} in use.")
         ),
         _check_server("workers", lambda: _workers(stores.client)),
         records_check(stores),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from worker.base.problems import refuse
 from worker.base.versions import versioned_key
@@ -96,14 +96,6 @@ class EntryCache:
             pipeline.hset(_partial(key), mapping={"head": head, "data": data})
             pipeline.expire(_partial(key), TTL_SECONDS)
             pipeline.execute()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self.client.close()
-
-    def info(self) -> dict[str, Any]:
-        """Return the server's reply to INFO as a dictionary; raises `redis.RedisError`."""
-        return dict(self.client.info())
 
 
 def _fields(posterior: str, key: DrawAddress) -> tuple[str, str, str]:

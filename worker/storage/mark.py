@@ -194,10 +194,11 @@ class RecordsMark:
         return "" if loss is None else f"It does not start. {loss.problem.detail} {loss.problem.remedy}"
 
     def renew(self, *, is_last: bool = False) -> None:
-        """Write the mark again if the state of Redis has changed, but leave out changes that a failover may still lose.
+        """Write the mark, by which losses are noticed, again if records have changed.
 
-        A change is left out until it is `SETTLED_SECONDS` old, except for the first record and the first API key. After
-        a loss, nothing is written. Raises ``store-unavailable``, ``storage-full`` and `redis.RedisError`.
+        A change is left out until it is `SETTLED_SECONDS` old, because a failover of Redis may lose it, except for the
+        first record and the first API key. After a loss, nothing is written. Raises ``store-unavailable``,
+        ``storage-full`` and `redis.RedisError`.
 
         Parameters
         ----------
