@@ -259,8 +259,8 @@ ITEMS = (
          partial(_error, "alle", partial(oracles.alle, X, K), n_neighbors=K), 1e-8, "alle: order"),
     Item("MEU 3", "drill: duality gap a point and feature", lambda: _figure("drill", "duality_gap", 80) / 240, 1e-4,
          "drill: l1"),
-    Item("GLLE, Eq. 23", "value and gradient: error of finite differences", _gradient, 1e-4),
-    Item("GLLE, Eq. 24, 25", "scatters: error of S2", _scatters, 1e-12),
+    Item("GLLE, Eq. 23", "value and gradient: error of finite differences", _gradient, 1e-4, POSTERIOR),
+    Item("GLLE, Eq. 24, 25", "scatters: error of S2", _scatters, 1e-12, f"{POSTERIOR}/arrays?name=scatter"),
     Item("GLLE, Eq. 26", "gradient descent: distance from the closed form", _descent, 1e-8, "glle: covariance"),
     Item("FA-LLE", "loadings and Psi of scikit-learn: difference of the covariance", _factors, 1e-6,
          "/v1/embeddings/{id}/arrays"),
@@ -308,6 +308,7 @@ MORE: dict[str, dict[str, Any]] = {  # what a value needs beside it
     "derived": {"method": "direct"},
     "full-descent": {"variant": "published", "max_iter": 3},
 }
+FULL: dict[str, Any] = {"variant": "published", "covariance": "full-corrected"}
 FEW = {"mvu", "meu", "drill", "alle"}  # methods of 80 points
 
 
@@ -331,6 +332,14 @@ def over_http(http: str, client: Client) -> float:
     posterior, fitted = client.fit(X, n_neighbors=K), _fit()
     ways: dict[str, Callable[[], tuple[Any, Any]]] = {
         "/draws/{index}/weights": lambda: (posterior.weights(3), fitted.weights(3)),
+        "": lambda: (
+            client.fit(X, n_neighbors=K, **FULL).metadata["diagnostics"]["figures"]["m_step_objective"],
+            _fit(**FULL).diagnostics.figures["m_step_objective"],
+        ),
+        "/arrays?name=scatter": lambda: (
+            client.fit(X, n_neighbors=K, **FULL).arrays()["scatter"],
+            _fit(**FULL).distribution.scatter,
+        ),
         "/arrays": lambda: (posterior.arrays()["embedding"], fitted.embedding),
         "/draws": lambda: (posterior.draws(4), np.array([draw.embedding for draw in fitted.draws(4)])),
         "/draws/{index}": lambda: (posterior.draw(4), fitted.draw(4).embedding),

@@ -51,6 +51,8 @@ _ARRAYS = {
     "prior_factor": "distribution.prior_factor",
     "sigma": "distribution.sigma",
     "kept": "distribution.kept",
+    "scatter": "distribution.scatter",
+    "second_moment": "distribution.second_moment",
     "flatness": "flatness",
     "embedding": "embedding",
     "eigenvalues": "eigenvalues",
@@ -440,6 +442,7 @@ def _require_arrays(posterior: Posterior) -> None:
     is_published = spec.variant == "published"
     sigmas = is_published and spec.method == "em" and spec.covariance == "spherical"
     priors = not (is_published and spec.method == "direct")
+    is_full, scatter = is_published and spec.method == "em" and not sigmas, distribution.scatter
     is_vector = distribution.prior_factor is not None and distribution.prior_factor.ndim == 1
     for name in ("noise", "landmarks"):
         if getattr(spec, name) == "auto":
@@ -461,6 +464,15 @@ def _require_arrays(posterior: Posterior) -> None:
             (n, k),
             None,
         ),
+        (
+            "scatter",
+            scatter,
+            is_full and scatter is not None,
+            np.float64,
+            (0 if scatter is None else len(scatter),) * 2,
+            None,
+        ),
+        ("second_moment", distribution.second_moment, scatter is not None, np.float64, (k, k), None),
         ("flatness", posterior.flatness, is_adaptive, np.float64, (k + 1,), None),
         ("embedding", posterior.embedding, True, np.float64, (n, p), None),
         ("eigenvalues", posterior.eigenvalues, True, np.float64, (p + 1,), None),

@@ -335,6 +335,10 @@ class WeightDistribution:
         The sigma_i of GLLE Eq. 29 with their signs, for the published em with spherical covariance; otherwise None.
     kept : (n, k) bool or None
         Which candidates are neighbors; None if all are. The weights of candidates that are not neighbors are 0.
+    scatter : (d, d) float64 or None
+        S1 of GLLE Eq. 24 at the last E-step of the published em with full covariance and d <= k; otherwise None.
+    second_moment : (k, k) float64 or None
+        S2 of GLLE Eq. 25, as `scatter`.
 
     """
 
@@ -345,6 +349,8 @@ class WeightDistribution:
     constrained: bool
     sigma: NDArray[np.float64] | None
     kept: NDArray[np.bool_] | None = None
+    scatter: NDArray[np.float64] | None = None
+    second_moment: NDArray[np.float64] | None = None
 
     def at(self, rows: NDArray[np.integer]) -> WeightDistribution:
         """Return the distribution of the weights of the points `rows` only; its arrays are copies."""

@@ -23,6 +23,8 @@ pseudo-inverse then replaces the inverse, and the diagnostics report it.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -164,7 +166,8 @@ def full_distribution(
     """Return the posterior of the published em with a full Omega_i (GLLE Eq. 21-26), and numbers for the diagnostics.
 
     `spec.covariance` is "full", "full-descent" or "full-corrected". For "full-descent" the numbers include, for each
-    iteration, the steps of its descents and the share of the gradient that they left. `on_progress` is called with
+    iteration, the steps of its descents and the share of the gradient that they left. For d <= k they include the mean
+    of Eq. 23 over the points, or None if it has no value at one of them. `on_progress` is called with
     (iterations done, max_iter, "posterior").
     """
     n, k = neighbors.shape
@@ -218,7 +221,13 @@ def full_distribution(
     prior, negative_prior = _absolute_root(omega)
     if not corrected:  # corrected covariances are positive semidefinite, up to rounding
         facts["negative_variances"] = int(np.maximum(negative, negative_prior).astype(bool).sum())
-    return WeightDistribution(mean, factor, 0.0, prior, constrained=False, sigma=None), facts
+    distribution = WeightDistribution(mean, factor, 0.0, prior, constrained=False, sigma=None)
+    if d > k:  # X Omega X^T is singular, and Eq. 23 has no value
+        return distribution, facts
+    values = [m_step_objective(X[neighbors[rows]].transpose(0, 2, 1), omega[rows], scatter, second) for rows in rows_of]
+    objective = float(np.concatenate(values).mean())
+    facts["m_step_objective"] = objective if math.isfinite(objective) else None
+    return replace(distribution, scatter=scatter, second_moment=second), facts
 
 
 def e_step(
@@ -250,13 +259,17 @@ def m_step_objective(
     r"""Return the value of Eq. 23 for each point (m,), without constants and without the factor n / 2.
 
     The value is :math:`-\log|\Omega| - \mathrm{tr}(\Omega^{-1} S_2) - \log|X \Omega X^T| - \mathrm{tr}((X \Omega
-    X^T)^{-1} S_1)`, for d <= k. The arguments are as for `corrected_m_step`, with positive definite `omega` (m, k, k).
+    X^T)^{-1} S_1)`. It is NaN where :math:`\Omega` or :math:`X \Omega X^T` is not positive definite, as for d > k. The
+    arguments are as for `corrected_m_step`, with `omega` (m, k, k).
     """
-    rebuilt = _congruence(raw, omega)
-    products = (np.linalg.solve(matrix, np.broadcast_to(inner, matrix.shape)) for matrix, inner in
-              ((omega, second), (rebuilt, scatter)))  # fmt: skip
-    total = sum(np.trace(product, axis1=1, axis2=2) for product in products)
-    return np.asarray(-np.linalg.slogdet(omega)[1] - np.linalg.slogdet(rebuilt)[1] - total)
+    value = np.zeros(len(omega))
+    for matrix, inner in ((omega, second), (_congruence(raw, omega), scatter)):
+        values, vectors = dense.eigh(matrix)
+        along = np.diagonal(_congruence(vectors.transpose(0, 2, 1), inner), axis1=1, axis2=2)
+        is_definite = values[:, 0] > values.shape[1] * np.finfo(float).eps * values[:, -1]
+        values = np.where(is_definite[:, None], values, 1.0)
+        value -= np.where(is_definite, (dense.logs(values) + along / values).sum(axis=1), np.nan)
+    return value
 
 
 def m_step_gradient(

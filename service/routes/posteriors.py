@@ -54,6 +54,8 @@ ArrayName = Literal[
     "eigenvalues",
     "sigma",
     "prior_factor",
+    "scatter",
+    "second_moment",
     "landmarks",
     "center",
     "scale",

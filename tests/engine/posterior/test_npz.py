@@ -75,6 +75,9 @@ def replace_entry(index: Any, value: Any) -> Callable[[np.ndarray[Any, Any]], An
     return change
 
 
+FULL = {"variant": "published", "covariance": "full-corrected", "max_iter": 2}
+
+
 @pytest.mark.parametrize(
     ("spec", "name", "change", "words"),
     [
@@ -99,6 +102,9 @@ def replace_entry(index: Any, value: Any) -> Callable[[np.ndarray[Any, Any]], An
         ({}, "eigenvalues", lambda array: array[:2], "shape"),
         ({}, "landmarks", lambda _: np.arange(9, dtype=np.int32), "landmarks is not used by its parameters"),
         ({}, "sigma", lambda _: np.ones(150), "sigma is not used by its parameters"),
+        ({}, "scatter", lambda _: np.eye(3), "scatter is not used by its parameters"),
+        (FULL, "scatter", lambda array: array[:2], "shape"),
+        (FULL, "second_moment", lambda _: None, "second_moment is missing"),
         ({"landmarks": 60}, "landmarks", lambda array: array[::-1].copy(), "not ascending"),
         ({"landmarks": 60}, "landmarks", lambda array: np.setdiff1d(ALL, array)[:60], "not the neighbors"),
 

@@ -464,6 +464,33 @@ def test_the_corrected_em_by_the_equations_point_by_point(width: int) -> None:
     require_distribution(fitted, omega, means, covariances, 1e-9 * np.abs(omega).max())
 
 
+def test_a_fit_has_the_values_of_eq_23_to_25() -> None:
+    """Of its last E-step, by loops; Eq. 23 by determinants, without a value where S1 is no scatter, or for d > k."""
+    X = manifolds.make("s_curve", 40, seed=2).X
+    options: Any = {"variant": "published", "n_neighbors": 6, "max_iter": 2, "tol": 0}
+    fitted = fit(X, covariance="full-corrected", **options)
+    root = fitted.distribution.prior_factor
+    assert root is not None
+    omega = root @ root
+    S1, S2, _, _ = scatters(X, fitted.neighbors, omega, proper=True)
+    np.testing.assert_allclose(fitted.arrays()["scatter"], S1, atol=1e-9)
+    np.testing.assert_allclose(fitted.arrays()["second_moment"], S2, atol=1e-9)
+    values = []
+    for row, prior in zip(fitted.neighbors, omega, strict=True):
+        rebuilt = X[row].T @ prior @ X[row]
+        terms = ((prior, S2), (rebuilt, S1))
+        values.append(-sum(np.log(np.linalg.det(one)) + np.trace(np.linalg.inv(one) @ inner) for one, inner in terms))
+    assert fitted.diagnostics.figures["m_step_objective"] == pytest.approx(np.mean(values), rel=1e-6)
+    printed = fit(X, covariance="full", **options)
+    assert printed.diagnostics.figures["m_step_objective"] is None
+    assert printed.arrays()["scatter"].shape == (3, 3)
+    wide = fit(
+        np.random.default_rng(4).standard_normal((40, 8)), covariance="full-corrected", disconnected="bridge", **options
+    )
+    assert "scatter" not in wide.arrays()
+    assert "m_step_objective" not in wide.diagnostics.figures
+
+
 def test_the_corrected_em_never_lowers_the_likelihood_of_the_data(sheet: NDArray[np.float64]) -> None:
     """With d < k its rounds are EM for w_i ~ N(0, S2) of which X_i w_i = x_i - mu is observed, exactly by all draws."""
     X = sheet[:80]
