@@ -86,8 +86,7 @@ def test_a_verdict_that_is_not_green_leads_to_a_better_map(explorer: Explorer) -
     noise = np.random.default_rng(4).standard_normal((120, 4))
     explorer.open()
     explorer.upload("noise.csv", csv(noise))
-    explorer.at("method").select_option("pca")
-    explorer.at("fit").click()
+    explorer.embed("pca")
     expect(explorer.at("headline-box")).to_have_class("headline no", timeout=120_000)
     expect(explorer.at("cancel")).to_have_count(0, timeout=120_000)
     with explorer.page.expect_request("**/v1/comparisons") as sent:
@@ -119,8 +118,7 @@ def test_a_comparison_that_needs_one_scale_has_its_button(explorer: Explorer) ->
 def test_a_method_without_draws_is_fitted_alone(explorer: Explorer) -> None:
     """Its embedding is shown, and no animation is offered."""
     explorer.open_sheet("s_curve", 200)
-    explorer.at("method").select_option("pca")
-    explorer.at("fit").click()
+    explorer.embed("pca")
     expect(explorer.at("stage")).to_be_visible(timeout=30_000)
     expect(explorer.at("transport")).to_have_count(0)
     expect(explorer.at("export-npy")).to_be_enabled()

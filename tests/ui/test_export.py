@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 from csv import reader
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
@@ -15,7 +13,6 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
-from tests.system.conftest import ROOT
 from tests.ui.driver.tables import AUDITED, csv, sheet
 
 if TYPE_CHECKING:
@@ -99,20 +96,9 @@ def test_labels_are_in_csv_and_legend_of_the_png(explorer: Explorer) -> None:
         assert (lowest == [int(component) for component in color[4:-1].split(",")]).all(axis=1).any(), color
 
 
-def test_the_png_is_the_picture(tab_at_third_draw: Explorer) -> None:
-    """It is not empty, and has the twenty regions that the stage has."""
-    tab_at_third_draw.at("shape-ellipse").click()
-    png, _, ellipses = tab_at_third_draw.download_picture()
-    assert png.startswith(b"\x89PNG")
-    assert len(png) > 5000
-    assert ellipses == 20
-
-
 def test_the_svg_is_the_picture_and_says_what_its_marks_mean(explorer: Explorer) -> None:
     """It has a shape for each point, the outlines, and as text the verdict and the meaning of outlines and lines."""
-    explorer.open()
-    explorer.at("example-umap").click()
-    expect(explorer.at("verdict")).to_be_visible()
+    explorer.open_example()
     explorer.wait_still()
     name, content = explorer.download("svg")
     assert name.endswith(".svg")
@@ -131,8 +117,10 @@ def test_the_svg_is_the_picture_and_says_what_its_marks_mean(explorer: Explorer)
 
 
 def test_the_png_has_300_dots_an_inch_and_says_what_it_shows(tab_at_third_draw: Explorer) -> None:
-    """It is at least eight inches long, and has the data, the method, the draw and the verdict as text."""
-    png, texts, _ = tab_at_third_draw.download_picture()
+    """The picture is at least eight inches long, and has the regions of the stage, and as text what the map is."""
+    tab_at_third_draw.at("shape-ellipse").click()
+    png, texts, ellipses = tab_at_third_draw.download_picture()
+    assert ellipses == 20
     picture = Image.open(io.BytesIO(png))
     picture.verify()
     assert max(picture.size) >= 8 * 300
@@ -167,24 +155,6 @@ def test_the_legend_of_a_phone_is_below_its_picture(tab: Tab, up: Up, link: str)
         assert dict(texts)["True position, first"] > explorer.box("stage")["height"]
 
 
-def test_a_link_restores_the_view(tab_at_third_draw: Explorer, tab: Tab) -> None:
-    """Another tab shows the same draw, color and shape, with equal point positions."""
-    tab_at_third_draw.at("shape-ellipse").click()
-    tab_at_third_draw.at("color").select_option("spread")
-    tab_at_third_draw.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    tab_at_third_draw.at("copy-link").click()
-    expect(tab_at_third_draw.at("export")).to_contain_text("Link copied")
-    address = tab_at_third_draw.page.evaluate("navigator.clipboard.readText()")
-    with tab(tab_at_third_draw.url) as other:
-        other.open(address.removeprefix(tab_at_third_draw.url))
-        other.wait_drawn()
-        expect(other.at("frame-name")).to_contain_text("Draw 2")
-        expect(other.at("color")).to_have_value("spread")
-        expect(other.at("shape-ellipse")).to_have_attribute("aria-pressed", "true")
-        tab_at_third_draw.page.evaluate("scrollTo(0, 0)")  # the click on the button may have scrolled
-        assert np.abs(np.subtract(other.places(), tab_at_third_draw.places())).max() < 1
-
-
 def test_a_link_pasted_into_the_tab_opens(explorer: Explorer, link: str) -> None:
     """The page that is open already follows the new fragment."""
     explorer.open()
@@ -196,17 +166,9 @@ def test_a_link_pasted_into_the_tab_opens(explorer: Explorer, link: str) -> None
 def test_the_snippets_for_shell_and_python_give_the_draw(tab_at_third_draw: Explorer, tmp_path: Path) -> None:
     """The snippets run unchanged and return the visible embedding."""
     expected = embedding(tab_at_third_draw, 2)
-    tab_at_third_draw.at("show-curl").click()
-    shell = tab_at_third_draw.at("lines").inner_text()
-    (tmp_path / "lines.sh").write_text(f"set -e\n{shell}\n")
-    subprocess.run(["bash", "lines.sh"], cwd=tmp_path, check=True, capture_output=True, timeout=60)  # noqa: S607 -- the shell on PATH
-    np.testing.assert_array_equal(np.load(tmp_path / "draw.npy"), expected)
-    tab_at_third_draw.at("show-python").click()
-    python = tab_at_third_draw.at("lines").inner_text()
-    code = f"{python}\nimport numpy as np\nnp.save('python.npy', embedding)\n"
-    environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=60)
-    np.testing.assert_array_equal(np.load(tmp_path / "python.npy"), expected)
+    tab_at_third_draw.run_lines(tmp_path)
+    for name in ("draw.npy", "python.npy"):
+        np.testing.assert_array_equal(np.load(tmp_path / name), expected)
 
 
 def test_ids_of_the_file_name_the_points(explorer: Explorer) -> None:

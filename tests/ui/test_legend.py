@@ -115,6 +115,5 @@ def test_a_column_without_a_name_has_its_number(explorer: Explorer) -> None:
     explorer.open()
     rows = np.random.default_rng(0).standard_normal((60, 3)).round(3)
     explorer.upload("unnamed.csv", "\n".join([",x,y", *(",".join(map(str, row)) for row in rows)]).encode())
-    explorer.at("method").select_option("pca")
-    explorer.at("fit").click()
+    explorer.embed("pca")
     expect(explorer.at("color").locator("option:checked")).to_have_text("Column 1", timeout=60_000)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import socket
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -14,8 +11,9 @@ import numpy as np
 from playwright.sync_api import expect
 
 from tests.conftest import until
-from tests.system.conftest import ROOT, running
+from tests.system.conftest import running
 from tests.ui.driver.tables import csv, sheet
+from worker.operations.embedded_redis import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,8 +75,7 @@ def test_the_audit_of_a_method_and_of_a_fit_has_a_link(tab_with_draws: Explorer,
     for method in (None, "pca"):
         if method:
             explorer.open_set_up()
-            explorer.at("method").select_option(method)
-            explorer.at("fit").click()
+            explorer.embed(method)
             expect(explorer.at("frame-name")).to_have_text("PCA", timeout=LONG)
         expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
         expect(explorer.at("cancel")).to_have_count(0, timeout=LONG)
@@ -93,8 +90,7 @@ def test_a_reload_while_a_map_is_made_keeps_its_verdict(explorer: Explorer) -> N
     """The address has the job of the map; after the reload the map is followed, shown and audited."""
     explorer.open_sheet("s_curve", 300)
     explorer.open_set_up()
-    explorer.at("method").select_option("t-sne")
-    explorer.at("fit").click()
+    explorer.embed("t-sne")
     explorer.page.wait_for_url(lambda url: "job=" in url, wait_until="commit")
     assert "audit" not in explorer.page.url
     explorer.page.reload()
@@ -211,8 +207,7 @@ def test_a_link_with_another_scale_draws_again(tab_with_draws: Explorer) -> None
 def test_the_link_of_a_job_reads_its_data_once(explorer: Explorer, tab: Tab) -> None:
     """A link names the job and the data set; the rows of the data set are asked for once."""
     explorer.open_sheet("s_curve", 60)
-    explorer.at("method").select_option("pca")
-    explorer.at("fit").click()
+    explorer.embed("pca")
     expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
     link = seen(explorer)["link"].removeprefix(explorer.url)
     assert "job=" in link
@@ -230,8 +225,7 @@ def test_stretches_of_a_series_without_subjects(explorer: Explorer) -> None:
     walk = np.cumsum(np.random.default_rng(3).standard_normal((300, 3)), axis=0)
     explorer.open()
     explorer.upload("walk.csv", csv(walk))
-    explorer.at("method").select_option("pca")
-    explorer.at("fit").click()
+    explorer.embed("pca")
     expect(explorer.at("verdict")).to_contain_text("with “Rows that belong together”: ", timeout=LONG)
     expect(explorer.at("blocks")).to_have_count(0)
     explorer.at("stretches").click()
@@ -248,8 +242,7 @@ def test_the_subjects_of_a_verdict_come_back(explorer: Explorer, tab: Tab) -> No
     explorer.at("use-file").click()
     expect(explorer.at("chosen")).to_be_visible()
     explorer.open_set_up()
-    explorer.at("method").select_option("pca")
-    explorer.at("fit").click()
+    explorer.embed("pca")
     expect(explorer.at("verdict")).to_contain_text("name the subject or series of each row", timeout=LONG)
     explorer.at("blocks").select_option("visit")
     until(lambda: (explorer.state("audit") or {}).get("blocks") == "visit", 120)
@@ -292,16 +285,9 @@ def test_the_lines_of_the_average_fetch_it(tab_with_draws: Explorer, tmp_path: P
     replies = [httpx.get(f"{path}/{i}?wait=30", headers={"Accept": "application/x-npy"}).content for i in range(6)]
     expected = np.mean([np.load(io.BytesIO(reply)) for reply in replies], axis=0)
     expect(tab_with_draws.at("frame-name")).to_contain_text("Average")
-    tab_with_draws.at("show-curl").click()
-    (tmp_path / "lines.sh").write_text(f"set -e\n{tab_with_draws.at('lines').inner_text()}\n")
-    environment = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin"}
-    subprocess.run(["bash", "lines.sh"], cwd=tmp_path, check=True, capture_output=True, timeout=60, env=environment)  # noqa: S607 -- the shell on PATH
-    np.testing.assert_allclose(np.load(tmp_path / "average.npy"), expected, atol=1e-12)
-    tab_with_draws.at("show-python").click()
-    code = f"{tab_with_draws.at('lines').inner_text()}\nimport numpy as np\nnp.save('python.npy', embedding)\n"
-    environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, check=True, timeout=60)
-    np.testing.assert_allclose(np.load(tmp_path / "python.npy"), expected, atol=1e-12)
+    tab_with_draws.run_lines(tmp_path)
+    for name in ("average.npy", "python.npy"):
+        np.testing.assert_allclose(np.load(tmp_path / name), expected, atol=1e-12)
 
 
 def test_a_deleted_fit_is_fitted_again(explorer: Explorer, tab: Tab) -> None:
@@ -322,8 +308,7 @@ def test_a_deleted_fit_is_fitted_again(explorer: Explorer, tab: Tab) -> None:
 
 def test_a_job_outlasts_a_restart(tab: Tab, tmp_path: Path) -> None:
     """The page follows the fit over a restart of the service to its draws."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with tab(f"http://127.0.0.1:{port}") as explorer:
         explorer.expected += ["ERR_", "Failed to load resource"]
         with running(tmp_path, GLLE_PORT=str(port), GLLE_WORKERS="1"):

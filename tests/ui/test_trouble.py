@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ from playwright.sync_api import expect
 
 from qa.inputs.fuzz.running import make_key
 from tests.system.conftest import running
+from worker.operations.embedded_redis import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 def test_an_outage_is_reported_and_recovered_from(tab: Tab, tmp_path: Path) -> None:
     """A banner reports the outage; after the return everything works without a reload."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with tab(f"http://127.0.0.1:{port}") as explorer:
         explorer.expected += ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE", "ERR_INCOMPLETE"]
         with running(tmp_path, GLLE_PORT=str(port), GLLE_WORKERS="1"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import expect
 
 from tests.conftest import until
+from tests.system.conftest import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,6 +127,12 @@ class Explorer:
         self.open()
         self.make_sheet(sheet, n)
 
+    def open_example(self) -> None:
+        """Open the page, and show the example map with its verdict."""
+        self.open()
+        self.at("example-umap").click()
+        expect(self.at("verdict")).to_be_visible()
+
     def at(self, name: str) -> Locator:
         """Return the element with this test id."""
         return self.page.get_by_test_id(name)
@@ -178,9 +187,13 @@ class Explorer:
         self.at("use-file").click()
         expect(self.at("chosen")).to_be_visible()
         self.open_set_up()
-        self.at("method").select_option("pca")
-        self.at("fit").click()
+        self.embed("pca")
         expect(self.at("verdict")).not_to_be_empty(timeout=120_000)
+
+    def embed(self, method: str) -> None:
+        """Choose a method, and start its map."""
+        self.at("method").select_option(method)
+        self.at("fit").click()
 
     def choose_methods(self, *names: str) -> None:
         """Open the tab of comparisons, and choose the methods to compare."""
@@ -219,6 +232,17 @@ class Explorer:
         marks = self.page.evaluate("marks")
         texts = [(mark[1], mark[3]) for mark in marks if mark[0] == "fillText"]
         return content, texts, len(marks) - len(texts)
+
+    def run_lines(self, folder: Path) -> None:
+        """Run the page's lines for the shell, and its lines for Python, whose `embedding` is saved as python.npy."""
+        self.at("show-curl").click()
+        (folder / "lines.sh").write_text(f"set -e\n{self.at('lines').inner_text()}\n")
+        environment = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin"}
+        subprocess.run(["bash", "lines.sh"], cwd=folder, check=True, capture_output=True, timeout=60, env=environment)  # noqa: S607 -- the shell on PATH
+        self.at("show-python").click()
+        code = f"{self.at('lines').inner_text()}\nimport numpy as np\nnp.save('python.npy', embedding)\n"
+        environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
+        subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, timeout=60)
 
     def find(self, by: str, text: str) -> None:
         """Find points by their `row` or `label`."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from PIL import Image
-from playwright.sync_api import expect
 
 from tests.system.conftest import running
 from tests.ui.driver.browser import run_browser
@@ -24,9 +23,7 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1366, "height": 820}, color_scheme="light")
         page.set_default_timeout(30_000)
         explorer = Explorer(page, up.url)
-        explorer.open()
-        explorer.at("example-umap").click()
-        expect(explorer.at("verdict")).to_be_visible()
+        explorer.open_example()
         page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
         explorer.wait_still()
         Image.open(io.BytesIO(page.screenshot())).convert("RGB").save(PICTURE, optimize=True)

@@ -30,8 +30,7 @@ def test_an_embedding(explorer: Explorer) -> None:
     """The verdict in words on top, its figures, colors, and points opaque by their stability."""
     explorer.open()
     explorer.upload("sheet.csv", csv(SHEET.X, side=SIDES))
-    explorer.at("method").select_option("isomap")
-    explorer.at("fit").click()
+    explorer.embed("isomap")
     expect(explorer.at("stage")).to_be_visible(timeout=30_000)
     expect(explorer.at("verdict")).to_be_visible(timeout=90_000)
     expect(explorer.at("cancel")).to_have_count(0, timeout=90_000)
@@ -78,9 +77,7 @@ def test_the_example_map_has_its_verdict_at_once(explorer: Explorer, tab: Tab) -
 
 def test_a_preliminary_verdict_is_marked_and_the_last_one_has_its_color(explorer: Explorer) -> None:
     """While more samples are embedded, a line says so; each level has its own color."""
-    explorer.open()
-    explorer.at("example-umap").click()
-    expect(explorer.at("verdict")).to_be_visible()
+    explorer.open_example()
     marks = explorer.page.evaluate(LEVELS)
     assert len({color for color, _ in marks}) == 4
     assert [is_marked for _, is_marked in marks] == [True, True, True, True]
@@ -119,9 +116,7 @@ OUTLINES = """async () => {
 
 def test_the_picture_shows_what_stays(explorer: Explorer) -> None:
     """Islands that stay come first and have thick outlines, others thin ones; tears are lines; a pair is selected."""
-    explorer.open()
-    explorer.at("example-umap").click()
-    expect(explorer.at("verdict")).to_be_visible()
+    explorer.open_example()
     explorer.wait_still()
     islands = EXAMPLE["islands"]
     widths = [round(width, 1) for width, _ in explorer.page.evaluate(OUTLINES)]
@@ -153,9 +148,7 @@ def test_the_picture_shows_what_stays(explorer: Explorer) -> None:
 
 def test_points_in_no_island_are_gray(explorer: Explorer) -> None:
     """Colored by island, points in clumps too small to judge are gray, and last in the legend; a click selects them."""
-    explorer.open()
-    explorer.at("example-umap").click()
-    expect(explorer.at("verdict")).to_be_visible()
+    explorer.open_example()
     outside = EXAMPLE["islands"]["outside"]
     assert outside > 0, "the example has some"
     explorer.at("color").select_option("island")
@@ -169,9 +162,7 @@ def test_points_in_no_island_are_gray(explorer: Explorer) -> None:
 
 def test_lines_of_tears_are_those_that_the_panel_names(explorer: Explorer) -> None:
     """The panel names as many lines as are drawn; without torn points there are no lines, and no word of them."""
-    explorer.open()
-    explorer.at("example-umap").click()
-    expect(explorer.at("verdict")).to_be_visible()
+    explorer.open_example()
     for torn, tears in (([], [[1, 2]]), ([3], [[3, 4], [1, 2], [5, 3]]), ([3, 5], [[3, 4]])):
         explorer.page.evaluate(TEAR, [torn, tears])
         drawn = [pair for pair in tears if set(pair) & set(torn)]
@@ -200,9 +191,7 @@ TEAR = """async ([torn, tears]) => {
 
 def test_rings_of_folds_are_those_that_the_panel_names(explorer: Explorer) -> None:
     """Each folded point has a ring, and the panel names as many; if most points are folded, none has."""
-    explorer.open()
-    explorer.at("example-umap").click()
-    expect(explorer.at("verdict")).to_be_visible()
+    explorer.open_example()
     n = explorer.state("dataset")["n"]
     for folded, rings in (([], 0), ([3], 1), ([3, 5, 8], 3), (list(range(n // 2 + 2)), 0)):
         explorer.page.evaluate(FOLD, folded)
@@ -243,9 +232,7 @@ def test_letters_and_points_are_below_the_title(up: Up, tab: Tab) -> None:
     """On a phone the name of the frame covers no point, no outline and no letter of an island."""
     phone: Any = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
     with tab(up.url, **phone, device_scale_factor=2) as explorer:
-        explorer.open()
-        explorer.at("example-umap").click()
-        expect(explorer.at("verdict")).to_be_visible()
+        explorer.open_example()
         explorer.wait_still()
         title, stage = explorer.box("frame-name"), explorer.box("stage")
         height = title["y"] + title["height"] - stage["y"]
