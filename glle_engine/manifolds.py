@@ -12,8 +12,6 @@ from glle_engine.base.parameters import accepts_random_state, check_integer, che
 from glle_engine.base.results import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
 
@@ -97,12 +95,12 @@ def _swiss_roll(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], 
 
 def _swiss_roll_hole(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sample the roll without the middle ninth of its (t, height) rectangle."""
-
-    def inside(block: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return np.asarray((np.abs(block - 0.5) >= 1 / 6).any(axis=1))
-
-    unit = _sample_inside(n, rng, inside)
-    t, height = 1.5 * np.pi * (1 + 2 * unit[:, 0]), 21 * unit[:, 1]
+    unit = np.empty((0, 2))
+    while len(unit) < n:
+        block = rng.random((n, 2))
+        is_outside = (np.abs(block - 0.5) >= 1 / 6).any(axis=1)
+        unit = np.concatenate([unit, block[is_outside]])
+    t, height = 1.5 * np.pi * (1 + 2 * unit[:n, 0]), 21 * unit[:n, 1]
     return _roll(t, height), np.stack([_arc(t), height], axis=1)
 
 
@@ -112,17 +110,6 @@ def _severed_bowl(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64]
     polar = np.pi * (1 / 8 + 3 / 4 * rng.random(n))
     X = np.stack([np.sin(polar) * np.cos(angle), np.sin(polar) * np.sin(angle), np.cos(polar)], axis=1)
     return X, np.stack([angle, polar], axis=1)
-
-
-def _sample_inside(
-    n: int, rng: np.random.Generator, inside: Callable[[NDArray[np.float64]], NDArray[np.bool_]]
-) -> NDArray[np.float64]:
-    """Draw uniform points of the unit square until n satisfy `inside`, and return these (n, 2)."""
-    kept = np.empty((0, 2))
-    while len(kept) < n:
-        block = rng.random((n, 2))
-        kept = np.concatenate([kept, block[inside(block)]])
-    return kept[:n]
 
 
 _SHEETS = {

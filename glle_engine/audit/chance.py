@@ -304,10 +304,10 @@ def _preserved(points: NDArray[np.float64], Y: NDArray[np.float64], k: int) -> N
     return shared(*(kneighbors(np.ascontiguousarray(each), k)[0] for each in (points, Y)))
 
 
-def discoveries(p_value: NDArray[np.float64], rate: float = FALSE_DISCOVERIES) -> NDArray[np.bool_]:
-    """Return which p-values (n,) are significant at a false-discovery rate (Benjamini and Hochberg, 1995)."""
+def discoveries(p_value: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which p-values (n,) are significant at the rate `FALSE_DISCOVERIES` (Benjamini and Hochberg, 1995)."""
     ordered = np.sort(p_value)
-    below = ordered <= rate * np.arange(1, len(ordered) + 1) / len(ordered)
+    below = ordered <= FALSE_DISCOVERIES * np.arange(1, len(ordered) + 1) / len(ordered)
     return np.asarray(p_value <= (ordered[below].max() if below.any() else -1.0))
 
 

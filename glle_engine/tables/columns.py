@@ -99,13 +99,10 @@ class Column:
         """The values of a column of numbers or vectors, with NaN for missing values."""
         if not self.missing.any():
             return self.values
-        values = self.values.astype(np.result_type(self.values.dtype, np.float32 if self._is_single else np.float64))
+        is_single = self.values.dtype == np.float32
+        values = self.values.astype(np.result_type(self.values.dtype, np.float32 if is_single else np.float64))
         values[self.missing] = np.nan
         return values
-
-    @property
-    def _is_single(self) -> bool:
-        return self.values.dtype == np.float32
 
     def objects(self) -> list[Any]:
         """Return the exact values as Python objects: numbers, texts or truth values, dates as texts, and None."""

@@ -22,6 +22,12 @@ def bent_sheet(n: int, *, seed: int = 3) -> NDArray[np.float64]:
     return 20 * np.stack([np.sin(4.5 * along) / 3, across, np.cos(4.5 * along) / 3], axis=1)
 
 
+def principal(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the first two principal components (n, 2) of points (n, d)."""
+    centered = points - points.mean(axis=0)
+    return np.asarray(centered @ np.linalg.svd(centered, full_matrices=False)[2][:2].T)
+
+
 @pytest.fixture(scope="session")
 def sheet() -> NDArray[np.float64]:
     """Return 400 points of a bent sheet."""

@@ -8,12 +8,7 @@ from glle_engine.audit.audit import audit
 from glle_engine.audit.fidelity import Fidelity
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.reliability.thresholds import GLUED, MIN_KEPT, NEAR_IN_DATA, TRUE_DISTANCES
-
-
-def principal(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the first two principal components."""
-    centered = points - points.mean(axis=0)
-    return np.asarray(centered @ np.linalg.svd(centered, full_matrices=False)[2][:2].T)
+from tests.engine.conftest import principal
 
 
 def rotated(points: NDArray[np.float64], d: int, noise: float, seed: int) -> NDArray[np.float64]:

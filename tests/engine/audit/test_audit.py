@@ -13,18 +13,16 @@ from sklearn.decomposition import PCA
 
 from glle_engine import fit, manifolds
 from glle_engine.audit import chance
-from glle_engine.audit.agreement import Agreement
-from glle_engine.audit.answers import Disturbed, Seam, disturbed_by_data
+from glle_engine.audit.answers import disturbed_by_data
 from glle_engine.audit.audit import audit, audits, is_certain
 from glle_engine.audit.chance import discoveries, find_copies, find_relations, unknown_reason
 from glle_engine.audit.conclusion import common_share
 from glle_engine.audit.dimension import canonical_correlations, shared_coordinates
 from glle_engine.audit.groups import Groups, groups_apart
 from glle_engine.audit.halves import embedder_of_halves
-from glle_engine.audit.islands import Islands, contact, find_islands, islands_of_embedding, isolated
+from glle_engine.audit.islands import contact, find_islands, islands_of_embedding, isolated
 from glle_engine.audit.result import PAGE
 from glle_engine.audit.sources import source_of_method
-from glle_engine.audit.statement import Facts, state
 from glle_engine.base.errors import (
     GlleError,
     InvalidParameterError,
@@ -37,18 +35,13 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS
 from glle_engine.reliability.resamples import SEPARATE, FunctionEmbedder, draw_sample, resample
 from glle_engine.reliability.thresholds import DISTURBED, FAR, STAYS, STRUCTURE_LEVEL
+from tests.engine.conftest import principal
 
 RNG = np.random.default_rng(0)
 NOISE = RNG.standard_normal((200, 8))
 PLANE = RNG.standard_normal((200, 2)) @ RNG.standard_normal((2, 8)) + 0.1 * RNG.standard_normal((200, 8))
 CLASSES = np.repeat(["a", "b", "c"], 60)
 ISLANDS = 12 * np.eye(8)[np.repeat([0, 1, 2], 60)] + RNG.standard_normal((180, 8))
-
-
-def principal(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the first two principal components."""
-    centered = points - points.mean(axis=0)
-    return np.asarray(centered @ np.linalg.svd(centered, full_matrices=False)[2][:2].T)
 
 
 @pytest.mark.parametrize("method", ["pca", "glle"])
@@ -497,32 +490,6 @@ def test_series_need_blocks() -> None:
     assert audit(walk, method="pca", blocks=np.arange(300) // 30).level != "unknown"
 
 
-@pytest.mark.parametrize(("points", "said"), [(3, "has a small tear"), (20, "tears one surface in two")])
-def test_small_tears_are_called_small(points: int, said: str) -> None:
-    """A tear along few points does not part a surface."""
-    sides = np.arange(points), points + np.arange(points)
-    flags, islands = np.arange(200) < 2 * points, Islands(None, None, np.zeros(200, np.int64), np.zeros(1, bool))
-    disturbed = Disturbed(
-        np.ones(200), np.ones(200), flags, ~flags & False, np.empty((0, 2), np.int64), (Seam("tear", sides, (0, 0), 5),)
-    )
-    facts = Facts(
-        name="t-SNE", n=200, has_structure=True, fidelity=Agreement(0.6, 0.1, 0.9, 0.9, 0.9), islands=islands,
-        disturbed=disturbed, remains=0.8,
-    )  # fmt: skip
-    assert f"the map {said} ({points} " in state(facts).text.lower()
-
-
-def test_islands_of_most_samples_are_not_called_absent() -> None:
-    """An island of three of four samples is not said to be absent from other samples."""
-    islands = Islands(0.6, 0.1, np.arange(90) % 3, np.ones(3, bool), np.array([1.0, 0.75, 0.1]))
-    facts = Facts(
-        name="UMAP", n=90, has_structure=True, fidelity=Agreement(0.6, 0.1, 0.9, 0.9, 0.9), islands=islands, remains=0.8
-    )
-    text = state(facts).text.lower()
-    assert "one island is not separate in other samples (c)" in text
-    assert "one island is separate in most other samples, but not in all (b)" in text
-
-
 def test_blocks_stay_together() -> None:
     """Halves are halves of blocks, and noise in replicates is not said to remain."""
     blocks = np.repeat(np.arange(25), 4)
@@ -727,7 +694,6 @@ def test_discoveries_are_those_of_benjamini_and_hochberg() -> None:
     """The largest p-value below its line, and all smaller ones."""
     p_value = np.array([0.001, 0.04, 0.03, 0.5, 0.9])
     np.testing.assert_array_equal(discoveries(p_value), [True, True, True, False, False])
-    np.testing.assert_array_equal(discoveries(p_value, 0.02), [True, False, False, False, False])
     assert not discoveries(np.ones(5)).any()
 
 
