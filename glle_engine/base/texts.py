@@ -1,7 +1,8 @@
 """Texts for users that name options, API calls and features, which each interface writes in its own form.
 
-Python shows an option as `missing='drop'`, HTTP as `?missing=drop`. A text therefore contains a placeholder (`Way`) for
-each option, and each interface replaces the placeholders. Notes, errors and verdicts consist of such texts.
+Python shows an option as `missing='drop'`, the command line as `--missing drop`. A text therefore contains a
+placeholder (`Way`) for each option, and each interface replaces the placeholders. Notes, errors and verdicts are such
+texts.
 """
 
 from __future__ import annotations

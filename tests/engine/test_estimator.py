@@ -20,27 +20,51 @@ from glle_engine.methods.parameters import GraphSpec, RadiusSpec, RaisingSpec
 from glle_engine.methods.registry import METHODS, method
 from glle_engine.reliability.calibration import calibrate
 
-
-def run_checks(estimator: GLLE | Embedding) -> None:
-    """Run scikit-learn's checks of an estimator, which are loaded for half a second."""
-    from sklearn.utils.estimator_checks import check_estimator  # noqa: PLC0415 # by the process that runs them
-
-    check_estimator(estimator, on_skip=None)
+_SETTINGS: tuple[dict[str, Any], ...] = (
+    {"method": "direct"},
+    {"method": "direct", "mean": "derived"},
+    {"variant": "published"},
+    {"variant": "published", "method": "direct"},
+    {"variant": "published", "covariance": "full", "max_iter": 5},
+    {"variant": "published", "covariance": "full-corrected", "max_iter": 5, "tol": 0},
+    {"noise": "tangent"},
+    {"noise": "auto"},
+    {"neighborhoods": "adaptive"},
+    {"landmarks": 8, "n_neighbors": 3},
+    {"search": "approximate"},
+    {"standardize": "zscore"},
+    {"standardize": "robust"},
+    {"metric": "cosine", "standardize": "zscore"},
+    {"metric": "correlation", "standardize": "robust"},
+    {"n_neighbors": 3, "n_components": 3},
+    {"metric": "precomputed"},
+    {"variance": "dirichlet"},
+    {"variance": "ml", "reg": 0.1},
+    {"n_neighbors": 5, "n_components": 1, "random_state": None},
+)
 
 
 @pytest.mark.filterwarnings("ignore:The neighbor graph falls into:UserWarning")  # of blobs
 @pytest.mark.parametrize(
     "estimator",
     [
-        GLLE(),
-        *(Embedding("isomap"), Embedding("isomap", radius=1e6)),
+        *(GLLE(), Embedding("isomap"), Embedding("isomap", radius=1e6)),
         *(Embedding("kernel-pca"), Embedding("supervised-lle")),
+        *(
+            pytest.param(each, marks=[pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning")])
+            for each in [*map(Embedding, METHODS), *(GLLE(**setting) for setting in _SETTINGS)]
+        ),
     ],
     ids=repr,
 )
 def test_check_estimator(estimator: GLLE | Embedding) -> None:
-    """scikit-learn's checks: of a posterior, of maps by neighbors, by a radius and by a kernel, and with classes."""
-    run_checks(estimator)
+    """scikit-learn's checks: of a posterior, of maps by neighbors, by a radius and by a kernel, and with classes.
+
+    The slow ones are of every method, and of the settings of a posterior.
+    """
+    from sklearn.utils.estimator_checks import check_estimator  # noqa: PLC0415 # it takes half a second to load
+
+    check_estimator(estimator, on_skip=None)
 
 
 def test_embedding_draws_and_new_points(sheet: NDArray[np.float64]) -> None:
@@ -134,45 +158,6 @@ def test_random_state_is_the_stream_of_draws(sheet: NDArray[np.float64]) -> None
     assert sources[0] == sources[1]
     generator = np.random.RandomState(3)
     assert GLLE(random_state=generator).fit(sheet).seed_ != GLLE(random_state=generator).fit(sheet).seed_
-
-
-_SETTINGS: tuple[dict[str, Any], ...] = (
-    {"method": "direct"},
-    {"method": "direct", "mean": "derived"},
-    {"variant": "published"},
-    {"variant": "published", "method": "direct"},
-    {"variant": "published", "covariance": "full", "max_iter": 5},
-    {"variant": "published", "covariance": "full-corrected", "max_iter": 5, "tol": 0},
-    {"noise": "tangent"},
-    {"noise": "auto"},
-    {"neighborhoods": "adaptive"},
-    {"landmarks": 8, "n_neighbors": 3},
-    {"search": "approximate"},
-    {"standardize": "zscore"},
-    {"standardize": "robust"},
-    {"metric": "cosine", "standardize": "zscore"},
-    {"metric": "correlation", "standardize": "robust"},
-    {"n_neighbors": 3, "n_components": 3},
-    {"metric": "precomputed"},
-    {"variance": "dirichlet"},
-    {"variance": "ml", "reg": 0.1},
-    {"n_neighbors": 5, "n_components": 1, "random_state": None},
-)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning")  # graphs of blobs are joined
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        *(Embedding(name) for name in METHODS),
-        *(GLLE(**setting) for setting in _SETTINGS),
-    ],
-    ids=repr,
-)
-def test_check_estimator_of_every_method_and_setting(estimator: GLLE | Embedding) -> None:
-    """scikit-learn's checks of estimators."""
-    run_checks(estimator)
 
 
 @pytest.mark.filterwarnings("ignore:The neighbor graph falls into:UserWarning")  # of three neighbors

@@ -33,7 +33,7 @@ from glle_engine.base.errors import (
 from glle_engine.estimator import GLLE, Embedding
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS
-from glle_engine.reliability.resamples import SEPARATE, FunctionEmbedder, draw_sample, resample
+from glle_engine.reliability.resamples import SEPARATE, draw_sample, resample
 from glle_engine.reliability.thresholds import DISTURBED, FAR, STAYS, STRUCTURE_LEVEL
 from tests.engine.conftest import principal
 
@@ -490,26 +490,6 @@ def test_series_need_blocks() -> None:
     assert audit(walk, method="pca", blocks=np.arange(300) // 30).level != "unknown"
 
 
-def test_blocks_stay_together() -> None:
-    """Halves are halves of blocks, and noise in replicates is not said to remain."""
-    blocks = np.repeat(np.arange(25), 4)
-    embed = FunctionEmbedder(principal, PLANE[:100], blocks=blocks)
-    first, second = (blocks[draw_sample(embed, SEPARATE, 0, number).chosen] for number in (0, 1))
-    assert not set(first) & set(second)
-    assert len(first) + len(second) == 100
-    assert abs(len(first) - len(second)) <= 8
-    rng = np.random.default_rng(2)
-    copies = np.repeat(rng.standard_normal((60, 10)), 4, axis=0) + 0.01 * rng.standard_normal((240, 10))
-    without, by_blocks = (audit(copies, method="pca", blocks=of) for of in (None, np.repeat(np.arange(60), 4)))
-    assert {"near-copies", "order-of-rows"} <= {note.code for note in without.notes}
-    assert not {"near-copies", "order-of-rows"} & {note.code for note in by_blocks.notes}
-    assert by_blocks.remains is not None
-    assert without.remains is not None
-    assert by_blocks.remains < without.remains
-    with pytest.raises(InvalidParameterError, match="belong to 2 blocks"):
-        audit(PLANE, method="pca", blocks=np.arange(200) % 2)
-
-
 def test_units_are_named_first() -> None:
     """A column with nearly all of the variance is named; with standardize the map is another one."""
     X = PLANE * [1, 1e3, 1, 1, 1, 1, 1, 1]
@@ -673,14 +653,6 @@ def test_stages_are_refined() -> None:
     assert stages[-1].pairs == audit(PLANE, method="pca").pairs
 
 
-def test_separate_samples_share_no_point() -> None:
-    """Halves 2 j and 2 j + 1 are disjoint, for odd numbers of points, too."""
-    embed = FunctionEmbedder(principal, PLANE[:101])
-    samples = [set(draw_sample(embed, SEPARATE, 0, number).chosen.tolist()) for number in range(12)]
-    assert {len(sample) for sample in samples} == {50}
-    assert not any(first & second for first, second in zip(samples[::2], samples[1::2], strict=True))
-
-
 def test_agreement_of_known_pictures() -> None:
     """Rotated, scaled and moved pictures are the same; independent ones share next to nothing."""
     Y, other = RNG.standard_normal((2, 500, 2))
@@ -726,15 +698,22 @@ def test_blocks_are_permuted_whole(sizes: NDArray[np.int64]) -> None:
 
 
 def test_replicates_of_noise_are_noise_by_blocks() -> None:
-    """Blocks reach the test of structure and the p-values of points."""
+    """Blocks reach the halves, the test of structure, the p-values of points and the notes."""
     rng, blocks = np.random.default_rng(4), np.repeat(np.arange(60), 4)
-    X = rng.standard_normal((60, 10))[blocks] + 0.3 * rng.standard_normal((240, 10))
+    X = rng.standard_normal((60, 10))[blocks] + 0.1 * rng.standard_normal((240, 10))
     without, by_blocks = (audit(X, method="pca", blocks=of) for of in (None, blocks))
+    assert {"near-copies", "order-of-rows"} <= {note.code for note in without.notes}
+    assert not {"near-copies", "order-of-rows"} & {note.code for note in by_blocks.notes}
     assert (without.beyond_chance, by_blocks.beyond_chance) == (True, False)
     assert by_blocks.level == "no"
+    assert by_blocks.remains is not None
+    assert without.remains is not None
+    assert by_blocks.remains < without.remains
     assert without.p_value is not None
     assert by_blocks.p_value is not None
     assert np.median(by_blocks.p_value) > 1.5 * np.median(without.p_value), "copies keep their replicates together"
+    with pytest.raises(InvalidParameterError, match="belong to 2 blocks"):
+        audit(PLANE, method="pca", blocks=np.arange(200) % 2)
 
 
 def test_few_points_are_refused() -> None:

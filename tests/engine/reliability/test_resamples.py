@@ -93,6 +93,9 @@ def test_samples_are_functions_of_their_address(embed: PosteriorEmbedder) -> Non
     pairs = [draw_sample(embed, SEPARATE, 0, j).chosen for j in range(4)]
     assert not np.intersect1d(pairs[0], pairs[1]).size
     assert not np.array_equal(pairs[0], pairs[2])
+    odd = embed.of_rows(np.arange(101))
+    first, second = (draw_sample(odd, SEPARATE, 0, j).chosen for j in range(2))
+    assert (len(first), len(second), np.intersect1d(first, second).size) == (50, 50, 0)
     in_fives = replace(embed, blocks=np.arange(len(embed.rows)) // 5).of_rows(np.arange(325))
     first, second = (draw_sample(in_fives, SEPARATE, 0, j).chosen for j in range(2))
     assert np.array_equal(np.sort(np.concatenate([first, second])), np.arange(325)), "of whole blocks, 32 and 33"
