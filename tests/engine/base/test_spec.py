@@ -150,6 +150,7 @@ def test_parameters_say_their_domain() -> None:
     seed = Parameter(kind="integer", doc="", maximum=2**64 - 1)
     word = Parameter(kind="word", doc="", words=("a", "b"))
     either = Parameter(kind="integer", doc="", words=("auto", "all"))
+    flag = Parameter(kind="boolean", doc="")
     assert [each.domain() for each in (count, share, seed, word, either)] == [
         "an integer of at least 2 and of at most 9, or auto",
         "a finite number above 0 and below 1, or null",
@@ -159,16 +160,17 @@ def test_parameters_say_their_domain() -> None:
     ]
     taken: list[tuple[Parameter, object, object]] = [
         (count, 2, 2), (count, np.int8(9), 9), (count, None, "auto"), (count, "auto", "auto"),
-        (share, 0.5, 0.5), (share, None, None), (word, "a", "a"),
+        (share, 0.5, 0.5), (share, None, None), (word, "a", "a"), (flag, False, False),
     ]  # fmt: skip
     for parameter, value, expected in taken:
         assert parameter.check("x", value) == expected
     refused: list[tuple[Parameter, object]] = [
         (count, 1), (count, 10), (count, 2.0), (count, True), (count, "all"), (share, 0), (share, 1),
-        (share, float("nan")), (share, True), (word, "c"), (word, None), (seed, 2**64), (seed, None),
+        (share, float("nan")), (share, True), (share, np.ones(2)), (word, "c"), (word, None), (seed, 2**64),
+        (seed, None), (flag, 1), (flag, "true"),
     ]  # fmt: skip
     for parameter, value in refused:
-        with pytest.raises(InvalidParameterError, match=r"x=.* is not "):
+        with pytest.raises(InvalidParameterError, match=r"x=.* is not .*\. Give another value\.$"):
             parameter.check("x", value)
     common = {"description": "", "default": 3}
     numbers = {"type": "integer", "minimum": 2, "maximum": 9}
@@ -176,7 +178,7 @@ def test_parameters_say_their_domain() -> None:
     bounded = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
     assert share.schema(3) == {"anyOf": [bounded, {"type": "null"}], **common}
     assert word.schema("a") == {"type": "string", "enum": ["a", "b"], "description": "", "default": "a"}
-    assert Parameter(kind="boolean", doc="").schema(default=3) == {"type": "boolean", **common}
+    assert flag.schema(default=3) == {"type": "boolean", **common}
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:

@@ -15,7 +15,6 @@ from glle_engine.base.errors import GlleError, InvalidParameterError, MissingLib
 from glle_engine.base.progress import silent
 from glle_engine.eigen import leading
 from glle_engine.methods import METHODS, Embedding, Method, base, method
-from glle_engine.methods.parameters import Parameter
 from glle_engine.methods.registry import ABBREVIATIONS, canonical, plain
 from glle_engine.metrics.ranks import continuity, trustworthiness
 from tests.engine.methods.reference import codes_of, embed, with_slow_ones
@@ -200,29 +199,6 @@ def test_no_spelling_is_ambiguous() -> None:
         with pytest.raises(InvalidParameterError, match=words) as caught:
             method(unknown)
         assert len(str(caught.value)) < 1000
-
-
-@pytest.mark.parametrize(
-    ("parameter", "good", "bad"),
-    [
-        (
-            Parameter(kind="integer", doc=".", minimum=1, maximum=3),
-            (1, np.int32(3)),
-            (4, 1.0, True, np.True_, "1", None),
-        ),
-        (Parameter(kind="number", doc=".", above=0, below=1), (0.5, np.float32(0.25)), (1, np.nan, True, np.ones(2))),
-        (Parameter(kind="number", doc=".", minimum=0, words=("auto",)), (0, "auto"), (-1, "other")),
-        (Parameter(kind="word", doc=".", words=("a", "b")), ("a", "b"), ("c", 1)),
-        (Parameter(kind="boolean", doc="."), (True, False), (1, "true")),
-    ],
-)
-def test_domains(parameter: Parameter, good: tuple[object, ...], bad: tuple[object, ...]) -> None:
-    """A value is of its kind and within its bounds, or one of the words."""
-    for value in good:
-        parameter.check("a", value)
-    for value in bad:
-        with pytest.raises(InvalidParameterError, match=r"a=.* is not .*\. Give another value\.$"):
-            parameter.check("a", value)
 
 
 @pytest.mark.parametrize("name", ["lle", "glle", "isomap"])
