@@ -15,6 +15,7 @@ from glle_engine.base.progress import silent
 from glle_engine.graph.radius import bridged_graph, neighbors_within, smallest_connecting_radius, symmetric_graph
 from glle_engine.graph.relations import Distances
 from glle_engine.methods import METHODS
+from tests.engine.methods.reference import weight_matrix
 
 X = manifolds.make("s_curve", 150, seed=1).X
 APART = cdist(X, X)
@@ -76,13 +77,7 @@ def test_lle_within_a_radius_reconstructs_from_these_points_alone() -> None:
     method = METHODS["lle"]
     radius = 1.2 * LONGEST
     embedding = method.embed(X, method.spec(radius=radius))
-    W = np.zeros((len(X), len(X)))
-    for i in range(len(X)):
-        near = np.flatnonzero((APART[i] <= radius) & (np.arange(len(X)) != i))
-        D = X[near] - X[i]
-        G = D @ D.T
-        w = np.linalg.solve(G + 1e-3 * np.trace(G) * np.eye(len(near)), np.ones(len(near)))
-        W[i, near] = w / w.sum()
+    W = weight_matrix(X, [np.flatnonzero(row) for row in (radius >= APART) & (APART > 0)])
     assert embedding.eigenvalues is not None
     M = (np.eye(len(X)) - W).T @ (np.eye(len(X)) - W)
     np.testing.assert_allclose(embedding.eigenvalues, np.linalg.eigvalsh(M)[1:3], rtol=1e-5)

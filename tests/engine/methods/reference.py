@@ -20,6 +20,12 @@ def import_or_skip(library: str) -> Any:
         return pytest.importorskip(library)
 
 
+def embed_or_skip(name: str, X: Any, labels: Any = None, /, **options: Any) -> Embedding:
+    """Embed by a method that another library computes; skip the test if the library is not installed."""
+    import_or_skip(LIBRARIES.get(name, "openTSNE"))
+    return embed(name, X, labels, **options)
+
+
 def embed(name: str, X: NDArray[np.float64], labels: Any = None, **options: Any) -> Embedding:
     """Embed by a method's name, with some options."""
     one = method(name)
@@ -51,6 +57,16 @@ def same_columns(expected: NDArray[np.float64], found: NDArray[np.float64], tole
 def patches_of(X: NDArray[np.float64], k: int) -> NDArray[np.intp]:
     """Return each point and its k nearest, by sorted distances."""
     return np.argsort(np.linalg.norm(X[:, None] - X[None], axis=2), axis=1, kind="stable")[:, : k + 1]
+
+
+def weight_matrix(X: NDArray[np.float64], neighbors: Iterable[Any]) -> NDArray[np.float64]:
+    """Return LLE's weights W (n, n) with a ridge of 1e-3, one point after the other; `neighbors` has those of each."""
+    W = np.zeros((len(X), len(X)))
+    for i, near in enumerate(neighbors):
+        G = (X[near] - X[i]) @ (X[near] - X[i]).T
+        w = np.linalg.solve(G + 1e-3 * np.trace(G) * np.eye(len(near)), np.ones(len(near)))
+        W[i, near] = w / w.sum()
+    return W
 
 
 def cloud(n: int, d: int) -> NDArray[np.float64]:

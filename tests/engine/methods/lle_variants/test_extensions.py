@@ -8,7 +8,7 @@ from glle_engine import manifolds
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.lle_variants.extensions import relative_points, smoothed
 from glle_engine.metrics.ranks import trustworthiness
-from tests.engine.methods.reference import embed, same_columns
+from tests.engine.methods.reference import embed, same_columns, weight_matrix
 
 
 @pytest.mark.parametrize("gamma", [None, 0.01])
@@ -40,12 +40,7 @@ def test_relative_lle_is_lle_where_both_orders_of_neighbors_agree() -> None:
 
 def lle_by_loops(X: np.ndarray, D: np.ndarray, k: int) -> np.ndarray:
     """Return LLE by plain numpy, with the k nearest by the distances D (n, n)."""
-    W = np.zeros(D.shape)
-    for i, row in enumerate(D + np.diag(np.full(len(D), np.inf))):
-        near = np.argsort(row)[:k]
-        G = (X[near] - X[i]) @ (X[near] - X[i]).T
-        w = np.linalg.solve(G + 1e-3 * np.trace(G) * np.eye(k), np.ones(k))
-        W[i, near] = w / w.sum()
+    W = weight_matrix(X, np.argsort(D + np.diag(np.full(len(D), np.inf)), axis=1)[:, :k])
     return np.asarray(np.sqrt(len(X)) * np.linalg.svd(np.eye(len(X)) - W)[2][-2:-4:-1].T)
 
 

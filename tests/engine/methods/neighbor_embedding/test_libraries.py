@@ -13,9 +13,9 @@ from glle_engine.audit.audit import audit
 from glle_engine.base.errors import InvalidParameterError, OutOfRangeError
 from glle_engine.base.progress import silent
 from glle_engine.base.spec import FurtherMetric, Metric
-from glle_engine.methods import Embedding, method
+from glle_engine.methods import method
 from glle_engine.methods.neighbor_embedding import libraries
-from tests.engine.methods.reference import LIBRARIES, embed, import_or_skip
+from tests.engine.methods.reference import embed, embed_or_skip
 
 N = 150
 GROUPS = np.arange(N) % 3
@@ -25,12 +25,6 @@ SHORT = {"early_iter": 0, "max_iter": 5, "init": "spectral", "perplexity": 10}
 BINARY = {"jaccard", "dice", "russellrao", "rogerstanimoto", "sokalsneath", "yule"}
 FURTHER = sorted(set(get_args(FurtherMetric)) - set(get_args(Metric)))
 pytestmark = pytest.mark.timeout(600)  # the libraries are compiled at their first import
-
-
-def embed_or_skip(name: str, X: Any = COUNTS, labels: Any = None, /, **options: Any) -> Embedding:
-    """Embed by a method, or skip."""
-    import_or_skip(LIBRARIES.get(name, "openTSNE"))
-    return embed(name, X, labels, **options)
 
 
 @pytest.mark.parametrize("metric", FURTHER)
@@ -72,7 +66,7 @@ def test_options_reach_the_library_and_the_record() -> None:
     given = spec(**SHORT, options={"max_step_norm": 1e-6})
     assert spec.from_dict(given.to_dict()) == given
     assert given.to_dict()["options"] == {"max_step_norm": 1e-6}
-    free, short = embed_or_skip("t-sne", **SHORT).Y, method("t-sne").embed(COUNTS, given).Y
+    free, short = embed_or_skip("t-sne", COUNTS, **SHORT).Y, method("t-sne").embed(COUNTS, given).Y
     assert np.ptp(short) < 0.5 * np.ptp(free)
 
 
@@ -91,7 +85,7 @@ def test_options_reach_the_library_and_the_record() -> None:
 def test_options_that_cannot_be(options: Any, words: str, remedy: str) -> None:
     """Unknown ones name the closest, those of the method its parameter; the library's own errors are its words."""
     with pytest.raises(InvalidParameterError, match=words) as caught:
-        embed_or_skip("t-sne", options=options, **SHORT)
+        embed_or_skip("t-sne", COUNTS, options=options, **SHORT)
     assert remedy in str(caught.value.remedy)
 
 
@@ -113,7 +107,7 @@ def test_options_of_libraries_that_compile(name: str, named: str) -> None:
     """They reach the library, and a named one is a parameter."""
     short: dict[str, Any] = {"max_iter": 5}
     options: dict[str, Any] = {"pacmap": {"distance": "manhattan"}}.get(name, {"local_connectivity": 2.0})
-    found = embed_or_skip(name, options=options, **short)
+    found = embed_or_skip(name, COUNTS, options=options, **short)
     assert np.abs(found.Y - embed(name, COUNTS, **short).Y).max() > 0
     with pytest.raises(InvalidParameterError, match="Unknown options of") as caught:
         embed(name, COUNTS, options={next(iter(options))[:-2]: 1})

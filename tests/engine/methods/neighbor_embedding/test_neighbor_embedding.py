@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from scipy.sparse.linalg import ArpackNoConvergence
+from scipy.spatial.distance import cdist
 from scipy.special import xlogy
 from sklearn.datasets import load_digits
 from sklearn.manifold import TSNE
@@ -45,7 +46,7 @@ Array = np.ndarray
 
 def squared_distances(Y: Array) -> Array:
     """Return all squared distances, by the definition."""
-    return np.asarray(((Y[:, None] - Y[None]) ** 2).sum(axis=2))
+    return np.asarray(cdist(Y, Y, "sqeuclidean"))
 
 
 def kernel(Y: Array) -> Array:

@@ -1,15 +1,14 @@
 """UMAP, densMAP and PaCMAP by their libraries; without them these tests are skipped."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
 
 from glle_engine import estimator, manifolds
-from glle_engine.methods import Embedding, method
+from glle_engine.methods import method
 from glle_engine.metrics.ranks import trustworthiness
-from tests.engine.methods.reference import LIBRARIES, embed, import_or_skip, with_slow_ones
+from tests.engine.methods.reference import LIBRARIES, embed_or_skip, import_or_skip, with_slow_ones
 
 N = 200
 SHEET = manifolds.make("s_curve", N, seed=5)
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.timeout(600)  # the libraries are compiled at their fir
 def test_umap_is_umap_learns() -> None:
     """With the same neighbors and the same start the library gives the same coordinates."""
     start = np.random.default_rng(0).standard_normal((N, 2)).astype(np.float32)
-    embedding = embed_or_skip("umap", init="random", max_iter=50)
+    embedding = embed_or_skip("umap", SHEET.X, init="random", max_iter=50)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = import_or_skip("umap").UMAP(init=start, n_epochs=50, random_state=0, n_jobs=1)
@@ -47,7 +46,7 @@ def test_density_is_kept_by_densmap() -> None:
 def test_pacmap_is_pacmaps() -> None:
     """The data in another unit, and the library's defaults, give the library's embedding."""
     library = import_or_skip("pacmap")
-    embedding = embed_or_skip("pacmap")
+    embedding = embed_or_skip("pacmap", SHEET.X)
     expected = library.PaCMAP(random_state=0).fit_transform(SHEET.X)
     ours, theirs = (trustworthiness(SHEET.coordinates, Y, 10) for Y in (embedding.Y, expected))
     assert ours == pytest.approx(theirs, abs=0.02)
@@ -68,11 +67,11 @@ def test_few_points_get_fewer_pairs(n: int) -> None:
 def test_a_seed_is_reproducible(name: str) -> None:
     """Equal seeds give equal bits in any unit of a power of two, other seeds others; options reach the library."""
     short = {"max_iter": 20 if name == "pacmap" else 30}
-    first = embed_or_skip(name, seed=2**40, **short).Y
-    np.testing.assert_array_equal(embed_or_skip(name, seed=2**40, **short).Y, first)
+    first = embed_or_skip(name, SHEET.X, seed=2**40, **short).Y
+    np.testing.assert_array_equal(embed_or_skip(name, SHEET.X, seed=2**40, **short).Y, first)
     np.testing.assert_array_equal(embed_or_skip(name, SHEET.X * 2.0**300, seed=2**40, **short).Y, first)
-    assert np.abs(embed_or_skip(name, seed=1, **short).Y - first).max() > 0
-    assert np.abs(embed_or_skip(name, seed=2**40, n_neighbors=5, **short).Y - first).max() > 0
+    assert np.abs(embed_or_skip(name, SHEET.X, seed=1, **short).Y - first).max() > 0
+    assert np.abs(embed_or_skip(name, SHEET.X, seed=2**40, n_neighbors=5, **short).Y - first).max() > 0
 
 
 @pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
@@ -82,7 +81,7 @@ def test_starts_and_dimensions(name: str, init: str, p: int) -> None:
     if name == "pacmap" and init == "spectral":
         pytest.skip("PaCMAP has no spectral start")
     short = {"max_iter": 5 if name == "pacmap" else 10}
-    embedding = embed_or_skip(name, init=init, n_components=p, **short)
+    embedding = embed_or_skip(name, SHEET.X, init=init, n_components=p, **short)
     assert embedding.Y.shape == (N, p)
     assert np.isfinite(embedding.Y).all()
 
@@ -103,9 +102,3 @@ def test_epochs_follow_from_the_number_of_points() -> None:
     assert method("umap").spec(max_iter=7).epochs(10**6) == 7
     epochs = [method(name).spec().epochs(n) for name in ("umap", "densmap") for n in (10_000, 10_001)]
     assert epochs == [500, 200, 700, 400]
-
-
-def embed_or_skip(name: str, X: np.ndarray[Any, Any] = SHEET.X, /, **options: object) -> Embedding:
-    """Embed by a method, or skip."""
-    import_or_skip(LIBRARIES[name])
-    return embed(name, X, **options)
