@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import io
 import logging
 import shutil
@@ -32,6 +33,7 @@ from worker.execution import tasks
 from worker.execution.draws import draw_entries, make_draws
 from worker.jobs.rq_tasks import fetch_tasks
 from worker.observability.live_workers import WorkerState, announce
+from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.draws import DrawAddress
 from worker.records.stored_file import StoredFile
 from worker.storage.posteriors import ARRAYS, PosteriorRecord, posterior_id
@@ -39,6 +41,7 @@ from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from fastapi import FastAPI
     from fastapi.routing import APIRoute, _RouterIncludeContext
@@ -81,6 +84,18 @@ def serving(app: FastAPI, root_path: str = "") -> Iterator[httpx.Client]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextmanager
+def embedded_redis(folder: Path, *options: str) -> Iterator[EmbeddedRedis]:
+    """Run another Redis server while the context lasts."""
+    server = EmbeddedRedis(folder, options)
+    server.spawn()
+    server.wait()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def register_worker(stores: Stores, name: str = "one", **members: Any) -> None:
@@ -275,6 +290,11 @@ def all_items(client: httpx.Client, path: str, limit: int) -> Iterator[dict[str,
         if payload["next"] is None:
             return
         url = url.copy_merge_params({"cursor": payload["next"]})
+
+
+def csv_rows(answer: httpx.Response) -> list[dict[str, str]]:
+    """Return the rows of a CSV response."""
+    return list(csv.DictReader(io.StringIO(answer.text, newline="")))
 
 
 def check_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class TenantResources:
         """Return a path of the contract with its id filled in."""
         resource = template.split("/")[2].removesuffix("s")
         path = template.replace("{id}", str(getattr(self, resource, "")))
-        return path.replace("{index}", "0").replace("{format}", "png")
+        return path.replace("{index}", "0")
 
 
 def resources_of(tenant: str, stores: Stores) -> TenantResources:

@@ -21,13 +21,12 @@ from glle_engine.tables.table import Table
 from service.app import create_app
 from service.cli import doctor, main, options
 from tests.conftest import until
-from tests.service.conftest import register_worker, serving
+from tests.service.conftest import embedded_redis, register_worker, serving
 from tests.system.conftest import ROOT
 from worker.base.problems import worker_lost
 from worker.base.settings import Settings, rows, shared_values
 from worker.jobs.rq_tasks import open_queue
 from worker.operations import permissions
-from worker.operations.embedded_redis import EmbeddedRedis
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
 from worker.storage.mark import PATH
 
@@ -52,11 +51,9 @@ def checks_by_name(checks: Iterator[Check]) -> dict[str, Check]:
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a server with every setting wrong."""
-    server = EmbeddedRedis(tmp_path_factory.mktemp("broken"), ("appendonly no", "maxmemory-policy volatile-lru"))
-    server.spawn()
-    server.wait()
-    yield server.url
-    server.stop()
+    options = ("appendonly no", "maxmemory-policy volatile-lru")
+    with embedded_redis(tmp_path_factory.mktemp("broken"), *options) as server:
+        yield server.url
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -313,10 +310,7 @@ def test_what_the_log_survives_is_named(stores: Stores, tmp_path: Path) -> None:
     check = doctor._persistence(stores.client, info)
     assert (check.state, "appendfsync everysec" in check.detail) == ("warning", True)
     assert "appendfsync always" in check.remedy
-    server = EmbeddedRedis(tmp_path, ())
-    server.spawn()
-    server.wait()
-    try:
+    with embedded_redis(tmp_path) as server:
         admin = redis.Redis.from_url(server.url)
         admin.execute_command("ACL", "SETUSER", "glle", "on", ">secret", "~*", "&*", "+@all", "-config")  # type: ignore[no-untyped-call]
         with redis.Redis.from_url(re.sub("//[^@]*@", "//glle:secret@", server.url)) as client:
@@ -324,18 +318,13 @@ def test_what_the_log_survives_is_named(stores: Stores, tmp_path: Path) -> None:
         assert (check.state, "does not show" in check.detail) == ("ok", True)
         admin.config_set("appendfsync", "always")
         assert doctor._persistence(admin, info).detail.endswith("appendfsync always.")
-    finally:
-        server.stop()
 
 
 def test_a_user_default_without_permissions_is_a_problem(tmp_path: Path) -> None:
     """Redis replays its append-only file as this user; the documented line is enough, and does not let it log in."""
     page = (ROOT / "docs" / "how-to" / "storage.md").read_text(encoding="utf-8")
     (documented,) = re.findall(r"^    user default (.*)$", page, re.MULTILINE)
-    server = EmbeddedRedis(tmp_path, ())
-    server.spawn()
-    server.wait()
-    try:
+    with embedded_redis(tmp_path) as server:
         admin = redis.Redis.from_url(server.url)
         admin.execute_command("ACL", "SETUSER", "glle", "on", ">secret", "~*", "&*", "+@all")  # type: ignore[no-untyped-call]
         with redis.Redis.from_url(re.sub("//[^@]*@", "//glle:secret@", server.url)) as client:
@@ -344,8 +333,6 @@ def test_a_user_default_without_permissions_is_a_problem(tmp_path: Path) -> None
                 assert doctor._replay(client).state == state
         with pytest.raises(redis.AuthenticationError):
             redis.Redis.from_url(server.url).ping()
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize(
@@ -385,10 +372,7 @@ def test_missing_rules_of_users_are_named(tmp_path: Path) -> None:
         }
     assert {"incrby", "hset"} <= called["queue"] <= {*permissions.QUEUE.commands.split()}
     assert {"xreadgroup"} <= called["cache"] <= {*permissions.CACHE.commands.split()}
-    server = EmbeddedRedis(tmp_path, ())
-    server.spawn()
-    server.wait()
-    try:
+    with embedded_redis(tmp_path) as server:
         admin = redis.Redis.from_url(server.url)
         for name, needed in (("queue", permissions.QUEUE), ("cache", permissions.CACHE)):
             (line,) = re.findall(rf"user glle-{name} on >PASSWORD (.*)", page)
@@ -405,5 +389,3 @@ def test_missing_rules_of_users_are_named(tmp_path: Path) -> None:
                     assert needed.missing(client) == missing
                 (check,) = doctor._connection(name, client, "GLLE_X_URL", needed)
         assert (check.state, "+multi" in check.detail) == ("problem", True)
-    finally:
-        server.stop()

@@ -9,7 +9,6 @@ import httpx
 import numpy as np
 import pytest
 
-from glle_engine import NUMBERS
 from service.app import create_app
 from tests.service.conftest import check_problem, data_and_posterior, posterior_record, serving, upload
 from worker.execution.draws import draw_entries
@@ -132,8 +131,3 @@ def test_a_download_whose_rest_is_deleted_is_aborted(
     assert whole.status_code == 200
     assert whole.headers["etag"] != tag
     assert whole.content.endswith((DRAWS * 2).tobytes())
-
-
-def test_info_names_the_numbers(client: httpx.Client) -> None:
-    """The version of the engine's numbers is part of all ids."""
-    assert client.get("/v1/info").json()["numbers"] == NUMBERS

@@ -18,8 +18,7 @@ from service.encoding import arrays, media_types
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, ResultTable, Stack, matrix_columns
 from service.encoding.media_types import ARROW
 from service.encoding.result import MAX_LISTED, ArraysResult, Selection, negotiate
-from tests.service.conftest import check_problem, upload
-from tests.service.encoding.csv_rows import rows
+from tests.service.conftest import check_problem, csv_rows, upload
 from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
 from worker.execution import tasks
@@ -104,7 +103,7 @@ def test_arrow_of_a_data_set_is_its_values(client: httpx.Client) -> None:
 def test_one_draw_as_a_table(client: httpx.Client, drawn_posterior: str) -> None:
     """A row per point, columns y1 to yp, with the bits of npy."""
     expected = npy_of(client, f"{drawn_posterior}/draws/1")
-    outcome = rows(get(client, f"{drawn_posterior}/draws/1", CSV))
+    outcome = csv_rows(get(client, f"{drawn_posterior}/draws/1", CSV))
     np.testing.assert_array_equal([[float(row["y1"]), float(row["y2"])] for row in outcome], expected)
     table = arrow_of(get(client, f"{drawn_posterior}/draws/1?points=5:9", ARROW))
     np.testing.assert_array_equal(np.column_stack([table["y1"], table["y2"]]), expected[5:9])
@@ -116,7 +115,7 @@ def test_draws_of_a_job_as_a_table(client: httpx.Client, result: str) -> None:
     for query in ("", "?points=3:6&draws=1:3", "?points=-1,0&draws=2"):
         table = arrow_of(get(client, result + query, ARROW))
         assert table.column_names == ["draw", "scale", "point", "y1", "y2"]
-        outcome = rows(get(client, result + query, CSV))
+        outcome = csv_rows(get(client, result + query, CSV))
         assert len(outcome) == len(table) == npy_of(client, result + query)[..., 0].size
         for row, of_csv in zip(table.to_pylist(), outcome, strict=True):
             expected = whole[[1.0, 2.0].index(row["scale"]), row["draw"], row["point"]]

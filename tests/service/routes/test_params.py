@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     import httpx
 
 
-COMPUTED = {"see_draw", "see_draws", "see_summary", "see_embedding", "see_comparison", "draw_one", "weights", "summary",
-            "estimate_fit", "get_embedding", "get_coordinates", "get_embedding_arrays"}  # fmt: skip
+COMPUTED = {"draw_one", "weights", "summary", "get_embedding", "get_coordinates", "get_embedding_arrays"}
 
 
 def parameters(operation: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -27,8 +26,7 @@ def is_array(schema: dict[str, Any]) -> bool:
 
 def url(path: str) -> str:
     """Return a path of the template with an id of nothing."""
-    values = {"id": "none", "index": "0", "format": "png", "name": "em"}
-    return path.format_map(values)
+    return path.format_map({"id": "none", "index": "0", "name": "em"})
 
 
 def send(client: httpx.Client, method: str, path: str, operation: dict[str, Any], query: str) -> httpx.Response:

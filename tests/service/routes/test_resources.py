@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from openapi_schema_validator import OAS31Validator
 
-from glle_engine import FitSpec
+from glle_engine import NUMBERS, FitSpec
 from glle_engine import methods as registry
 from glle_engine.metrics.registry import SCORES
 from service.app import create_app
@@ -111,6 +111,7 @@ def test_info_has_limits_and_defaults(client: httpx.Client, stores: Stores) -> N
     payload = client.get("/v1/info").json()
     assert payload["limits"]["max_body"] == stores.settings.max_body
     assert payload["posterior_defaults"]["n_neighbors"] == "auto"
+    assert payload["numbers"] == NUMBERS
     assert "swiss_roll" in payload["manifolds"]
 
 
@@ -205,34 +206,8 @@ def test_an_invalid_id_is_not_found(client: httpx.Client, id_: str) -> None:
         if "{id}" not in path:
             continue
         url = path.replace("{id}", id_.format(PREFIXES[path.split("/")[2]]))
-        url = url.replace("{index}", "0").replace("{format}", "png")
+        url = url.replace("{index}", "0")
         example: Any = EXAMPLES.get(operation["operationId"], {})
         answer = client.request(method, url, json=example if method in {"post", "patch"} else None)
         assert answer.status_code in {404, 422}, (method, path, answer.text[:200])
         assert answer.headers["content-type"] == MEDIA_TYPE
-
-
-def test_cancel_queued_job(client: httpx.Client) -> None:
-    """DELETE cancels at once, and a repetition changes nothing; the result is a 409."""
-    job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
-    for _ in range(2):
-        answer = client.delete(job["links"]["self"])
-        assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
-    result = client.get(job["links"]["self"] + "/result")
-    assert (result.status_code, result.json()["type"]) == (409, "urn:glle:problem:job-cancelled")
-    assert client.post("/v1/posteriors", json={"dataset": job["request"]["dataset"]}).json()["id"] != job["id"]
-
-
-def test_waiting_ends_with_the_timeout(client: httpx.Client) -> None:
-    """After the timeout the current state returns: 202, or 200 for the job itself with Retry-After."""
-    job = client.post("/v1/posteriors?wait=0.05", json={"dataset": upload(client)})
-    assert job.status_code == 202
-    payload = client.get(job.json()["links"]["self"] + "?wait=0.05")
-    assert (payload.status_code, payload.headers["retry-after"]) == (200, "1")
-
-
-@pytest.mark.parametrize("accept", ["text/html", "application/x-npy;q=0"])
-def test_unacceptable_representation(client: httpx.Client, accept: str) -> None:
-    """406 has the list of representations."""
-    answer = client.get(f"/v1/datasets/{upload(client)}/data", headers={"accept": accept})
-    assert (answer.status_code, len(answer.json()["details"]["offered"])) == (406, 5)

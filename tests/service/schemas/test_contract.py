@@ -183,8 +183,6 @@ def test_an_invalid_value_is_one_error_at_its_place(client: httpx.Client) -> Non
         assert message in answer["details"]["errors"][0]["message"]
         assert "Value error" not in answer["detail"]
         assert answer["detail"].startswith(f"{place}: ")
-    misspelt = client.post("/v1/posteriors", json={"dataset": "ds_1", "n_neighbours": 10}).json()
-    assert misspelt["remedy"].startswith("Did you mean n_neighbors? ")
 
 
 BY_ID = {operation["operationId"]: operation for _, _, operation in OPERATIONS}

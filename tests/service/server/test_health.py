@@ -168,14 +168,6 @@ def test_not_ready_with_a_mark_that_cannot_be_read(stores: Stores, raw: bytes, c
         assert f'glle_data_lost{{reason="{code}"}} 1.0' in client.get("/metrics").text
 
 
-def test_not_ready_without_a_live_worker(client: httpx.Client, stores: Stores) -> None:
-    """After the time to live of a worker's last heartbeat 503 has the remedy."""
-    register_worker(stores, "silent")
-    stores.client.delete("glle:worker:silent")
-    problem = check_problem(client.get("/readyz"), 503, "no-workers")
-    assert (problem["details"]["failed"], "glle worker" in problem["remedy"]) == (["workers"], True)
-
-
 def test_not_ready_when_the_queue_may_be_evicted(client: httpx.Client, stores: Stores) -> None:
     """A policy that evicts tasks is a failed check."""
     register_worker(stores)

@@ -58,7 +58,7 @@ def test_request_id_travels_with_the_task(stores: Stores, capsys: pytest.Capture
     """A request's id is in its access line, its job's line, and its worker's task."""
     settings = replace(stores.settings, log_format="json")
     logs.configure(settings)
-    with serving(create_app(replace_settings(stores, settings))) as client:
+    with serving(create_app(replace(stores, settings=settings))) as client:
         dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 100}).json()["id"]
         response = client.post("/v1/posteriors?wait=0", json={"dataset": dataset}, headers={"X-Request-Id": "grepme"})
     job = response.json()["id"]
@@ -70,11 +70,6 @@ def test_request_id_travels_with_the_task(stores: Stores, capsys: pytest.Capture
     assert access["ms"] > 0
     assert task_metadata_of(stores, job) == {"request_id": "grepme"}
     assert not task_metadata(), "the request's id stayed with the request"
-
-
-def replace_settings(stores: Stores, settings: Settings) -> Stores:
-    """Return the same stores under other settings."""
-    return replace(stores, settings=settings)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +103,7 @@ def test_keys_are_redacted_in_logs_and_responses(
     key, spoken = stores.keys.create("alice", ("write",), "", None)
     settings = replace(stores.settings, log_format=log_format, log_level="debug")
     logs.configure(settings)
-    with serving(create_app(replace_settings(stores, settings))) as client:
+    with serving(create_app(replace(stores, settings=settings))) as client:
         client.headers["Authorization"] = f"Bearer {spoken}"
         for answer in (
             client.get(f"/v1/datasets/{spoken}"),
@@ -132,7 +127,7 @@ def test_a_path_is_one_line_of_the_access_log(stores: Stores, capsys: pytest.Cap
     """Control characters of a path are escaped."""
     settings = replace(stores.settings, log_format="text", log_level="debug")
     logs.configure(settings)
-    with serving(create_app(replace_settings(stores, settings))) as client:
+    with serving(create_app(replace(stores, settings=settings))) as client:
         for path in ("/x%0a2026-01-01T00:00:00.000Z%20info%20forged", "/x%0d%1b[2J", "/x%c2%85y", "/%e2%80%ae"):
             assert client.get(path).status_code == 404
     output = capsys.readouterr().err.split("\n")
@@ -149,7 +144,7 @@ def test_probes_are_logged_at_level_debug(stores: Stores, capsys: pytest.Capture
     for level, expected in lists.items():
         settings = replace(stores.settings, log_format="json", log_level=level)
         logs.configure(settings)
-        with serving(create_app(replace_settings(stores, settings))) as client:
+        with serving(create_app(replace(stores, settings=settings))) as client:
             for path in ("/livez", "/metrics", "/v1/info"):
                 assert client.get(path).status_code == 200
         routes = [line["route"] for line in lines(capsys) if line["logger"] == "glle.access"]

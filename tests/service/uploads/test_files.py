@@ -11,7 +11,7 @@ import pytest
 from service.uploads.reading import Upload
 from service.uploads.sandbox.processes import ReaderProcesses
 from tests.service.uploads.bodies import messages
-from tests.service.uploads.files import FILES, File, Reading, Refusal
+from tests.service.uploads.files import FILES, File, Reading
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 
@@ -90,9 +90,3 @@ def test_a_file_is_read_as_a_person_would(processes: ReaderProcesses, file: File
         assert columns
     if file.expected.reading is not None:
         check(read(processes, file, file.expected.fields or {}), file.expected.reading)
-
-
-def test_there_are_files_of_every_kind() -> None:
-    """The catalog has at least 25 files, and refusals whose option is tried."""
-    assert len({file.name for file in FILES}) == len(FILES) >= 25
-    assert sum(isinstance(file.expected, Refusal) and file.expected.reading is not None for file in FILES) >= 5

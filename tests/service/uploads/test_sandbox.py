@@ -37,7 +37,6 @@ from service.uploads.sandbox.processes import (
 from service.uploads.synthetic import Synthetic
 from tests.conftest import until
 from tests.service.uploads.bodies import ARROW, CSV, NPY, NPZ, PARQUET, X, frame, npy, npz, parquet_file
-from tests.service.uploads.readers import descendants
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 from worker.records.shares import SHARE, UNLIMITED, Share
@@ -276,6 +275,15 @@ def test_no_array_is_outside_of_its_file(place: dict[str, Any]) -> None:
     """A compromised reader's output is not unpickled, and not mapped beyond its end."""
     with temporary_file(bytes(8)) as file, pytest.raises(ValueError, match="array"):
         table_of(file, {"arrays": {"values": {"order": "C", **place}}, "names": None, "source": {}})
+
+
+def descendants(process: int | str) -> list[str]:
+    """Return the child processes of a process, and theirs."""
+    try:
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:
+        return []
+    return [*children, *(later for each in children for later in descendants(each))]
 
 
 def is_running(process: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 import redis
 
-from openapi import client_types
 from service.cli import main
 from service.middleware.access_policy import OPEN_PATHS, AccessPolicy, Proxies
 from tests.conftest import until
 from tests.service.conftest import check_problem, register_worker
+from tests.service.schemas.bodies import CONTRACT, OPERATIONS
 from tests.service.tenants import bearer, serve_stores
 from worker.base.settings import Settings, SettingsError
 from worker.observability.live_workers import withdraw
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 ALL = "0.0.0.0"  # noqa: S104 # nothing is bound
-CONTRACT = json.loads(client_types.CONTRACT.read_text(encoding="utf-8"))
-OPERATIONS = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods]
 
 
 def test_probes_and_the_documentation_are_open(guarded_client: httpx.Client) -> None:
@@ -214,8 +211,7 @@ def test_an_open_service_on_a_public_address_does_not_start(
 def test_the_contract_documents_each_refusal() -> None:
     """Guarded operations document the bearer scheme, 401, 403 and 429; open ones need nothing."""
     assert CONTRACT["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
-    for method, path in OPERATIONS:
-        operation = CONTRACT["paths"][path][method]
+    for _, path, operation in OPERATIONS:
         if path in OPEN_PATHS:
             assert operation["security"] == []
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -11,12 +10,12 @@ from fastapi.routing import APIRoute
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openapi import client_types
 from service.app import ROUTERS
 from service.middleware import requests
 from service.middleware.access_policy import METRICS, OPEN_PATHS
 from service.middleware.requests import NOT_FOUND_STEP_SECONDS, pad_not_found
 from service.schemas.problems import MEDIA_TYPE
+from tests.service.schemas.bodies import CONTRACT
 from tests.service.tenants import BODIES, bearer, resources_of
 from worker.storage.api_keys import SCOPES
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 BAD = {"Authorization": "Bearer glle_0_1"}
-PATHS = json.loads(client_types.CONTRACT.read_text(encoding="utf-8"))["paths"]
+PATHS = CONTRACT["paths"]
 # Deletions come last, so that the other requests find their resources.
 OPERATIONS = sorted(
     ((method.upper(), path) for path, methods in PATHS.items() for method in methods),

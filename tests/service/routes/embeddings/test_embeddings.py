@@ -13,8 +13,7 @@ from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import Embedding as Places
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import default_scores, score
-from tests.service.conftest import check_problem, upload
-from tests.service.encoding.csv_rows import rows
+from tests.service.conftest import check_problem, csv_rows, upload
 from tests.service.routes.embeddings.conftest import PCA, SHEET, N, embed
 from tests.service.routes.posteriors.conftest import NPY, NPZ, finish, npz, result_of
 from worker.base.memory import INTERACTIVE_BYTES
@@ -61,7 +60,7 @@ def test_embedding_is_the_engines_and_a_resource(client: httpx.Client, stores: S
     assert "immutable" in whole.headers["cache-control"]
     assert whole.content.endswith(direct.Y.tobytes())
     assert npz(client.get(coordinates, headers=NPZ))["embedding"].tobytes() == direct.Y.tobytes()
-    selected = rows(client.get(coordinates + "?points=3:5", headers={"accept": "text/csv"}))
+    selected = csv_rows(client.get(coordinates + "?points=3:5", headers={"accept": "text/csv"}))
     assert [list(row) for row in selected] == [["point", "embedding_1", "embedding_2"]] * 2
     assert [[float(row["embedding_1"]), float(row["embedding_2"])] for row in selected] == direct.Y[3:5].tolist()
     assert client.get(coordinates + "?points=0:1&dtype=float32").json()["arrays"]["embedding"]["dtype"] == "float32"
@@ -324,7 +323,7 @@ def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sh
     assert (payload["aligned_to"], set(payload["arrays"])) == ("truth", {"pca", "lle"})
     center = np.mean(payload["arrays"]["lle"]["data"], axis=0)
     np.testing.assert_allclose(center, SHEET.coordinates.mean(axis=0))
-    table = rows(client.get(truth + "?points=0:2", headers={"accept": "text/csv"}))
+    table = csv_rows(client.get(truth + "?points=0:2", headers={"accept": "text/csv"}))
     assert list(table[0]) == ["point", "pca_1", "pca_2", "lle_1", "lle_2"]
     other = ({"method": "pca"}, {"method": "pca", "parameters": {"n_components": 1}})
     check_problem(compare(client, sheet, *other, align="first"), 422, "invalid-parameter")
