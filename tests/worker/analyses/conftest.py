@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from glle_engine.reliability import resamples as engine
-from glle_engine.tables.table import Table
-from tests.worker.execution.workers import fit_job
 from worker.analyses import resamples
-from worker.base.problems import notes_in_http
 from worker.execution import tasks
 
 if TYPE_CHECKING:
-    from glle_engine.posterior.summary import Summary
-    from glle_engine.reliability.calibration import Calibration
     from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
     from worker.records.cache_entry import Entry
@@ -24,17 +18,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the tasks use the test's stores."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
-
-
-@pytest.fixture
-def posterior_id(stores: Stores) -> str:
-    """Fit a posterior and return its id."""
-    job = fit_job(stores)
-    tasks.fit(job.id)
-    return job.subject
+def _tasks_run_here(here: None) -> None:
+    """Make the tasks use the stores of the test."""
 
 
 @pytest.fixture
@@ -50,15 +35,6 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     monkeypatch.setattr(resamples, "resample", resample_and_record)
     return blocks
-
-
-def check_bits(entry: Entry, direct: Summary, calibration: Calibration) -> None:
-    """Compare every array of a calibrated summary, and its calibration, with the engine's, to the bit."""
-    for name in ("consensus", "covariance", "spread", "stability", "eigenvalues", "relative_gaps", "agreement"):
-        np.testing.assert_array_equal(entry.arrays[name], getattr(direct, name), err_msg=name)
-    np.testing.assert_array_equal(entry.arrays["half_sample_spread"], calibration.half_sample_spread)
-    assert entry.meta["calibration"] == {**calibration.to_dict(), "notes": notes_in_http(calibration.notes)}
-    assert entry.meta["scale"] == calibration.scale
 
 
 def analysis_job(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> Job:
@@ -84,8 +60,3 @@ def found(stores: Stores, spec: AnalysisSpec, subject: str) -> Entry:
     entry = stores.find_result(spec, subject)
     assert entry is not None
     return entry
-
-
-def store_dataset(stores: Stores, values: Any) -> str:
-    """Store a data set and return its id."""
-    return stores.datasets.add(Table(values=np.asarray(values), source={"kind": "test"}))[0].id

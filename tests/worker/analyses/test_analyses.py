@@ -11,9 +11,8 @@ import pytest
 
 import glle_engine
 from glle_engine.metrics.ranks import local_trustworthiness
-from glle_engine.reliability.calibration import calibrate
-from tests.worker.analyses.conftest import analysis_job, check_bits, run_analysis, store_dataset
-from tests.worker.execution.workers import SHEET
+from tests.worker.analyses.conftest import analysis_job, run_analysis
+from tests.worker.execution.workers import SHEET, store_dataset
 from worker.analyses import posterior_analyses, registry
 from worker.analyses.audit import MIN_HALVES, AuditSpec, groups_of
 from worker.analyses.comparison import ComparisonSpec, align
@@ -194,15 +193,6 @@ def test_result_that_is_not_finite_is_refused() -> None:
 
 
 CALIBRATED = SummarySpec(n_draws=8, first=0, seed=0, scale=1.0, source="posterior", calibrated=True)
-
-
-def test_a_calibrated_summary_is_the_engines(stores: Stores, posterior_id: str) -> None:
-    """Draws at the calibrated scale, to the bit, with the calibration and its halves."""
-    direct = glle_engine.fit(SHEET.X)
-    calibration = calibrate(direct, SHEET.X)
-    entry = run_analysis(stores, CALIBRATED, posterior_id)
-    check_bits(entry, direct.summary(8, scale=calibration.scale), calibration)
-    assert entry.meta["quantiles"]["spread"][3] == pytest.approx(np.median(entry.arrays["spread"]))
 
 
 def test_more_resamples_use_those_that_exist(stores: Stores, posterior_id: str, blocks: list[tuple[str, int]]) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import refusal, stored_files
-from tests.worker.analyses.conftest import analysis_job, run_analysis, store_dataset
-from tests.worker.execution.workers import SHEET, raiser
+from tests.worker.analyses.conftest import analysis_job, run_analysis
+from tests.worker.execution.workers import SHEET, raiser, store_dataset
 from worker.analyses.embedding import EmbeddingSpec, Recipe
 from worker.execution import tasks
 from worker.records.cache_entry import Entry
@@ -27,7 +27,7 @@ SCORES = ("trustworthiness",)
 @pytest.fixture
 def spec(stores: Stores) -> EmbeddingSpec:
     """Request an embedding of a data set."""
-    dataset = store_dataset(stores, SHEET.X)
+    dataset = store_dataset(stores)
     spec = EmbeddingSpec(dataset=dataset, method="pca", parameters={"n_components": 2})
     stores.embeddings.request(spec.recipe, "")
     return spec

@@ -18,10 +18,9 @@ from glle_engine.base import progress
 from glle_engine.methods import method
 from glle_engine.reliability.calibration import HALF_SAMPLES, calibrate
 from glle_engine.reliability.resamples import HALVES, SEPARATE, FunctionEmbedder, resample
-from glle_engine.tables.table import Table
 from tests.conftest import in_turn, until
-from tests.worker.analyses.conftest import check_bits, found
-from tests.worker.execution.workers import SHEET, worker
+from tests.worker.analyses.conftest import found
+from tests.worker.execution.workers import SHEET, store_dataset, worker
 from worker.analyses import resamples
 from worker.analyses.audit import MIN_HALVES, AuditSpec
 from worker.analyses.comparison import ComparisonSpec
@@ -29,6 +28,7 @@ from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.analyses.registry import analysis_of
 from worker.analyses.resamples import PART, StoredResamples, posterior_resamples
+from worker.base.problems import notes_in_http
 from worker.execution import process_guard, tasks
 from worker.execution.worker import TaskJob
 from worker.jobs.rq_tasks import SERIALIZER
@@ -105,6 +105,15 @@ def result(stores: Stores, job: Job) -> Entry:
     return found(stores, analysis_of(job), job.subject)
 
 
+def check_bits(entry: Entry, direct: Summary, calibration: Calibration) -> None:
+    """Compare every array of a calibrated summary, and its calibration, with the engine's, to the bit."""
+    for name in ("consensus", "covariance", "spread", "stability", "eigenvalues", "relative_gaps", "agreement"):
+        np.testing.assert_array_equal(entry.arrays[name], getattr(direct, name), err_msg=name)
+    np.testing.assert_array_equal(entry.arrays["half_sample_spread"], calibration.half_sample_spread)
+    assert entry.meta["calibration"] == {**calibration.to_dict(), "notes": notes_in_http(calibration.notes)}
+    assert entry.meta["scale"] == calibration.scale
+
+
 @cache
 def expected() -> tuple[Summary, Calibration]:
     """Return the engine's calibrated summary of the sheet."""
@@ -134,18 +143,20 @@ def test_parts_are_the_engines_and_counted(stores: Stores, posterior_id: str, bl
     assert (ended.status, ended.done, ended.total) == ("succeeded", SUMMARY.total, SUMMARY.total)
 
 
+def pca_audit(stores: Stores, **fields: Any) -> AuditSpec:
+    """Store the sheet, and return the parameters of an audit of its PCA."""
+    parameters = method("pca").spec().to_dict()
+    return AuditSpec(dataset=store_dataset(stores), method="pca", parameters=parameters, seed=3, **fields)
+
+
 def test_an_audit_in_parts_is_the_engines(stores: Stores, blocks: list[tuple[str, int]]) -> None:
     """Halves are made by the tasks of their shards, each once, also those that fail; the statement is the engine's."""
-    X = SHEET.X
-    dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
-    spec = AuditSpec(
-        dataset=dataset.id, method="pca", parameters=method("pca").spec().to_dict(), standardize="zscore", seed=3
-    )
+    spec = pca_audit(stores, standardize="zscore")
     job = shared_job(stores, spec, None)
     assert run_all(stores, job) == ["-s0", "-s1", ""]
     assert [name for name, _ in blocks] == [SEPARATE.name] * len(blocks)
     assert len(set(blocks)) == len(blocks) >= MIN_HALVES // PART == STAGES[1] * 2 // PART
-    direct = audit(X, method="pca", standardize="zscore", seed=3)
+    direct = audit(SHEET.X, method="pca", standardize="zscore", seed=3)
     entry = result(stores, job)
     assert entry.meta["verdict"] == direct.verdict
     assert entry.meta["remains"] == direct.remains
@@ -155,13 +166,11 @@ def test_an_audit_in_parts_is_the_engines(stores: Stores, blocks: list[tuple[str
 
 def test_labels_are_added_without_new_halves(stores: Stores, blocks: list[tuple[str, int]]) -> None:
     """Labels and the number of neighbors change what is read from the halves, not the halves."""
-    X = SHEET.X
-    dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
-    labels, _ = stores.datasets.add(Table(values=(X[:, :1] > 0).astype(float), source={"kind": "test"}))
-    spec = AuditSpec(dataset=dataset.id, method="pca", parameters=method("pca").spec().to_dict(), seed=3)
+    labels = store_dataset(stores, (SHEET.X[:, :1] > 0).astype(float))
+    spec = pca_audit(stores)
     run_all(stores, shared_job(stores, spec, None))
     made = len(blocks)
-    job = shared_job(stores, replace(spec, labels=labels.id, score_neighbors=10), None)
+    job = shared_job(stores, replace(spec, labels=labels, score_neighbors=10), None)
     run_all(stores, job)
     assert result(stores, job).meta["groups"] is not None
     assert len(blocks) == made
@@ -301,8 +310,7 @@ def test_two_workers_make_the_blocks(stores: Stores, posterior_id: str, settings
 
 def compared(stores: Stores) -> ComparisonSpec:
     """Return a comparison of two methods with audits."""
-    dataset = stores.datasets.add(Table(values=SHEET.X, source={"kind": "test"}))[0].id
-    rows = []
+    dataset, rows = store_dataset(stores), []
     for name, options in (("pca", {}), ("isomap", {"n_neighbors": 10})):
         parameters = method(name).spec(**options).to_dict()
         recipe = Recipe(dataset=dataset, method=name, parameters=parameters)

@@ -13,9 +13,8 @@ import pytest
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from glle_engine.methods import METHODS
-from glle_engine.tables.table import Table
 from tests.conftest import until
-from tests.worker.execution.workers import fit_job, horses, worker
+from tests.worker.execution.workers import fit_job, horses, store_dataset, worker
 from worker.analyses.audit import AuditSpec
 from worker.execution import process_guard
 from worker.execution.supervisor import fork
@@ -146,8 +145,8 @@ tasks.fit_values = fit_values
 def test_halves_of_an_overdue_audit_are_shared(stores: Stores, settings: Settings) -> None:
     """The batch makes what is missing in parts, with the same result."""
     X = manifolds.make("s_curve", 80, seed=2).X
-    dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
-    spec = AuditSpec(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
+    dataset = store_dataset(stores, X)
+    spec = AuditSpec(dataset=dataset, method="pca", parameters=METHODS["pca"].spec().to_dict())
     job, _ = stores.jobs.create(kind="audit", claim="c", posterior=None, spec=spec.to_dict(), total=1, short=True)
     slow = """
 import time
@@ -168,7 +167,7 @@ resamples.resample = resample
         assert (parts.sizes, parts.stage) == ((4, 4), "halves")
         with worker(settings, "two"):
             succeeded(stores, job)
-    entry = stores.find_result(spec, dataset.id)
+    entry = stores.find_result(spec, dataset)
     assert entry is not None
     assert entry.meta["pairs"] >= 4
 
@@ -179,9 +178,8 @@ def test_a_tenant_leaves_a_worker_to_others(stores: Stores, settings: Settings) 
         stores.keys.create(name, ("write",), "test", None)
 
     def fit_of(name: str, n: int, *, short: bool) -> Job:
-        X = manifolds.make("swiss_roll", n, seed=0).X
-        dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
-        spec: dict[str, Any] = {"dataset": dataset.id, "spec": FitSpec(n_neighbors=10).to_dict()}
+        dataset = store_dataset(stores, manifolds.make("swiss_roll", n, seed=0).X)
+        spec: dict[str, Any] = {"dataset": dataset, "spec": FitSpec(n_neighbors=10).to_dict()}
         id_ = f"post_{name}{n}"
         jobs = stores.jobs.for_tenant(name, NO_QUOTA)
         job, _ = jobs.create(kind="fit", claim=id_, posterior=id_, spec=spec, total=1, short=short)

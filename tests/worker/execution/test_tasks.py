@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,8 @@ from rq.timeouts import JobTimeoutException
 
 import glle_engine
 from glle_engine.base.errors import OutOfRangeError
-from glle_engine.tables.table import Table
 from tests.conftest import error_of, in_turn, stored_files
-from tests.worker.execution.workers import SHEET, N, draws_job, fit_job, raiser
+from tests.worker.execution.workers import SHEET, N, draws_job, fit_job, raiser, store_dataset
 from worker.execution import context, draws, tasks
 from worker.records.job import INTERACTIVE
 from worker.records.quotas import Quotas
@@ -72,17 +70,6 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, posterior_id: str)
             assert entry.meta["draws"][number]["index"] == key.index
     (result,) = {record.job for _, record in stores.results.newest() if record is not None}
     assert (result, stores.results.usage()["results"]) == (job.id, spec.shards)
-
-
-def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing library for approximate search is a 422, whose remedy names the extra."""
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    job = fit_job(stores, search="approximate")
-    tasks.fit(job.id)
-    error = error_of(stores, job.id)
-    assert (error.code, error.status) == ("missing-library", 422)
-    assert "glle[ann]" in error.remedy
-    assert stores.posteriors.get(job.subject) is None
 
 
 @pytest.mark.parametrize(
@@ -239,8 +226,8 @@ def test_the_memory_of_a_task_grows_with_the_points_that_are_stored(stores: Stor
     both = replace(draws_, spec=spec)
     fit = replace(both, posterior="post_0")
     inline = replace(both, posterior=None, is_inline=True)
-    other = stores.datasets.add(Table(values=SHEET.X[:50], source={"kind": "test"}))[0]
-    jobs = [draws_, replace(both, spec={"dataset": other.id}), fit, replace(fit, posterior=None), inline]
+    other = store_dataset(stores, SHEET.X[:50])
+    jobs = [draws_, replace(both, spec={"dataset": other}), fit, replace(fit, posterior=None), inline]
     assert [tasks._points(stores, job) for job in jobs] == [N, N, N, N, 0]
     stores.posteriors.delete(posterior_id)
     assert [tasks._points(stores, job) for job in jobs] == [0, 50, N, N, 0]

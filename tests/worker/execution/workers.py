@@ -28,20 +28,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from worker.base.settings import Settings
-    from worker.jobs.store import Job
+    from worker.jobs.store import Job, JobStore
+    from worker.records.job import Kind
     from worker.stores import Stores
 
 N = 120  # of which the embedding is trusted: an untrusted one makes a fit search for a better n_neighbors
 SHEET = manifolds.make("s_curve", N, seed=1)
 
 
+def store_dataset(stores: Stores, values: Any = SHEET.X) -> str:
+    """Store a data set, and return its id."""
+    return stores.datasets.add(Table(values=np.asarray(values), source={"kind": "test"}))[0].id
+
+
 def fit_job(stores: Stores, values: Any = SHEET.X, *, short: bool = False, **parameters: Any) -> Job:
-    """Create the job that fits a posterior of these values."""
-    dataset, _ = stores.datasets.add(Table(values=np.asarray(values), source={"kind": "test"}))
+    """Create the job that fits a posterior to values."""
+    dataset = store_dataset(stores, values)
     spec = FitSpec(**{"n_neighbors": 10, **parameters}).to_dict()
-    id_ = posterior_id(dataset.id, spec)
-    request = {"dataset": dataset.id, "spec": spec}
+    id_ = posterior_id(dataset, spec)
+    request = {"dataset": dataset, "spec": spec}
     return stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1, short=short)[0]
+
+
+def bare_fit(jobs: JobStore, claim: str = "claim", kind: Kind = "fit", **fields: Any) -> Job:
+    """Create the record of a fit, or of another kind of job, whose posterior does not exist."""
+    return jobs.create(**{"kind": kind, "claim": claim, "posterior": "post_1", "spec": {}, "total": 1, **fields})[0]
 
 
 def enqueued_fit(stores: Stores, n: int, *, short: bool = False) -> Job:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import until
+from tests.worker.execution.workers import bare_fit
 from worker.base.problems import refuse
 from worker.jobs.lua_scripts import ENDED
 
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 
-def running(stores: Stores) -> Job:
+def running(stores: Stores, claim: str = "claim") -> Job:
     """Return a running job."""
-    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
-    return stores.jobs.start(job.id)
+    return stores.jobs.start(bare_fit(stores.jobs, claim).id)
 
 
 @pytest.fixture(autouse=True)
@@ -77,9 +77,7 @@ def test_every_end_is_published(stores: Stores, end: str) -> None:
 
 def test_a_lost_connection_is_renewed(stores: Stores) -> None:
     """An end during a lost connection wakes its waiter after the reconnection, and notifications continue."""
-    job = running(stores)
-    other, _ = stores.jobs.create(kind="fit", claim="d", posterior="post_2", spec={}, total=1)
-    stores.jobs.start(other.id)
+    job, other = running(stores), running(stores, "other")
 
     def lose() -> None:
         stores.client.client_kill_filter(_type="pubsub")

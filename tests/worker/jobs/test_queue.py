@@ -16,6 +16,7 @@ from rq.job import JobStatus
 from rq.rate_limit import RateLimitRegistry
 
 from tests.conftest import in_turn
+from tests.worker.execution.workers import bare_fit, draws_job
 from worker.base.problems import ProblemError
 from worker.execution import worker
 from worker.execution.worker import TaskJob
@@ -24,7 +25,6 @@ from worker.jobs.queue import ANALYSIS, DRAWS, FIT, REPLICATION_MARK, SWEEP, Tas
 from worker.jobs.rq_tasks import SERIALIZER, SafeJob, fetch_tasks, open_queue
 from worker.jobs.store import NO_QUOTA
 from worker.observability.live_workers import WorkerState, announce, withdraw
-from worker.records.draws import DrawsSpec
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
 from worker.records.sharding import PartsSharding
 
@@ -38,18 +38,15 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 
-def fit_job(stores: Stores, claim: str = "claim") -> Job:
-    """Create a record of a fit."""
-    return stores.jobs.create(kind="fit", claim=claim, posterior="post_1", spec={}, total=1)[0]
-
-
-def draws_job(stores: Stores) -> Job:
+def many_draws(stores: Stores) -> Job:
     """Create a record of ten shards of one lane group each."""
-    spec = DrawsSpec(
-        n=10, p=2, n_draws=40, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
-        draw_seconds=1e-6 * 10, shard_seconds=0.0,
-    )  # fmt: skip
-    return stores.jobs.create(kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=40)[0]
+    return draws_job(stores, "post_1", n_draws=40, shard_seconds=0.0)[0]
+
+
+def summary_job(stores: Stores) -> Job:
+    """Create a record of a summary with three parts, each in a shard."""
+    parts = PartsSharding("resamples", (4, 4, 4), 1)
+    return bare_fit(stores.jobs, "summary", "summary", spec={"dataset": "ds_1"}, total=12, parts=parts)
 
 
 def waiting(stores: Stores, name: str = BATCH) -> list[str]:
@@ -86,9 +83,9 @@ def recorder(called: list[tuple[object, ...]]) -> type[SafeJob]:
 
 def test_tasks_have_handlers_and_wait_in_the_queue_of_their_length(stores: Stores) -> None:
     """Jobs of all kinds carry short stable names, each in the worker's table; short ones do not wait behind batches."""
-    analysis, _ = stores.jobs.create(kind="audit", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
-    short, _ = stores.jobs.create(kind="fit", claim="b", posterior="post_1", spec={}, total=1, short=True)
-    for job in (fit_job(stores), draws_job(stores), analysis, short):
+    analysis = bare_fit(stores.jobs, "audit", "audit", posterior=None, spec={"dataset": "ds_1"})
+    short = bare_fit(stores.jobs, "b", short=True)
+    for job in (bare_fit(stores.jobs), many_draws(stores), analysis, short):
         stores.queue.enqueue(job)
     names = {task.func_name for task in fetch_tasks(stores.client, in_turn(stores)) if task is not None}
     assert names == {FIT, DRAWS, ANALYSIS} == {"fit", "draws", "analysis"}
@@ -125,8 +122,8 @@ def test_a_tenant_has_as_many_tasks_in_the_queue_as_workers_live(stores: Stores,
     """Its further tasks wait with RQ, and those of another tenant follow the first ones."""
     for number in range(workers):
         announce(stores.client, stores.settings, state(f"w{number}"))
-    mine = [fit_job(stores, str(number)) for number in range(5)]
-    theirs = stores.for_tenant("other").jobs.create(kind="fit", claim="c", posterior="post_2", spec={}, total=1)[0]
+    mine = [bare_fit(stores.jobs, str(number)) for number in range(5)]
+    theirs = bare_fit(stores.for_tenant("other").jobs)
     for job in (*mine, theirs):
         stores.queue.enqueue(job)
     first = max(1, workers)
@@ -139,7 +136,7 @@ def test_a_tenant_has_as_many_tasks_in_the_queue_as_workers_live(stores: Stores,
 
 def test_workers_that_start_later_share_what_waits(stores: Stores) -> None:
     """A sweep lets a tenant have as many tasks in a queue as workers live then."""
-    jobs = [fit_job(stores, str(number)) for number in range(5)]
+    jobs = [bare_fit(stores.jobs, str(number)) for number in range(5)]
     for job in jobs:
         stores.queue.enqueue(job)
     assert len(waiting(stores)) == 1
@@ -154,10 +151,7 @@ def test_workers_that_start_later_share_what_waits(stores: Stores) -> None:
 
 def test_the_task_that_combines_parts_runs_after_their_shards(stores: Stores) -> None:
     """It runs last, also after a shard that RQ has failed."""
-    parts = PartsSharding("resamples", (4, 4, 4), 1)
-    job, _ = stores.jobs.create(
-        kind="summary", claim="s", posterior="post_1", spec={"dataset": "ds_1"}, total=12, parts=parts
-    )
+    job = summary_job(stores)
     stores.queue.enqueue(job)
     work(stores, recorder([]))
     stores.queue.enqueue_others(job)
@@ -176,7 +170,7 @@ def test_the_task_that_combines_parts_runs_after_their_shards(stores: Stores) ->
 
 def test_repair_skips_fresh_and_ended_jobs(stores: Stores) -> None:
     """A fresh or ended record is not compared with the queue."""
-    job = fit_job(stores)
+    job = bare_fit(stores.jobs)
     assert stores.queue.repair(job) is job
     ended = silent(stores.jobs.cancel(job.id))
     assert stores.queue.repair(ended) is ended
@@ -219,7 +213,7 @@ ORPHANS = [orphan(status) for status in (JobStatus.QUEUED, JobStatus.STARTED, Jo
 @pytest.mark.parametrize("lose", [lose_record, lose_in_transit, lose_worker, *ORPHANS])
 def test_repair_enqueues_an_orphaned_task(stores: Stores, lose: Callable[[Stores, Job], None]) -> None:
     """A task that neither waits nor runs is enqueued again, once, in the queue and not behind its own limit."""
-    job = fit_job(stores)
+    job = bare_fit(stores.jobs)
     stores.queue.enqueue(job)
     lose(stores, job)
     for _ in range(2):
@@ -232,20 +226,11 @@ def test_repair_enqueues_an_orphaned_task(stores: Stores, lose: Callable[[Stores
         assert called == [(FIT, job.id)]
 
 
-def test_an_analysis_is_enqueued_once(stores: Stores) -> None:
-    """Its task is named by the job."""
-    job, _ = stores.jobs.create(kind="audit", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
-    stores.queue.enqueue(job)
-    stores.queue.repair(silent(job))
-    (task,) = open_queue(BATCH, stores.client).get_jobs()
-    assert (task.id, task.func_name, task.args) == (job.id, ANALYSIS, [job.id])
-
-
 def test_repair_enqueues_the_missing_shards(stores: Stores) -> None:
     """All unfinished shards are enqueued; before the end of the first one, only that."""
     for number in range(10):
         announce(stores.client, stores.settings, state(f"w{number}"))
-    job = draws_job(stores)
+    job = many_draws(stores)
     stores.queue.repair(silent(job))
     assert waiting(stores) == [task_id(job, 0)]
     fetch(stores, task_id(job, 0)).delete()
@@ -261,7 +246,7 @@ def test_a_sweep_survives_what_is_left_of_a_deleted_task(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """A worker that takes a task just deleted writes fields without data; a sweep removes them and frees the place."""
-    job, other = fit_job(stores), fit_job(stores, "other")
+    job, other = bare_fit(stores.jobs), bare_fit(stores.jobs, "other")
     for each in (job, other):
         stores.queue.enqueue(each)
     key = SafeJob.key_for(job.id)
@@ -290,7 +275,7 @@ def test_a_sweep_survives_what_is_left_of_a_deleted_task(
 
 def test_repair_enqueues_a_task_with_a_lost_count(stores: Stores) -> None:
     """An ended task whose last count was lost with a server is enqueued again once."""
-    job = draws_job(stores)
+    job = many_draws(stores)
     stores.queue.enqueue(job)
     work(stores, recorder([]))
     stores.jobs.start(job.id)
@@ -304,7 +289,7 @@ def test_repair_enqueues_a_task_with_a_lost_count(stores: Stores) -> None:
 @pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED])
 def test_repair_fails_a_job_beyond_its_retries(stores: Stores, status: JobStatus) -> None:
     """A task that failed beyond its retries ends the job with a problem."""
-    job = fit_job(stores)
+    job = bare_fit(stores.jobs)
     stores.queue.enqueue(job)
     stores.jobs.start(job.id)
     fetch(stores, job.id).set_status(status)
@@ -316,7 +301,7 @@ def test_repair_fails_a_job_beyond_its_retries(stores: Stores, status: JobStatus
 
 def test_repair_completes_a_cancellation(stores: Stores) -> None:
     """A job in cancellation whose worker died is cancelled, neither failed nor started again."""
-    job = fit_job(stores)
+    job = bare_fit(stores.jobs)
     stores.jobs.start(job.id)
     stores.jobs.cancel(job.id)
     assert stores.queue.repair(silent(stores.jobs.fetch(job.id))).status == "cancelled"
@@ -325,7 +310,7 @@ def test_repair_completes_a_cancellation(stores: Stores) -> None:
 
 def test_repair_leaves_waiting_and_running_tasks(stores: Stores) -> None:
     """A task that waits in the queue, behind another of its tenant, or runs is left alone, however silent."""
-    job, other = fit_job(stores), fit_job(stores, "other")
+    job, other = bare_fit(stores.jobs), bare_fit(stores.jobs, "other")
     for queued in (job, other):
         stores.queue.enqueue(queued)
         assert stores.queue.repair(silent(queued)).status == "queued"
@@ -347,7 +332,7 @@ def run(stores: Stores, job: Job) -> None:
 
 def test_the_task_of_a_dead_worker_that_is_replaced_is_repeated_at_once(stores: Stores) -> None:
     """By the next cleanup, which leaves the tasks of other workers."""
-    jobs = [fit_job(stores, name) for name in "ab"]
+    jobs = [bare_fit(stores.jobs, name) for name in "ab"]
     for number, job in enumerate(jobs):
         announce(stores.client, stores.settings, state(f"w{number}"))
         stores.queue.enqueue(job)
@@ -367,7 +352,7 @@ def test_repair_stops_a_task_beyond_its_time(stores: Stores, monkeypatch: pytest
     stopped: list[str] = []
     monkeypatch.setattr(queue, "send_stop_job_command", lambda _client, id_, **_: stopped.append(id_))
     monkeypatch.setattr(queue, "STOP_GRACE_SECONDS", -10_000.0)
-    job = fit_job(stores)
+    job = bare_fit(stores.jobs)
     stores.queue.enqueue(job)
     run(stores, job)
     repaired = stores.queue.repair(silent(stores.jobs.fetch(job.id)))
@@ -378,7 +363,7 @@ def test_repair_stops_a_task_beyond_its_time(stores: Stores, monkeypatch: pytest
 def test_a_task_without_an_execution_does_not_run(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its status says, and since when: it is not beyond its time, but lost."""
     monkeypatch.setattr(queue, "STOP_GRACE_SECONDS", -10_000.0)
-    job = fit_job(stores)
+    job = bare_fit(stores.jobs)
     stores.queue.enqueue(job)
     run(stores, job)
     stores.client.delete(f"rq:wip:{BATCH}")
@@ -388,19 +373,16 @@ def test_a_task_without_an_execution_does_not_run(stores: Stores, monkeypatch: p
 
 def test_parts_are_combined_although_the_task_of_a_shard_is_lost(stores: Stores) -> None:
     """Once all are counted; the task that combines them waits while one of the shards is there."""
-    parts = PartsSharding("resamples", (4, 4, 4), 1)
-    job, _ = stores.jobs.create(
-        kind="summary", claim="s", posterior="post_1", spec={"dataset": "ds_1"}, total=12, parts=parts
-    )
+    job = summary_job(stores)
     stores.queue.enqueue(job)
     stores.queue.enqueue_others(job)
     stores.jobs.start(job.id)
-    for shard in range(parts.shards):
+    for shard in range(3):
         stores.jobs.advance(job.id, shard, 4)
     for _ in range(2):
         stores.queue.repair(silent(stores.jobs.fetch(job.id)))
-        assert in_turn(stores) == [task_id(job, shard) for shard in range(parts.shards)]
-    for shard in range(parts.shards):
+        assert in_turn(stores) == [task_id(job, shard) for shard in range(3)]
+    for shard in range(3):
         stores.client.delete(SafeJob.key_for(task_id(job, shard)), f"rq:queue:{BATCH}")
     stores.queue.sweep()
     stores.queue.repair(silent(stores.jobs.fetch(job.id)))
@@ -411,7 +393,7 @@ def test_a_withdrawn_job_is_cancelled_once_its_task_has_ended(stores: Stores, mo
     """The task that runs is stopped; the job is in cancellation until then."""
     stopped: list[str] = []
     monkeypatch.setattr(queue, "send_stop_job_command", lambda _client, id_, **_: stopped.append(id_))
-    job = fit_job(stores)
+    job = bare_fit(stores.jobs)
     stores.queue.enqueue(job)
     run(stores, job)
     assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelling"
@@ -425,16 +407,13 @@ def test_a_withdrawn_job_leaves_nothing(stores: Stores) -> None:
 
     A sweep finds one that a worker took before it died.
     """
-    lost = fit_job(stores, "lost")
+    lost = bare_fit(stores.jobs, "lost")
     stores.queue.enqueue(lost)
     open_queue(BATCH, stores.client).pop_job_id()
     stores.jobs.cancel(lost.id)
     stores.queue.sweep()
-    parts = PartsSharding("resamples", (4, 4, 4), 1)
-    job, _ = stores.jobs.create(
-        kind="summary", claim="s", posterior="post_1", spec={"dataset": "ds_1"}, total=12, parts=parts
-    )
-    other = fit_job(stores)
+    job = summary_job(stores)
+    other = bare_fit(stores.jobs)
     stores.queue.enqueue(job)
     stores.queue.enqueue_others(job)
     stores.queue.enqueue(other)
@@ -447,9 +426,8 @@ def test_a_withdrawn_job_leaves_nothing(stores: Stores) -> None:
 def test_a_sweep_repairs_jobs_of_all_tenants(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of all tenants without a task are enqueued; ended ones leave the set of open jobs."""
     monkeypatch.setattr(queue, "STALE_SECONDS", -1.0)
-    mine, cancelled = fit_job(stores), fit_job(stores, "cancelled")
-    other = stores.for_tenant("other")
-    theirs = other.jobs.create(kind="fit", claim="c", posterior="post_2", spec={}, total=1)[0]
+    mine, cancelled = bare_fit(stores.jobs), bare_fit(stores.jobs, "cancelled")
+    theirs = bare_fit(stores.for_tenant("other").jobs)
     stores.jobs.cancel(cancelled.id)
     assert sorted(stores.jobs.sample_open(10)) == sorted([mine.id, theirs.id])
     stores.queue.sweep()
@@ -491,11 +469,8 @@ def test_a_tenant_leaves_a_worker_of_each_queue(stores: Stores, *, keys: bool, w
     jobs = stores.jobs.for_tenant("alice", NO_QUOTA)
     for number in range(5):
         for short in (True, False):
-            claim = f"{number} {short}"
-            stores.queue.enqueue(
-                jobs.create(kind="audit", claim=claim, posterior=None, spec={"dataset": "d"}, total=1, short=short)[0]
-            )
-    stores.queue.enqueue(draws := draws_job(stores))
+            stores.queue.enqueue(bare_fit(jobs, f"{number} {short}", short=short))
+    stores.queue.enqueue(draws := many_draws(stores))
     stores.queue.enqueue_others(draws)
     for number in range(1, workers):
         announce(stores.client, stores.settings, state(f"w{number}"))
@@ -507,10 +482,7 @@ def test_a_tenant_leaves_a_worker_of_each_queue(stores: Stores, *, keys: bool, w
 
 def test_a_stopped_task_is_a_batch_once(stores: Stores) -> None:
     """Its job is queued with its progress from the start; one that ended or is cancelled meanwhile is not enqueued."""
-    jobs = [
-        stores.jobs.create(kind="audit", claim=name, posterior=None, spec={"dataset": "d"}, total=9, short=True)[0]
-        for name in "abc"
-    ]
+    jobs = [bare_fit(stores.jobs, name, total=9, short=True) for name in "abc"]
     for job in jobs:
         stores.queue.enqueue(job)
         stores.jobs.start(job.id)
@@ -536,7 +508,7 @@ def replicating(stores: Stores, replicas: int) -> TaskQueue:
 def test_a_job_without_replicas_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without enough replicas, the problem states their number, and to retry; by default none is required."""
     monkeypatch.setattr(queue, "REPLICATION_WAIT_MS", 10)
-    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+    job = bare_fit(stores.jobs)
     stores.queue.require_replicated(job.id)
     assert not stores.client.exists(REPLICATION_MARK)
     with pytest.raises(ProblemError, match="0 of 1 replicas") as caught:
@@ -555,7 +527,7 @@ def test_a_job_lost_with_its_master_is_refused(stores: Stores, monkeypatch: pyte
         return pipeline
 
     monkeypatch.setattr(stores.client, "pipeline", on_the_next_master)
-    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+    job = bare_fit(stores.jobs)
     replicating(stores, 2).require_replicated(job.id)
     stores.client.delete(f"glle:job:{job.id}")
     with pytest.raises(ProblemError, match="failed over to a master"):

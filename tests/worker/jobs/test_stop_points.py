@@ -21,6 +21,7 @@ from rq import SimpleWorker
 from rq.rate_limit import RateLimitRegistry
 
 from tests.stop_points import stopping
+from tests.worker.execution.workers import bare_fit, draws_job
 from worker.base.clock import now_ms
 from worker.execution.worker import LongTaskLock, TaskWorker, WorkerQueue
 from worker.jobs import queue
@@ -29,7 +30,6 @@ from worker.jobs.rq_tasks import SERIALIZER, SafeJob, fetch_tasks, open_queue
 from worker.jobs.store import NO_QUOTA, Cancelled
 from worker.observability.live_workers import WorkerState, announce
 from worker.records import job as job_records
-from worker.records.draws import DrawsSpec
 from worker.records.ids import text
 from worker.records.job import BATCH, INTERACTIVE, QUEUES
 from worker.records.sharding import PartsSharding
@@ -167,21 +167,14 @@ def require_service(monkeypatch: pytest.MonkeyPatch, stores: Stores, where: str)
     assert [stores.jobs.fetch(job.id).status for job in after] == ["succeeded"] * 2, where
 
 
-def create(stores: Stores, claim: str, *, short: bool = False, kind: Any = "fit", **fields: Any) -> Job:
-    """Create a job of the tenant."""
-    jobs = stores.jobs.for_tenant(ALICE, NO_QUOTA)
-    spec = fields.pop("spec", {"dataset": "ds_1"})
-    fields = {"total": 1, "posterior": "post_1", **fields}
-    return jobs.create(kind=kind, claim=claim, spec=spec, short=short, **fields)[0]
+def create(stores: Stores, claim: str, **fields: Any) -> Job:
+    """Create a job of the tenant, by default a fit."""
+    return bare_fit(stores.jobs.for_tenant(ALICE, NO_QUOTA), claim, **{"spec": {"dataset": "ds_1"}, **fields})
 
 
 def draws(stores: Stores) -> Job:
     """Create a job of draws in three shards."""
-    spec = DrawsSpec(
-        n=10, p=2, n_draws=12, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
-        draw_seconds=1e-6 * 10, shard_seconds=0.0,
-    )  # fmt: skip
-    return create(stores, "draws", kind="draws", spec=spec.to_dict(), total=12)
+    return draws_job(stores.for_tenant(ALICE), "post_1", n_draws=12, shard_seconds=0.0)[0]
 
 
 def analysis(stores: Stores) -> Job:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import refusal
+from tests.worker.execution.workers import bare_fit
 from worker.base.clock import now_ms
 from worker.base.problems import Problem
 from worker.jobs.lua_scripts import ENDED_BYTES, SWEEP_SECONDS
@@ -173,6 +174,12 @@ def test_the_end_of_a_job_is_counted_once(stores: Stores) -> None:
     assert stores.counts.read()[1][SERIES, "draws", "succeeded"].seconds < 60
 
 
+def test_a_shared_job_has_the_highest_priority_of_its_requests(stores: Stores) -> None:
+    """An interactive request promotes a batch; a later batch request does not demote the job."""
+    shared = [create(stores, priority=priority)[0].priority for priority in ("batch", "interactive", "batch")]
+    assert shared == ["batch", "interactive", "interactive"]
+
+
 def test_entered_counts_every_status(stores: Stores) -> None:
     """Each transition is counted by kind and entered status."""
     for number in range(2):
@@ -182,14 +189,9 @@ def test_entered_counts_every_status(stores: Stores) -> None:
     assert stores.counts.read()[0] == {("jobs_entered", "draws", status): 2 for status in statuses}
 
 
-def fit_job(jobs: JobStore, claim: str, kind: Kind = "fit") -> Job:
-    """Create a job of a store of a tenant."""
-    return jobs.create(kind=kind, claim=claim, posterior="post_1", spec={}, total=1)[0]
-
-
 def succeeded_job(jobs: JobStore, claim: str) -> Job:
     """Create a job that has succeeded."""
-    job = fit_job(jobs, claim)
+    job = bare_fit(jobs, claim)
     jobs.start(job.id)
     jobs.succeed(job.id)
     return jobs.fetch(job.id)
@@ -243,7 +245,7 @@ def test_every_change_of_status_keeps_the_lists(
     """After any sequence of changes the lists are exact."""
     stores.client.flushall()
     jobs = stores.for_tenant(tenant).jobs
-    ids = [fit_job(jobs, f"claim {number}", kind=kind).id for number, kind in enumerate(kinds)]
+    ids = [bare_fit(jobs, f"claim {number}", kind=kind).id for number, kind in enumerate(kinds)]
     for number, move in moves:
         move_job(jobs, ids[number % len(ids)], move)
     require_exact(stores, jobs, tenant)
@@ -254,9 +256,9 @@ def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
     other = succeeded_job(stores.jobs.for_tenant("bob", Quota(records=0)), "b")
     nbytes = record_bytes(stores, other)
     jobs = stores.jobs.for_tenant("alice", Quota(records=3 * nbytes + nbytes // 2))
-    open_ones = [fit_job(jobs, f"open {number}").id for number in range(5)]
+    open_ones = [bare_fit(jobs, f"open {number}").id for number in range(5)]
     ids = [succeeded_job(jobs, f"claim {number}").id for number in range(8)]
-    last = fit_job(jobs, "last").id
+    last = bare_fit(jobs, "last").id
     assert {job and job.id for _, job in jobs.iterate()} == {last, *ids[-3:], *open_ones}
     assert stores.jobs.get(other.id) is not None
     for id_ in ids[:-3]:
@@ -283,8 +285,7 @@ def test_expired_records_leave_the_lists(stores: Stores) -> None:
 
 def running(stores: Stores, total: int = 100) -> Job:
     """Return a running draws job."""
-    job, _ = stores.jobs.create(kind="draws", claim="c", posterior="post_1", spec={}, total=total)
-    return stores.jobs.start(job.id)
+    return stores.jobs.start(bare_fit(stores.jobs, kind="draws", total=total).id)
 
 
 def ago(job: Job, seconds: float) -> Job:

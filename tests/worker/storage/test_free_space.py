@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.conftest import refusal
 from tests.service.conftest import register_worker
+from tests.worker.execution.workers import bare_fit
 from tests.worker.storage.conftest import fill_memory
 from worker.base.disk import disk_reserve
 from worker.storage import free_space
@@ -15,21 +16,15 @@ from worker.storage import free_space
 if TYPE_CHECKING:
     import pytest
 
-    from worker.jobs.store import Job
     from worker.stores import Stores
-
-
-def fit_job(stores: Stores, claim: str) -> Job:
-    """Create a record of a fit."""
-    return stores.jobs.create(kind="fit", claim=claim, posterior="post_1", spec={}, total=1)[0]
 
 
 def test_above_the_mark_new_jobs_are_refused_and_accepted_jobs_end(stores: Stores) -> None:
     """Workers register, and accepted jobs end."""
-    done = fit_job(stores, "done")
+    done = bare_fit(stores.jobs, "done")
     stores.queue.enqueue(done)
     with fill_memory(stores, 0.9):
-        assert refusal(fit_job, stores, "new").code == "redis-full"
+        assert refusal(bare_fit, stores.jobs, "new").code == "redis-full"
         register_worker(stores)
         assert stores.queue.live_workers() == 1
         stores.jobs.start(done.id)
@@ -43,7 +38,7 @@ def test_new_jobs_leave_the_reserve_of_the_disk_free(stores: Stores, monkeypatch
         monkeypatch.setattr(free_space, "free_bytes", lambda _, nbytes=nbytes: nbytes)
         assert free_space.QueueCapacity(stores.client, stores.settings).is_full == is_refused
     stores.room._look_again = 0.0
-    problem = refusal(fit_job, stores, "new")
+    problem = refusal(bare_fit, stores.jobs, "new")
     assert (problem.code, problem.status) == ("storage-full", 507)
     remote = replace(stores.settings, store_url="memory://elsewhere")
     assert not free_space.QueueCapacity(stores.client, remote).is_full

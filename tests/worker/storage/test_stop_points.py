@@ -17,7 +17,7 @@ import pytest
 from glle_engine.methods import METHODS
 from glle_engine.tables.table import Table
 from tests.stop_points import stopping
-from tests.worker.execution.workers import SHEET, draws_job, fit_job
+from tests.worker.execution.workers import SHEET, bare_fit, draws_job, fit_job
 from worker.analyses.embedding import Recipe
 from worker.base.problems import ProblemError
 from worker.execution import tasks
@@ -169,7 +169,7 @@ class DeletesJob(Scenario):
 
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores)
-        self.job = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)[0]
+        self.job = bare_fit(stores.jobs)
         stores.jobs.start(self.job.id)
         stores.jobs.succeed(self.job.id)
         for key in "ab":
@@ -237,7 +237,7 @@ class Sweeps(Scenario):
     def __init__(self, stores: Stores) -> None:
         super().__init__(stores)
         stores.files.write_entry(RESULT)
-        stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+        bare_fit(stores.jobs)
         for key in "ab":
             assert stores.results.put(key, RESULT, owners=[], job="job_1", tenant=DEFAULT)
 

@@ -1,4 +1,4 @@
-"""Fixtures of tests of tasks."""
+"""Fixtures of tests that run tasks in their own process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the tasks use the test's stores."""
+    """Make tasks that run in this process use the stores of the test."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 @pytest.fixture
 def posterior_id(stores: Stores, here: None) -> str:
-    """Fit a posterior and return its id."""
+    """Fit a posterior, and return its id."""
     del here
     job = fit_job(stores)
     tasks.fit(job.id)
