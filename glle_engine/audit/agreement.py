@@ -56,7 +56,7 @@ class Agreement:
 
 
 def measure_agreement(points: NDArray[np.float64], Y: NDArray[np.float64], k: int, seed: int = 0) -> Agreement:
-    """Measure the agreement of an embedding Y (n, p) with points (n, d), with k neighbors of each point."""
+    """Measure how an embedding Y (n, p) agrees with the data, points (n, d): k neighbors of each, and distances."""
     rows = generator(seed, len(Y)).permutation(len(Y))
     rows = np.sort(rows[:COMPARED_POINTS])
     points, Y = points[rows], np.ascontiguousarray(Y[rows])

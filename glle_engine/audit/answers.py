@@ -157,9 +157,9 @@ class Disturbed:
 
 
 def arrangement(maps: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer | None:
-    """Return how well the centers of the islands agree between m maps (m, n, p), of which two in turn are a pair.
+    """Return how well the centers of the islands agree between maps of two separate halves of the data.
 
-    Returns None for fewer than three islands.
+    Maps 2 j and 2 j + 1 (m, n, p) are such a pair. Returns None for fewer than three islands.
     """
     count = int(islands.max()) + 1
     if count < MIN_ARRANGED:
@@ -175,8 +175,8 @@ def neighborhoods(
 ) -> tuple[Answer, NDArray[np.float64]]:
     """Return how well neighbors agree between maps of halves: the answer for the map, and the share of each point (n,).
 
-    `near` (m, n, k) are the neighbors in m maps, of which two in turn are a pair. With `rows`, only these points count
-    as neighbors, and the answer for the map is the mean over them.
+    `near` (m, n, k) are the neighbors in m maps, where maps 2 j and 2 j + 1 are of two separate halves. With `rows`,
+    only these points count as neighbors, and the answer for the map is the mean over them.
     """
     k, rows = near.shape[2], np.arange(len(islands)) if rows is None else rows
     pairs = np.array([shared(a, b) for a, b in zip(near[::2], near[1::2], strict=True)])
@@ -193,9 +193,10 @@ def neighborhoods(
 
 
 def shape(maps: NDArray[np.float64], islands: NDArray[np.int64]) -> Answer:
-    """Return how well the shapes of islands agree between m maps (m, n, p), of which two in turn are a pair.
+    """Return how well the shapes of islands agree between maps of two separate halves of the data.
 
-    The answer is the mean over all points on islands; the points of islands of fewer than 5 points count as 0.
+    Maps 2 j and 2 j + 1 (m, n, p) are such a pair. The answer is the mean over all points on islands; the points of
+    islands of fewer than 5 points count as 0.
     """
     members = [np.flatnonzero(islands == island) for island in range(int(islands.max()) + 1)]
     shares = np.array(

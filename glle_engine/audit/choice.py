@@ -289,7 +289,7 @@ def _groups(maps: Sequence[MapFacts]) -> Choice:
 
 
 def _winner(maps: Sequence[MapFacts], question: Question) -> tuple[MapFacts | None, list[MapFacts]]:
-    """Return the map to show, and the others that are as good; None if the best one does not answer the question."""
+    """Return the map to show, and the others that are as good; None and no others if the best score is too low."""
     scores = _OF_QUESTION[question]
     leader = max(maps, key=scores.value, default=None)
     if leader is None or scores.value(leader) < scores.min_score:
@@ -300,7 +300,10 @@ def _winner(maps: Sequence[MapFacts], question: Question) -> tuple[MapFacts | No
 
 
 def _is_as_good(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
-    """Return whether a map is as good as the leader: at most .01 below, or .03 and within 2.5 standard errors."""
+    """Return whether a map is as good as the leader, the map with the best score for a question.
+
+    Its score is at most .01 below the leader's score, or at most .03 below and within 2.5 standard errors.
+    """
     scores = _OF_QUESTION[question]
     difference = scores.value(leader) - scores.value(facts)
     if difference <= SMALL_DIFFERENCE:
@@ -309,9 +312,9 @@ def _is_as_good(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
 
 
 def _is_within_error(facts: MapFacts, leader: MapFacts, question: Question) -> bool:
-    """Return whether the mean difference of two maps over pairs of halves is within 2.5 standard errors.
+    """Return whether the leader's mean lead over a map, over pairs of halves, is at most 2.5 of its standard errors.
 
-    Maps without halves give False.
+    Returns False for maps without halves.
     """
     if not (len(facts.layout) and len(leader.layout)):
         return False

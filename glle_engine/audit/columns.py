@@ -70,7 +70,7 @@ def _two_modes(x: NDArray[np.float64], steps: NDArray[np.float64], density: floa
 
 
 def _spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return values (n,) in ascending order, with repeated values spread over half of the smaller gap beside them."""
+    """Sort values (n,), and spread equal values evenly around their value, by up to half of the gap to the next one."""
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) < 2 or counts.max() == 1:
         return np.sort(values)

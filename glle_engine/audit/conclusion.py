@@ -119,7 +119,7 @@ def conclude_from_halves(subject: Subject, halves: Halves) -> tuple[Audit, Facts
 
 
 def common_share(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return R^2 (m,) of each pair of consecutive embeddings (2 m, n, p), which are maps of two separate halves."""
+    """Return R^2 (m,) of each pair of maps (2 m, n, p); maps 2 j and 2 j + 1 are of two separate halves."""
     return np.array([1 - disparity(a, b) for a, b in zip(places[::2], places[1::2], strict=True)])
 
 

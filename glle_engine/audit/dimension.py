@@ -57,9 +57,9 @@ def find_dimension(
 
 
 def shared_coordinates(places: NDArray[np.float64]) -> int:
-    """Return how many coordinates two maps share, given m pairs of consecutive maps (2 m, n, p).
+    """Return how many coordinates the maps of two halves share, by maps (2 m, n, p); maps 2 j and 2 j + 1 are a pair.
 
-    Coordinate j is shared if the median over pairs of its squared canonical correlation is at least .5.
+    A coordinate is shared if the median over the pairs of its squared canonical correlation is at least .5.
     """
     pairs = zip(places[::2], places[1::2], strict=True)
     squares = np.median([canonical_correlations(a, b) ** 2 for a, b in pairs], axis=0)

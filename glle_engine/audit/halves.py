@@ -117,7 +117,7 @@ class Halves:
         self.half_maps += evaluate_all(self._evaluate, self.maps.places[numbers], halves)
 
     def stacked(self) -> HalfMap:
-        """Return what all maps show, with a first axis for the halves.
+        """Return what all maps show, as one `HalfMap` whose arrays have a first axis for the halves.
 
         Raises `InvalidParameterError` if fewer than two pairs of halves could be embedded.
         """
@@ -188,7 +188,7 @@ def embedder_of_halves(X: ArrayLike, Y: Any = None, **options: Any) -> Embedder:
 
 
 def _embedder_of_rows(embedder: Embedder, rows: NDArray[np.intp], blocks: NDArray[np.int64] | None) -> Embedder:
-    """Return an embedder of random halves of some `rows`, or of their blocks, given the blocks (n,) of all rows.
+    """Restrict an embedder to random halves of some `rows`; with the blocks (n,) of all rows, to halves of the blocks.
 
     Raises `InvalidParameterError` if the rows have fewer than 4 blocks.
     """

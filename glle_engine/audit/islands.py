@@ -168,10 +168,10 @@ def islands_of_embedding(Y: NDArray[np.float64], points: NDArray[np.float64], *,
 
 
 def _isolated_in_data(points: NDArray[np.float64], islands: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each island (m,) is isolated among points (n, d), or among their first principal components.
+    """Return which islands (m,) are isolated (`isolated`) among points (n, d), or among their principal components.
 
-    A linear map cuts nothing, so a gap among the components is a gap in the data. If there are many features, noise
-    makes all distances nearly equal, and only the components show the gap.
+    A projection on principal components cuts nothing, so a gap among them is a gap in the data. If there are many
+    features, noise makes all distances nearly equal, and only the first components show the gap.
     """
     holds = isolated(points, islands)
     limit = min(COMPONENTS[0], len(points) - 1, points.shape[1] - 1)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Function = Callable[[NDArray[np.float64]], ArrayLike]
 
     class Transformer(Protocol):
-        """Estimator of scikit-learn."""
+        """Type of estimators that an audit takes as a method, such as `sklearn.decomposition.PCA(2)`."""
 
         def fit_transform(self, X: NDArray[np.float64]) -> ArrayLike:
             """Return the embedding (m, p) of points (m, d)."""

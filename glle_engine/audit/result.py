@@ -165,7 +165,10 @@ class Audit(PointResult):
 
     @property
     def seam(self) -> NDArray[np.int64]:
-        """Number (n,) of the tear or fold on which each point lies: j and -j on the sides of `seams[j - 1]`, or 0."""
+        """For each point (n,), j or -j if it lies on one or the other side of the tear or fold j; 0 for other points.
+
+        Tear or fold j is `disturbed.seams[j - 1]`.
+        """
         return self.disturbed.seam
 
     @property
@@ -176,7 +179,7 @@ class Audit(PointResult):
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that have a row for each point, by name, without the ones that are None.
 
-        The names are those of attributes, and `member_probability` of the groups and `half_axes` of the regions.
+        The names are attributes of this class, `member_probability` (of `groups`), and `half_axes` (of `regions`).
         """
         arrays = {name: getattr(self, name) for name in _POINT_ARRAYS}
         arrays["member_probability"] = None if self.groups is None else self.groups.member_probability

@@ -199,7 +199,7 @@ def blocks_of_rows(blocks: ArrayLike | None, n: int) -> NDArray[np.int64] | None
 
 
 def _require_map(embedding: NDArray[np.float64], k: int, distinct: int) -> None:
-    """Raise `TooFewPointsError` or `InvalidParameterError` for a map of too few or of equal points."""
+    """Raise an error for too few distinct points, too few points for k neighbors, or a map of equal positions."""
     if distinct < MIN_AUDIT_POINTS:
         raise TooFewPointsError(
             f"An audit needs at least {MIN_AUDIT_POINTS} distinct points, not {distinct}.", remedy="Give more points."
@@ -232,7 +232,7 @@ def _notes_on_limits(n: int, k: int, copies: int) -> Iterator[Note]:
 
 
 def _notes_on_tests(n: int, reason: str | None, *, has_structure: bool | None) -> Iterator[Note]:
-    """Yield notes on what the tests cannot tell: p-values, for a `reason`, and structure within single columns."""
+    """Yield a note if p-values are unknown for a `reason`, and one on single columns if no structure was found."""
     if reason is not None:
         yield Note("chance-unknown", f"P-values of single points are unknown: {reason}.")
     if has_structure is False:

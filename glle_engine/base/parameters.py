@@ -184,7 +184,7 @@ def integer(
     words: tuple[str, ...] = (),
     counts: bool = False,
 ) -> Any:
-    """Declare a field of a specification that is an integer, or None if its default is None.
+    """Declare a field of a specification that is an integer; if its default is None, the value may be None, too.
 
     For a number of points (`counts`) whose default is an integer, "auto" stands for the default, unless "auto" is one
     of the `words`.
@@ -207,7 +207,7 @@ def number(
     words: tuple[str, ...] = (),
     counts: bool = False,
 ) -> Any:
-    """Declare a field of a specification that is a finite number, or None if its default is None."""
+    """Declare a field of a specification that is a finite number; if its default is None, it may be None, too."""
     optional = default is None
     bounds: dict[str, Any] = {"minimum": minimum, "above": above, "maximum": maximum, "below": below}
     parameter = Parameter(kind="number", doc=doc, words=words, optional=optional, counts=counts, **bounds)

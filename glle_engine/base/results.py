@@ -35,7 +35,7 @@ def brief(self: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a short text of a field's value, which is empty for None and for empty strings and collections."""
+    """Return a field's value as a short text: empty for None and for empty strings and collections."""
     if value is None or (isinstance(value, (str, Mapping, Sequence)) and not value):
         return ""
     if isinstance(value, np.ndarray):
@@ -55,7 +55,7 @@ def _cut(text: str) -> str:
 
 
 class PointResult(PointArray):
-    """Base of results with one row for each point: a frame, a plot, an AnnData, and a display in notebooks."""
+    """Base of results with one row for each point, which become frames, plots or parts of an AnnData, and HTML."""
 
     def frame(self, labels: ArrayLike | None = None, ids: ArrayLike | None = None) -> Any:
         """Return a pandas DataFrame with a row for each point; parameters and errors as for `glle.frame`."""
@@ -151,7 +151,7 @@ class Diagnostics:
     __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
-        """Return {"figures": {...}, "notes": [{"code", "message", "message_parts"}, ...]}."""
+        """Return a JSON-able dictionary with `figures`, and with `notes` as a list of dictionaries."""
         return {"figures": dict(self.figures), "notes": [note.to_dict() for note in self.notes]}
 
     @classmethod

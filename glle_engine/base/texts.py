@@ -107,7 +107,7 @@ class Text(str):
 
 @dataclass(frozen=True)
 class Note:
-    """Warning, finding or decision for the user.
+    """Message for the user about a result: a warning, a finding, or what was decided, such as a guessed role.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class Note:
         return replace(self, message=Text(*named))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return {"code", "message", "message_parts"}."""
+        """Return a JSON-able dictionary with `code`, `message`, and `message_parts` (`to_json`)."""
         return {"code": self.code, "message": str(self.message), "message_parts": to_json(self.message)}
 
     @classmethod
@@ -162,12 +162,12 @@ class Line:
         return MARKS[self.role] + self.text
 
     def to_dict(self) -> dict[str, Any]:
-        """Return {"role", "text", "parts"}."""
+        """Return a JSON-able dictionary with `role`, `text`, and its `parts` (`to_json`)."""
         return {"role": self.role, "text": str(self.text), "parts": to_json(self.text)}
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Return the inverse of `to_dict`."""
+        """Return the line of a dictionary that `to_dict` returned."""
         return cls(value["role"], Text.from_json(value["parts"]))
 
 

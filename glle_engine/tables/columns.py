@@ -199,7 +199,7 @@ class Block(ABC):
 
 @dataclass(frozen=True, eq=False)
 class WholeTable(Columns):
-    """Table whose columns are in memory."""
+    """Table whose columns are in memory, and need not be read in blocks."""
 
     names: list[str] | None
     head: list[Column]
@@ -228,7 +228,6 @@ class _Rows(Block):
         return self.stop - self.start
 
     def column(self, index: int) -> Column:
-        """Return the values in these rows of the column at position `index`."""
         return self.columns[index].rows(self.start, self.stop)
 
 
@@ -262,7 +261,7 @@ def cell_column(cells: Sequence[str], kind: TextKind, decimal: str = ".") -> Col
 
 
 def _plain_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
-    """Read cells fast, if every cell is a finite number below 10^15 with a decimal point; otherwise return None."""
+    """Convert all cells to numbers at once; return None unless every cell is a finite number below 10^15."""
     try:
         values = np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:

@@ -253,7 +253,7 @@ class Layout:
         return Note("labels-guessed", f"{sentence}{Way('one_hot', [name])}, without it {Way('ignore', [name])}.")
 
     def with_index(self, possible: Sequence[int]) -> Layout:
-        """Return the layout in which the frame's index is the ids, as far as its columns are `possible` ids.
+        """Return the layout in which the columns of a frame's index that are `possible` ids are the ids.
 
         If other columns are the ids, or the index has no such column, return the layout unchanged.
         """
@@ -292,7 +292,7 @@ class Layout:
         return names
 
     def source(self) -> dict[str, Any]:
-        """Return a JSON-able description: `columns`, the names by role, if any, and `layout` (`column_list`)."""
+        """Return a JSON-able dictionary: `columns`, the names of columns by role, and `layout` (`column_list`)."""
         columns = {role: list(map(self.name, numbers)) for role, numbers in self.roles.items() if numbers}
         return {**({"columns": columns} if columns else {}), "layout": column_list(self)}
 

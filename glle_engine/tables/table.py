@@ -76,7 +76,6 @@ class _NoBounds:
     """Limits that accept every table except an empty one."""
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise `TableError` if there are no rows or no features."""
         if 0 in shape:
             remedy = "Give a table with rows, and with columns of numbers."
             raise TableError("empty-data", f"The data have shape {shape}.", remedy=remedy)
@@ -272,7 +271,7 @@ class BadRows:
 
 @dataclass
 class _Fault:
-    """All values with one kind of problem: where the first one is, which rows have one, and how many each column."""
+    """All bad values with one problem code: the first one, their rows, and how many there are in each column."""
 
     row: int
     column: int
@@ -410,7 +409,7 @@ class _Pass:
         return np.ascontiguousarray(np.column_stack(parts), self._dtype), colors
 
     def _add_fault(self, code: str, column: Column, index: int, start: int, mask: Array) -> None:
-        """Record the values that `mask` selects in a block of a column; `start` is the number of the first row."""
+        """Record the bad values that `mask` selects in a block of a column, whose first row has the number `start`."""
         row = int(mask.argmax())
         fault = self._faults.setdefault(code, _Fault(start + row, index, column.shown(row)))
         if start + row < fault.row:
@@ -536,7 +535,7 @@ class _Pass:
         return [Note("counts-rows", f"{sentence}{Way('id', [name])}.")]
 
     def _label_like(self, values: Array) -> list[Note]:
-        """Return notices on features that have the name of a label and only a few whole numbers as values."""
+        """Return notices about features that are probably labels: by their name, and by few different whole numbers."""
         if self._layout.names is None or values.shape[1] != len(self._read) or values.shape[1] < 2:
             return []
         notes = []

@@ -39,7 +39,7 @@ class PointColors:
 
     @classmethod
     def from_values(cls, title: str, raw: NDArray[Any], *, are_groups: bool = False) -> PointColors:
-        """Return the colors of an array of labels: texts and few distinct integers are classes, other values numbers.
+        """Return the `PointColors` of labels: texts and few distinct integers are classes, other values are numbers.
 
         If there are more different texts than class colors, and all are numbers or all are dates, they are read as
         numbers or dates. Integers that are groups (`are_groups`) are classes, however many they are.
@@ -68,7 +68,7 @@ class PointColors:
 
     @classmethod
     def from_labels(cls, labels: ArrayLike, rows: int, title: str = "", *, are_groups: bool = False) -> PointColors:
-        """Return the colors of labels of any type, with the title `title`, or else the name of a pandas series."""
+        """Return the `PointColors` of labels of any type; without a `title`, it is the name of a pandas series."""
         values = _values(labels)
         require_rows("labels", values, rows)
         named = str(title or getattr(labels, "name", None) or "")
@@ -142,7 +142,7 @@ def shorten(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _values(labels: Any) -> NDArray[Any]:
-    """Return labels (n,) as numbers, texts or dates without a zone; missing ones are NaN, empty or NaT."""
+    """Convert labels to an array (n,) of numbers, texts or dates; missing labels are NaN, empty texts or NaT."""
     values = np.asarray(labels)
     if values.dtype.kind in "fiuMm":
         return values
@@ -159,7 +159,7 @@ def _values(labels: Any) -> NDArray[Any]:
 
 
 def _dates(values: list[Any], texts: NDArray[np.str_]) -> NDArray[np.datetime64]:
-    """Return dates and times as local times, without a zone, in the time zone of the first one."""
+    """Convert dates and times to datetime64 without a zone, all in the zone of the first one; NaT without a text."""
     zone = next((value.tzinfo for value in values if getattr(value, "tzinfo", None) is not None), None)
     dates = np.full(len(values), "NaT", "M8[us]")
     for row, (value, text) in enumerate(zip(values, texts, strict=True)):

@@ -75,12 +75,12 @@ class Panel:
 
     @property
     def outside(self) -> NDArray[np.bool_]:
-        """Points (n,) that are in no island of an audit."""
+        """Whether each point (n,) is in no island of an audit; False for other results."""
         return np.zeros(len(self.Y), bool) if self.of_islands is None else self.of_islands < 0
 
     @property
     def has_folds(self) -> bool:
-        """Whether some points, but not most of them, lie on top of others."""
+        """Whether some points, but not most of them, are laid onto points that are far in the data."""
         return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MAX_FOLDED)
 
     @classmethod
@@ -118,7 +118,7 @@ class Panel:
         return replace(panel, below="; ".join(panel.explain_marks(points)))
 
     def explain_marks(self, points: PointTable) -> Iterator[str]:
-        """Yield what each kind of mark in the panel means."""
+        """Yield a phrase for each kind of mark in the panel, such as "red lines: torn neighbors"."""
         is_sampled = "neighborhood" in points.columns
         if is_sampled or points.covariance is not None:
             yield "faint: neighbors change"
@@ -358,7 +358,7 @@ def _draw_islands(axes: Axes, panel: Panel, points: NDArray[Any], sizes: Any) ->
 
 
 def _outline(members: NDArray[Any]) -> NDArray[np.float64] | None:
-    """Return the convex hull of points, a little larger, or None if they are on a line."""
+    """Return the convex hull (m, 2) of points, enlarged by 6 %; None for fewer than 3 points, or points on a line."""
     from scipy.spatial import ConvexHull, QhullError  # noqa: PLC0415 # only for audits
 
     if len(members) < _OUTLINE_POINTS:
@@ -459,7 +459,7 @@ def _fit_view(axes: Axes, points: NDArray[Any], reach: NDArray[np.float64], *, i
 
 
 def _planar(Y: NDArray[Any]) -> NDArray[Any]:
-    """Return the first two components; a single component is drawn against its rank."""
+    """Return positions (n, 2) in the picture: the first two components, or a single component and its rank."""
     if Y.shape[1] > 1:
         return np.asarray(Y[:, :2])
     rank = np.empty(len(Y))

@@ -258,7 +258,7 @@ def align_rows(values: Any, index: Any, name: str) -> Any:
 
 
 def name_of_label(value: Any) -> str:
-    """Return the name of a label: texts are returned as they are, and whole numbers get all their digits."""
+    """Return a label as a text for legends and verdicts; whole numbers are written with all their digits."""
     if isinstance(value, (str, bool, np.bool_)):
         return str(value)
     return f"{value:.0f}" if value == round(value) and abs(value) < _MAX_DIGITS else f"{value:g}"

@@ -1,4 +1,4 @@
-"""Points in a notebook: a widget with a player of draws and a lasso (jupyter-scatter)."""
+"""Widget for notebooks that shows points with jupyter-scatter, plays draws, and selects points with a lasso."""
 
 from __future__ import annotations
 
