@@ -22,7 +22,7 @@ DATASET = {"notices": [], "id": "ds_1", "n": 3, "n_features": 2, "names": None}
 
 
 class Clock:
-    """Clock that only sleep advances, and the longest random pauses."""
+    """Fake clock of the client: only `sleep` advances it, and each random pause is the longest possible."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.slept: list[float] = []
@@ -38,7 +38,7 @@ class Clock:
 
 
 class Service:
-    """Service that answers from a list and records the requests."""
+    """Fake service that gives the listed answers one after another, and records the requests."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         self._answers = list(answers)
@@ -54,12 +54,12 @@ class Service:
         return answer
 
     def client(self, retries: Retries | None = None) -> Client:
-        """Return a client of the service."""
+        """Return a client whose requests this fake service answers."""
         return Client(URL, progress=False, retries=retries, transport=self.transport)
 
 
 class Stream:
-    """Object that has nothing but an Arrow stream, as a DuckDB relation."""
+    """Table that offers nothing but an Arrow stream, as a DuckDB relation does."""
 
     def __init__(self, table: Any) -> None:
         self._table = table
@@ -70,7 +70,7 @@ class Stream:
 
 
 def problem(status: int, code: str = "some-code", **headers: str) -> httpx.Response:
-    """Return a response with a problem."""
+    """Return an error response in the form of the service, with the request id "abc"."""
     body = {
         "type": f"urn:glle:problem:{code}",
         "title": "A title",
@@ -85,7 +85,7 @@ def problem(status: int, code: str = "some-code", **headers: str) -> httpx.Respo
 
 
 def job(status: str, **more: Any) -> httpx.Response:
-    """Return a response with a job."""
+    """Return a response that holds the job "job_1" with this status; `more` replaces members of its record."""
     metadata = {
         "id": "job_1", "kind": "fit", "status": status, "posterior": "post_1", "error": None,
         "progress": {"done": 1, "total": 2, "stage": "drawing"}, **more,
@@ -94,12 +94,12 @@ def job(status: str, **more: Any) -> httpx.Response:
 
 
 def posterior(client: Client) -> Any:
-    """Return a posterior of a client."""
+    """Return the client's object for the posterior "post_1" of three points, without a request."""
     return client._session.build("posterior", {"id": "post_1", "n": 3, "dataset": "ds_1"})
 
 
 def npy(array: np.ndarray[Any, Any]) -> bytes:
-    """Return an npy file."""
+    """Return the bytes of an npy file with this array."""
     buffer = io.BytesIO()
     np.save(buffer, array)
     return buffer.getvalue()

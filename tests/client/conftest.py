@@ -1,4 +1,4 @@
-"""App of the service's tests, for the client's commands, and a clock for its retries."""
+"""The service's test app for the client's commands, and a fake clock for the client's retries."""
 
 import pytest
 
@@ -10,5 +10,5 @@ __all__ = ["_authorities", "_readers", "_routes", "_service", "client", "stores"
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Clock of the client."""
+    """Replace the client's clock by a fake one, so that retries do not wait."""
     return Clock(monkeypatch)

@@ -1,4 +1,4 @@
-"""First mistakes with the functions of `glle`: each works, or names the remedy."""
+"""Mistakes that users make first with the functions of `glle`: each call works, or its error names the remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UMAP: Any = "umap"
 
 
 def first_two(points: Any) -> Any:
-    """Return a map of any points."""
+    """Return the first two columns of any points: a map by a function."""
     return points[:, :2]
 
 
@@ -35,12 +35,12 @@ ANY: Any = first_two
 
 @pytest.mark.parametrize("method", ["pca", PCA(2), first_two, glle.Embedding("pca")])
 def test_a_method_may_come_first_in_an_audit(method: Any) -> None:
-    """As in `embed`; it gives the same verdict as `method=`."""
+    """`audit(X, method)` gives the verdict of `audit(X, method=method)`; `embed` takes the method there, too."""
     assert glle.audit(X, method).verdict == glle.audit(X, method=method).verdict
 
 
 def test_an_audit_takes_the_parameters_of_its_method() -> None:
-    """As `embed` does; the neighbors that are compared have a name of their own."""
+    """`n_neighbors` is the method's parameter in `audit` as in `embed`; the scores have `score_neighbors`."""
     first, again = (
         glle.audit(X, "isomap", n_neighbors=40, disconnected="bridge"),
         glle.audit(X, "isomap", parameters={"n_neighbors": 40, "disconnected": "bridge"}),
@@ -54,7 +54,7 @@ def test_an_audit_takes_the_parameters_of_its_method() -> None:
 
 
 def test_an_audit_prints_its_verdict_and_its_notes() -> None:
-    """In this order."""
+    """The printed text begins with the verdict and ends with the notes."""
     audit = glle.audit(X * [100, 1, 1, 1, 1, 1], "pca")
     assert audit.notes
     assert str(audit).startswith(audit.verdict)
@@ -65,7 +65,7 @@ def test_an_audit_prints_its_verdict_and_its_notes() -> None:
 
 @pytest.mark.filterwarnings("ignore:The descent did not converge")
 def test_random_state_is_another_name_of_the_seed() -> None:
-    """In functions, estimators and draws; both are refused, and so is one where nothing is random."""
+    """Each random function takes either name and refuses both; functions without randomness refuse each."""
     posterior = glle.fit(X)
     calls: list[Any] = [
         lambda **seed: glle.embed(X, "sne", max_iter=20, perplexity=9, **seed).Y,
@@ -98,7 +98,7 @@ def test_random_state_is_another_name_of_the_seed() -> None:
 
 
 def test_distances_given_as_features_are_found() -> None:
-    """Unless `metric` says what they are; a method without such a parameter has a note."""
+    """A matrix of distances is refused as features unless `metric` says what it holds; PCA, without it, adds a note."""
     calls: tuple[Any, ...] = (lambda **o: glle.fit(DISTANCES, **o), lambda **o: glle.embed(DISTANCES, "isomap", **o))
     for call in calls:
         with pytest.raises(glle_engine.GlleError, match="give metric='precomputed'"):
@@ -138,13 +138,13 @@ def test_distances_given_as_features_are_found() -> None:
     ],
 )
 def test_a_mistake_names_its_remedy(call: Any, message: str) -> None:
-    """Before anything long is computed."""
+    """Each wrong call is refused with the remedy before anything long is computed."""
     with pytest.raises(glle_engine.GlleError, match=message):
         call()
 
 
 def test_numbers_are_groups_if_they_repeat() -> None:
-    """A few doses are groups; the engine, whose labels may be stored with the data, notes that others are none."""
+    """Numbers with few values are groups; in the engine 45 different numbers are none, and a note says so."""
     doses = np.array([0.5, 1.0, 2.5])[GROUPS]
     groups = glle.audit(X, "pca", labels=doses).groups
     assert groups is not None
@@ -156,7 +156,7 @@ def test_numbers_are_groups_if_they_repeat() -> None:
 
 
 def test_help_shows_the_parameters() -> None:
-    """With their defaults: each shown name is accepted."""
+    """Signatures and help list the parameters with their defaults, and each function accepts its own defaults."""
     shown = inspect.signature(glle.fit).parameters
     assert {*FitSpec.parameters(), "labels", "missing", "one_hot"} <= shown.keys()
     defaults = {name: shown[name].default for name in FitSpec.parameters()}
@@ -198,7 +198,7 @@ def test_help_shows_the_parameters() -> None:
 
 
 def test_a_name_whose_package_is_absent_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client without httpx, the estimators without scikit-learn."""
+    """`glle.Client` without httpx and `glle.GLLE` without scikit-learn name the extra to install."""
     monkeypatch.setattr("glle.find_spec", lambda _: None)
     for name, extra in (("Client", "client"), ("GLLE", "sklearn")):
         monkeypatch.delitem(sys.modules["glle"].__dict__, name, raising=False)

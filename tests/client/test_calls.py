@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def test_client_imports_nothing_of_the_server() -> None:
-    """It needs httpx, numpy and the engine's tables, `glle.fit` no httpx, `import glle` and the command none of them.
+    """The client needs httpx, numpy and the engine's tables; `glle.fit` no httpx; `import glle` none of them.
 
     `glle worker` sets the number of BLAS threads before numpy reads it.
     """
@@ -69,7 +69,7 @@ def test_client_imports_nothing_of_the_server() -> None:
 
 
 def test_types_are_those_of_the_contract() -> None:
-    """glle/types.py is written from openapi.json."""
+    """glle/types.py is what `openapi.client_types` writes from openapi.json."""
     contract = json.loads(client_types.CONTRACT.read_text(encoding="utf-8"))
     assert client_types.TYPES.read_text(encoding="utf-8") == client_types.types_text(contract), "run `make setup`"
 
@@ -84,14 +84,14 @@ def test_types_are_those_of_the_contract() -> None:
     ],
 )
 def test_temporary_failures_are_retried(clock: Clock, failures: list[Any], pauses: list[float]) -> None:
-    """After pauses that double, and not before the Retry-After in seconds."""
+    """A failed request is sent again after pauses that double, and never before the seconds of Retry-After."""
     service = Service(*failures, httpx.Response(200, json=INFO))
     assert service.client().info() == INFO
     assert clock.slept == pauses
 
 
 def test_deadline_ends_the_retries(clock: Clock) -> None:
-    """No pause ends after it; the last refusal is raised."""
+    """No pause lasts beyond the deadline; the last refusal is raised then."""
     service = Service(problem(429, **{"retry-after": "8"}), problem(429, "quota-exceeded", **{"retry-after": "8"}))
     with pytest.raises(RateLimitedError) as caught:
         service.client(Retries(deadline=10)).info()
@@ -100,7 +100,7 @@ def test_deadline_ends_the_retries(clock: Clock) -> None:
 
 
 def test_missing_service_is_reported_soon(clock: Clock) -> None:
-    """The limit for connections is short; the remedy names the command to start."""
+    """If nothing ever answered, refused connections end the retries early; the error names the command to start."""
     service = Service(*[httpx.ConnectError("refused")] * 9)
     with pytest.raises(UnavailableError, match="glle up") as caught:
         service.client().info()
@@ -119,7 +119,7 @@ def test_a_restart_of_the_service_is_waited_out(clock: Clock) -> None:
 
 
 def test_cut_answers_have_another_remedy_than_a_missing_service(clock: Clock) -> None:
-    """The service runs: its log and the proxies in between say more than another start."""
+    """If connections break off after they opened, the error advises to read the service's log and check proxies."""
     service = Service(*[httpx.ReadError("reset by peer")] * 2)
     with pytest.raises(UnavailableError, match="reset by peer") as caught:
         service.client(Retries(deadline=0)).info()
@@ -131,7 +131,7 @@ def test_cut_answers_have_another_remedy_than_a_missing_service(clock: Clock) ->
     ("body", "detail"), [(b"<h1>no such page</h1>", "404 Not Found: <h1>no such page</h1>"), (b"", "an empty body")]
 )
 def test_an_answer_of_another_program_is_shown(body: bytes, detail: str) -> None:
-    """The beginning of its text says which program answered."""
+    """The error quotes the beginning of a response that no service of this kind sends."""
     with pytest.raises(NotFoundError, match=detail) as caught:
         Service(httpx.Response(404, content=body)).client().info()
     assert "a glle service listens" in caught.value.remedy
@@ -149,7 +149,7 @@ def test_pauses_are_random_and_bounded() -> None:
 
 @pytest.mark.parametrize("failure", [problem(503), httpx.ReadError("gone")])
 def test_every_post_is_repeated(clock: Clock, failure: Any) -> None:
-    """The same request is sent again, because the service names what it creates by its content."""
+    """A failed POST is sent again unchanged, because the service names what it creates by its content."""
     metadata = {"id": "post_1", "n": 3, "n_features": 2}
     service = Service(failure, httpx.Response(200, json=metadata), failure, job("succeeded"))
     client = service.client()
@@ -160,7 +160,7 @@ def test_every_post_is_repeated(clock: Clock, failure: Any) -> None:
 
 
 def test_repeated_delete_accepts_404(clock: Clock) -> None:
-    """404 confirms a repeated DELETE; for a first one it is an error."""
+    """404 means success for a repeated DELETE; for a first DELETE it is an error."""
     service = Service(httpx.Response(200, json=DATASET), httpx.ReadError("gone"), problem(404), problem(404))
     dataset = service.client().dataset("ds_1")
     dataset.delete()
@@ -179,7 +179,7 @@ def test_repeated_delete_accepts_404(clock: Clock) -> None:
     ],
 )
 def test_error_has_every_member_of_the_problem(kind: type[GlleServiceError], statuses: list[int]) -> None:
-    """The exception also has the id of the request, and crosses processes whole; the call is not repeated."""
+    """The exception has all members and the request's id, survives pickling, and the call is not repeated."""
     for status in statuses:
         service = Service(problem(status))
         with pytest.raises(kind) as caught:
@@ -195,7 +195,7 @@ def test_error_has_every_member_of_the_problem(kind: type[GlleServiceError], sta
 
 @pytest.mark.parametrize("body", [b"<html>Bad gateway</html>", b"", b"[]", b'{"detail": "x"}'])
 def test_response_of_another_server_is_an_error(body: bytes) -> None:
-    """A proxy's page becomes an error with its text and a remedy; a followed redirect could send the key elsewhere."""
+    """A proxy's page or a redirect, which could send the key elsewhere, raises an error with its text and a remedy."""
     with pytest.raises(GlleServiceError, match="418 I'm a Teapot") as caught:
         Service(httpx.Response(418, content=body)).client().info()
     assert (caught.value.status, caught.value.type) == (418, "about:blank")
@@ -222,13 +222,13 @@ def test_key_is_sent_as_bearer_token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://x", "http://", "nonsense"])
 def test_invalid_url_is_refused_at_once(url: str) -> None:
-    """The message has an example."""
+    """A client of an invalid URL raises when it is made; the message shows a valid example."""
     with pytest.raises(ValueError, match="such as http://127"):
         Client(url)
 
 
 def test_job_is_followed_by_long_polls(clock: Clock) -> None:
-    """202, long polls, the posterior; polls that return at once are spaced by a pause."""
+    """`fit` follows a job by long polls to its posterior; polls that return at once are spaced by a pause."""
     fitted = httpx.Response(200, json={"id": "post_1", "n": 3})
     service = Service(job("queued"), job("running"), job("succeeded"), fitted)
     assert service.client().fit("ds_1").id == "post_1"
@@ -245,7 +245,7 @@ def test_job_is_followed_by_long_polls(clock: Clock) -> None:
     ],
 )
 def test_failed_job_raises_its_problem(end: httpx.Response, kind: type[Exception], message: str) -> None:
-    """The class is that of the status; no result is requested."""
+    """The exception's class is that of the problem's status, and no result is requested."""
     service = Service(job("queued"), end)
     with pytest.raises(kind, match=message):
         service.client().fit("ds_1")
@@ -261,7 +261,7 @@ def test_timeout_leaves_the_job_running() -> None:
 
 
 def test_uncached_draw_is_fetched_after_its_job() -> None:
-    """202 with a job, the job's end, the same GET again, with exactly the given options."""
+    """A draw answered with 202 is requested again, with exactly the given options, once the job has ended."""
     draw = np.arange(6.0).reshape(3, 2)
     service = Service(job("queued"), job("succeeded"), httpx.Response(200, content=npy(draw)))
     drawn = posterior(service.client()).draw(7, seed=3, scale="auto")
@@ -271,7 +271,7 @@ def test_uncached_draw_is_fetched_after_its_job() -> None:
 
 
 def test_given_neighbors_are_uploaded() -> None:
-    """As the data set of their indices, or named by an id; without them nothing is sent."""
+    """`fit` uploads a given array of neighbors as a data set, or refers to one by its id."""
     near = np.array([[1, 2], [0, 2], [0, 1]])
     for neighbors, uploads in ((near, 1), ("ds_near", 0), (None, 0)):
         answers = [httpx.Response(201, json=DATASET | {"id": "ds_near"})] * uploads
@@ -288,7 +288,7 @@ def test_given_neighbors_are_uploaded() -> None:
 
 @pytest.mark.parametrize("form", [np.array, np.ndarray.tolist, lambda vector: vector[:, None], "column.npy", "ds_2"])
 def test_truth_and_labels_are_vectors_columns_or_files(form: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    """A vector of labels is a member beside the points, for it may have words; all else is a data set of one column."""
+    """A vector of labels, which may be words, goes beside the points; all else is a data set of one column."""
     column = np.array([[2], [0], [1]])
     np.save(tmp_path / "column.npy", column)
     monkeypatch.chdir(tmp_path)
@@ -307,7 +307,7 @@ def test_truth_and_labels_are_vectors_columns_or_files(form: Any, tmp_path: Path
 
 
 def test_lists_iterate_over_all_pages() -> None:
-    """Pages are requested on demand, each with the filter."""
+    """A list requests the next page only when it is needed, each time with the filter."""
     items = [job("succeeded").json() | {"id": f"job_{i}"} for i in range(3)]
     pages = [{"items": items[:2], "next": "c1"}, {"items": items[2:], "next": None}]
     service = Service(*[httpx.Response(200, json=page) for page in pages])
@@ -322,7 +322,7 @@ def test_lists_iterate_over_all_pages() -> None:
 
 
 def test_async_client_has_the_same_methods(clock: Clock) -> None:
-    """Retries, jobs, lists and uploads behave as those of `Client`."""
+    """Retries, jobs, lists and uploads of `AsyncClient` behave as those of `Client`."""
     page = {"items": [job("succeeded").json()], "next": None}
     service = Service(
         problem(503),
@@ -344,33 +344,28 @@ def test_async_client_has_the_same_methods(clock: Clock) -> None:
 
 
 def test_both_clients_have_one_set_of_methods() -> None:
-    """Methods and their docstrings are shared."""
+    """`Client` and `AsyncClient` have the same public names."""
     public = [{name for name in dir(kind) if not name.startswith("_")} for kind in (Client, AsyncClient)]
     assert public[0] == public[1]
     assert "Return the posterior of a data set" in str(Client.fit.__doc__)
 
 
-def test_bars_need_a_terminal_or_a_notebook(capsys: pytest.CaptureFixture[str]) -> None:
-    """Elsewhere only progress=True displays them, and a finished job has none, because it would flicker."""
+def test_bars_need_a_terminal_or_a_notebook(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elsewhere only progress=True displays bars, and a finished job has none, because it would flicker."""
     for switch, done, is_shown in ((None, 1, False), (False, 1, False), (True, 1, True), (True, 2, False)):
         bars = Bars(switch)
         with bars.bar("fit") as update:
             update({"done": done, "total": 2, "stage": "weights", "eta": None})
         assert (bars.is_visible, bool(capsys.readouterr().err)) == (switch is True, is_shown)
-
-
-@pytest.mark.parametrize("place", ["terminal", "notebook"])
-def test_bars_appear_in_terminals_and_notebooks(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    """The default is to display them."""
-    stream = (
-        type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"}) if place == "notebook" else Terminal
-    )
-    monkeypatch.setattr("sys.stderr", stream())
-    assert Bars().is_visible
+    for stream in (Terminal, type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})):
+        monkeypatch.setattr("sys.stderr", stream())
+        assert Bars().is_visible
 
 
 def test_bars_of_several_jobs_share_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is erased after the last one."""
+    """Two running jobs show one line of progress, which is erased after the last one ends."""
     bars = Bars(switch=True)
     with bars.bar("fit") as first, bars.bar("draws") as second:
         first({"done": 1, "total": 2, "stage": "weights", "eta": None})
@@ -381,7 +376,7 @@ def test_bars_of_several_jobs_share_one_line(capsys: pytest.CaptureFixture[str])
 
 
 def test_failed_job_removes_its_bar(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    """An exception closes the steps, and so the bar."""
+    """The line of progress is erased when the job's error is raised."""
     service = Service(job("queued"), job("running"), problem(404))
     client = Client(URL, progress=True, transport=service.transport)
     with pytest.raises(NotFoundError):
@@ -392,7 +387,7 @@ def test_failed_job_removes_its_bar(clock: Clock, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_a_large_upload_shows_its_progress(kind: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """In megabytes, until the service answers; a small one does not."""
+    """An upload of 12 MB counts its megabytes until the service answers; a small one shows nothing."""
     for n, shown in ((1_600_000, "upload: megabytes 8/12, "), (4, "")):
         client = kind(URL, progress=True, transport=Service(httpx.Response(201, json=DATASET)).transport)
         dataset = client.dataset(np.zeros((n, 1)))
@@ -415,7 +410,7 @@ def test_a_large_upload_shows_its_progress(kind: Any, capsys: pytest.CaptureFixt
 def test_long_computations_show_their_progress(
     monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool, options: dict[str, Any], is_shown: bool
 ) -> None:
-    """On stderr, where someone watches it; short ones do not."""
+    """Computations of over two seconds report to a terminal on stderr, unless `verbose` or `on_progress` decides."""
     X = datasets.make("s_curve", 90).X
     calls: list[partial[Any]] = [
         partial(glle.fit, X),
@@ -434,15 +429,15 @@ def test_long_computations_show_their_progress(
 
 
 class Terminal(io.StringIO):
-    """Stream that says it is a terminal."""
+    """Text buffer that claims to be a terminal."""
 
     def isatty(self) -> bool:
-        """Return True."""
+        """Return True, as a terminal does."""
         return True
 
 
 def test_random_state_is_another_name_of_the_seed() -> None:
-    """Of all methods of the client that have one."""
+    """Methods of the client take `random_state` as the seed, and refuse both names at once."""
     service = Service(job("succeeded", kind="draws"), httpx.Response(200, content=npy(np.ones((1, 4, 2)))))
     posterior(service.client()).draws(1, random_state=5)
     assert json.loads(service.requests[0].content) == {"n_draws": 1, "seed": 5}
@@ -451,7 +446,7 @@ def test_random_state_is_another_name_of_the_seed() -> None:
 
 
 def test_draws_at_a_doubtful_scale_are_a_warning() -> None:
-    """An array has no notes, so the header of one draw, of a job's draws and of a job's result becomes a warning."""
+    """Arrays cannot carry notes, so notes in a response's header become a warning for draws, jobs and results."""
     headers = {"glle-scale": "0.5", "glle-notes": "scale-saturated, of-a-later-version"}
     words = r"doubtful: the spread of draws hardly depends on it and of-a-later-version\. Posterior\.calibration\(\)"
     draws = httpx.Response(200, content=npy(np.ones((4, 2))), headers=headers)

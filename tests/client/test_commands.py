@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def glle(client: httpx.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Glle:
-    """Run the command on the app; return exit code, output and errors."""
+    """Return a function that runs a command against the app, and returns exit code, output and errors."""
     monkeypatch.setenv("GLLE_URL", str(client.base_url))
 
     def run(*arguments: str) -> tuple[int, str, str]:
@@ -93,7 +93,7 @@ def test_jobs_are_listed_shown_and_cancelled(glle: Glle) -> None:
 
 
 def test_lists_have_their_own_filters(glle: Glle, client: httpx.Client) -> None:
-    """Name and tag select data sets, status and kind select jobs."""
+    """`glle datasets list` selects by name and tag, `glle jobs list` by status and kind."""
     ids = [json.loads(glle("datasets", "synthetic", "s_curve", "-n", n, "--json")[1])["id"] for n in ("50", "60")]
     client.patch(f"/v1/datasets/{ids[0]}", json={"name": "first", "tags": ["a"]}).raise_for_status()
     for options in (("--name", "first"), ("--tag", "a")):
@@ -109,7 +109,7 @@ def test_lists_have_their_own_filters(glle: Glle, client: httpx.Client) -> None:
 
 
 def test_errors_have_a_remedy(glle: Glle, client: httpx.Client) -> None:
-    """Standard error has detail, remedy and the id of the request, with --json the problem; the exit code is 1."""
+    """Stderr has detail, remedy and request id, or the problem with --json; the exit code is 1."""
     problem = client.get("/v1/jobs/job_none").json()
     code, out, err = glle("jobs", "show", "job_none")
     assert (code, out) == (1, "")
@@ -121,7 +121,7 @@ def test_errors_have_a_remedy(glle: Glle, client: httpx.Client) -> None:
 
 
 def test_a_reader_that_has_enough_ends_the_command_quietly() -> None:
-    """The exit code is that of SIGPIPE, and standard error is empty, at a print and at the last flush."""
+    """A closed pipe ends the command with the exit code of SIGPIPE and no message, at a print and at the last flush."""
     for lines in (1, 100_000):
         program = (
             "import sys\nfrom glle import cli\n"
@@ -140,7 +140,7 @@ def test_a_reader_that_has_enough_ends_the_command_quietly() -> None:
 
 
 def test_an_exported_posterior_is_one_of_the_engine(glle: Glle, client: httpx.Client, tmp_path: Path) -> None:
-    """The command writes the file and its size; the engine loads it."""
+    """`glle export` writes a file that the engine loads, and prints its size."""
     path = tmp_path / "kept.npz"
     id_ = fit_posterior(client).rpartition("/")[2]
     code, out, err = glle("export", id_, "-o", str(path))
@@ -149,7 +149,7 @@ def test_an_exported_posterior_is_one_of_the_engine(glle: Glle, client: httpx.Cl
 
 
 def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exit code 3; the message names the command to start."""
+    """Without a service the exit code is 3, and the message names the command to start one."""
     fake = SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic)
     monkeypatch.setattr("glle.transport.session.time", fake)
     code, _, err = glle("jobs", "list", "--url", "http://127.0.0.1:9")
@@ -178,7 +178,7 @@ def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytes
     ],
 )
 def test_misuse_is_reported_before_any_request(glle: Glle, arguments: list[str], message: str) -> None:
-    """Exit code 2; the message has the correct form."""
+    """Wrong arguments give exit code 2 and the correct form, without a request."""
     code, out, err = glle(*arguments)
     assert (code, out) == (2, "")
     assert message in err
@@ -187,7 +187,7 @@ def test_misuse_is_reported_before_any_request(glle: Glle, arguments: list[str],
 def test_broken_server_leaves_the_commands_of_the_client(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The error names the distribution to install again."""
+    """If the server's commands cannot be imported, the client's work, and the error says what to install again."""
     broken = EntryPoint("server", "missing_module:add", "glle.commands")
     monkeypatch.setattr("glle.cli.entry_points", lambda **_: [broken])
     assert cli.main(["jobs", "list", "--url", "localhost:8000"]) == 2
@@ -198,7 +198,7 @@ def test_broken_server_leaves_the_commands_of_the_client(
 
 
 def test_fit_with_given_neighbors(glle: Glle, tmp_path: Path) -> None:
-    """A file of row numbers is uploaded; the record of the job has its data set."""
+    """`--neighbors FILE` uploads the file of row numbers, and the job's record refers to this data set."""
     X = np.random.default_rng(0).random((30, 3))
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "near.npy", np.argsort(((X[:, None] - X) ** 2).sum(axis=2), axis=1)[:, :7])
@@ -214,7 +214,7 @@ def test_fit_with_given_neighbors(glle: Glle, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [SyntheticOptions, FitOptions, DrawsOptions])
 def test_every_parameter_of_the_contract_is_an_option(options: type, capsys: pytest.CaptureFixture[str]) -> None:
-    """An option that is absent is not sent; the others have the types of the contract, which an error names."""
+    """Each parameter is a flag with the contract's type, which errors name; an absent flag is not sent."""
     parser = argparse.ArgumentParser()
     add_options(parser, options)
     flags = {flag for action in parser._actions for flag in action.option_strings}
@@ -235,7 +235,7 @@ def test_every_parameter_of_the_contract_is_an_option(options: type, capsys: pyt
 
 
 def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: Path) -> None:
-    """Invalid parameters are refused by name; a valid comparison becomes a job."""
+    """Invalid parameters are refused by name before a job starts; a valid comparison becomes a job."""
     listed = glle("methods", "--makes", "embedding")[1].splitlines()
     assert listed[0].split() == ["name", "makes", "family", "growth", "available", "title"]
     assert [line.split()[0] for line in listed[1:]] == list(METHODS)
@@ -258,7 +258,7 @@ def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: 
 
 
 def test_commands_without_packages_name_the_extra(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The distribution without extras has the command and its version, but not httpx; Parquet needs pyarrow."""
+    """Without httpx the command prints its version and what to install; Parquet files need pyarrow."""
     assert glle("--version") == (0, f"glle {metadata.version('glle')}\n", "")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     code, _, err = glle("draw", "post_x", "-o", "draws.parquet")
@@ -290,14 +290,14 @@ X = manifolds.make("s_curve", N, seed=22).X
 
 @pytest.fixture
 def sheet(tmp_path: Path) -> Path:
-    """Return a file of points with a column of two classes."""
+    """Return a CSV file of points with a column of two classes."""
     file = tmp_path / "sheet.csv"
     pd.DataFrame(X, columns=["a", "b", "c"]).assign(side=np.where(X[:, 0] > 0, "r", "l")).to_csv(file, index=False)
     return file
 
 
 def test_results_as_tables(client: httpx.Client, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
-    """Draws, summary, new points and embeddings have the numbers of the API in files of each kind."""
+    """Draws, summary, new points and embeddings have the API's numbers in each kind of file."""
     id_ = run("fit", str(sheet), "--labels", "side", "-k", "9").strip()
     with Client(str(client.base_url)) as service:
         posterior = service.posterior(id_)
@@ -338,7 +338,7 @@ def test_results_as_tables(client: httpx.Client, run: Callable[..., str], sheet:
 def test_ids_are_the_first_column_of_every_table(
     client: httpx.Client, glle: Glle, run: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Tables of the commands and of the API begin with the ids of the file, in its order."""
+    """All tables of the commands and of the API begin with the file's ids, in the order of the file."""
     names = [f"C-{number:03d}" for number in np.random.default_rng(0).permutation(N)]
     X = manifolds.make("s_curve", N, seed=23).X
     sheet, new, out = tmp_path / "sheet.csv", tmp_path / "new.csv", tmp_path / "t.csv"
@@ -383,7 +383,7 @@ def test_ids_are_the_first_column_of_every_table(
 
 
 def test_tables_and_lines_of_methods(glle: Glle, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
-    """A comparison has the problem of an impossible row; an audit says how far to rely on a map."""
+    """A comparison lists the problem of a method that fails; an audit prints how far to rely on a map."""
     data, audited = (str(sheet), "--labels", "side"), tmp_path / "a.csv"
     methods = ("--methods", "pca", "mds:n_components=300", "--scores", "continuity", "--no-audit")
     head, pca, mds = run("compare", *data, *methods).splitlines()
@@ -406,7 +406,7 @@ def test_tables_and_lines_of_methods(glle: Glle, run: Callable[..., str], sheet:
 
 
 def test_a_summary_and_draws_say_their_scale(glle: Glle, run: Callable[..., str], sheet: Path, tmp_path: Path) -> None:
-    """The calibrated scale of draws only if it was asked for."""
+    """A summary prints its scale; draws print the calibrated scale only if it was asked for."""
     id_ = glle("fit", str(sheet), "--labels", "side", "-k", "9")[1].strip()
     head, kept, spread = run("summary", id_, "--n-draws", "5").splitlines()[:3]
     assert re.fullmatch(rf"{id_}  {N} points, 5 draws at scale [\d.]+", head)

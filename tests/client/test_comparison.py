@@ -15,14 +15,14 @@ SIDES = np.where(X[:, 0] > 0, "right", "left")
 
 @pytest.fixture(scope="module")
 def comparison() -> Any:
-    """A comparison with a candidate that fails."""
+    """Return a comparison of two methods and a third whose name is unknown."""
     table = pd.DataFrame(X, columns=list("abc")).assign(side=SIDES)
     methods = ["pca", ("isomap", {"n_neighbors": 12}), "nonsense"]
     return glle.compare(table, methods, labels="side", scores=["trustworthiness", "neighborhood_hit"], threads=1)
 
 
 def test_it_prints_the_answer(comparison: Any) -> None:
-    """At most three sentences; its representation adds a row for each map, and the reason of a failure."""
+    """`str` has at most three sentences; `repr` adds a row for each map and the reason of a failure."""
     assert str(comparison).splitlines() == list(comparison.sentences)
     assert 1 <= len(comparison.sentences) <= 3
     assert set(comparison.best) == {"neighbors", "layout", "groups"}
@@ -34,7 +34,7 @@ def test_it_prints_the_answer(comparison: Any) -> None:
 
 
 def test_a_row_for_each_map(comparison: Any) -> None:
-    """With what the answer rests on, the scores, and the problem of a candidate that failed."""
+    """The frame has what the answer rests on, the scores, and the problem of a method that failed."""
     frame = comparison.frame()
     assert list(frame.index) == ["pca", "isomap", "nonsense"]
     assert {"level", "neighbors", "distances", "along", "trusted_islands", "trustworthiness"} <= set(frame.columns)
@@ -47,7 +47,7 @@ def test_a_row_for_each_map(comparison: Any) -> None:
 
 
 def test_notebooks_and_figures(comparison: Any) -> None:
-    """HTML is escaped; a figure has a panel for each map, with its level."""
+    """The table in HTML escapes labels; the figure has a panel for each map, with its level in the title."""
     html = comparison._repr_html_()  # the protocol of notebooks
     assert html.count("<tr>") == 3
     assert "<script" not in glle.compare(X, {"<script>": X[:, :2]}, audit=False)._repr_html_()
@@ -57,7 +57,7 @@ def test_notebooks_and_figures(comparison: Any) -> None:
 
 
 def test_scores_alone_choose_nothing() -> None:
-    """One map by each method, also for coordinates from anywhere and functions."""
+    """With `audit=False` coordinates, functions and methods have scores, but no sentence and no best map."""
     steps = list[tuple[int, int, str]]()
     methods = {"mine": X[:, :2], "first": lambda points: points[:, 1:], "pca": "pca"}
     alone = glle.compare(X, methods, audit=False, on_progress=lambda *step: steps.append(step))
@@ -68,7 +68,7 @@ def test_scores_alone_choose_nothing() -> None:
 
 
 def test_a_comparison_of_a_service_has_the_same_frame(comparison: Any) -> None:
-    """And HTML with a row for each map that did not fail."""
+    """The frame of a service's comparison equals the library's; its HTML has a row for each map that succeeded."""
     names = {"kept": "neighbors", "straight": "distances", "along": "along", "islands": "islands",
              "trusted": "trusted_islands", "grouped": "trusted_points"}  # fmt: skip
     expected = comparison.frame()

@@ -26,7 +26,7 @@ SECTIONS = dict(re.findall(r"^## (\w+).*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE
 
 @pytest.mark.parametrize("kind", [Client, Dataset, Posterior, Job])
 def test_page_has_every_method(kind: type) -> None:
-    """Each with the arguments that are not options of the API."""
+    """The page lists each public method with its arguments, except for options that the API's pages list."""
     public = [name for name in dir(kind) if not name.startswith("_") and name not in {"metadata", "index"}]
     for name in public:
         member = getattr(kind, name)
@@ -40,7 +40,7 @@ def test_page_has_every_method(kind: type) -> None:
 
 
 def test_page_has_every_error_with_its_statuses() -> None:
-    """The statuses are those of the classes."""
+    """The page lists each exception with the statuses of its class."""
     kinds: list[Any] = [getattr(glle, name) for name in glle.client.__all__ if name.endswith("Error")]
     for kind in kinds:
         (line,) = [line for line in PAGE.splitlines() if re.search(rf"^\|.*`{kind.__name__}`", line)]
@@ -49,7 +49,7 @@ def test_page_has_every_error_with_its_statuses() -> None:
 
 
 def test_page_has_every_command_and_exit_code() -> None:
-    """The commands are those of the client."""
+    """The page lists each command, its actions and the exit codes."""
     groups = argparse.ArgumentParser().add_subparsers()
     glle.cli.add(groups)
     for name, group in groups.choices.items():
@@ -80,7 +80,7 @@ def test_help_of_the_package_shows_an_example_and_the_public_names() -> None:
 
 
 def test_names_of_the_client_are_importable_from_the_package() -> None:
-    """With the errors and `AsyncClient`; other names are not."""
+    """`glle` offers the client's classes and errors; an unknown name raises AttributeError."""
     assert glle.AsyncClient is glle.client.AsyncClient
     assert glle.NotFoundError is glle.client.NotFoundError
     assert glle.GlleError is glle_engine.GlleError

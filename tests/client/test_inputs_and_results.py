@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32, ">f8", np.uint8])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_arrays_go_as_npy(dtype: Any, order: Any) -> None:
-    """The body has the values in C order, in pieces of 1 MiB, and the announced length."""
+    """The body has the values in C order, in pieces of 1 MiB, and its length is announced."""
     array = np.asarray(np.arange(700_000).reshape(-1, 7) % 251, dtype, order=order)[::2]
     upload = upload_of(array)
     parts = list(upload.body.pieces())
@@ -47,7 +47,7 @@ def test_arrays_go_as_npy(dtype: Any, order: Any) -> None:
 
 
 def upload_body(*args: Any, **options: Any) -> bytes:
-    """Return the body of an upload."""
+    """Return the bytes that `upload_of` sends for these arguments."""
     return b"".join(upload_of(*args, **options).body.pieces())
 
 
@@ -58,7 +58,7 @@ def members(body: bytes) -> dict[str, Any]:
 
 
 def test_an_index_that_numbers_no_rows_has_the_ids() -> None:
-    """A level is a column with a free name; a plain index is none, unless rows are dropped."""
+    """Each level of an index is sent as a column with a free name; row numbers only if rows are dropped."""
     index = pd.MultiIndex.from_tuples([("u", 1), ("v", 2)], names=["k", None])
     frame = pd.DataFrame({"a": [1, 2], "k": [3, 4]}, index=index)
 
@@ -72,7 +72,7 @@ def test_an_index_that_numbers_no_rows_has_the_ids() -> None:
 
 
 def test_given_labels_and_colors_of_a_frame_are_columns_with_free_names() -> None:
-    """The query names them; options may be names, numbers and arrays of them."""
+    """Arrays of labels become columns that the query names; `ignore` takes names, numbers and arrays of these."""
     labeled = pd.DataFrame({"a": [1.5, 2.5], "labels": [3, 4], 0: [1, 2]})
     options: Any = {"ignore": [0], "labels": pd.Series([None, "u"], index=[1, 0]), "colors": [0.5, 0.25]}
     upload = upload_of(labeled, options)
@@ -96,7 +96,7 @@ def test_given_labels_and_colors_of_a_frame_are_columns_with_free_names() -> Non
 
 
 def test_sparse_data_go_as_scipy_saves_them() -> None:
-    """With labels beside them; nothing becomes dense before it is sent."""
+    """A sparse matrix is sent as by `scipy.sparse.save_npz`, with the labels as a further member."""
     matrix = csr_array(np.array([[0, 1.5], [2.5, 0], [0, 0]]))
     body = upload_body(matrix.tocsc(), {"labels": ["u", "v", "w"]})
     np.testing.assert_array_equal(load_npz(io.BytesIO(body)).toarray(), matrix.toarray())
@@ -104,7 +104,7 @@ def test_sparse_data_go_as_scipy_saves_them() -> None:
 
 
 class Endless:
-    """Object with a length and items, each of which is one again, as views of an AnnData are."""
+    """Object with a length whose items are such objects again, as views of an AnnData are."""
 
     def __len__(self) -> int:
         return 3
@@ -114,7 +114,7 @@ class Endless:
 
 
 def test_objects_that_only_look_like_sequences_are_refused() -> None:
-    """By the client and the engine, before numpy reads them item by item."""
+    """An object whose items never end in numbers is refused before numpy reads it item by item."""
     with pytest.raises(InvalidShapeError, match=r"Endless, which is neither an array nor a sequence of rows"):
         finite_matrix(Endless())  # type: ignore[arg-type] # what is tested
     assert finite_matrix(np.ones((2, 2)).data).shape == (2, 2)
@@ -129,7 +129,7 @@ def test_objects_that_only_look_like_sequences_are_refused() -> None:
     ],
 )
 def test_masked_values_are_refused_with_their_number(send: Callable[[Any], Any]) -> None:
-    """An uploaded array has no mask; one without masked values goes as its data."""
+    """Masked values are refused, for an upload has no mask; a masked array without any goes as its data."""
     X = np.arange(8.0).reshape(4, 2)
     sent = upload_of(np.ma.masked_array(X, mask=False)).body.pieces()
     np.testing.assert_array_equal(np.load(io.BytesIO(b"".join(sent))), X)
@@ -157,14 +157,14 @@ def test_masked_values_are_refused_with_their_number(send: Callable[[Any], Any])
     ],
 )
 def test_lossy_uploads_are_refused(data: Any, options: Any, message: str) -> None:
-    """No request is sent; the message has the value and the remedy."""
+    """Data that a body cannot hold exactly are refused before a request, with the value and the remedy."""
     with pytest.raises(ValueError, match=message):
         upload_of(data, options)
 
 
 @pytest.mark.parametrize("kind", [np.array, list, pd.Series])
 def test_labels_and_colors_go_with_an_array_in_one_npz(kind: Callable[[Any], Any]) -> None:
-    """Words, numbers and bools; a missing label is empty; the array goes in pieces."""
+    """Words, numbers and bools may be labels; a missing label is sent as an empty text; the array goes in pieces."""
     X, words = np.arange(6.0).reshape(3, 2), kind(["u", "v", "w"])
     stored = members(upload_body(X, {"labels": words, "colors": kind([1, 2, 3])}))
     assert stored == {"data": X.tolist(), "labels": ["u", "v", "w"], "colors": [1, 2, 3]}
@@ -188,7 +188,7 @@ def test_labels_and_colors_go_with_an_array_in_one_npz(kind: Callable[[Any], Any
     ids=["draws", "empty", "fortran", "on disk"],
 )
 def test_npy_is_received_in_pieces(array: Any) -> None:
-    """The array has the type and the values of the body."""
+    """The received array has the type and the values of the body."""
     received = _receive(Call.npy("/"), npy(array))
     assert received.dtype == array.dtype
     np.testing.assert_array_equal(received, array)
@@ -202,7 +202,7 @@ def test_npy_of_another_length_is_refused(change: Callable[[bytes], bytes]) -> N
 
 
 def test_objects_are_never_unpickled() -> None:
-    """Neither from npy nor from npz."""
+    """A response whose array holds Python objects is refused, as npy and in npz."""
     archive = io.BytesIO()
     np.savez(archive, x=np.array([{}], object))
     for call, body in ((Call.npy("/"), npy(np.array([{}], object))), (Call.npz("/"), archive.getvalue())):
@@ -211,13 +211,13 @@ def test_objects_are_never_unpickled() -> None:
 
 
 def _receive(call: Call, body: bytes | Iterator[bytes]) -> Any:
-    """Return what a call makes of a body."""
+    """Return what a call makes of a response with this body."""
     session = Service(httpx.Response(200, content=body)).client(Retries(deadline=0))._session
     return session.run(session.send(call)).body
 
 
 def test_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
-    """The old file stays until then, and no temporary file remains."""
+    """A download that breaks off leaves the old file; no temporary file remains in either case."""
     path, body = tmp_path / "draws.npy", npy(np.arange(6.0))
     path.write_text("before")
 
@@ -234,8 +234,8 @@ def test_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_embeddings_become_frames() -> None:
-    """Frames have the index of the uploaded frame, and the number of each draw."""
+def test_embeddings_become_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames have the index of the uploaded frame, and the number of each draw as a further level."""
     index = pd.Index(["u", "v", "w"], name="name")
     metadata: Any = {"id": "post_1", "n": 3}
     with_index = Service().client()._session.build("posterior", metadata, index)
@@ -245,10 +245,13 @@ def test_embeddings_become_frames() -> None:
     assert (many.index.names, many.loc[(6, "w"), "y1"]) == (["draw", "name"], 10.0)
     with pytest.raises(ValueError, match="shape"):
         with_index.frame(np.ones(3))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        with_index.frame(np.ones((3, 2)))
 
 
 def test_results_have_arrays_and_values_by_name() -> None:
-    """Both are attributes; the error of a missing name lists the existing ones."""
+    """Arrays and values are attributes; the error of a missing name lists the existing ones."""
     content = {"scale": 1.0, "arrays": {"spread": {"shape": [2], "dtype": "float32", "data": [1.0, 2.0]}}}
     service = Service(httpx.Response(200, json=content))
     summary = posterior(service.client()).summary(10)
@@ -258,15 +261,8 @@ def test_results_have_arrays_and_values_by_name() -> None:
         _ = summary.consensus
 
 
-def test_frames_need_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the package."""
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="pip install pandas"):
-        posterior(Service().client()).frame(np.ones((3, 2)))
-
-
 def test_numpy_values_are_json() -> None:
-    """Scalars and arrays become numbers and lists; other objects are refused by name."""
+    """Scalars and arrays of numpy become numbers and lists; other objects are refused with their type."""
     body = Body.of_json({"k": np.int64(9), "reg": np.float32(0.5), "on": np.bool_(1), "scales": np.arange(2)})
     assert json.loads(b"".join(body.pieces())) == {"k": 9, "reg": 0.5, "on": True, "scales": [0, 1]}
     with pytest.raises(TypeError, match=r"of type object is not a JSON value: give a number"):
@@ -276,7 +272,7 @@ def test_numpy_values_are_json() -> None:
 
 
 def test_misspelt_options_are_refused_before_an_upload() -> None:
-    """No parameter of a method is as similar to an option of the data."""
+    """The error proposes the similar option; no method's parameter is mistaken for an option of the data."""
     with pytest.raises(ValueError, match=r"no option lable=\. Did you mean labels="):
         glle.Client("http://127.0.0.1:9").embed(TABLE, "pca", lable="cluster")
     with pytest.raises(ValueError, match=r"no option n_neighbours=\. Did you mean n_neighbors="):
@@ -286,6 +282,6 @@ def test_misspelt_options_are_refused_before_an_upload() -> None:
 
 
 def test_a_column_is_an_array() -> None:
-    """A stream of one column is no table."""
+    """An Arrow array of numbers is sent as a vector, not as a table."""
     body = b"".join(upload_of(pa.chunked_array([[1.0, 2.0]])).body.pieces())
     assert np.load(io.BytesIO(body)).tolist() == [1.0, 2.0]

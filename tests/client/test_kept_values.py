@@ -1,4 +1,4 @@
-"""Values of data are kept as they are, or refused: types of columns, masks, integers beyond 2^53, data elsewhere."""
+"""Values are kept exactly or refused: types of columns, masks, integers beyond 2^53, lazy data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ORDERED = pd.Categorical(["low", "high", "mid", "mid"] * 10, ["low", "mid", "hig
 )
 @pytest.mark.parametrize("way", ["pandas", "polars", "client"])
 def test_ordered_categories_are_texts(way: str, values: Any, texts: list[str], client: httpx.Client) -> None:
-    """They are labels, guessed or named, categories or ids, in this process and on a service."""
+    """Ordered categories can be labels, ids or one-hot columns, as texts, in this process and on a service."""
     frame: Any = POINTS.assign(x=values)
     if way == "polars":
         pl = pytest.importorskip("polars")
@@ -63,7 +63,7 @@ def test_ordered_categories_are_texts(way: str, values: Any, texts: list[str], c
 
 
 def test_types_without_an_order_are_texts_or_refused() -> None:
-    """Periods and intervals are texts; durations cannot be ids or categories, and are left out of an index."""
+    """Periods become texts; durations are refused as ids, categories and labels, and left out of an index."""
     periods = POINTS.assign(x=pd.period_range("2024-01", periods=N, freq="M"))
     assert read_points(periods, {"labels": "x"}).labels[:2].tolist() == ["2024-01", "2024-02"]  # type: ignore[index]
     spans = pd.to_timedelta(range(N), unit="D")
@@ -74,7 +74,7 @@ def test_types_without_an_order_are_texts_or_refused() -> None:
 
 
 def test_integers_of_128_bits_are_exact_or_refused() -> None:
-    """Numpy has no such type."""
+    """Small integers of 128 bits, a type that numpy lacks, are numbers; large ones are exact ids, but no features."""
     pl = pytest.importorskip("polars")
     small, large = (
         pl.DataFrame({**POINTS, "x": pl.Series([base + i for i in range(N)], dtype=pl.Int128)}) for base in (0, 2**90)
@@ -87,7 +87,7 @@ def test_integers_of_128_bits_are_exact_or_refused() -> None:
 
 @pytest.mark.parametrize("kind", [np.int8, np.float32])
 def test_a_series_of_vectors_is_a_table(kind: Any) -> None:
-    """Of pandas, polars and pyarrow; a series of numbers is an array."""
+    """A series whose items are vectors gives a feature for each entry; an object array of vectors is refused."""
     vectors = np.round(X * 10).astype(kind)
     pl = pytest.importorskip("polars")
     for series in (pd.Series(list(vectors)), pl.Series(vectors.tolist()), pa.chunked_array([vectors.tolist()])):
@@ -99,13 +99,13 @@ def test_a_series_of_vectors_is_a_table(kind: Any) -> None:
 
 
 class Query:
-    """Frame of dask, without values."""
+    """Stand-in for a frame of dask, which has no values before it is computed."""
 
     columns, iloc, __dask_graph__ = POINTS.columns, None, None
 
 
 def test_data_without_values_are_refused_with_the_call_that_helps() -> None:
-    """Queries of dask and of Spark, and data sets of a closed HDF5 file, as data, labels and colors."""
+    """Frames of dask and Spark, and data sets of a closed HDF5 file, are refused as data, labels and colors."""
     with pytest.raises(GlleError, match=r"query without values\. Give data\.compute\(\)"):
         glle.fit(Query())
     with pytest.raises(GlleError, match=r"Give data\.toPandas\(\)"):
@@ -125,7 +125,7 @@ def test_data_without_values_are_refused_with_the_call_that_helps() -> None:
 
 
 def test_a_row_of_units_is_named() -> None:
-    """In a frame, whose columns are texts then; in a file it is the only bad row."""
+    """A first row with units is named as the only bad row, in a frame and in a file."""
     frame = pd.DataFrame(
         {name: [unit, *map(str, X[:, column])] for column, (name, unit) in enumerate({"t": "oC", "p": "hPa"}.items())}
     )
@@ -156,7 +156,7 @@ MASKED = np.ma.masked_array(np.arange(float(N)), mask=np.arange(N) == 3)
     ],
 )
 def test_a_mask_is_not_ignored(call: Callable[[], Any]) -> None:
-    """The numbers below a mask, such as fill values, are no labels, colors or blocks."""
+    """Masked labels, colors, blocks and coordinates are refused; the values below a mask are never used."""
     with pytest.raises(GlleError, match="masked"):
         call()
 
@@ -185,7 +185,7 @@ LONG = np.column_stack([2**53 + 1 + 2 * np.arange(N), np.arange(N)])
     ],
 )
 def test_integers_that_float64_cannot_hold_are_refused(call: Callable[[], Any]) -> None:
-    """As in a frame; labels may have them, because they are not computed with."""
+    """Features and colors beyond 2^53 are refused, because float64 would round them."""
     with pytest.raises(GlleError, match=r"2\^53") as refused:
         call()
     assert refused.value.code == "inexact-integer"

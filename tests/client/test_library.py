@@ -1,4 +1,4 @@
-"""The engine under the names of `glle`: fits, embeddings, comparisons and pictures in this process."""
+"""The functions of `glle` in this process: fits, embeddings, comparisons, pictures and frames."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def axes() -> Iterator[Any]:
 
 
 def test_fit_has_the_bits_of_the_engine(posterior: Any, tmp_path: Path) -> None:
-    """Also after `save` and `load`; the representation is that of the engine."""
+    """`glle.fit` draws the engine's bits, also after `save` and `load`; a damaged file is refused."""
     expected = glle_engine.fit(X, n_neighbors=8)
     posterior.save(tmp_path / "post.npz")
     for same in (posterior, glle.load(tmp_path / "post.npz")):
@@ -74,7 +74,7 @@ def test_fit_has_the_bits_of_the_engine(posterior: Any, tmp_path: Path) -> None:
 
 
 def test_posterior_has_the_analyses_of_its_data(posterior: Any) -> None:
-    """They are those of the engine, and refuse other data."""
+    """`calibrate` gives the engine's scale, and refuses data that the posterior was not fitted to."""
     few: Any = {"n_draws": 8, "n_resamples": 8}
     assert posterior.calibrate(X, **few).scale == calibrate(posterior, X, **few).scale
     with pytest.raises(glle_engine.GlleError):
@@ -82,7 +82,7 @@ def test_posterior_has_the_analyses_of_its_data(posterior: Any) -> None:
 
 
 def test_embed_takes_any_method_by_name() -> None:
-    """With its parameters and scores; words are classes, and `init` is a word or coordinates."""
+    """`embed` passes parameters, labels and scores to the method; `init` is a word or coordinates."""
     isomap = method("isomap")
     expected = isomap.embed(X, isomap.spec(n_neighbors=8)).Y
     np.testing.assert_array_equal(glle.embed(X, "Isomap", n_neighbors=8).Y, expected)
@@ -99,7 +99,7 @@ def test_embed_takes_any_method_by_name() -> None:
 
 
 def test_compare_has_scores_of_names_and_of_finished_embeddings(posterior: Any) -> None:
-    """The scores are those of the engine; a method that fails is a problem beside the others."""
+    """Methods and given embeddings have the engine's scores; a failing method has its problem beside them."""
     compared = glle.compare(
         X,
         {"draw": posterior.draw(0), "PCA": "pca", "bad": "nonsense"},
@@ -118,7 +118,7 @@ def test_compare_has_scores_of_names_and_of_finished_embeddings(posterior: Any) 
 
 
 def test_compare_takes_methods_as_the_client_does() -> None:
-    """A list of names and of dictionaries; equal labels are refused, and a failing score is a problem."""
+    """Methods may be names and dictionaries; equal labels are refused, and a failing score is a problem."""
     few = {"method": "isomap", "parameters": {"n_neighbors": 2}, "label": "few"}
     compared = glle.compare(X, ["isomap", few], scores=["trustworthiness", "neighborhood_hit"], audit=False)
     assert list(compared.scores) == ["isomap", *(["few"] if "few" in compared.scores else [])]
@@ -156,19 +156,22 @@ def test_compare_takes_methods_as_the_client_does() -> None:
     ],
 )
 def test_wrong_arguments_are_refused(call: Any, message: str) -> None:
-    """With the remedy, and before compiled code sees them."""
+    """Each wrong argument raises an error with a remedy, before compiled code runs."""
     with pytest.raises(glle_engine.GlleError, match=message):
         call()
 
 
 def test_arguments_are_not_read_as_others() -> None:
-    """No neighbors are not the default, and masked coordinates are not those below the mask."""
+    """`score_neighbors=0` is not the default, and masked coordinates are not the values below the mask."""
     assert "score_neighbors=0" in str(glle.compare(X, "pca", score_neighbors=0, audit=False).problems["pca"][0])
     assert "masked" in str(glle.compare(X, {"map": np.ma.masked_greater(X[:, :2], 3)}, audit=False).problems["map"][0])
 
 
 def test_auto_is_the_calibrated_scale(posterior: Any, tmp_path: Path) -> None:
-    """As on a service: in draws, weights and the summary, whose default it is where halves can measure."""
+    """`scale="auto"` is the calibrated number in draws, weights and the summary.
+
+    It is the summary's default unless halves of the data are too small to calibrate; a loaded posterior lacks the data.
+    """
     number = posterior.calibrate(X).scale
     np.testing.assert_array_equal(posterior.draw(3, scale="auto").embedding, posterior.draw(3, scale=number).embedding)
     np.testing.assert_array_equal(posterior.weights(3, scale="auto"), posterior.weights(3, scale=number))
@@ -194,7 +197,7 @@ def test_auto_is_the_calibrated_scale(posterior: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_coordinates_that_are_not_finite_are_no_data(value: float) -> None:
-    """A comparison says so once, an audit and a score name the coordinates; X has no part in it."""
+    """Coordinates with NaN or infinity are refused; the error names the argument and the first such point."""
     Y = np.where(np.arange(N)[:, None] == 7, value, X[:, :2])
     (error,) = glle.compare(X, {"mine": Y}, audit=False).problems["mine"]
     assert "1 of 150 points have coordinates that are not finite, first point 7" in str(error)
@@ -209,7 +212,7 @@ def test_coordinates_that_are_not_finite_are_no_data(value: float) -> None:
 
 
 def test_plot_draws_the_coordinates(posterior: Any, axes: Any) -> None:
-    """Of every object that has an embedding, of a posterior the mean of draws; a line has ranks beside it."""
+    """`plot` draws each kind of result: a posterior by its mean of draws, one dimension against the ranks."""
     Y, mean, pca = posterior.embedding, posterior.summary(40, scale=1).consensus, glle.embed(X, "pca")
     array = {"dtype": "float64", "shape": [N, 2], "data": mean.tolist()}
     answer = httpx.Response(200, json={"arrays": {"consensus": array}})
@@ -228,7 +231,7 @@ def test_plot_draws_the_coordinates(posterior: Any, axes: Any) -> None:
 
 
 def test_plot_colors_labels(posterior: Any, axes: Any) -> None:
-    """Words have a legend, numbers a color map."""
+    """Words as labels have a legend, numbers a color map."""
     glle.plot(posterior, CLASSES, ax=axes)
     legend = axes.get_legend()
     assert legend is not None
@@ -241,7 +244,7 @@ def test_plot_colors_labels(posterior: Any, axes: Any) -> None:
 
 @pytest.mark.parametrize("by", ["opacity", "size"])
 def test_plot_shows_the_spread(posterior: Any, axes: Any, by: Any) -> None:
-    """Of a summary, or of `spread`: the point of the largest one is the faintest, or the largest."""
+    """The point with the largest spread is the faintest or the largest; a summary has its own spread."""
     summary = posterior.summary(8, scale=1)
     for shown, spread in ((summary, summary), (posterior, summary), (posterior, summary.spread)):
         axes.clear()
@@ -252,7 +255,7 @@ def test_plot_shows_the_spread(posterior: Any, axes: Any, by: Any) -> None:
 
 
 def test_plot_refuses_what_it_cannot_draw(posterior: Any, axes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the shapes, or the package to install."""
+    """The error has the shapes or the first bad point, or names the package to install."""
     for wrong, message in (
         ({"labels": [1, 2]}, r"labels has shape \(2,\); there are 150"),
         ({"spread": [1.0]}, "spread"),
@@ -273,10 +276,9 @@ def test_plot_refuses_what_it_cannot_draw(posterior: Any, axes: Any, monkeypatch
 
 
 def test_an_audit_is_drawn_with_its_verdict(audit: Any, axes: Any) -> None:
-    """The title is the verdict; points are opaque by stability; a result of the client has the same picture.
+    """The title is the verdict, opacity is stability, and a client's result has the same picture.
 
-    Each group has its name, and from how many others it stays apart. Of coordinates alone the points that are not
-    beyond chance are faint, and there are no regions.
+    Each group has its name, and from how many others it stays apart.
     """
     audit.plot(ax=axes)
     level, _, verdict = axes.get_title().partition("\n")
@@ -319,7 +321,7 @@ def test_islands_and_tears_of_an_audit_are_drawn(axes: Any) -> None:
 
 
 def test_names_of_many_groups_do_not_cover_each_other() -> None:
-    """Sixty groups have their names, few of which overlap, and a legend is inside of the saved picture."""
+    """Of sixty groups' names few overlap; a legend stays within the picture and beside the axes."""
     rng = np.random.default_rng(1)
     Y = 30 * rng.random((60, 2))[np.arange(600) % 60] + 0.3 * rng.standard_normal((600, 2))
     names = np.array([f"type {number:02}" for number in range(60)])[np.arange(600) % 60]
@@ -342,7 +344,7 @@ def test_names_of_many_groups_do_not_cover_each_other() -> None:
 
 
 def test_certain_points_are_opaque_without_a_request(posterior: Any, axes: Any) -> None:
-    """The opacity is the stability of a summary, and the title says it; the view holds the regions."""
+    """A plotted posterior has the summary's stability as opacity and in its title, and regions in view."""
     summary = posterior.summary(40, scale=1)
     glle.plot(posterior, ax=axes)
     np.testing.assert_allclose(axes.collections[0].get_alpha(), 0.12 + 0.88 * summary.stability)
@@ -353,7 +355,7 @@ def test_certain_points_are_opaque_without_a_request(posterior: Any, axes: Any) 
 
 
 def test_regions_hold_their_share_of_the_places(audit: Any, posterior: Any) -> None:
-    """Ellipses have the audit's radius along the half-axes; those of a summary, the radius of a normal distribution."""
+    """An audit's ellipses have its radii; a summary's hold 50 % and 90 % of a normal distribution."""
     from glle_engine.base.pictures.points import PointTable  # noqa: PLC0415 # one test
 
     points = PointTable.from_result(audit)
@@ -369,7 +371,7 @@ def test_regions_hold_their_share_of_the_places(audit: Any, posterior: Any) -> N
 
 
 def test_frames_have_a_row_for_each_point(posterior: Any, audit: Any) -> None:
-    """Of posteriors, embeddings and audits, also of a service; labels and ids come first."""
+    """Frames begin with ids and labels; an audit from a service has the frame of `glle.audit`."""
     frame = posterior.frame(CLASSES, ids=range(N))
     assert list(frame.columns) == ["id", "label", "y1", "y2", "spread", "stability"]
     np.testing.assert_array_equal(frame[["y1", "y2"]], posterior.summary(40, scale=1).consensus)
@@ -381,7 +383,7 @@ def test_frames_have_a_row_for_each_point(posterior: Any, audit: Any) -> None:
 
 
 def test_results_are_arrays_where_an_array_is_expected(posterior: Any, audit: Any) -> None:
-    """Their coordinates, with a row for each point: of this process and of a service."""
+    """`np.asarray(result)` is its coordinates, one row for each point, of this process and of a service."""
     embedding, summary = glle.embed(X, "pca"), posterior.summary(4, scale=1.0)
     of_client = Result({"consensus": summary.consensus, "spread": summary.spread}, {"scale": 1.0})
     for result in (embedding, posterior, posterior.draw(0), summary, audit, of_client):
@@ -402,7 +404,7 @@ def test_results_are_arrays_where_an_array_is_expected(posterior: Any, audit: An
 
 
 def test_notebooks_show_verdict_notes_and_picture(posterior: Any, audit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As HTML with the picture, and as PNG; without matplotlib the table alone. Names are text."""
+    """Results have HTML with the picture, and a PNG; without matplotlib they have the table alone."""
     for shown, text in ((posterior, "<table>"), (glle.embed(X, "pca"), "<table>"), (audit, html_of(audit.verdict))):
         html = shown._repr_html_()
         assert text in html
@@ -414,7 +416,7 @@ def test_notebooks_show_verdict_notes_and_picture(posterior: Any, audit: Any, mo
 
 
 def test_anndata_gets_coordinates_and_certainty(posterior: Any) -> None:
-    """As scanpy's tools write them; another number of observations is refused."""
+    """`to_anndata` writes where scanpy's tools do, and refuses another number of observations."""
     adata = SimpleNamespace(n_obs=N, obsm={}, obs={}, uns={})
     posterior.to_anndata(adata)
     assert adata.obsm["X_glle"].shape == (N, 2)
@@ -425,7 +427,7 @@ def test_anndata_gets_coordinates_and_certainty(posterior: Any) -> None:
 
 
 def test_draws_have_named_dimensions(posterior: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws of this process and arrays of a service; without xarray the package to install."""
+    """`to_xarray` names draw, point and axis; without xarray it says what to install."""
     made = SimpleNamespace(DataArray=lambda values, **options: (values, options))
     monkeypatch.setitem(sys.modules, "xarray", made)
     values, options = glle.to_xarray(posterior.draws(3, first=2))
@@ -441,7 +443,7 @@ def test_draws_have_named_dimensions(posterior: Any, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("groups", [np.arange(1, 4) * 1_111_111, np.arange(1, 4) * 1e6, np.arange(25) + 7])
 def test_a_plotted_audit_names_its_groups(groups: Any) -> None:
-    """Of numbers, also of a million and more, and of more groups than colors."""
+    """Groups that are numbers are written in full, also above a million and with more groups than colors."""
     labels = np.sort(groups[np.arange(N) % len(groups)])
     axes = glle.audit(X, method="pca", labels=labels).plot()
     names = [text.get_text().partition(":")[0] for text in axes.texts]

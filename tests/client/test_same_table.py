@@ -44,10 +44,9 @@ TEXTS = ("csv", "tsv")  # formats whose cells have no types
 
 @dataclass(frozen=True)
 class Table:
-    """Columns that are made once, the options, and what they are: the expected parts, or the refusal.
+    """Columns and options of one table, and what each way to read it must give: the parts, or the refusal.
 
-    `without` are the ways in which such values do not exist. With `is_rounded`, a workbook has other values, which are
-    refused.
+    `without` lists the ways that cannot hold such values. With `is_rounded`, a workbook rounds them: refused.
     """
 
     columns: dict[str, Any]
@@ -237,17 +236,17 @@ EACH = {
 
 
 def pandas(table: Table) -> Any:
-    """Return a frame of pandas; missing values are those of its types."""
+    """Return the table as a frame of pandas, whose types give the missing values."""
     return pd.DataFrame({name: pd.Series(values) for name, values in table.columns.items()})
 
 
 def polars(table: Table) -> Any:
-    """Return a frame of polars."""
+    """Return the table as a frame of polars."""
     return import_module("polars").DataFrame(table.columns)
 
 
 def arrow(table: Table) -> Any:
-    """Return a table of pyarrow."""
+    """Return the table as one of pyarrow."""
     return pa.table({name: pa.array(values) for name, values in table.columns.items()})
 
 
@@ -322,7 +321,7 @@ def _of_service(notices: list[str], arrays: Any, names: list[str] | None) -> dic
 
 
 def by_reader(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
-    """Read the body of a file, or that of a client for a frame, as the service does."""
+    """Read a file, or the body that the client makes of a frame, by the service's reader, without HTTP."""
     del client
     query: Any
     if way in FILES:
@@ -341,7 +340,7 @@ def by_reader(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
 
 
 def by_http(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
-    """Upload a file."""
+    """Upload a file to the service; return the stored parts, or the refusal."""
     media, write = FILES[way]
     answer = client.post("/v1/datasets", content=write(table), headers={"content-type": media}, params=table.options)
     body = answer.json()
@@ -357,7 +356,7 @@ def by_http(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
 
 
 def by_library(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
-    """Read a frame in this process."""
+    """Read a frame in this process; return its parts, or the refusal."""
     del client
     try:
         points = read_points(FRAMES[way](table), table.options)
@@ -373,7 +372,7 @@ def by_library(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
 
 
 def by_client(table: Table, way: str, client: httpx.Client) -> dict[str, Any]:
-    """Send a frame to a service."""
+    """Send a frame to the service by the client; return the stored parts, or the refusal."""
     try:
         with glle.Client(str(client.base_url), progress=False) as service:
             dataset = service.dataset(FRAMES[way](table), **table.options)
@@ -396,13 +395,13 @@ OVER_HTTP = ("numbers", "words", "rows dropped", "medians", "roles", "features",
 
 
 def from_zero(text: str) -> str:
-    """Return a message with the numbers of rows from 0."""
+    """Return a message whose row numbers count from 0, to compare files with frames."""
     return re.sub(r"row (\d+) \(from (\d)\)", lambda match: f"row {int(match[1]) - int(match[2])}", text)
 
 
 @pytest.mark.parametrize("name", EACH)
 def test_a_table_is_the_same_in_every_way(name: str, client: httpx.Client) -> None:
-    """Features, labels, colors, ids, names and notes, or the same refusal in the same words."""
+    """Each way gives the same features, labels, colors, ids, names and notes, or the same refusal."""
     table = EACH[name]
     plain = by_library(table, "pyarrow", client)
     for way, (by, of) in WAYS.items():
@@ -421,7 +420,7 @@ def test_a_table_is_the_same_in_every_way(name: str, client: httpx.Client) -> No
 
 
 def require_table(table: Table, sent: dict[str, Any], way: str) -> None:
-    """Require the parts of a table."""
+    """Assert that the parts which one way gave are those that the table expects."""
     features = [name for name in table.names if name in table.columns]
     points = np.array([table.columns[x] for x in features], np.float64).T if table.points is None else table.points
     np.testing.assert_array_equal(np.asarray(sent["values"])[:, : points.shape[1]], points, err_msg=way)
@@ -433,7 +432,7 @@ def require_table(table: Table, sent: dict[str, Any], way: str) -> None:
 
 
 class Cells:
-    """Object with the attributes of an AnnData."""
+    """Stand-in for an AnnData, with a column `k` of labels in `obs`."""
 
     def __init__(self, values: Any, labels: list[Any]) -> None:
         self.X, self.var_names = values, pd.Index(["x", "y"])
@@ -465,7 +464,7 @@ def _sparse(labels: list[Any]) -> bytes:
 @pytest.mark.parametrize("labels", [WORDS, [7.0, 8.0] * (N // 2), LARGE], ids=["words", "numbers", "long"])
 @pytest.mark.parametrize("way", [*ARRAYS, "AnnData", "AnnData by the client", "array and labels by the client"])
 def test_arrays_have_the_labels_and_ids_of_a_table(way: str, labels: list[Any], client: httpx.Client) -> None:
-    """Labels are exact, or refused by JSON, whose readers round."""
+    """Labels and ids of npz, JSON and AnnData are stored exactly; JSON refuses integers that its readers round."""
     expected = list(map(str, labels)) if labels is LARGE else labels
     names: Any = ["x", "y"]
     ids: Any = [f"s-{row}" for row in range(N)]

@@ -1,4 +1,4 @@
-"""Tables with names: read alike in this process and by a service, in one call; Arrow streams."""
+"""Tables with named columns: read alike in this process and by a service, and embedded in one call."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ METHODS_WITH_DATA: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("call", METHODS_WITH_DATA)
 @pytest.mark.parametrize("table", TABLES)
 def test_every_method_takes_the_options_of_the_data(call: str, table: str) -> None:
-    """The first request is the upload, whose query has the roles."""
+    """Each method first uploads its data, with the roles of the columns in the query."""
     service = Service(httpx.Response(418, json={}))
     with pytest.raises(Exception, match="418"):
         METHODS_WITH_DATA[call](service.client(), TABLES[table], **ROLES)
@@ -55,7 +55,7 @@ def test_every_method_takes_the_options_of_the_data(call: str, table: str) -> No
 
 
 def test_a_vector_of_labels_is_an_option_of_a_fit() -> None:
-    """It is a column of the upload, with the role of the label."""
+    """`fit(labels=vector)` uploads the vector as a column with the role of the label."""
     service = Service(httpx.Response(418, json={}))
     with pytest.raises(Exception, match="418"):
         service.client().fit(FRAME[["x", "y"]], labels=[0, 1, 0, 1])
@@ -64,13 +64,13 @@ def test_a_vector_of_labels_is_an_option_of_a_fit() -> None:
 
 @pytest.mark.parametrize("call", [name for name in METHODS_WITH_DATA if name != "preview"])
 def test_roles_of_a_stored_data_set_are_refused(call: str) -> None:
-    """They have no effect, and nothing is sent."""
+    """Options that name columns are refused for an id, for the stored columns have their roles already."""
     with pytest.raises(ValueError, match=r"stored .* leave out (labels=, )?ignore=, or give the data"):
         METHODS_WITH_DATA[call](Service().client(), "ds_1", **ROLES)
 
 
 def test_a_data_set_is_one() -> None:
-    """`dataset` returns it, without a request."""
+    """`client.dataset(dataset)` returns the same object, without a request."""
     client = Service().client()
     dataset = client._session.build("dataset", DATASET)
     assert client.dataset(dataset) is dataset
@@ -102,7 +102,7 @@ def test_labels_are_a_column_of_the_data_or_another_data_set(labels: Any) -> Non
 
 
 def test_an_object_with_an_arrow_stream_needs_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pandas frame needs none."""
+    """Without pyarrow, a table that has only an Arrow stream is refused; a pandas frame is still sent."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"Data of the type .*\.Stream need pyarrow: pip install pyarrow"):
         upload_of(TABLES["arrow"])
@@ -119,12 +119,12 @@ DAYS = TABLE.astype({"when": pd.ArrowDtype(pa.date32())})
 
 
 def polars() -> Any:
-    """Return a frame of polars with dates."""
+    """Return the table with dates as a frame of polars."""
     return pytest.importorskip("polars").from_pandas(DAYS)
 
 
 class Cells:
-    """Object with the attributes of an AnnData, whose items are such objects again."""
+    """Stand-in for an AnnData, whose slices are such objects again."""
 
     def __init__(self) -> None:
         self.X, self.obs_names, self.var_names = csr_array(X), pd.Index(NAMES), pd.Index(list(POINTS))
@@ -139,7 +139,7 @@ class Cells:
 
 
 def anndata() -> Any:
-    """Return an AnnData of the library."""
+    """Return the points as a real AnnData, or skip."""
     cells, module = Cells(), pytest.importorskip("anndata")
     made = module.AnnData(cells.X, cells.obs, pd.DataFrame(index=cells.var_names))
     made.obsm["X_pca"] = cells.obsm["X_pca"]
@@ -152,7 +152,7 @@ GAPS.iloc[3, 0] = GAPS.iloc[5, 1] = np.nan
 
 @pytest.mark.parametrize("index", [None, NAMES])
 def test_rows_that_are_dropped_leave_the_index_and_the_ids(index: Any, client: httpx.Client) -> None:
-    """In this process and by a service: those of the frame, or the numbers of its rows."""
+    """After `missing="drop"` the kept rows have their index as ids, or else their row numbers."""
     table = GAPS if index is None else GAPS.set_index(pd.Index(index))
     points = read_points(table, {"missing": "drop"})
     with glle.Client(str(client.base_url), progress=False) as service:
@@ -166,7 +166,7 @@ def test_rows_that_are_dropped_leave_the_index_and_the_ids(index: Any, client: h
 
 
 def test_a_table_is_embedded_in_one_call() -> None:
-    """An embedding of the kept rows, with the notes."""
+    """`embed` drops rows with gaps, guesses the roles, and notes both."""
     embedding = glle.embed(GAPS, "lle", n_neighbors=6, missing="drop")
     rows = GAPS[["a", "b", "c"]].dropna().to_numpy()
     np.testing.assert_array_equal(embedding.Y, glle.embed(rows, "lle", n_neighbors=6).Y)
@@ -175,7 +175,7 @@ def test_a_table_is_embedded_in_one_call() -> None:
 
 
 def test_a_fit_has_the_columns_of_its_table() -> None:
-    """The rows without gaps, the classes as labels, and notes; analyses take the same table."""
+    """A fit has the rows without gaps, the classes as labels, and notes; `calibrate` takes the same table."""
     table = GAPS.set_index(pd.Index(NAMES))
     posterior = glle.fit(table, labels="cluster", missing="drop", n_neighbors=6)
     kept = [row for row in range(N) if row not in {3, 5}]
@@ -190,7 +190,7 @@ def test_a_fit_has_the_columns_of_its_table() -> None:
 
 
 def test_guessed_roles_and_large_features_are_said_by_name() -> None:
-    """In the notes, in print, and in the legend."""
+    """Notes name the guessed column and the feature with the most variance; the legend has the column's name."""
     table = TABLE.assign(c=TABLE["c"] * 1e4)
     for result in (glle.fit(table, n_neighbors=6), glle.embed(table, "lle", n_neighbors=6)):
         assert any("'cluster' has 2 distinct words. It has the labels" in note.message for note in result.notes)
@@ -206,7 +206,7 @@ def test_guessed_roles_and_large_features_are_said_by_name() -> None:
 
 
 def test_labels_by_name_reach_what_uses_them() -> None:
-    """Scores and supervised methods."""
+    """`labels="column"` gives the labels to scores and to supervised methods."""
     compared = glle.compare(TABLE, ["pca"], labels="cluster", audit=False)
     assert "neighborhood_hit" in compared.scores["pca"]
     assert "2 distinct words" in repr(glle.compare(TABLE, ["pca"], scores=[], audit=False))
@@ -215,7 +215,7 @@ def test_labels_by_name_reach_what_uses_them() -> None:
 
 
 def test_all_problems_of_a_table_are_in_one_message() -> None:
-    """Columns without a role, missing and infinite values, with the choices, before anything is computed."""
+    """One error lists columns without a role, missing and infinite values, and the choices for each."""
     table = GAPS.assign(d=np.inf, note=[f"w{row % 25}" for row in range(N)], pair=pd.to_timedelta(range(N), unit="s"))
     with pytest.raises(GlleError) as refused:
         glle.fit(table)
@@ -259,13 +259,13 @@ def test_all_problems_of_a_table_are_in_one_message() -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused(data: Any, options: Any, message: str) -> None:
-    """The message has the choice or the closest name."""
+    """The error names the possible choices, or the closest name."""
     with pytest.raises((GlleError, ValueError), match=message):
         glle.fit(data, **options)
 
 
 def test_categories_of_numbers_are_noted() -> None:
-    """They are a feature; categories of texts of digits are the label."""
+    """A categorical column of numbers is a feature with a note; one of texts of digits has the labels."""
     numbers, digits = (
         TABLE[["a", "b"]].assign(k=pd.Categorical([1, 2] * 20).astype(kind)) for kind in ("category", str)
     )
@@ -274,7 +274,7 @@ def test_categories_of_numbers_are_noted() -> None:
 
 
 def test_unsigned_integers_and_lists_of_rows_are_numbers() -> None:
-    """Neither has a negative, or an array of its entries."""
+    """Columns of uint64 and sparse matrices stored as lists of rows are read as their numbers."""
     unsigned = pd.DataFrame(np.abs(X * 10).astype(np.uint64))
     assert read_points(unsigned, {}).X.tobytes() == read_points(unsigned.astype(float), {}).X.tobytes()
     assert glle.fit(lil_array(X)).n_points == N
@@ -286,7 +286,7 @@ MIXED = TABLE.assign(kind=["u", "v", "w", "u"] * 10)
 @pytest.mark.parametrize("table", [POINTS, TABLE, MIXED], ids=["points", "table", "categories"])
 @pytest.mark.parametrize("kind", ["pandas", "arrow"])
 def test_new_points_are_placed_by_the_names_of_their_columns(table: Any, kind: str) -> None:
-    """In any order, of few rows, with and without the columns that are no features; others are refused by name."""
+    """New rows may have their columns in any order and columns that are no features; unknown names are refused."""
     options: Any = {"labels": "cluster", "one_hot": ["kind"]} if "kind" in table else {}
     posterior = glle.fit(table, n_neighbors=6, **options)
     embedding = glle.embed(table, "pca", **options)
@@ -313,7 +313,7 @@ def test_new_points_are_placed_by_the_names_of_their_columns(table: Any, kind: s
 
 
 def test_new_cells_are_placed_by_the_names_of_their_variables() -> None:
-    """Those of an AnnData and of a frame, in any order; arrays and points of `obsm` by their position."""
+    """New cells of an AnnData are matched by the variables' names; arrays and `obsm` by their position."""
 
     class Shuffled(Cells):
         def __init__(self) -> None:
@@ -329,7 +329,7 @@ def test_new_cells_are_placed_by_the_names_of_their_variables() -> None:
 
 
 def test_rows_keep_their_index(tmp_path: Path) -> None:
-    """Of posteriors, embeddings and audits, without the dropped rows, with labels and ids; also after a save."""
+    """Frames of all results have the index, labels and ids of the kept rows, also after a save."""
     gaps = GAPS.set_axis([f"r{row}" for row in range(N)])
     kept = gaps.dropna()
     posterior = glle.fit(gaps, missing="drop", n_neighbors=6)
@@ -394,7 +394,7 @@ def test_a_column_of_ids_is_a_candidate_for_blocks() -> None:
 
 
 def test_labels_are_those_of_their_rows() -> None:
-    """A series has the order of its index; missing labels are the empty one."""
+    """A series of labels is matched by its index; missing labels are the empty text."""
     table = POINTS.set_axis(NAMES)
     labels = pd.Series(CLUSTERS, NAMES)
     for values in (labels[::-1], labels.to_numpy()):

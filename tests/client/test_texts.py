@@ -1,4 +1,4 @@
-"""Options and calls in texts, in the words of each interface."""
+"""Options and calls inside messages, which each interface (HTTP, Python, command) writes in its own words."""
 
 from __future__ import annotations
 
@@ -81,27 +81,27 @@ NAMES = {*UPLOAD_OPTIONS, "force", "feature", *CALLS}
     ],
 )
 def test_each_interface_has_its_words(way: Way, request_: str, python: str, command: str) -> None:
-    """Of an option with one value, with columns, without a value, of a setting, and of a call."""
+    """Options with one value, with columns and without a value, settings and calls have a form for each interface."""
     assert (as_request(way), in_python(way), in_command(way)) == (request_, python, command)
     if way.name == "n_neighbors":  # of a command without this flag
         assert in_command(way, flags=("--metric",)) == "n_neighbors=9"
 
 
 def test_a_result_in_json_has_the_words_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """As its lines have: a script gives the advice to the command."""
+    """With --json, notes name options as flags of the command, as the printed lines do."""
     note = {"message": Text("Give ", Way("header", "absent"), ".")}
     report(argparse.Namespace(json=True, flags=("--header",)), {"notes": [note], "n": 3})
     assert json.loads(capsys.readouterr().out) == {"notes": [{"message": "Give --header absent."}], "n": 3}
 
 
 def test_every_name_has_a_text_on_the_page() -> None:
-    """The table of the page has each option of data and each call, and nothing else."""
+    """The explorer's table has a text for each option of the data and each call, and no others."""
     (table,) = re.findall(r"^const WAYS = \{\n(.*?)^\};", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     assert {name.strip("'") for name in re.findall(r"^  ('?[\w-]+'?): ", table, re.MULTILINE)} == NAMES
 
 
 def test_no_text_of_an_error_is_put_into_a_string() -> None:
-    """An f-string would keep the words of Python alone; `+` keeps the options."""
+    """No message goes through an f-string, which would keep Python's words for other interfaces; `+` does not."""
     for folder in ("glle_engine", "service/routes", "service/submission", "worker/analyses"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -110,7 +110,7 @@ def test_no_text_of_an_error_is_put_into_a_string() -> None:
 
 
 def test_every_name_in_a_text_is_known() -> None:
-    """It is in the tables of the interfaces, or a parameter of a method, which each interface writes by one rule."""
+    """Each `Way("name")` in the sources is in the tables of the interfaces, or a parameter of a method."""
     parameters = {name for method in METHODS.values() for name in method.spec.__dataclass_fields__}
     parameters |= set(FitSpec.__dataclass_fields__)
     parameters |= {"method", "blocks", *DrawsIn.model_fields, *ComparisonIn.model_fields}
@@ -123,7 +123,7 @@ def test_every_name_in_a_text_is_known() -> None:
 
 
 def test_a_problem_keeps_the_options_of_its_remedy() -> None:
-    """From the engine over HTTP to an exception of the client, which names them as arguments."""
+    """An engine's error over HTTP becomes the client's exception, which names the options as arguments."""
     detail, remedy = Text(Way("n_neighbors", 9), " is too many."), Text("Use ", Way("ignore", ["a b"]), ".")
     problem = Problem(code="a-code", status=422, detail=detail, remedy=remedy)
     sent = problem.to_dict()
@@ -135,7 +135,7 @@ def test_a_problem_keeps_the_options_of_its_remedy() -> None:
 
 
 def test_a_long_list_of_columns_is_cut_between_names() -> None:
-    """Each name that stays is whole."""
+    """A remedy that is too long loses whole names at its end, and says how much was cut."""
     names = [f"column {i}" for i in range(1000)]
     remedy = Problem(code="x", status=422, detail="", remedy=Text("Use ", Way("ignore", names), ".")).remedy
     assert isinstance(remedy, Text)
@@ -146,7 +146,7 @@ def test_a_long_list_of_columns_is_cut_between_names() -> None:
 
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the parts of an expression that are part of its text."""
+    """Yield the operands of an expression that become part of the message."""
     match node:
         case ast.IfExp():
             yield from (node.body, node.orelse)
@@ -161,7 +161,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _literals(node: ast.AST, assigned: dict[str, list[ast.expr]]) -> Iterator[str]:
-    """Yield the literal pieces of a text, also those of the names in it that a function assigns; not the values."""
+    """Yield the literal pieces of a message, following local names to what was assigned to them."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     if isinstance(node, ast.Name):
@@ -172,7 +172,7 @@ def _literals(node: ast.AST, assigned: dict[str, list[ast.expr]]) -> Iterator[st
 
 
 def _assigned(function: ast.AST) -> dict[str, list[ast.expr]]:
-    """Return the values of the names that a function assigns."""
+    """Return, for each name that a function assigns, the assigned expressions."""
     values: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
@@ -187,7 +187,7 @@ def _assigned(function: ast.AST) -> dict[str, list[ast.expr]]:
 
 
 def _texts() -> Iterator[tuple[str, str, str]]:
-    """Yield the file, the code and each literal piece of all problems and notes, from the sources."""
+    """Yield source file, code and each literal piece of every problem and note in the sources."""
     codes = {name: kind.code for name, kind in vars(errors).items() if hasattr(kind, "code")}
     for folder in ("glle_engine", "glle", "service", "worker"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -214,9 +214,9 @@ def _texts() -> Iterator[tuple[str, str, str]]:
 
 
 def test_no_text_has_words_of_another_interface() -> None:
-    """Each code of a problem or note has a text; options, calls and features in it are values, not words.
+    """No message has an option or call of one interface as literal words; these are `Way` values.
 
-    So each interface writes them. Remedies that are for programs have words of their own on the page, by the code.
+    The page has its own remedies, by the code, for problems whose remedy is for programs.
     """
     page = PAGE.read_text(encoding="utf-8")
     (table,) = re.findall(r"^const REMEDIES = \{\n(.*?)^\};", page, re.DOTALL | re.MULTILINE)

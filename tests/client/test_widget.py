@@ -1,4 +1,4 @@
-"""The widget of notebooks, without a browser: its traits are those that jupyter-scatter synchronises."""
+"""The widget of notebooks, tested without a browser by the traits that jupyter-scatter sends there."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ CLASSES = np.where(SHEET.coordinates[:, 0] > 0, "high", "low")
 
 @pytest.fixture(scope="module")
 def posterior() -> Any:
-    """Return a posterior of a table with labels, whose index are no rows."""
+    """Return a posterior of a table with labels, whose index runs backwards."""
     table = pd.DataFrame(SHEET.X, range(80, 0, -1), ["x", "y", "z"]).assign(side=CLASSES)
     return glle.fit(table, labels="side", n_neighbors=8)
 
 
 def test_the_player_moves_the_points(posterior: Any) -> None:
-    """First the average, then the draws, all on one scale; a posterior's labels are its classes."""
+    """The slider shows the average, then the draws, all on one scale; a posterior's labels give the colors."""
     shown = glle.widget(posterior, draws=3)
     draws = [draw.embedding for draw in posterior.draws(3)]
     np.testing.assert_array_equal(shown.places, [posterior.summary(40, scale=1).consensus, *draws])
@@ -43,7 +43,7 @@ def test_the_player_moves_the_points(posterior: Any) -> None:
 
 
 def test_a_lasso_selects_rows(posterior: Any) -> None:
-    """The browser's selection are the rows of the data, whatever draw is shown."""
+    """`selection` has the rows that the browser selected, whatever draw is shown."""
     shown = glle.widget(posterior, draws=1)
     assert shown.selection.tolist() == []
     shown.show_draw(0)
@@ -53,13 +53,13 @@ def test_a_lasso_selects_rows(posterior: Any) -> None:
 
 
 def test_labels_are_matched_by_their_index(posterior: Any) -> None:
-    """A series in another order has the labels of the same rows."""
+    """A series of labels in another order colors the same rows."""
     shown = glle.widget(posterior, pd.Series(CLASSES, posterior.index)[::-1], draws=0)
     np.testing.assert_array_equal(shown.scatter._data["label"], CLASSES)
 
 
 def test_other_results_have_no_player() -> None:
-    """An audit is opaque by its stability; embeddings that are given are played; numbers are a scale."""
+    """An audit's opacity is its stability, without a slider; given embeddings are played."""
     audit = glle.audit(SHEET.X, method="pca")
     audited = glle.widget(audit, SHEET.coordinates[:, 0])
     assert len(audited.box.children) == 2
@@ -70,7 +70,7 @@ def test_other_results_have_no_player() -> None:
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One coordinate, labels of another length, and a missing library, each with the remedy."""
+    """Coordinates of one dimension, labels of another length and a missing library are refused with the remedy."""
     with pytest.raises(ValueError, match=r"glle\.plot.*a widget needs two"):
         glle.widget(SHEET.X[:, :1])
     with pytest.raises(ValueError, match="labels has shape"):
