@@ -16,30 +16,30 @@ from glle_engine.graph.neighbors import kneighbors
 
 @pytest.fixture(scope="module")
 def roll() -> manifolds.Manifold:
-    """Return a roll so thinly sampled that its turns are among each other's 20 nearest; its embedding is trusted."""
+    """Return a Swiss roll sampled so thinly that points on two turns are among each other's 20 nearest."""
     return manifolds.make("swiss_roll", 600, seed=0)
 
 
 @pytest.fixture(scope="module")
 def adaptive_posterior(roll: manifolds.Manifold) -> Posterior:
-    """Return its posterior with adaptive neighborhoods."""
+    """Return the posterior of the roll with adaptive neighborhoods."""
     return fit(roll.X, n_neighbors=20, neighborhoods="adaptive")
 
 
 def kept_of(posterior: Posterior) -> NDArray[np.bool_]:
-    """Return which candidates are neighbors."""
+    """Return the mask (n, k) of the candidates that are neighbors."""
     assert posterior.distribution.kept is not None
     return posterior.distribution.kept
 
 
 def jumps(roll: manifolds.Manifold, neighbors: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Say which edges lead to another turn."""
+    """Return the mask (n, k) of the edges that lead to another turn of the roll."""
     arc = roll.coordinates[:, 0]  # once round is 49 at least
     return np.asarray(np.abs(arc[neighbors] - arc[:, None]) > 20)
 
 
 def test_short_circuits_are_dropped(roll: manifolds.Manifold, adaptive_posterior: Posterior) -> None:
-    """Edges between two turns go, nearly all others stay, and the diagnostics say how many points lost some."""
+    """Edges between two turns are dropped, nearly all others kept; figures and a note count the points with fewer."""
     bad = jumps(roll, adaptive_posterior.neighbors)
     kept = kept_of(adaptive_posterior)
     assert bad.sum() > 50
@@ -52,7 +52,7 @@ def test_short_circuits_are_dropped(roll: manifolds.Manifold, adaptive_posterior
 
 
 def test_a_flat_sheet_keeps_everything() -> None:
-    """Where all neighborhoods are flat, none is reduced, and the posterior is that of fixed ones, to the last bit."""
+    """If all neighborhoods are flat, none is reduced, and the posterior equals the one with fixed neighborhoods."""
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     X = np.concatenate([rng.random((300, 2)), np.zeros((300, 1))], axis=1) @ turn
@@ -68,7 +68,7 @@ def test_a_flat_sheet_keeps_everything() -> None:
     "options", [{}, {"variance": "ml"}, {"method": "direct"}, {"method": "direct", "mean": "derived"}]
 )
 def test_dropped_candidates_have_no_weight(roll: manifolds.Manifold, options: dict[str, Any]) -> None:
-    """Exactly 0 in the mean, in every draw and in the covariance; rows sum to one; the covariance annihilates 1."""
+    """Their weights are exactly 0 in the mean, in every draw and in the covariance, and all rows sum to one."""
     posterior = fit(roll.X, n_neighbors=20, neighborhoods="adaptive", **options)
     dropped = ~kept_of(posterior)
     assert dropped.any()
@@ -82,7 +82,7 @@ def test_dropped_candidates_have_no_weight(roll: manifolds.Manifold, options: di
 
 
 def test_the_posterior_of_one_neighborhood(roll: manifolds.Manifold, adaptive_posterior: Posterior) -> None:
-    """Mean and covariance are those of the kept neighbors, as without other candidates."""
+    """Mean and covariance of a point are computed from its kept neighbors alone."""
     kept = kept_of(adaptive_posterior)
     point = int(np.argmin(kept.sum(axis=1)))
     columns = np.flatnonzero(kept[point])
@@ -100,7 +100,7 @@ def test_the_posterior_of_one_neighborhood(roll: manifolds.Manifold, adaptive_po
 
 
 def test_a_graph_that_falls_apart_is_refused_or_bridged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dropped edges between two halves give an error with the possible cause, or bridges."""
+    """If the dropped edges cut the data in two, the error names the possible cause, or the halves are bridged."""
     X = np.random.default_rng(3).uniform(0, 1, (300, 2))
     left = X[:, 0] < 0.5
 
@@ -125,7 +125,7 @@ def test_a_graph_that_falls_apart_is_refused_or_bridged(monkeypatch: pytest.Monk
 
 
 def test_held_out_points_have_no_edge_to_another_turn(roll: manifolds.Manifold, adaptive_posterior: Posterior) -> None:
-    """New points lose the candidates that training points lose, by the thresholds of the fit."""
+    """New points lose the candidates that they would lose as training points, by the thresholds of the fit."""
     nearest = kneighbors(roll.X, 20)[0]
     kept, thresholds = kept_candidates(roll.X, nearest, 2)
     np.testing.assert_array_equal(kept_of_new(roll.X, roll.X, nearest, thresholds, 2), kept)

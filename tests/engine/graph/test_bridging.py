@@ -25,9 +25,9 @@ from glle_engine.graph.relations import Data, Distances
 
 
 def clusters(seed: int, count: int, d: int, k: int) -> NDArray[np.float64]:
-    """Return clusters of different sizes and widths, some of which overlap; of three seeds one has many ties.
+    """Return clusters of different sizes and widths, some of which overlap; a third of the seeds give many ties.
 
-    Another has heavy tails: the shortest edge out of a cluster may end at a far point that leads back into it.
+    Another third gives heavy tails, so that the shortest edge out of a cluster may end at a point that leads back.
     """
     rng = np.random.default_rng(seed)
     parts = [
@@ -59,7 +59,7 @@ def leads_to(graph: NDArray[np.int32], members: NDArray[np.intp]) -> NDArray[np.
     drop=st.booleans(),
 )
 def test_one_bridge_less_than_closed_classes(seed: int, count: int, d: int, k: int, drop: bool) -> None:  # noqa: FBT001
-    """One closed class is left, whatever the graph, with or without dropped candidates, and for distances."""
+    """Bridging c closed classes takes c - 1 bridges and leaves one class, whatever the graph, also for distances."""
     X = clusters(seed, count, d, k)
     if len(X) < k + 2:
         X = np.concatenate([X, X + 0.5])
@@ -84,7 +84,7 @@ def test_one_bridge_less_than_closed_classes(seed: int, count: int, d: int, k: i
 @settings(max_examples=50)
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(2, 8))
 def test_possible_bridges_are_the_shortest_to_points_that_lead_to_another_class(seed: int, count: int) -> None:
-    """By comparing all pairs."""
+    """The edges found by the search equal the shortest ones among all pairs of points."""
     X = clusters(seed, count, 3, 4)
     nearest = kneighbors(X, 4)[0]
     classes = closed_classes(nearest)
@@ -107,7 +107,7 @@ def test_possible_bridges_are_the_shortest_to_points_that_lead_to_another_class(
 
 @pytest.mark.parametrize("make", [np.asarray, lambda X: Distances.among(cdist(X, X))])
 def test_the_order_of_the_features_moves_no_bridge(make: Callable[[NDArray[np.float64]], Data]) -> None:
-    """Of several shortest edges, equal but for rounding, the one of smallest indices is a bridge."""
+    """If several edges are equally short up to rounding, the one with the smallest indices becomes the bridge."""
     t = np.arange(16)
     X = (
         np.concatenate([np.stack([t, 15 - t, 0 * t], axis=1) + number * np.array([7, 7, 9]) for number in range(3)])
@@ -121,7 +121,7 @@ def test_the_order_of_the_features_moves_no_bridge(make: Callable[[NDArray[np.fl
 
 
 def test_two_clusters_are_refused_with_the_k_that_connects() -> None:
-    """The error names components, sizes, and the smallest k; one less is refused, that k fits."""
+    """The error has the components, their sizes and the smallest k, with which a fit works; with one less it fails."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.standard_normal((60, 3)), rng.standard_normal((25, 3)) + 30])
     with pytest.raises(DisconnectedGraphError) as caught:
@@ -139,7 +139,7 @@ def test_two_clusters_are_refused_with_the_k_that_connects() -> None:
 
 @pytest.mark.parametrize(("count", "shown"), [(5, "3, 3, 3, 3, 3"), (6, "3, 3, 3, 3, 3, ...")])
 def test_small_components_may_be_duplicates(count: int, shown: str) -> None:
-    """Of as many points as have no neighbor elsewhere; the message has five sizes."""
+    """The error shows five sizes, and suspects duplicates if a component has at most k + 1 points."""
     X = np.repeat(100.0 * np.arange(count), 3)[:, None] ** 1.1
     with pytest.raises(DisconnectedGraphError, match=rf"into {count} components, of {shown} points") as caught:
         require_connected(X, kneighbors(X, 2)[0])
@@ -148,7 +148,7 @@ def test_small_components_may_be_duplicates(count: int, shown: str) -> None:
 
 
 def test_smallest_k_against_every_k() -> None:
-    """The search agrees with trying every k in turn."""
+    """The search finds the k that trying every k in turn finds."""
     rng = np.random.default_rng(4)
     X = np.concatenate([rng.standard_normal((n, 2)) + 12 * i for i, n in enumerate((9, 14, 30))])
     tried = next(k for k in range(3, len(X)) if components(kneighbors(X, k)[0]).max() == 0)
@@ -156,13 +156,13 @@ def test_smallest_k_against_every_k() -> None:
 
 
 def test_closed_classes_of_a_known_graph() -> None:
-    """A clump with edges from outside is closed; the points outside are not."""
+    """A group of points that no edge leaves is a closed class, also if edges lead into it."""
     neighbors = np.array([[1, 2], [0, 2], [0, 1], [0, 4], [3, 1], [6, 7], [5, 7], [5, 6]], np.int32)
     assert [members.tolist() for members in closed_classes(neighbors)] == [[0, 1, 2], [5, 6, 7]]
 
 
 def test_bridging_leaves_a_whole_graph_alone() -> None:
-    """Where nothing is to be bridged nothing changes."""
+    """A fit to a connected graph has the same bits with and without bridging."""
     sheet = manifolds.make("s_curve", 120, seed=1).X
     plain, bridged = fit(sheet, disconnected="error"), fit(sheet)
     assert plain.embedding.tobytes() == bridged.embedding.tobytes()

@@ -23,7 +23,7 @@ def points() -> NDArray[np.float64]:
 
 
 def test_the_nearest_neighbors_give_the_same_posterior(points: NDArray[np.float64]) -> None:
-    """In every form, with any order of a row and with or without the point itself: all bits."""
+    """The nearest neighbors, given in any form and order, give the bits of a fit that searches for them."""
     expected = fit(points, n_neighbors=8)
     searched = NearestNeighbors(n_neighbors=8).fit(points)
     indices = searched.kneighbors(return_distance=False)
@@ -44,7 +44,7 @@ def test_the_nearest_neighbors_give_the_same_posterior(points: NDArray[np.float6
 
 
 def test_other_neighbors_give_another_posterior(points: NDArray[np.float64]) -> None:
-    """Neighbors of another metric; new points are placed, training points keep their places."""
+    """Neighbors by another metric are used as given, also to place new points."""
     others = np.argsort(cdist(points, points, "chebyshev"), axis=1, kind="stable")[:, :9]
     posterior = fit(points, neighbors=others)
     assert (posterior.neighbors != fit(points, n_neighbors=8).neighbors).any()
@@ -75,14 +75,14 @@ def test_other_neighbors_give_another_posterior(points: NDArray[np.float64]) -> 
     ],
 )
 def test_malformed_neighbors_are_refused(points: NDArray[np.float64], change: Any, words: str) -> None:
-    """With the first wrong entry and the remedy."""
+    """The error names the first wrong entry and a remedy."""
     with pytest.raises(GlleError, match=words) as caught:
         fit(points, neighbors=change(kneighbors(points, 6)[0]))
     assert caught.value.remedy
 
 
 def test_points_may_have_different_numbers_of_neighbors(points: NDArray[np.float64], tmp_path: Path) -> None:
-    """A radius, as a graph or as rows that end with -1: weights and covariances are those of each neighborhood."""
+    """A radius graph, sparse or as rows that end with -1, gives the weights and covariances of each neighborhood."""
     graph = radius_neighbors_graph(points, 0.6)
     counts = np.diff(graph.indptr)
     rows = np.full((200, counts.max()), -1)
@@ -121,13 +121,13 @@ def test_points_may_have_different_numbers_of_neighbors(points: NDArray[np.float
 def test_parameters_that_contradict_neighbors_are_refused(
     points: NDArray[np.float64], parameters: dict[str, Any]
 ) -> None:
-    """Nothing is silently ignored."""
+    """Parameters of a search raise an error if neighbors are given."""
     with pytest.raises(GlleError, match="contradicts given neighbors"):
         fit(points, neighbors=kneighbors(points, 6)[0], **parameters)
 
 
 def test_a_graph_in_parts_is_refused_or_bridged() -> None:
-    """The remedy is about the neighbors given, not about n_neighbors."""
+    """The remedy tells the caller to give more neighbors, and does not mention n_neighbors."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.random((40, 2)), rng.random((40, 2)) + 5])
     near = kneighbors(X, 6)[0]

@@ -31,7 +31,7 @@ faiss: Any = pytest.importorskip("faiss")
 
 
 def curved_sheet(n: int, d: int = 32, seed: int = 0) -> NDArray[np.float64]:
-    """Return points of a curved sheet of four dimensions in d, with some noise."""
+    """Return points of a curved sheet of four dimensions in d features, with some noise."""
     rng = np.random.default_rng(seed)
     places = rng.uniform(-1, 1, (n, 4)) @ rng.standard_normal((4, d))
     return np.asarray(np.sin(places + rng.uniform(0, 6, d)) + 0.01 * rng.standard_normal((n, d)))
@@ -49,7 +49,7 @@ def check(X: NDArray[np.float64], indices: NDArray[np.int32], distances: NDArray
 
 
 def require_found(X: NDArray[np.float64], recall: float = 0.998) -> NDArray[np.int32]:
-    """Return ten neighbors of each point, of which at least this share is found."""
+    """Return ten approximate neighbors of each point, after a check that their recall is at least `recall`."""
     indices, distances = approximate_kneighbors(X, 10)
     check(X, indices, distances)
     assert measured_recall(X, distances)[0] >= recall
@@ -58,7 +58,7 @@ def require_found(X: NDArray[np.float64], recall: float = 0.998) -> NDArray[np.i
 
 @pytest.mark.parametrize("d", [3, 32])
 def test_recall_is_high_and_measured(d: int) -> None:
-    """Nearly all neighbors are found, and the measured share is the true one; each tenth taken away makes it .9."""
+    """Nearly all neighbors are found, and the measured recall is true; with a tenth of them removed, it is .9."""
     X = curved_sheet(2000, d)
     indices, distances = approximate_kneighbors(X, 10)
     check(X, indices, distances)
@@ -96,7 +96,7 @@ def test_the_same_with_any_number_of_threads() -> None:
     copies=st.integers(1, 40),
 )
 def test_duplicates_crowd_out_nothing_but_themselves(seed: int, n: int, d: int, k: int, copies: int) -> None:
-    """However many copies there are, a point has k others; a point with k copies has only those."""
+    """A point has k neighbors however many copies there are; a point with at least k copies has only copies."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
     X[rng.permutation(n)[: n // 2]] = X[rng.integers(0, max(1, n // copies), n // 2)]
@@ -108,7 +108,7 @@ def test_duplicates_crowd_out_nothing_but_themselves(seed: int, n: int, d: int, 
 
 
 def test_a_crowd_of_copies_does_not_end_the_walk() -> None:
-    """A fifth of the data are one point, another quarter a few: the others find their neighbors nevertheless."""
+    """If nearly half of the data are copies of a few points, the other points still find their neighbors."""
     X = curved_sheet(3000)
     X[::5] = X[1]
     X[2::4] = X[np.arange(6) % 6 + 3].repeat(125, axis=0)
@@ -118,19 +118,19 @@ def test_a_crowd_of_copies_does_not_end_the_walk() -> None:
 
 @pytest.mark.parametrize(("shift", "factor"), [(-1e6, 1.0), (0.0, 2.0**300), (0.0, 2.0**-300)])
 def test_neither_origin_nor_unit_matter(shift: float, factor: float) -> None:
-    """Far from the origin, and in units that float32 cannot hold, as many neighbors are found."""
+    """Far from the origin, and in units that float32 cannot hold, the recall is as high."""
     require_found(factor * curved_sheet(1500) + shift)
 
 
 def test_points_that_float32_cannot_tell_apart() -> None:
-    """Two clusters a billion times smaller than their distance have their true neighbors all the same."""
+    """Two clusters a billion times smaller than their distance have all of their true neighbors."""
     noise = np.random.default_rng(0).standard_normal((600, 20)) * 1e-9
     require_found(noise + np.repeat([[0.0], [1.0]], 300, axis=0), 1.0)
 
 
 @pytest.mark.parametrize(("n", "k"), [(12, 11), (EF_SEARCH, 10), (200, 98)])
 def test_few_points_are_searched_exactly(n: int, k: int) -> None:
-    """Small data, and k = n - 1, are searched exactly."""
+    """Small data, and k = n - 1, give the result of the exact search."""
     X = curved_sheet(n)
     approximate, expected = approximate_kneighbors(X, k), kneighbors(X, k)
     np.testing.assert_array_equal(approximate[0], expected[0])
@@ -139,7 +139,7 @@ def test_few_points_are_searched_exactly(n: int, k: int) -> None:
 
 @pytest.mark.parametrize("fault", ["too few", "astray"])
 def test_points_with_faulty_candidates_are_searched_exactly(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """A graph in pieces gives fewer than k, or a walk ends at strangers: those points have their true neighbors."""
+    """If the graph search returns too few neighbors, or far ones, for a point, this point is searched exactly."""
 
     class Faulty(faiss.IndexHNSWFlat):  # type: ignore[misc] # untyped base
         """Finds too few for every third point, or the neighbors of a point of the other half."""
@@ -162,7 +162,7 @@ def test_points_with_faulty_candidates_are_searched_exactly(monkeypatch: pytest.
 
 
 def test_low_recall_is_reported_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In data without a shape of fewer dimensions, and with few links, neighbors are missed; it is rounded down."""
+    """A low recall is noted with the remedy, and is rounded down."""
     monkeypatch.setattr(room, "LINKS", 4)
     X = np.random.default_rng(0).standard_normal((1500, 64))
     _, distances = approximate_kneighbors(X, 10)
@@ -177,7 +177,7 @@ def test_low_recall_is_reported_with_its_remedy(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_progress_and_cancellation(half: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes up to n by blocks; an exception cancels links and walks, and the number of threads is restored."""
+    """Progress rises to n by blocks; an exception ends the search and restores the number of threads."""
     monkeypatch.setattr(room, "_BLOCK_POINTS", 500)
     reports: list[tuple[int, int, str]] = []
     approximate_kneighbors(curved_sheet(1200), 10, lambda *report: reports.append(report))
@@ -197,7 +197,7 @@ def test_progress_and_cancellation(half: int, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_without_faiss_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the size of the data; an exact fit needs nothing."""
+    """An approximate fit without faiss says how to install faiss; an exact fit does not need it."""
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(MissingLibraryError, match=r"pip install 'glle\[ann\]'") as caught:
         fit(curved_sheet(50), search="approximate")
@@ -208,7 +208,7 @@ def test_without_faiss_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("options", [{"noise": "tangent"}, {"neighborhoods": "adaptive"}])
 def test_a_fit_whose_neighbors_are_all_found_is_the_exact_one(options: Any) -> None:
-    """Bit for bit, but for the parameter and what the diagnostics add."""
+    """If all neighbors are found, an approximate fit has the arrays of the exact fit, bit for bit."""
     X = manifolds.make("swiss_roll", 1500, seed=2).X
     exact, approximate = fit(X, **options), fit(X, search="approximate", **options)
     for name, array in exact.arrays().items():
@@ -223,7 +223,7 @@ def test_a_fit_whose_neighbors_are_all_found_is_the_exact_one(options: Any) -> N
 
 
 def test_a_large_exact_search_says_that_there_is_another() -> None:
-    """The note depends on the cost, and so on the shape of the data alone."""
+    """A slow exact search has a note with the predicted seconds of both searches, which depend on the shape only."""
     (note,) = search_notes({"n_points": 300_000, "n_features": 64})
     assert note.code == "large-exact-search"
     assert f"{all_pairs_seconds(300_000, 64):,.0f} s" in note.message
@@ -233,7 +233,7 @@ def test_a_large_exact_search_says_that_there_is_another() -> None:
 
 
 def test_wherever_neighbors_are_sought(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frames, the k that connects, half-samples and the estimator search as the specification says."""
+    """With search="approximate", tangent frames, the connecting k, resamples and the estimator search approximately."""
     sought: list[int] = []
 
     def search_and_record(X: NDArray[np.float64], k: int, *more: Any) -> Any:

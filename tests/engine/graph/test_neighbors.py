@@ -22,7 +22,7 @@ from tests.engine.linalg.sorted_distances import nearest_by_sorting
 
 @pytest.mark.parametrize("d", [1, 3, 4, 22])
 def test_distances_are_summed_in_the_documented_order(d: int) -> None:
-    """Every bit is that of numpy's single operations, which round alike on every processor."""
+    """Distances have the bits of numpy's single operations in this order, which round alike on every processor."""
     rng = np.random.default_rng(d)
     points, data = rng.standard_normal((40, d)), rng.standard_normal((60, d))
     sums = [np.zeros((40, 60)) for _ in range(4)]
@@ -34,13 +34,13 @@ def test_distances_are_summed_in_the_documented_order(d: int) -> None:
 
 
 def take(route: str, patch: pytest.MonkeyPatch) -> None:
-    """Search by leaves, or as for few points, whatever the number of points."""
+    """Make searches use one of two algorithms, "leaves" or "few", whatever the number of points."""
     patch.setattr(linalg_distances, "FEW_POINTS", -(10**6) if route == "leaves" else 10**6)
 
 
 @pytest.mark.parametrize("route", ["leaves", "few"])
 def test_each_point_is_reported_once(route: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In ascending numbers, in blocks of any size, on which the result does not depend."""
+    """Progress rises to n without repetition, and the blocks do not change the result."""
     X = np.random.default_rng(0).standard_normal((1200, 20))
     expected, done = kneighbors(X, 10), [0]
     take(route, monkeypatch)
@@ -66,7 +66,7 @@ def test_each_point_is_reported_once(route: str, monkeypatch: pytest.MonkeyPatch
 def test_neighbors_are_the_smallest_pairs(
     seed: int, n: int, d: int, k: int, levels: int, route: str, count: int, kind: str
 ) -> None:
-    """The k smallest (distance, index): with ties and copies, far from the origin, below the rounding of products."""
+    """Neighbors are the k smallest (distance, index): with ties, far from the origin, and for tiny distances."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, levels, (n, d)).astype(float)
     if kind != "lattice":
@@ -84,7 +84,7 @@ def test_neighbors_are_the_smallest_pairs(
 
 
 def test_impossible_numbers_of_neighbors_are_refused() -> None:
-    """Compiled code would write beyond its arrays, or return indices that no row has."""
+    """A k below 1 or above the possible maximum raises an error before compiled code runs."""
     X = np.random.default_rng(0).standard_normal((20, 3))
     searches = partial(kneighbors_to, X, X + 1), partial(kneighbors_of, X, np.arange(20)), partial(kneighbors, X)
     errors = InvalidParameterError, InvalidParameterError, TooFewPointsError
@@ -97,7 +97,7 @@ def test_impossible_numbers_of_neighbors_are_refused() -> None:
 
 @pytest.mark.parametrize("d", [3, 30])
 def test_the_closest_pair_of_ties_is_the_first(d: int) -> None:
-    """A bridge between two grids leads from the smallest index to the smallest index of the shortest edges."""
+    """Of the shortest edges between two grids, the one with the smallest indices becomes the bridge."""
     grid = np.zeros((16, d))
     grid[:, :2] = np.argwhere(np.ones((4, 4)))
     X = np.concatenate([grid, grid + np.eye(d)[0] * 10])
@@ -113,7 +113,7 @@ def _space(X: NDArray[np.float64], kind: str) -> Data:
 
 @pytest.mark.parametrize("kind", ["leaves", "few", "sparse", "distances"])
 def test_ties_are_decided_by_the_index_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The distances of a table of fifteenths are equal but for rounding, which the order of the columns changes."""
+    """The order of the features, which changes the rounding of equal distances, does not change the neighbors."""
     if kind in {"leaves", "few"}:
         take(kind, monkeypatch)
     rng = np.random.default_rng(0)
@@ -126,7 +126,7 @@ def test_ties_are_decided_by_the_index_alone(kind: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("dimension", [1, 2, 5])
 def test_intrinsic_dimension_of_flat_data(dimension: int) -> None:
-    """Flat data of known dimension in ten features."""
+    """The estimate for flat data in ten features is within 12 % of the true dimension."""
     rng = np.random.default_rng(dimension)
     X = rng.random((3000, dimension)) @ rng.standard_normal((dimension, 10))
     assert intrinsic_dimension(kneighbors(X, 12)[1]) == pytest.approx(dimension, rel=0.12)

@@ -35,18 +35,18 @@ def test_neighbors_within_a_radius_are_those_of_all_pairs(data: Any) -> None:
 
 
 def test_the_smallest_radius_is_the_longest_edge_of_the_spanning_tree() -> None:
-    """It connects the points, and the next smaller distance does not."""
+    """The radius that is found equals the longest edge of the tree by scipy."""
     assert smallest_connecting_radius(X, silent) == pytest.approx(LONGEST, rel=1e-12)
 
 
 def test_methods_with_a_radius_are_those_of_the_documents() -> None:
-    """Laplacian eigenmaps, diffusion maps, Isomap, LLE and MEU."""
+    """The methods with a parameter `radius` are the five that the documentation lists."""
     assert METHODS_WITH_RADIUS == ["diffusion-maps", "isomap", "laplacian-eigenmaps", "lle", "meu"]
 
 
 @pytest.mark.parametrize("name", METHODS_WITH_RADIUS)
 def test_a_radius_without_a_connected_graph_is_refused_with_one_that_works(name: str) -> None:
-    """Points without a neighbor within the radius are counted; the remedy is the smallest radius that connects."""
+    """The error counts points without a neighbor, and names the smallest radius that connects, with which it works."""
     method = METHODS[name]
     with pytest.raises(DisconnectedGraphError, match="no neighbor within radius") as caught:
         method.embed(X, method.spec(radius=0.5 * float(APART[APART > 0].min()), disconnected="error"))
@@ -61,7 +61,7 @@ def test_a_radius_without_a_connected_graph_is_refused_with_one_that_works(name:
 
 @pytest.mark.parametrize("name", METHODS_WITH_RADIUS)
 def test_a_radius_beyond_all_distances_has_all_pairs(name: str) -> None:
-    """The embedding is that of all other points as neighbors."""
+    """A radius above all distances gives the embedding with all other points as neighbors."""
     method, few = METHODS[name], X[:40]
     one = method.spec(radius=10.0)
     options = {"n_neighbors": "all"} if name in {"diffusion-maps", "meu"} else {"n_neighbors": 39}
@@ -73,7 +73,7 @@ def test_a_radius_beyond_all_distances_has_all_pairs(name: str) -> None:
 
 
 def test_lle_within_a_radius_reconstructs_from_these_points_alone() -> None:
-    """The weights of the other candidates are 0, and M annihilates the embedding up to its eigenvalues."""
+    """The embedding is the bottom eigenvectors for weights on exactly the points within the radius."""
     method = METHODS["lle"]
     radius = 1.2 * LONGEST
     embedding = method.embed(X, method.spec(radius=radius))
@@ -86,7 +86,7 @@ def test_lle_within_a_radius_reconstructs_from_these_points_alone() -> None:
 
 @pytest.mark.parametrize("name", ["lle", "isomap"])
 def test_new_points_have_the_neighbors_within_the_radius(name: str) -> None:
-    """A point beside a training point is placed beside it; one beyond the radius is refused with its distance."""
+    """A new point near a training point is placed near it; one beyond the radius is refused with its distance."""
     method = METHODS[name]
     embedding = method.embed(X, method.spec(radius=1.2 * LONGEST))
     places = embedding.transform(X[:5] + 1e-6)
@@ -98,7 +98,7 @@ def test_new_points_have_the_neighbors_within_the_radius(name: str) -> None:
 @pytest.mark.parametrize("setting", [{"n_neighbors": 6}, {"radius": 2.5}], ids=["neighbors", "radius"])
 @pytest.mark.parametrize("name", METHODS_WITH_RADIUS)
 def test_parts_are_joined_by_the_shortest_edges(name: str, setting: dict[str, Any]) -> None:
-    """A note and a figure tell of the edges, each the shortest between two parts; a connected graph has none."""
+    """Bridges are the shortest edges between parts, with a note and a figure; a connected graph has none."""
     rng = np.random.default_rng(0)
     part = np.repeat([0, 1, 2], [40, 40, 20])
     points = rng.normal(size=(100, 3)) + np.array([0.0, 30.0, -30.0])[part][:, None]
@@ -120,7 +120,7 @@ def test_parts_are_joined_by_the_shortest_edges(name: str, setting: dict[str, An
 
 @pytest.mark.parametrize("name", ["meu", "mvu"])
 def test_bridges_are_rows_of_the_data(name: str) -> None:
-    """Equal points are embedded once, but the ends of a bridge are numbered as in the data."""
+    """The ends of a bridge are row numbers of the data, even if equal points are embedded only once."""
     points = np.repeat(np.random.default_rng(0).normal(size=(30, 3)), 2, axis=0)
     points[30:] += 50
     ((start, end),) = METHODS[name].embed(points, METHODS[name].spec(n_neighbors=8)).figures["bridges"]
@@ -130,7 +130,7 @@ def test_bridges_are_rows_of_the_data(name: str) -> None:
 
 @pytest.mark.parametrize("data", [X, Distances.among(APART)], ids=["coordinates", "distances"])
 def test_a_bridged_radius_joins_lonely_points_to_their_nearest(data: Any) -> None:
-    """With a radius below all distances the edges to the nearest points are counted once, and have their lengths."""
+    """With a radius below all distances, each point is joined to its nearest point by an edge of their distance."""
     graph, bridges = bridged_graph(data, 2, 0.5 * float(APART[APART > 0].min()), silent)
     edges = symmetric_graph(*graph)
     assert connected_components(edges, directed=False)[0] == 1

@@ -15,20 +15,20 @@ from glle_engine.reliability.calibration import calibrate
 
 @pytest.fixture(scope="module")
 def points() -> NDArray[np.float64]:
-    """Return a sheet (120, 3) whose embedding is trusted."""
+    """Return an S-curve (120, 3)."""
     return manifolds.make("s_curve", 120, seed=1).X
 
 
 @pytest.fixture(scope="module")
 def posteriors(points: NDArray[np.float64]) -> tuple[Posterior, Posterior]:
-    """Return the posteriors of points and of their distances."""
+    """Return two posteriors, fitted to points and to the distances of these points."""
     return fit(points), fit(cdist(points, points), metric="precomputed")
 
 
 def test_distances_determine_the_posterior(
     points: NDArray[np.float64], posteriors: tuple[Posterior, Posterior]
 ) -> None:
-    """Mean, covariance, embedding, figures, calibration and ranks are those of the points, to rounding."""
+    """A fit to distances has the arrays, figures, calibration and ranks of the fit to the points, up to rounding."""
     a, b = posteriors
     D = cdist(points, points)
     np.testing.assert_array_equal(a.neighbors, b.neighbors)
@@ -48,7 +48,7 @@ def test_distances_determine_the_posterior(
 
 
 def test_new_points_by_their_distances(points: NDArray[np.float64], posteriors: tuple[Posterior, Posterior]) -> None:
-    """Their rows are distances to the training points; training points keep their places."""
+    """New points are given by their distances to training points; training points get their rows of the embedding."""
     a, b = posteriors
     D = cdist(points, points)
     np.testing.assert_array_equal(b.transform(D, D), b.embedding)
@@ -68,7 +68,7 @@ def test_new_points_by_their_distances(points: NDArray[np.float64], posteriors: 
 
 
 def test_distances_of_no_points_are_noted() -> None:
-    """City-block distances of the digits: the nearest Gram matrices replace the others, and the note has the share."""
+    """City-block distances, which no Euclidean points have, are fitted with a note on the non-Euclidean share."""
     X = load_digits().data[:300]
     posterior = fit(cdist(X, X, "cityblock"), metric="precomputed", disconnected="bridge")
     figures = posterior.diagnostics.figures
@@ -79,7 +79,7 @@ def test_distances_of_no_points_are_noted() -> None:
 
 
 def test_the_nearest_gram_matrix_has_no_negative_eigenvalues() -> None:
-    """It keeps the eigenvectors and the positive eigenvalues."""
+    """Negative eigenvalues of the Gram matrices become 0; eigenvectors and positive eigenvalues stay."""
     D = np.random.default_rng(0).random((30, 30)) + 0.1
     D += D.T
     np.fill_diagonal(D, 0.0)
@@ -97,14 +97,14 @@ def test_the_nearest_gram_matrix_has_no_negative_eigenvalues() -> None:
 
 @pytest.mark.parametrize(("factor", "words"), [(-1, "is negative"), (0, "are equal")])
 def test_other_matrices_are_refused(points: NDArray[np.float64], factor: int, words: str) -> None:
-    """With the first wrong entry."""
+    """Negative distances, and distances that are all 0, raise an error."""
     with pytest.raises(GlleError, match=words):
         fit(factor * cdist(points, points), metric="precomputed")
 
 
 @pytest.mark.parametrize("method", ["lle", "isomap", "t-sne", "mds", "glle"])
 def test_dissimilarities_below_zero_by_rounding_are_zero(points: NDArray[np.float64], method: str) -> None:
-    """One minus the cosine is about -2e-16 on the diagonal and between parallel points."""
+    """One minus a cosine may be -1e-16 between parallel points, and counts as 0."""
     unit = points / np.linalg.norm(points, axis=1, keepdims=True)
     D = np.maximum(1 - unit @ unit.T, 0)
     below = np.where(D == 0, -1e-16, D)
@@ -120,14 +120,14 @@ def test_dissimilarities_below_zero_by_rounding_are_zero(points: NDArray[np.floa
 def test_new_distances_below_zero_by_rounding_are_zero(
     points: NDArray[np.float64], posteriors: tuple[Posterior, Posterior]
 ) -> None:
-    """As those of the training points."""
+    """Distances of -1e-16 from new points to training points count as 0."""
     D = cdist(points, points)
     new = np.where(D[:9] == 0, -1e-16, D[:9])
     np.testing.assert_array_equal(posteriors[1].transform(D, new), posteriors[1].embedding[:9])
 
 
 def test_parts_of_the_graph_are_bridged_by_distances() -> None:
-    """The shortest edges between the parts are those of the points."""
+    """A fit to distances has the bridges of the fit to the points."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.random((40, 2)), rng.random((40, 2)) + 5])
     a = fit(X, n_neighbors=6, disconnected="bridge")

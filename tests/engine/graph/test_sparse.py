@@ -28,7 +28,7 @@ def counts(n: int, d: int, seed: int = 0) -> NDArray[np.float64]:
 
 @pytest.fixture(scope="module")
 def matrix() -> NDArray[np.float64]:
-    """Return weighted counts (250, 150): no two distances are equal."""
+    """Return weighted counts (250, 150), no two of whose distances are equal."""
     X = counts(250, 150)
     return np.asarray(X * np.random.default_rng(1).uniform(0.5, 1.5, X.shape))
 
@@ -39,7 +39,7 @@ def matrix() -> NDArray[np.float64]:
 def test_the_posterior_is_that_of_dense_data(
     matrix: NDArray[np.float64], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Equal neighbors in small blocks; weights, embeddings, draws, new points and calibrations to rounding."""
+    """Neighbors are those of a dense fit; weights, embeddings, draws, new points and calibrations agree to rounding."""
     monkeypatch.setattr("glle_engine.graph.sparse._BLOCK_ENTRIES", 1000)
     rows, spec = csr_array(matrix), FitSpec(n_neighbors=8, **options)
     sparse, dense = fit(rows, spec), fit(matrix, spec)
@@ -62,9 +62,9 @@ def test_the_posterior_is_that_of_dense_data(
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine", "correlation"])
 def test_the_search_is_exact(metric: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The smallest (distance, index), in blocks; ties of counts and of copies by index, as in dense data.
+    """Neighbors are the smallest (distance, index), as of dense data, also for tied counts and copies, in any blocks.
 
-    Few pairs beyond the ties are computed exactly.
+    The distance of a pair is computed only if its bound does not rule it out as a neighbor.
     """
     apart_of, pairs = SparsePoints._apart, list[int]()
 
@@ -90,7 +90,7 @@ def test_the_search_is_exact(metric: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_each_format_gives_the_same_bits(matrix: NDArray[np.float64]) -> None:
-    """Rows, columns, triplets, unsorted, repeated and stored zeros; the caller's arrays stay as they are."""
+    """All sparse formats, with unsorted, repeated or stored zero entries, give the same fit, and stay unchanged."""
     expected = fit(csr_array(matrix)).embedding.tobytes()
     row, column = np.nonzero(matrix)
     order = np.random.default_rng(3).permutation(len(row))
@@ -108,7 +108,7 @@ def test_each_format_gives_the_same_bits(matrix: NDArray[np.float64]) -> None:
 
 
 def test_the_data_are_never_dense() -> None:
-    """A million features, of which each point has some: dense rows would take 2 GB."""
+    """A million features with few entries are fitted; dense rows would take 2 GB."""
     X = counts(250, 150)
     wide = csr_array(X)
     wide = csr_array((wide.data, wide.indices * 6_667, wide.indptr), shape=(250, 1_000_000))
@@ -120,7 +120,7 @@ def test_the_data_are_never_dense() -> None:
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine", "correlation"])
 def test_given_neighbors_and_bridges(matrix: NDArray[np.float64], metric: Any) -> None:
-    """Both need single distances of sparse rows."""
+    """Given neighbors and bridges of sparse data, which need single distances, are those of the dense data."""
     graph = kneighbors_graph(matrix, 6, metric="cityblock")
     sparse, dense = (fit(X, neighbors=graph, metric=metric) for X in (csr_array(matrix), matrix))
     np.testing.assert_allclose(sparse.embedding, dense.embedding, atol=1e-9)
@@ -137,7 +137,7 @@ def test_given_neighbors_and_bridges(matrix: NDArray[np.float64], metric: Any) -
 
 @pytest.mark.parametrize("name", ["isomap", "laplacian-eigenmaps", "glle", "t-sne"])
 def test_methods_on_neighbors_take_sparse_data(matrix: NDArray[np.float64], name: str) -> None:
-    """With the embedding of dense data."""
+    """The embedding equals the embedding of the dense data, up to rounding."""
     chosen = method(name)
     parameters = {"perplexity": 15, "early_iter": 0, "max_iter": 1} if name == "t-sne" else {}
     spec = chosen.spec(metric="cosine", **parameters)
@@ -148,7 +148,7 @@ def test_methods_on_neighbors_take_sparse_data(matrix: NDArray[np.float64], name
 
 @pytest.mark.parametrize("name", ["pca", "pacmap", "sne"])
 def test_other_methods_refuse_sparse_data(matrix: NDArray[np.float64], name: str) -> None:
-    """With the remedy, before any work."""
+    """A method that needs dense data says so, with the remedy."""
     with pytest.raises(GlleError, match=r"no sparse data.*a dense array.*truncated SVD"):
         method(name).embed(csr_array(matrix))
 
@@ -168,13 +168,13 @@ def test_other_methods_refuse_sparse_data(matrix: NDArray[np.float64], name: str
 def test_options_that_need_dense_data_are_refused(
     matrix: NDArray[np.float64], parameters: dict[str, Any], words: str
 ) -> None:
-    """Each with its remedy."""
+    """The error names the option and the remedy."""
     with pytest.raises(GlleError, match=words):
         fit(csr_array(matrix), **parameters)
 
 
 def test_wrong_rows_are_named(matrix: NDArray[np.float64]) -> None:
-    """As in dense data: infinity, rows without a direction, equal rows, numbers that are none, squares of nothing."""
+    """Infinity, rows without a direction, equal rows and wrong types raise the errors of dense data."""
     column = int(np.flatnonzero(matrix[7])[2])
     infinite, zero, tiny = matrix.copy(), matrix.copy(), matrix[:30] * 2.0**-700
     infinite[7, column], zero[7], tiny[0, 0] = np.inf, 0, 1
@@ -197,7 +197,7 @@ def test_wrong_rows_are_named(matrix: NDArray[np.float64]) -> None:
 
 @pytest.mark.parametrize(("kind", "index"), [(csr_array, -1), (csc_matrix, 150), (coo_array, -1)])
 def test_broken_matrices_are_refused(matrix: NDArray[np.float64], kind: Any, index: int) -> None:
-    """An index beyond the matrix, which its constructor does not see: scipy would write beyond its arrays."""
+    """An index outside the matrix, with which scipy would write beyond its arrays, raises an error."""
     posterior, broken = fit(csr_array(matrix)), kind(matrix[:100].T if kind is csc_matrix else matrix[:100])
     (broken.col if kind is coo_array else broken.indices)[3] = index
     calls: list[Any] = [
@@ -211,7 +211,7 @@ def test_broken_matrices_are_refused(matrix: NDArray[np.float64], kind: Any, ind
 
 
 def test_other_training_data_are_refused(matrix: NDArray[np.float64]) -> None:
-    """Other entries, other columns, and the dense form, which has another digest."""
+    """Data other than the training data, or in dense form, are not accepted with a sparse posterior."""
     rows = csr_array(matrix)
     posterior, dense = fit(rows), fit(matrix)
     np.testing.assert_array_equal(dense.transform(matrix, rows), dense.embedding)

@@ -14,7 +14,7 @@ LIBRARIES = {"umap": "umap", "densmap": "umap", "pacmap": "pacmap"}  # by method
 
 
 def import_or_skip(library: str) -> Any:
-    """Import a library, or skip; umap warns that tensorflow is not installed."""
+    """Import a library without its warnings; skip the test if the library is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return pytest.importorskip(library)
@@ -27,7 +27,7 @@ def embed_or_skip(name: str, X: Any, labels: Any = None, /, **options: Any) -> E
 
 
 def embed(name: str, X: NDArray[np.float64], labels: Any = None, **options: Any) -> Embedding:
-    """Embed by a method's name, with some options."""
+    """Return the embedding by the method of this name, with these options."""
     one = method(name)
     return one.embed(X, one.spec(**options), labels=labels)
 
@@ -44,23 +44,23 @@ def codes_of(embedding: Embedding) -> list[str]:
 
 
 def with_slow_ones(names: Iterable[str]) -> list[Any]:
-    """Return methods as parameters of a test, slow where a library compiles itself for half a minute."""
+    """Return names of methods as parameters of a test, marked slow if a library compiles itself for half a minute."""
     return [pytest.param(name, marks=[pytest.mark.slow] * (name in LIBRARIES)) for name in names]
 
 
 def same_columns(expected: NDArray[np.float64], found: NDArray[np.float64], tolerance: float) -> None:
-    """Assert that columns agree but for their signs, relative to the largest entry."""
+    """Assert that columns agree up to their signs, to a tolerance relative to the largest entry."""
     signs = np.sign(np.einsum("ij,ij->j", expected, found))
     np.testing.assert_allclose(found * signs, expected, rtol=0, atol=tolerance * np.abs(expected).max())
 
 
 def patches_of(X: NDArray[np.float64], k: int) -> NDArray[np.intp]:
-    """Return each point and its k nearest, by sorted distances."""
+    """Return the indices (n, k + 1) of each point and its k nearest, by sorting all distances."""
     return np.argsort(np.linalg.norm(X[:, None] - X[None], axis=2), axis=1, kind="stable")[:, : k + 1]
 
 
 def weight_matrix(X: NDArray[np.float64], neighbors: Iterable[Any]) -> NDArray[np.float64]:
-    """Return LLE's weights W (n, n) with a ridge of 1e-3, one point after the other; `neighbors` has those of each."""
+    """Return LLE's weights W (n, n) with reg=1e-3, computed point by point, on the `neighbors` of each point."""
     W = np.zeros((len(X), len(X)))
     for i, near in enumerate(neighbors):
         G = (X[near] - X[i]) @ (X[near] - X[i]).T
@@ -70,12 +70,12 @@ def weight_matrix(X: NDArray[np.float64], neighbors: Iterable[Any]) -> NDArray[n
 
 
 def cloud(n: int, d: int) -> NDArray[np.float64]:
-    """Return Gaussian points without any structure."""
+    """Return Gaussian points (n, d) of different widths along the features, without other structure."""
     return np.asarray(np.random.default_rng(4).standard_normal((n, d)) * np.linspace(2, 0.5, d))
 
 
 def factor_data(n: int, d: int, seed: int = 0) -> NDArray[np.float64]:
-    """Return points of three factors and noise of several variances, far from 0."""
+    """Return points (n, d) with three factors, a noise variance for each feature, and a mean of 5."""
     rng = np.random.default_rng(seed)
     noise = rng.uniform(0.3, 1.0, d)
     spread = np.diag([3.0, 2.0, 1.2])
@@ -85,7 +85,7 @@ def factor_data(n: int, d: int, seed: int = 0) -> NDArray[np.float64]:
 
 
 def explained_variance(Y: NDArray[np.float64], coordinate: NDArray[np.float64]) -> float:
-    """Return which share of a true coordinate's variance a linear function of the embedding explains."""
+    """Return the share of a true coordinate's variance that a linear function of the embedding explains."""
     design = np.column_stack([np.ones(len(Y)), Y])
     rest = coordinate - design @ np.linalg.lstsq(design, coordinate, rcond=None)[0]
     return float(1 - rest.var() / coordinate.var())

@@ -39,7 +39,7 @@ ASCENDING = {
 
 
 def embed_or_skip(name: str, X: np.ndarray, on_progress: Any = silent, **options: Any) -> Embedding:
-    """Embed with the defaults, options and three classes; skip the test if the libraries are not installed."""
+    """Embed with the options of this file, and labels if needed; skip the test if a library is not installed."""
     one = METHODS[name]
     try:
         one.require_available()
@@ -51,7 +51,7 @@ def embed_or_skip(name: str, X: np.ndarray, on_progress: Any = silent, **options
 
 @pytest.mark.parametrize("name", with_slow_ones(METHODS))
 def test_embeds_a_sheet(name: str) -> None:
-    """Neighbors in the embedding are neighbors on the sheet; eigenvalues are ordered; a request has its bits."""
+    """Each method keeps the neighbors of an S-curve, orders its eigenvalues, and gives the same bits again."""
     sheet = manifolds.make("s_curve", N, seed=3)
     stages: list[tuple[int, int, str]] = []
     embedding = embed_or_skip(name, sheet.X, lambda *stage: stages.append(stage))
@@ -73,7 +73,7 @@ def test_embeds_a_sheet(name: str) -> None:
 
 @pytest.mark.parametrize("name", with_slow_ones(sorted(set(METHODS) - {"supervised-lle"})))
 def test_points_at_one_distance(name: str) -> None:
-    """The corners of a simplex have highly multiple eigenvalues: any p of them are an answer, none is a crash.
+    """The corners of a simplex, whose eigenvalues are multiple, have a finite embedding of rank two.
 
     Coordinates of a multiple eigenvalue are orthogonal, of equal length, and centered.
     """
@@ -89,7 +89,7 @@ def test_points_at_one_distance(name: str) -> None:
 
 @pytest.mark.parametrize("m", [12, 100])
 def test_all_pairs_of_a_multiple_eigenvalue_are_found(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Centered dissimilarities of a simplex have one eigenvalue; all wanted pairs come, whatever LAPACK gives."""
+    """Eigenpairs of a multiple eigenvalue are found, even if LAPACK's partial solver returns fewer or fails."""
     matrix = (np.eye(m) - 1 / m) / 2
     partial = scipy.linalg.eigh
 
@@ -115,7 +115,7 @@ def test_all_pairs_of_a_multiple_eigenvalue_are_found(m: int, monkeypatch: pytes
 
 @pytest.mark.parametrize("name", with_slow_ones(METHODS))
 def test_equal_points_are_embedded(name: str) -> None:
-    """One duplicate, and more copies of a point than it has neighbors; where they are joined, in one place."""
+    """Data with duplicates are embedded; methods that join equal points give them one position and a note."""
     X = manifolds.make("s_curve", N, seed=3).X.copy()
     X[40], X[60:85] = X[7], X[100]
     embedding = embed_or_skip(name, X)
@@ -131,7 +131,7 @@ def test_equal_points_are_embedded(name: str) -> None:
 
 @pytest.mark.parametrize(("k", "is_collapsed"), [(8, False), (20, True)])
 def test_a_collapsed_embedding_is_noted(k: int, is_collapsed: bool) -> None:  # noqa: FBT001
-    """Hessian LLE with too many neighbors puts a roll on a few points, and says so; with fewer it unrolls it."""
+    """Hessian LLE with too many neighbors puts most of a roll on few points, and has a note; with fewer it has none."""
     embedding = embed("hessian-lle", manifolds.make("swiss_roll", 800, seed=1).X, n_neighbors=k)
     e = ((embedding.Y - embedding.Y.mean(axis=0)) ** 2).sum(axis=1)
     assert (np.sort(e)[-80:].sum() > 0.5 * e.sum()) == is_collapsed  # of a tenth of the points
@@ -140,7 +140,7 @@ def test_a_collapsed_embedding_is_noted(k: int, is_collapsed: bool) -> None:  # 
 
 @pytest.mark.parametrize("name", [name for name, one in METHODS.items() if one.libraries])
 def test_a_missing_library_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without its libraries a method names the extra that installs them."""
+    """Without its library, a method raises an error that names the extra that installs the library."""
     monkeypatch.setattr(base, "find_spec", lambda _library: None)
     one = METHODS[name]
     with pytest.raises(MissingLibraryError, match=f"needs {one.libraries[0]}, which is not installed") as caught:
@@ -152,7 +152,7 @@ def test_a_missing_library_is_refused(name: str, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("name", METHODS)
 def test_refuses_what_cannot_be(name: str) -> None:
-    """Two points, more components than there can be, and equal points are refused with a remedy."""
+    """Two points, too many components, and equal points raise an error with a remedy."""
     X = manifolds.make("s_curve", N, seed=3).X
     for data, options in ((X[:2], {}), (X, {"n_components": N + 1}), (np.ones((N, 3)), {})):
         with pytest.raises(GlleError) as caught:
@@ -163,7 +163,7 @@ def test_refuses_what_cannot_be(name: str) -> None:
 
 @pytest.mark.parametrize("one", METHODS.values(), ids=METHODS)
 def test_methods_and_their_parameters_are_described(one: Method[Any]) -> None:
-    """Every method has a source and a growth, every parameter a description and a default in its own domain."""
+    """Each method has a source and a growth, and each parameter a description and a valid default."""
     assert METHODS[one.name] is one
     assert all((one.title, one.about.endswith("."), one.source, one.growth, one.spec.__doc__))
     assert bool(one.libraries) == bool(one.extra)
@@ -181,7 +181,7 @@ def test_methods_and_their_parameters_are_described(one: Method[Any]) -> None:
 
 
 def test_no_spelling_is_ambiguous() -> None:
-    """Names, titles and abbreviations differ between methods, whatever the capitals and hyphens; others are refused."""
+    """Names, titles and abbreviations name one method each, in any spelling; unknown names raise an error."""
     spellings = [(plain(text), one.name) for one in METHODS.values() for text in (one.name, one.title)]
     spellings += [(plain(text), name) for text, name in ABBREVIATIONS.items()]
     assert len({spelling for spelling, _ in spellings}) == len(set(spellings))
@@ -203,7 +203,7 @@ def test_no_spelling_is_ambiguous() -> None:
 
 @pytest.mark.parametrize("name", ["lle", "glle", "isomap"])
 def test_more_components_than_features_are_noted_once(name: str) -> None:
-    """Linear methods refuse them; others have a note, and that of a fit is not repeated."""
+    """More components than features have exactly one note."""
     X = manifolds.make("s_curve", N, seed=0).X
     counts = [codes_of(embed(name, X, n_components=p)).count("more-components-than-features") for p in (3, 4)]
     assert counts == [0, 1]
@@ -226,7 +226,7 @@ DENSE: dict[str, list[dict[str, object]]] = {
     ],
 )
 def test_the_least_memory_is_used(name: str, options: dict[str, object]) -> None:
-    """A request refused for its memory could not have run: at its peak an embedding holds what is said at least."""
+    """At its peak, an embedding holds at least the memory that `least_bytes` returns."""
     one, n = METHODS[name], 300
     spec = one.spec(**options)
     X = manifolds.make("s_curve", n, seed=0).X
@@ -240,7 +240,7 @@ def test_the_least_memory_is_used(name: str, options: dict[str, object]) -> None
 
 
 def test_the_least_memory_of_all_pairs_and_of_all_neighborhoods() -> None:
-    """Dissimilarities, kernels and paths are n^2 numbers, covariances and patches n k^2; landmarks are fewer."""
+    """`least_bytes` counts the matrices (n, n) or (n, k, k) that each method holds."""
 
     def least(name: str, n: int, **options: object) -> int:
         return METHODS[name].least_bytes(n, METHODS[name].spec(**options))
@@ -257,7 +257,7 @@ def test_the_least_memory_of_all_pairs_and_of_all_neighborhoods() -> None:
 
 @pytest.mark.parametrize("name", [name for name, one in METHODS.items() if "n_neighbors" in one.spec.parameters()])
 def test_auto_neighbors_are_those_of_the_method(name: str) -> None:
-    """The word "auto" and None mean the default in every method but LLE, which finds k by the data; also in schemas."""
+    """n_neighbors of "auto" or None is the method's default; LLE alone finds it from the data."""
     spec = METHODS[name].spec
     assert spec.from_dict({"n_neighbors": "auto"}) == spec.from_dict({"n_neighbors": None})
     assert (spec.from_dict({"n_neighbors": "auto"}) == spec()) == (name != "lle")

@@ -43,7 +43,7 @@ POSTERIORS: list[dict[str, Any]] = [
 
 @dataclass(frozen=True)
 class Case:
-    """A method with a map, or "posterior", and its options."""
+    """A method that has a map, or "posterior", with its options."""
 
     name: str
     options: dict[str, Any]
@@ -66,7 +66,7 @@ PARAMETERS = [pytest.param(case, marks=[pytest.mark.slow] * (case.name in LIBRAR
 
 @dataclass(frozen=True)
 class FittedMap:
-    """An embedding of data (n, d) and its function from new points to places."""
+    """An embedding (n, p) of data, and the function from new points to positions in it."""
 
     Y: Array
     transform: Callable[[Array], Array]
@@ -74,14 +74,14 @@ class FittedMap:
 
 
 def neighbor_map(case: Case, data: Array, embedding: Embedding) -> NeighborMap:
-    """Return the map of a method on neighbors to an embedding of data."""
+    """Return a method's map of new points to an embedding of the data, which may be by another method."""
     one = METHODS[case.name]
     assert one.neighbor_map is not None
     return one.neighbor_map(data, one.spec(**case.options), embedding)
 
 
 def fit_map(case: Case, data: Array) -> FittedMap:
-    """Embed data; a library that compiles itself for half a minute places points in a map by PCA instead."""
+    """Embed data and return the map; methods whose library compiles slowly place points in a map by PCA."""
     if case.name == "posterior":
         posterior = fit(data, **case.options)
         return FittedMap(posterior.embedding, lambda new: posterior.transform(data, new))
@@ -98,23 +98,23 @@ def fit_map(case: Case, data: Array) -> FittedMap:
 
 @pytest.fixture(scope="module", params=PARAMETERS)
 def case(request: pytest.FixtureRequest) -> Case:
-    """Return a method with a map, or a posterior."""
+    """Return a method that has a map, or a posterior, with its options."""
     each: Case = request.param
     return each
 
 
 @pytest.fixture(scope="module")
 def fitted(case: Case) -> FittedMap:
-    """Return the map of the data, which the tests of a case share: a map does not change."""
+    """Return the map of the data X, which all tests of a case share."""
     return fit_map(case, X)
 
 
 def fit_moved(
     case: Case, before: FittedMap, change: Callable[[Array], Array], rows: NDArray[np.intp]
 ) -> Callable[[Array], Array]:
-    """Return the map of data that are changed and in another order, to the places of the data as they were.
+    """Return the map of changed and reordered data, whose positions are those in the embedding of the data before.
 
-    A descent may take another way by rounding, so that maps by neighbors get the embedding of the unchanged data.
+    Rounding may change a descent, so that maps by neighbors get the embedding of the unchanged data.
     """
     data = change(X)[rows]
     if before.embedding is not None and METHODS[case.name].neighbor_map:
@@ -134,14 +134,14 @@ def turn(data: Array) -> Array:
 
 
 def order_of(case: Case) -> NDArray[np.intp]:
-    """Return the rows in another order, the first one first: landmarks of Isomap start there."""
+    """Return the rows in another order, in which the first stays, because Isomap's landmarks start there."""
     if not case.moves_rows:
         return np.arange(len(X))
     return np.concatenate([[0], 1 + np.random.default_rng(1).permutation(len(X) - 1)])
 
 
 def test_copies_of_training_rows_land_at_their_rows(fitted: FittedMap) -> None:
-    """Exactly, in any order; points close to them land close to them, up to what the method leaves to chance."""
+    """Training points get exactly their rows of the embedding, and points close to them land close by."""
     extent = np.ptp(fitted.Y, axis=0).max()
     np.testing.assert_allclose(fitted.transform(X[::-1]), fitted.Y[::-1], atol=1e-9 * extent)
     near = fitted.transform(X + 1e-7 * np.random.default_rng(2).standard_normal(X.shape))
@@ -149,7 +149,7 @@ def test_copies_of_training_rows_land_at_their_rows(fitted: FittedMap) -> None:
 
 
 def test_moved_and_rotated_data_have_moved_places(case: Case, fitted: FittedMap) -> None:
-    """Rows in another order, rotated, moved and in another unit: the places are the same."""
+    """Reordering, rotating and moving the data does not change the positions of new points."""
     shift = 0.0 if case.origin_matters else np.array([200.0, -70.0, 1000.0])
 
     def change(data: Array) -> Array:
@@ -161,7 +161,7 @@ def test_moved_and_rotated_data_have_moved_places(case: Case, fitted: FittedMap)
 
 @pytest.mark.parametrize("unit", [2.0**-330, 2.0**330])
 def test_the_unit_of_the_data_does_not_matter(case: Case, fitted: FittedMap, unit: float) -> None:
-    """Also where the squares of the coordinates would leave the range of floating-point numbers."""
+    """New points have the same positions in units in which squares of coordinates overflow or underflow."""
     scaled = fit_map(case, X * unit)
     size = np.ptp(scaled.Y) / np.ptp(fitted.Y)
     np.testing.assert_allclose(
@@ -170,7 +170,7 @@ def test_the_unit_of_the_data_does_not_matter(case: Case, fitted: FittedMap, uni
 
 
 def test_far_points_are_right_or_refused(case: Case, fitted: FittedMap) -> None:
-    """Points a million extents away are placed; where rounding decides, the refusal names the row and the remedy."""
+    """Points a million extents away are placed correctly; still farther ones are placed correctly or refused."""
     again = fit_moved(case, fitted, turn, order_of(case))
     for far in (1e6, 1e9, 1e13, 1e20, 1e50, 1e100, 1e160, 1e300):
         points = np.concatenate([NEW[:3], [far * DIRECTION]])
@@ -187,7 +187,7 @@ def test_far_points_are_right_or_refused(case: Case, fitted: FittedMap) -> None:
 
 
 def test_order_and_size_of_the_batch_change_nothing(fitted: FittedMap) -> None:
-    """Reversed, one at a time, among others, and beside a far point."""
+    """The position of a point does not depend on the other points of the call, nor on their order."""
     places, tolerance = fitted.transform(NEW), 1e-12 * np.ptp(fitted.Y)
     np.testing.assert_allclose(fitted.transform(NEW[::-1])[::-1], places, rtol=0, atol=tolerance)
     np.testing.assert_allclose(fitted.transform(np.tile(NEW, (3, 1)))[90:180], places, rtol=0, atol=tolerance)

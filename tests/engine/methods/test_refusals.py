@@ -53,7 +53,7 @@ Options = dict[str, Any]
     ],
 )
 def test_parameters_that_contradict_each_other(name: str, options: Options, words: str) -> None:
-    """They make no specification."""
+    """A specification with contradicting parameters raises an error."""
     with pytest.raises(InvalidParameterError, match=words):
         METHODS[name].spec(**options)
 
@@ -97,7 +97,7 @@ def test_parameters_that_contradict_each_other(name: str, options: Options, word
 def test_sizes_that_are_impossible(
     name: str, n: int, d: int, options: Options, words: str, enough: Options | None
 ) -> None:
-    """They are refused before anything is computed; what the remedy names is accepted."""
+    """Impossible sizes raise an error before anything is computed; the parameters of the remedy are accepted."""
     one = METHODS[name]
     with pytest.raises(GlleError, match=words):
         one.require_possible(n, d, one.spec(**options))
@@ -106,7 +106,7 @@ def test_sizes_that_are_impossible(
 
 
 def data_of(kind: str) -> np.ndarray:
-    """Return data with a fault."""
+    """Return data with the fault of this name."""
     X, line = factor_data(40, 4), np.linspace(0, 1, 50)[:, None] ** 2 * np.ones(2)
     circle = np.exp(2j * np.pi * np.arange(60) / 60)
     kinds = {
@@ -145,7 +145,7 @@ def data_of(kind: str) -> np.ndarray:
 def test_data_that_have_no_such_embedding(
     name: str, kind: str, options: Options, error: type[GlleError], words: str
 ) -> None:
-    """The message names the fault and the remedy."""
+    """Data that a method cannot embed raise an error that names the fault and the remedy."""
     with pytest.raises(error, match=words):
         embed(name, data_of(kind), **options)
 
@@ -155,7 +155,7 @@ CONNECTED = ("lle", "modified-lle", "ltsa", "isomap", "laplacian-eigenmaps", "di
 
 @pytest.mark.parametrize("name", [*CONNECTED, "meu", "drill", "mvu", "auto-k-lle"])
 def test_a_disconnected_graph(name: str) -> None:
-    """Two sheets far apart: the remedy is the smallest k, and with it the graph hangs together."""
+    """Two distant sheets raise an error with the smallest k that connects them, with which they are embedded."""
     X = manifolds.make("s_curve", 40, seed=2).X
     apart = np.concatenate([X, X + np.array([30.0, 0, 0])])
     refused: dict[str, Any] = {"disconnected": "error"}
@@ -176,7 +176,7 @@ def test_a_disconnected_graph(name: str) -> None:
     ("place", "value", "words"), [((2, 5), 100.0, "mirror"), ((2, 5), -1.0, "negative"), ((4, 4), 1.0, "diagonal")]
 )
 def test_matrices_that_are_no_dissimilarities(place: tuple[int, int], value: float, words: str) -> None:
-    """MDS names the entry."""
+    """MDS names the first entry that is negative, not symmetric, or on the diagonal and not 0."""
     D = cdist(cloud(20, 3), cloud(20, 3))
     D[place] = value
     if value < 0:
@@ -206,7 +206,7 @@ def test_the_smallest_bandwidth_of_a_refusal_is_enough(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "option"), [("kernel-pca", "kernel"), ("laplacian-eigenmaps", "weights")])
 def test_matrices_of_all_pairs_are_symmetric(name: str, option: str) -> None:
-    """The first entry that differs from its mirror image is named; other shapes are refused, and so are halves."""
+    """The error names the first entry that differs from its mirror image; halves of such data cannot be resampled."""
     K = np.exp(-(cdist(cloud(20, 3), cloud(20, 3)) ** 2))
     one = METHODS[name]
     spec = one.spec(**{option: "precomputed"})
@@ -223,7 +223,7 @@ def test_matrices_of_all_pairs_are_symmetric(name: str, option: str) -> None:
 
 
 def test_given_weights_are_a_connected_graph() -> None:
-    """Negative weights are named, parts are counted, and few points are refused before anything is computed."""
+    """Negative weights are named, disconnected weights and too few points are refused."""
     K = np.exp(-(cdist(cloud(20, 3), cloud(20, 3)) ** 2))
     K[4, 9] = K[9, 4] = -1.0
     with pytest.raises(InvalidParameterError, match=r"X\[4, 9\] = -1 is negative"):
@@ -240,13 +240,13 @@ SMALL = {"max_iter": 60, "early_iter": 20, "perplexity": 8.0, "n_neighbors": 9}
 
 
 def parameters_of(name: str) -> dict[str, Any]:
-    """Return parameters of a quick run."""
+    """Return parameters with which the method runs quickly."""
     return {key: value for key, value in SMALL.items() if key in METHODS[name].spec.parameters()}
 
 
 @pytest.mark.parametrize("name", ["lle", "isomap", "ltsa", "npe", "glle", "sne"])
 def test_a_method_embeds_standardized_data(name: str) -> None:
-    """The embedding is that of the data standardized by hand; defaults change no parameters."""
+    """standardize="zscore" gives the embedding of data that were standardized before."""
     X = manifolds.make("s_curve", 120, seed=1).X
     a = embed(name, X * [1, 500, 0.01], **parameters_of(name), standardize="zscore")
     b = embed(name, (X - X.mean(axis=0)) / X.std(axis=0), **parameters_of(name))
@@ -265,7 +265,7 @@ def test_a_method_embeds_standardized_data(name: str) -> None:
     ],
 )
 def test_unequal_scales_of_features_are_noted(name: str, options: dict[str, Any], way: str | None) -> None:
-    """Once, with the remedy, unless the method or its distances have no unit."""
+    """Features of unequal scales have one note with the remedy, unless scales do not matter."""
     X = manifolds.make("s_curve", 120, seed=1).X * [1, 1e3, 1]
     messages = [note.message for note in embed(name, X, **options).notes if note.code == "unequal-feature-scales"]
     assert len(messages) == (way is not None)
@@ -274,7 +274,7 @@ def test_unequal_scales_of_features_are_noted(name: str, options: dict[str, Any]
 
 @pytest.mark.parametrize("name", with_slow_ones(name for name, method in METHODS.items() if method.by_distances))
 def test_a_method_embeds_distances(name: str) -> None:
-    """As the points that have them."""
+    """A matrix of distances gives the embedding of the points that have these distances."""
     X = manifolds.make("s_curve", 120, seed=1).X
     a = embed(name, X, **parameters_of(name))
     b = embed(name, cdist(X, X), **parameters_of(name), metric="precomputed")
@@ -287,7 +287,7 @@ def test_a_method_embeds_distances(name: str) -> None:
 
 
 def test_the_spectral_start_solves_the_laplacian() -> None:
-    """Smallest eigenvalues of L y = lambda D y, without the constant, for affinities of two parts nearly apart."""
+    """The start is the eigenvectors of L y = lambda D y with the smallest eigenvalues, without the constant."""
     X = np.concatenate([np.random.default_rng(0).random((30, 2)), np.random.default_rng(1).random((30, 2)) + 2])
     joint = joint_affinities(conditional_affinities(X, 9.0)[0])
     degrees = np.diag(joint.sum(axis=1))
@@ -299,7 +299,7 @@ def test_the_spectral_start_solves_the_laplacian() -> None:
 
 
 def test_a_method_on_coordinates_refuses_distances() -> None:
-    """With the methods that take them."""
+    """The error names methods that take distances."""
     with pytest.raises(GlleError, match=r"needs coordinates.*isomap"):
         embed("ltsa", np.ones((30, 30)) - np.eye(30), metric="precomputed")
 
@@ -310,7 +310,7 @@ NAMES = ("lle", "isomap", "mds")
 
 
 def places_of(name: str, X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Embed with twelve neighbors, where the method has neighbors."""
+    """Return an embedding with twelve neighbors, if the method has neighbors."""
     return embed(name, X, **({} if name == "mds" else {"n_neighbors": 12})).Y
 
 
@@ -324,10 +324,10 @@ def places_of(name: str, X: NDArray[np.float64]) -> NDArray[np.float64]:
     copies=st.integers(1, 6),
 )
 def test_what_changes_no_embedding(name: str, seed: int, shift: int, exponent: int, width: int, copies: int) -> None:
-    """Origin, orientation, zero columns and order at most by rounding, a unit of a power of 2 by its factor.
+    """Shifts, rotations, zero features and the order of rows change embeddings at most by rounding, units by a factor.
 
     Points on a grid of 2^-20 are shifted exactly. The widths are on either side of the limit between the searches.
-    Copies of points are, in a function of distances, at one place.
+    Methods that depend on distances only give copies of a point one position.
     """
     rng = np.random.default_rng(seed)
     X = np.round(manifolds.make("s_curve", N, seed=seed).X * 2.0**20) / 2.0**20
@@ -348,7 +348,7 @@ GLLE = method("glle")
 
 @pytest.mark.parametrize("variant", ["constrained", "published"])
 def test_is_a_draw_of_the_posterior(sheet: np.ndarray, variant: Any) -> None:
-    """By default draw 0 of seed 0; others by index, seed, scale and source; figures and notes are the fit's."""
+    """The method glle returns draw 0 of seed 0 by default, or the draw that its parameters name."""
     posterior = fit(sheet, variant=variant)
     embedding, draw = GLLE.embed(sheet, GLLE.spec(variant=variant)), posterior.draw(0)
     assert np.array_equal(embedding.Y, draw.embedding)
@@ -363,7 +363,7 @@ def test_is_a_draw_of_the_posterior(sheet: np.ndarray, variant: Any) -> None:
 
 
 def test_has_all_parameters_of_a_fit_with_their_defaults() -> None:
-    """Whatever a posterior can be asked for, the method can."""
+    """The method glle has every parameter of a fit, with the same default."""
     assert GLLE.spec().fit_spec() == FitSpec()
     assert {one.name for one in fields(FitSpec)} < set(GLLE.spec.parameters())
     asked = {"variant": "published", "method": "direct", "mean": "derived", "n_neighbors": 7}
@@ -371,13 +371,13 @@ def test_has_all_parameters_of_a_fit_with_their_defaults() -> None:
 
 
 def test_at_scale_zero_is_lle(sheet: np.ndarray) -> None:
-    """The mean of the posterior is LLE's."""
+    """The method glle with scale=0 returns the embedding by LLE."""
     lle = method("lle").embed(sheet).Y
     np.testing.assert_allclose(GLLE.embed(sheet, GLLE.spec(scale=0)).Y, lle, atol=1e-5)
 
 
 def test_a_far_point_is_named() -> None:
-    """In a note of each method that embeds such data, in the remedy of each that cannot, and in a fit and an audit."""
+    """A point far from all others is named in a note or in the remedy of an error, also in a fit and an audit."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 5))
     X[7] = 1e6

@@ -15,9 +15,9 @@ from tests.engine.eigen.dense_reference import angle
 
 
 def ridge_matrices(X: NDArray[np.float64], fitted: Posterior) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return A_i and lambda_i of every point; the direct distribution adds the embedding in the units of the data.
+    """Return A_i and lambda_i of every point; for method="direct", A_i includes the embedding in the units of the data.
 
-    That is c Dy^T Dy with c = mean tr G / mean tr Dy^T Dy.
+    The embedding adds c Dy^T Dy with c = mean tr G / mean tr Dy^T Dy.
     """
     apart = X[fitted.neighbors] - X[:, None]
     gram = apart @ apart.transpose(0, 2, 1)
@@ -61,9 +61,9 @@ def covariance_on_the_plane(A: NDArray[np.float64]) -> NDArray[np.float64]:
 )
 @pytest.mark.parametrize("data", ["sheet", "wide"])
 def test_the_distribution_is_the_gaussian_on_the_plane(options: Any, data: str, request: pytest.FixtureRequest) -> None:
-    """Mean LLE or the precision's own, covariance s_i^2 (A^-1 - A^-1 1 1^T A^-1 / 1^T A^-1 1), s_i^2 in closed form.
+    """Mean and covariance of the weights equal the formulas of the module, for both methods, variances and noises.
 
-    With ml it counts the directions of the residuals, and of the embedding.
+    With variance="ml", the divisor is the number of directions of the residuals, plus p for method="direct".
     """
     X = request.getfixturevalue(data)
     fitted = fit(X, **options)
@@ -84,7 +84,7 @@ def test_the_distribution_is_the_gaussian_on_the_plane(options: Any, data: str, 
 
 
 def test_auto_variance_follows_the_residuals(sheet: NDArray[np.float64], wide: NDArray[np.float64]) -> None:
-    """Dirichlet if the residuals lie in fewer than k - 1 directions, ml otherwise."""
+    """variance="auto" is dirichlet if the residuals lie in fewer than k - 1 directions, and ml otherwise."""
     for X, k, expected in ((sheet, 10, "dirichlet"), (sheet, 5, "dirichlet"), (sheet, 3, "ml"), (wide, 10, "ml")):
         fitted = fit(X, n_neighbors=k, disconnected="bridge")
         figures = fitted.diagnostics.figures
@@ -95,7 +95,7 @@ def test_auto_variance_follows_the_residuals(sheet: NDArray[np.float64], wide: N
 
 
 def test_ml_maximizes_the_marginal_likelihood(wide: NDArray[np.float64]) -> None:
-    """The closed form is the maximum of the evidence over s^2, found by brute force on a grid."""
+    """The noise variance in closed form equals the maximum of the evidence, found on a grid."""
     fitted = fit(wide, variance="ml")
     i, k, d, reg = 11, 10, 25, 1e-3
     D = (wide[fitted.neighbors[i]] - wide[i]).T
@@ -114,7 +114,7 @@ def test_ml_maximizes_the_marginal_likelihood(wide: NDArray[np.float64]) -> None
 
 @pytest.mark.parametrize(("method", "source"), [("em", "posterior"), ("direct", "posterior"), ("em", "prior")])
 def test_empirical_moments_are_the_analytic_ones(method: Any, source: Any) -> None:
-    """Mean and covariance of 4,000 weight draws are those of the distribution, within sampling error."""
+    """4,000 draws of weights have the mean and covariance of the distribution, within sampling error."""
     fitted = fit(bent_sheet(40), method=method)
     drawn = np.stack([fitted.weights(i, source=source, scale=2.0)[:5] for i in range(4000)])
     if source == "posterior":
@@ -139,7 +139,7 @@ def test_empirical_moments_are_the_analytic_ones(method: Any, source: Any) -> No
     source=st.sampled_from(["posterior", "prior"]),
 )
 def test_rows_sum_to_one(posterior: Posterior, index: int, seed: int, scale: float, source: Any) -> None:
-    """(I - W) 1 = 0 for every draw."""
+    """The weights of every draw sum to one: (I - W) 1 = 0."""
     weights = posterior.weights(index, seed=seed, scale=scale, source=source)
     np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-12)
 
@@ -148,7 +148,7 @@ def test_rows_sum_to_one(posterior: Posterior, index: int, seed: int, scale: flo
 def test_the_tangent_mean_rebuilds_the_tangent_coordinates(
     sheet: NDArray[np.float64], wide: NDArray[np.float64], method: Any
 ) -> None:
-    """Frames are orthonormal, and the same principal directions with more features than pooled points."""
+    """Mean weights for tangent noise reconstruct tangent coordinates; frames are orthonormal, also in many features."""
     fitted, frames = fit(sheet, noise="tangent", method=method), tangent_frames(sheet, 10, 2)
     np.testing.assert_allclose(frames @ frames.transpose(0, 2, 1), np.broadcast_to(np.eye(2), (400, 2, 2)), atol=1e-12)
     apart = sheet[fitted.neighbors] - sheet[:, None]
@@ -160,14 +160,14 @@ def test_the_tangent_mean_rebuilds_the_tangent_coordinates(
 
 
 def test_scale_to_zero_is_lle(posterior: Posterior) -> None:
-    """Draws approach the reference as the scale does 0, and are it at 0."""
+    """Draws approach the reference embedding as the scale approaches 0, and equal it at 0."""
     off = [posterior.draw(2, scale=scale).diagnostics["disparity"] for scale in (1.0, 1e-2, 1e-4, 0.0)]
     assert off == sorted(off, reverse=True)
     np.testing.assert_allclose(posterior.draw(2, scale=0).embedding, posterior.embedding, atol=1e-7)
 
 
 def test_a_point_buried_in_duplicates_keeps_its_prior() -> None:
-    """With nothing but duplicates around, the posterior is the prior on the plane, and the diagnostics say so."""
+    """A point whose neighbors are all duplicates has its prior as its posterior, and a note says so."""
     X = manifolds.make("s_curve", 200, seed=0).X
     X = np.concatenate([X, np.repeat(X[:1], 7, axis=0)])
     fitted = fit(X, n_neighbors=6)

@@ -19,7 +19,7 @@ from tests.engine.methods.reference import embed, weight_matrix
 
 
 def test_weights_solve_the_regularized_problem(sheet: NDArray[np.float64]) -> None:
-    """Rows sum to one and are the solution of the bordered system, point by point."""
+    """Rows sum to one, and equal the solution of the linear system of each point."""
     neighbors = np.sort(kneighbors(sheet, 7)[0], axis=1)
     weights = lle_weights(sheet, neighbors)
     np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-13)
@@ -28,20 +28,20 @@ def test_weights_solve_the_regularized_problem(sheet: NDArray[np.float64]) -> No
 
 
 def test_duplicates_all_around_get_equal_weights() -> None:
-    """Where every weight reconstructs the point the ridge chooses 1/k."""
+    """If all neighbors equal the point, every weight is 1/k."""
     X = np.repeat(np.random.default_rng(0).standard_normal((4, 3)), 6, axis=0)
     neighbors = np.sort(kneighbors(X, 5)[0], axis=1)
     np.testing.assert_allclose(lle_weights(X, neighbors), 0.2)
 
 
 def test_weights_of_the_oracle(oracle: dict[str, Any]) -> None:
-    """With the absolute ridge of 1e-7 of the authors' program the weights are the program's."""
+    """With the absolute ridge of 1e-7 of the authors' program, the weights equal those of the program."""
     weights = lle_weights(oracle["X"], oracle["neighbors"].astype(np.int32), 1e-7, ridge="absolute")
     np.testing.assert_allclose(weights, oracle["lle_weights"], atol=1e-8)
 
 
 def test_an_absolute_ridge_is_in_the_squared_unit_of_the_data(sheet: NDArray[np.float64]) -> None:
-    """It equals the relative one where the trace is 1, and is scaled with the square of the unit."""
+    """Data in another unit have the same weights if the ridge is scaled with the square of the unit."""
     neighbors = np.sort(kneighbors(sheet, 5)[0], axis=1)
     first = embed("lle", sheet, n_neighbors=5, reg=1e-4, ridge="absolute").Y
     np.testing.assert_allclose(embed("lle", 8 * sheet, n_neighbors=5, reg=64e-4, ridge="absolute").Y, first)
@@ -56,7 +56,7 @@ def test_an_absolute_ridge_is_in_the_squared_unit_of_the_data(sheet: NDArray[np.
 
 @pytest.mark.parametrize("noise", ["isotropic", "tangent"])
 def test_a_ridge_below_rounding_is_refused(noise: Any) -> None:
-    """Ten neighbors in three features have singular Gram matrices; the error names a ridge that works."""
+    """A ridge that rounding loses raises an error that names a ridge that works."""
     X = np.random.default_rng(0).normal(size=(40, 3))
     with pytest.raises(GlleError, match=r"reg is so small .* Give a larger reg, such as 1e-3"):
         fit(X, noise=noise, reg=1e-30)
@@ -69,7 +69,7 @@ def isometry(rng: np.random.Generator, d: int, features: int) -> NDArray[np.floa
 
 
 def test_ratio_is_that_of_the_eigenvalues(wide: NDArray[np.float64]) -> None:
-    """(sum lambda)^2 / sum lambda^2, whether there are more points or more features."""
+    """The result equals (sum lambda)^2 / sum lambda^2, for more points than features and for fewer."""
     for X in (wide, np.random.default_rng(0).standard_normal((60, 700))):
         neighbors, _ = kneighbors(X, 10)
         weights = lle_weights(X, neighbors)
@@ -80,7 +80,7 @@ def test_ratio_is_that_of_the_eigenvalues(wide: NDArray[np.float64]) -> None:
 
 
 def test_residuals_of_rounding_have_no_directions(sheet: NDArray[np.float64]) -> None:
-    """A ridge near rounding reconstructs exactly; the rounding of an isometry is not taken for noise."""
+    """If the weights reconstruct the points up to rounding, the number of directions is 0."""
     turned = sheet @ isometry(np.random.default_rng(2), 3, 40)
     for X in (sheet, turned):
         figures = fit(X, reg=1e-15).diagnostics.figures
@@ -109,7 +109,7 @@ def test_isometries_repetitions_and_zeros_change_no_distribution(
     method: Any,
     is_wide: bool,  # noqa: FBT001
 ) -> None:
-    """The features in which data are written change neither the distribution nor the spread of a draw."""
+    """Rotated, repeated or additional zero features change neither the distribution nor the figures."""
     X = wide if is_wide else sheet
     turned = X @ isometry(np.random.default_rng(seed), X.shape[1], X.shape[1] + more)
     written = unit * np.concatenate([np.repeat(turned, copies, axis=1), np.zeros((len(X), padding))], axis=1)
@@ -124,7 +124,7 @@ def test_isometries_repetitions_and_zeros_change_no_distribution(
 
 @pytest.mark.parametrize("data", ["sheet", "wide"])
 def test_constant_features_change_no_bit(data: str, request: pytest.FixtureRequest) -> None:
-    """Constant columns of any size leave every array and every draw as they are."""
+    """Constant features of any size change no bit of the arrays and of new points."""
     X = request.getfixturevalue(data)
     held, new = (np.insert(rows, [0, 2, 2], [7.0, -1e200, 0.0], axis=1) for rows in (X, X[:5] + 0.01))
     before, after = fit(X), fit(held)
@@ -157,7 +157,7 @@ def posterior_of(
     ids=["null space", "wide prior", "many features", "adaptive"],
 )
 def test_ranks_of_true_weights_are_uniform(k: int, d: int, ridge: float, dropped: int) -> None:
-    """Chi-square statistics of the ranks of a weight, of a contrast and of the reconstruction error."""
+    """Among draws of the posterior, true weights drawn from the prior have uniform ranks, by chi-square statistics."""
     rng = np.random.default_rng(20_211)
     kept = np.arange(k) >= dropped
     count = int(kept.sum())
@@ -181,7 +181,7 @@ def test_ranks_of_true_weights_are_uniform(k: int, d: int, ridge: float, dropped
 
 
 def test_more_tangent_directions_than_neighbors_are_refused() -> None:
-    """Three neighbors give clouds of nine, in which there are no ten directions."""
+    """Three neighbors give clouds of nine differences, which do not span ten directions."""
     X = np.random.default_rng(0).standard_normal((60, 20))
     with pytest.raises(InvalidParameterError, match=r"n_components=10 tangent directions.*n_components <= 9"):
         fit(X, n_neighbors=3, n_components=10, noise="tangent")

@@ -33,7 +33,7 @@ def notes(posterior: Posterior) -> set[str]:
 
 
 def test_sigma_of_the_oracle(oracle: dict[str, Any]) -> None:
-    """sigma_i of Eq. 29 after each listed iteration, to 1e-8."""
+    """sigma_i of Eq. 29 agrees with the authors' program to 1e-8, after each listed iteration."""
     X, neighbors = oracle["X"], oracle["neighbors"].astype(np.int32)
     for iterations, expected in zip(oracle["em_iterations"], oracle["em_sigma"], strict=True):
         spec = FitSpec(variant="published", max_iter=int(iterations), tol=1e-300)
@@ -43,7 +43,7 @@ def test_sigma_of_the_oracle(oracle: dict[str, Any]) -> None:
 
 
 def test_direct_covariance_of_the_oracle(oracle: dict[str, Any]) -> None:
-    """Gamma_i of Eq. 35 with the oracle's unit-norm embedding."""
+    """Gamma_i of Eq. 35 agrees with the authors' program, with its embedding of norm one."""
     if "direct_cov" not in oracle:
         pytest.skip("this oracle has no direct covariance")
     neighbors = oracle["neighbors"].astype(np.int32)
@@ -53,7 +53,7 @@ def test_direct_covariance_of_the_oracle(oracle: dict[str, Any]) -> None:
 
 
 def test_em_by_the_equations_point_by_point() -> None:
-    """Two iterations of Eq. 21-29, written out with loops and full pseudo-inverses, give sigma and the distribution."""
+    """Two iterations of Eq. 21-29, written out with loops and full pseudo-inverses, give sigma of the fit."""
     X = manifolds.make("s_curve", 120, seed=2).X
     fitted = fit(X, variant="published", n_neighbors=6, max_iter=2, tol=1e-300)
     sigma = np.ones(120)
@@ -86,7 +86,7 @@ def numeric_gradient(objective: Any, point: NDArray[np.float64]) -> NDArray[np.f
 
 @pytest.mark.parametrize(("d", "k"), [(2, 5), (4, 4)])
 def test_the_gradient_of_eq_23_is_that_of_finite_differences(d: int, k: int) -> None:
-    """Over the covariance of each point; it vanishes at the corrected M-step."""
+    """The gradient over each point's covariance agrees, and vanishes at the corrected M-step."""
     raw, omega, S1, S2 = random_step(d, k)
     expected = numeric_gradient(lambda point: m_step_objective(raw, point, S1, S2), omega)
     np.testing.assert_allclose(m_step_gradient(raw, omega, S1, S2), expected, rtol=1e-5, atol=1e-4)
@@ -95,7 +95,7 @@ def test_the_gradient_of_eq_23_is_that_of_finite_differences(d: int, k: int) -> 
 
 
 def test_eq_26_is_the_gradient_of_eq_23_for_orthogonal_neighbors_alone() -> None:
-    """Over the precisions, of minus Eq. 23, by finite differences; as printed, with vec and T, for any X."""
+    """Eq. 26 as printed is the gradient of minus Eq. 23 over the precisions only if X is orthogonal."""
     raw, omega, S1, S2 = random_step(4, 4)
     T = np.stack([np.kron(X.T, X.T) for X in raw])
     inner = (raw @ omega @ raw.transpose(0, 2, 1) - S1).transpose(0, 2, 1).reshape(3, 16, 1)
@@ -113,7 +113,7 @@ def test_eq_26_is_the_gradient_of_eq_23_for_orthogonal_neighbors_alone() -> None
 
 
 def test_descent_along_eq_26_arrives_at_its_zero() -> None:
-    """The paper's gradient descent and the closed form agree; each step is nearer."""
+    """The paper's descent ends at the zero in closed form, and each step comes nearer to it."""
     raw, _, S1, S2 = random_step(2, 5)
     best = published_m_step(raw, S1, S2)
     omega, steps, left = descend(raw, S1, S2, 100_000, 1e-12)
@@ -126,7 +126,7 @@ def test_descent_along_eq_26_arrives_at_its_zero() -> None:
 
 @pytest.mark.parametrize("corrected", [False, True])
 def test_scatters_are_those_of_the_equations(*, corrected: bool) -> None:
-    """S1 (Eq. 24) and S2 (Eq. 25) point by point; mean and covariance are Eq. 21 and 22."""
+    """S1 (Eq. 24), S2 (Eq. 25), mean and covariance (Eq. 21-22) equal loops over the points."""
     X = manifolds.make("s_curve", 60, seed=2).X
     neighbors = fit(X, n_neighbors=6).neighbors
     omega = np.broadcast_to(0.3 * np.eye(6), (60, 6, 6))
@@ -142,7 +142,7 @@ def test_scatters_are_those_of_the_equations(*, corrected: bool) -> None:
 
 
 def test_variances_turn_negative_and_are_counted(sheet: NDArray[np.float64]) -> None:
-    """From the second iteration sigma_i is negative; the diagnostics count them and draws use |sigma_i|."""
+    """From the second iteration on sigma_i is negative; the diagnostics count this, and draws use |sigma_i|."""
     later = fit(sheet, variant="published")
     assert later.sigma is not None
     assert (later.sigma < 0).all()
@@ -153,7 +153,7 @@ def test_variances_turn_negative_and_are_counted(sheet: NDArray[np.float64]) -> 
 
 
 def test_few_features_give_linear_projections(sheet: NDArray[np.float64]) -> None:
-    """With d < k the drawn embedding is linear in the raw coordinates: R^2 of 1."""
+    """With d < k, the embedding of a draw is a linear function of the raw coordinates, and a note says so."""
     fitted = fit(sheet, variant="published")
     axis = fitted.draw(0, align="none").embedding[:, :1]
     design = np.concatenate([np.ones((400, 1)), sheet], axis=1)
@@ -163,7 +163,7 @@ def test_few_features_give_linear_projections(sheet: NDArray[np.float64]) -> Non
 
 
 def test_many_features_give_one_embedding(wide: NDArray[np.float64]) -> None:
-    """With d >= k the covariance is 0 and every draw the same; other than by a translation, and the notes say so.
+    """With d >= k, the covariance is 0 and all draws are equal, but translated data have others; notes say so.
 
     X_i X_i^T of Eq. 21 and 29 have rank k < d; the pseudo-inverse leaves sigma_i finite.
     """
@@ -177,7 +177,7 @@ def test_many_features_give_one_embedding(wide: NDArray[np.float64]) -> None:
 
 
 def test_a_singular_precision_is_pseudo_inverted_and_said() -> None:
-    """With d + p < k the direct precision is singular: its pseudo-inverse stands in, around LLE's weights (Eq. 36)."""
+    """With d + p < k, the pseudo-inverse replaces the inverse of the precision, and a note says so."""
     sheet = manifolds.make("swiss_roll", 400, seed=3).X
     fitted = fit(sheet, variant="published", method="direct")
     assert fitted.diagnostics.figures["singular_precisions"] == 400
@@ -322,9 +322,9 @@ def test_the_published_m_step_is_a_zero_of_the_published_gradient(seed: int, sha
 @pytest.mark.parametrize("condition", [_condition, _published_condition])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_e_step_conditions_the_joint_gaussian(condition: Any, shape: tuple[int, int]) -> None:
-    """Eq. 21-22 are w given x of the joint Gaussian of x = X w + mu and w ~ N(0, Omega) (Eq. 10-20).
+    """Eq. 21-22 are the mean and covariance of w given x = X w + mu, where w ~ N(0, Omega) (Eq. 10-20).
 
-    The test conditions by the precision of w, with a noise of the reconstruction that goes to 0.
+    The test computes them from the precision of w, with a noise of the reconstruction that is nearly 0.
     """
     X, _, omega = problem(3, *shape, min(shape))
     centered = np.random.default_rng(4).standard_normal(shape[0])
@@ -353,9 +353,9 @@ def scatters(
 
 
 def test_full_covariance_is_a_zero_of_the_gradient() -> None:
-    """At convergence Eq. 26 vanishes for every point, S1 and S2 taken at the posterior of these covariances.
+    """At convergence Eq. 26 vanishes for every point, with S1 and S2 of the posterior for these covariances.
 
-    The covariances are those of the fit: their absolute values are its prior, their posterior its distribution.
+    The prior of the fit is their absolute values, and the distribution of the fit is their posterior.
     """
     X = manifolds.make("s_curve", 30, seed=2).X
     X = X / np.abs(X).max()

@@ -23,13 +23,13 @@ from tests.engine.methods.reference import cloud, codes_of, embed, same_columns,
 
 
 def unfolding(X: np.ndarray, k: int, *, positive: bool = True) -> Unfolding:
-    """Return the likelihood of multipliers on a kNN graph."""
+    """Return the likelihood of the multipliers on the kNN graph of X."""
     i, j = undirected_edges(kneighbors(X, k)[0])
     return Unfolding(second_moment(X), i, j, 1e-4, positive=positive)
 
 
 def test_the_gradient_of_the_multipliers_is_that_of_finite_differences() -> None:
-    """Observed minus expected squared distances."""
+    """The gradient of MEU's objective agrees with finite differences."""
     problem = unfolding(cloud(15, 6), 4)
     multipliers = np.random.default_rng(0).uniform(0.5, 1.5, len(problem.i))
     error = check_grad(
@@ -41,7 +41,7 @@ def test_the_gradient_of_the_multipliers_is_that_of_finite_differences() -> None
 
 
 def test_at_the_optimum_distances_are_expected_as_observed() -> None:
-    """They are equal where the multiplier is positive, and expected smaller where it is 0; both occur."""
+    """Expected squared distances equal the observed ones, or are smaller where the multiplier is 0."""
     X = manifolds.make("s_curve", 80, seed=1).X
     problem = unfolding(X, 6)
     unfolded = unfold(problem, 1e-8, 100, silent)
@@ -56,7 +56,7 @@ def test_at_the_optimum_distances_are_expected_as_observed() -> None:
 
 @pytest.mark.parametrize("exponent", [-460, 400])
 def test_unfolding_in_any_unit(exponent: int) -> None:
-    """A unit of a power of 2 scales embedding, eigenvalues and gamma exactly, and shifts the log density."""
+    """A unit that is a power of 2 scales embedding, eigenvalues and gamma exactly."""
     X, unit = manifolds.make("s_curve", 60, seed=1).X, 2.0**exponent
     embedding, other = (embed("meu", data, n_neighbors=6) for data in (X, unit * X))
     np.testing.assert_array_equal(other.Y, unit * embedding.Y)
@@ -67,7 +67,7 @@ def test_unfolding_in_any_unit(exponent: int) -> None:
 
 
 def test_with_all_neighbors_the_embedding_is_that_of_pca() -> None:
-    """Divided by the root of d; not so for LLE, nor where pairs that would have to repel each other cannot."""
+    """ALLE and MEU with all neighbors are PCA divided by sqrt(d); LLE and MEU with positive multipliers are not."""
     X = cloud(16, 24)
     Z = principal_axes(X, 2, silent).scores / np.sqrt(24)
     for embedding in (
@@ -84,7 +84,7 @@ def test_with_all_neighbors_the_embedding_is_that_of_pca() -> None:
 
 @pytest.mark.parametrize("name", ["meu", "alle"])
 def test_the_likelihood_is_that_of_the_gaussian(name: str) -> None:
-    """As `scipy.stats` has it, the features being draws over the points."""
+    """The log likelihood is scipy's for the features as draws of N(0, K)."""
     X = cloud(25, 7)
     spec = METHODS[name].spec(n_neighbors=5)
     if name == "meu":
@@ -101,7 +101,7 @@ def test_the_likelihood_is_that_of_the_gaussian(name: str) -> None:
 
 @pytest.mark.parametrize("n", [60, 130])
 def test_acyclic_coordinates_are_those_of_the_dense_covariance(n: int) -> None:
-    """Whether found by Lanczos or not, and in another ordering; rows stay those of the data."""
+    """The embedding is the principal coordinates of the dense covariance, by Lanczos or not, in any order."""
     X = manifolds.make("s_curve", n, seed=2).X
     spec = AlleSpec(n_neighbors=6, order="random", seed=1)
     order = ordering(X, spec)
@@ -112,14 +112,14 @@ def test_acyclic_coordinates_are_those_of_the_dense_covariance(n: int) -> None:
 
 
 def test_the_order_of_the_features_moves_no_point() -> None:
-    """Points equally far from the mean, and neighbors equally near, are told apart by their indices."""
+    """Ties between distances are decided by the index, not by rounding, which the order of features changes."""
     X = np.random.default_rng(0).integers(0, 16, (200, 4)) / 15
     first, second = (embed("alle", data).Y for data in (X, X[:, [2, 0, 3, 1]]))
     same_columns(first, second, 1e-9)
 
 
 def test_words_for_an_ordering_are_what_they_say() -> None:
-    """Inward is by decreasing distance from the mean; a random one has a seed; given is the data's."""
+    """Order inward is by decreasing distance from the mean, and a random order depends on the seed."""
     X = cloud(40, 3)
     inward = np.argsort(-((X - X.mean(axis=0)) ** 2).sum(axis=1))
     np.testing.assert_allclose(embed("alle", X, order="inward").Y[inward], embed("alle", X[inward]).Y, atol=1e-9)
@@ -130,7 +130,7 @@ def test_words_for_an_ordering_are_what_they_say() -> None:
 
 @pytest.mark.parametrize("k", [5, 29])
 def test_the_precision_meets_its_optimality_conditions(k: int) -> None:
-    """The subgradient of the penalized likelihood is 0: |s - w| is rho where p is not 0, at most rho elsewhere."""
+    """The subgradient of the penalized likelihood contains 0, and entries outside the pattern are 0."""
     X = cloud(30, 20)
     S = second_moment(X)
     i, j = undirected_edges(kneighbors(X, k)[0])
@@ -147,7 +147,7 @@ def test_the_precision_meets_its_optimality_conditions(k: int) -> None:
 
 
 def test_the_precision_of_all_points_is_that_of_scikit_learn() -> None:
-    """Which does not penalize the diagonal: penalizing it is adding rho to that of S."""
+    """Precision and covariance are scikit-learn's graphical lasso, with rho added to the diagonal of S."""
     S = second_moment(cloud(15, 40))
     neighbors = [np.delete(np.arange(15), i) for i in range(15)]
     K, P = graphical_lasso(S + 0.1 * np.eye(15), 0.1, tol=1e-6, enet_tol=1e-10)
@@ -158,7 +158,7 @@ def test_the_precision_of_all_points_is_that_of_scikit_learn() -> None:
 
 @pytest.mark.parametrize("name", ["meu", "drill", "mvu"])
 def test_what_did_not_converge_says_so(name: str) -> None:
-    """In a note with the remedy, and in the figures."""
+    """A figure and a note with the remedy say that the method did not converge."""
     embedding = embed(name, manifolds.make("s_curve", 60, seed=1).X, n_neighbors=8, max_iter=1)
     assert embedding.figures["converged"] is False
     assert codes_of(embedding) == ["not-converged"]
@@ -166,7 +166,7 @@ def test_what_did_not_converge_says_so(name: str) -> None:
 
 
 def test_the_greatest_variance_is_that_of_clarabel() -> None:
-    """The barrier method on the dual finds the solution of an interior-point solver on the primal."""
+    """The barrier method on the dual finds the solution of an interior-point solver on the primal problem."""
     cvxpy: Any = pytest.importorskip("cvxpy")
     X = cloud(14, 6)
     embedding = embed("mvu", X, n_neighbors=4, slack=1e-5, tol=1e-4)
@@ -185,7 +185,7 @@ def test_the_greatest_variance_is_that_of_clarabel() -> None:
     ("name", "data", "k"), [("meu", "mocap_run1", 6), ("mvu", "mocap_run1", 6), ("alle", "robot_wifi", 7)]
 )
 def test_real_data_unfold(name: str, data: str, k: int) -> None:
-    """Motion capture and the robot's wireless signals: neighbors stay neighbors."""
+    """Neighbors are kept for motion capture and for a robot's wireless signals."""
     X = reference_data(f"{data}.npy")
     embedding = embed(name, X, n_neighbors=k)
     # The strengths of the robot's signals have one unit and unequal scales, which `embed` notes.
@@ -194,7 +194,7 @@ def test_real_data_unfold(name: str, data: str, k: int) -> None:
 
 
 def test_a_sheet_unrolls_with_its_distances() -> None:
-    """The S-curve becomes flat: two dimensions keep nearly all variance, neighbors nearly their distances."""
+    """Two dimensions keep nearly all variance of an S-curve, and neighbors nearly keep their distances."""
     embedding = embed("mvu", manifolds.make("s_curve", 80, seed=3).X, n_neighbors=5)
     assert embedding.figures["kept"] > 0.98
     assert embedding.figures["mean_squared_distance_error"] < 5e-3

@@ -33,7 +33,7 @@ from tests.engine.methods.reference import codes_of, embed, factor_data, same_co
 
 
 def gaussian(X: np.ndarray, W: np.ndarray, noise: np.ndarray) -> float:
-    """Return the log likelihood of N(mean, W W^T + diag(noise)), densely."""
+    """Return the log likelihood of N(mean, W W^T + diag(noise)), computed from the dense covariance."""
     n, d = X.shape
     C = W @ W.T + np.diag(noise)
     S = np.cov(X.T, bias=True)
@@ -43,7 +43,7 @@ def gaussian(X: np.ndarray, W: np.ndarray, noise: np.ndarray) -> float:
 
 @pytest.mark.parametrize("shape", [(80, 6), (30, 90)])
 def test_the_likelihood_of_ppca_is_scikit_learns(shape: tuple[int, int]) -> None:
-    """The log likelihood of all points is the dense one, and scikit-learn's; so is the noise variance."""
+    """Log likelihood and noise variance are those of the dense covariance and of scikit-learn."""
     X = factor_data(*shape)
     n, d = shape
     embedding = embed("ppca", X, n_components=3)
@@ -60,7 +60,7 @@ def test_the_likelihood_of_ppca_is_scikit_learns(shape: tuple[int, int]) -> None
 
 
 def test_ppca_by_em_converges_to_the_closed_form() -> None:
-    """Loadings, noise variance, likelihood and embedding; fewer steps have a lower likelihood."""
+    """EM has the loadings, noise, likelihood and embedding of the closed form; fewer steps have less likelihood."""
     X = factor_data(200, 8)
     closed = fit_ppca(X, principal_axes(X, 3, silent))
     by_em, steps = fit_ppca_by_em(X, 3, silent)
@@ -80,7 +80,7 @@ def test_ppca_by_em_converges_to_the_closed_form() -> None:
 
 
 def bayesian_pca(X: np.ndarray, p: int) -> tuple[np.ndarray, float]:
-    """Return W and the noise variance of Bishop's EM by full matrices, point by point, with precisions d / |w|^2."""
+    """Return W and the noise variance by Bishop's EM, written out with full matrices, point by point."""
     n, d = X.shape
     centered = X - X.mean(axis=0)
     values, vectors = np.linalg.eigh(centered.T @ centered / n)
@@ -101,7 +101,7 @@ def bayesian_pca(X: np.ndarray, p: int) -> tuple[np.ndarray, float]:
 
 
 def test_bayesian_pca_is_bishops_em_and_finds_the_number_of_components() -> None:
-    """The loadings and the noise equal the results of full matrices; three of five components stay, two become 0."""
+    """Loadings and noise equal EM with full matrices; of five components, the three of the data stay."""
     rng = np.random.default_rng(0)
     X = 5 + rng.standard_normal((60, 3)) @ rng.standard_normal((3, 8)) * 2 + 0.7 * rng.standard_normal((60, 8))
     embedding = embed("ppca", X, n_components=5, prior="ard")
@@ -125,7 +125,7 @@ def test_bayesian_pca_is_bishops_em_and_finds_the_number_of_components() -> None
 
 
 def test_factor_analysis_has_loadings_and_noise_variances() -> None:
-    """W and Psi as arrays: the likelihood is that of N(mean, W W^T + Psi), and a constant feature has none of both."""
+    """Likelihood and embedding follow from W and Psi of the map; a constant feature has zeros in both."""
     X = np.column_stack([factor_data(300, 6) * np.array([1.0, 10, 0.1, 1, 1, 3]), np.full(300, 4.0)])
     embedding = embed("factor-analysis", X, tol=1e-9)
     assert embedding.map is not None
@@ -142,7 +142,7 @@ def test_factor_analysis_has_loadings_and_noise_variances() -> None:
 
 
 def test_ppca_embeds_by_the_posterior_mean() -> None:
-    """E[z | x] = (W^T W + sigma^2 I)^-1 W^T (x - mu)."""
+    """The embedding is E[z | x] = (W^T W + sigma^2 I)^-1 W^T (x - mu)."""
     X = factor_data(80, 6)
     fit = fit_ppca(X, axes := principal_axes(X, 2, silent))
     means = np.linalg.solve(fit.loadings.T @ fit.loadings + fit.noise_variance * np.eye(2), fit.loadings.T)
@@ -156,7 +156,7 @@ def test_ppca_embeds_by_the_posterior_mean() -> None:
 
 
 def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> None:
-    """It is that of the dense covariance; no step lowers it, its end is scikit-learn's, the scores the same factors."""
+    """No step of EM lowers the likelihood, which ends at scikit-learn's, with the same factors."""
     X = factor_data(300, 8)
     centered = (X - X.mean(axis=0)) / X.std(axis=0)
     start = Model(np.random.default_rng(0).standard_normal((8, 3)), np.ones(8))
@@ -173,14 +173,14 @@ def test_the_likelihood_of_factor_analysis_grows_to_that_of_scikit_learn() -> No
 
 
 def test_the_factors_are_the_same_in_any_unit_of_a_feature() -> None:
-    """Features of 1e-200 beside one of 1e100, whose squares are not numbers, have the factors of their own units."""
+    """Features in units from 1e-300 to 1e100 have the factors of the unscaled data."""
     X = np.random.default_rng(0).standard_normal((60, 5)) + np.random.default_rng(1).standard_normal((60, 1))
     embedding = embed("factor-analysis", X * [1e-200, 1.0, 1e100, 1e-300, 1e-160], n_components=1)
     np.testing.assert_allclose(embedding.Y, embed("factor-analysis", X, n_components=1).Y, atol=1e-9)
 
 
 def test_factor_analysis_says_what_is_doubtful() -> None:
-    """Too few steps, constant features, too many factors and a feature without noise are notes."""
+    """Too few steps, constant features, too many factors and a feature without noise each have a note."""
     X = factor_data(80, 6)
     X[:, 0], X[:, 1] = 1, X[:, 2]
     embedding = embed("factor-analysis", X, n_components=3, max_iter=3)
@@ -198,7 +198,7 @@ def test_factor_analysis_says_what_is_doubtful() -> None:
     ],
 )
 def test_kernel_pca_is_scikit_learns(options: dict[str, object], other: dict[str, object]) -> None:
-    """Up to sign, for every kernel but the linear one, the places of new points, too."""
+    """The embedding of training and new points is scikit-learn's, up to signs."""
     X, new = factor_data(100, 5), factor_data(20, 5) + 0.3
     gamma = {} if options["kernel"] == "cosine" else {"gamma": 0.3}
     embedding = embed("kernel-pca", X, **options | gamma)
@@ -208,7 +208,7 @@ def test_kernel_pca_is_scikit_learns(options: dict[str, object], other: dict[str
 
 
 def test_a_given_kernel_is_as_its_name() -> None:
-    """A matrix embeds as the kernel of this name; its values with new points place them."""
+    """A precomputed kernel matrix gives the embedding of the kernel, also of new points."""
     X, new = factor_data(100, 5), factor_data(20, 5) + 0.3
     K, values = (np.exp(-0.3 * cdist(points, X, "sqeuclidean")) for points in (X, new))
     named, embedding = embed("kernel-pca", X, gamma=0.3), embed("kernel-pca", K, kernel="precomputed")
@@ -222,7 +222,7 @@ def test_a_given_kernel_is_as_its_name() -> None:
 
 
 def test_a_matrix_that_is_no_kernel_is_reported() -> None:
-    """A negative eigenvalue is a note with its share of the largest, and the positive ones are kept."""
+    """A negative eigenvalue has a note, and only positive eigenvalues are used."""
     vectors = np.linalg.qr(np.column_stack([np.ones(30), factor_data(30, 4)]))[0][:, 1:]
     K = vectors * [4.0, 2.0, -1.0, 0.5] @ vectors.T
     embedding = embed("kernel-pca", K, kernel="precomputed")
@@ -237,7 +237,7 @@ def test_a_matrix_that_is_no_kernel_is_reported() -> None:
 
 @pytest.mark.parametrize("name", ["pca", "npe", "ppca", "factor-analysis"])
 def test_affine_maps_have_inverses(name: str) -> None:
-    """PCA and NPE return the points of their places; PPCA and factor analysis E[x | z], of the noise the mean."""
+    """Inverses return points that are mapped to the given positions (PCA, NPE), or E[x | z] (PPCA, factor analysis)."""
     X = factor_data(80, 6)
     embedding = embed(name, X, n_components=3)
     back = embedding.inverse_transform(embedding.Y)
@@ -256,7 +256,7 @@ def test_affine_maps_have_inverses(name: str) -> None:
 
 
 def test_kernel_pca_returns_near_the_data() -> None:
-    """The ridge regression is that of scikit-learn for centered data; of the linear kernel it is the inverse of PCA."""
+    """The inverse is scikit-learn's for centered data, and that of PCA for the linear kernel."""
     X = factor_data(80, 4)
     X = X - X.mean(axis=0)
     embedding = embed("kernel-pca", X, n_components=10, gamma=0.002)
@@ -274,7 +274,7 @@ def test_kernel_pca_returns_near_the_data() -> None:
 
 
 def test_places_without_a_way_back_are_refused() -> None:
-    """Of a method without a map or with a map by neighbors, and of another width."""
+    """Methods without an inverse, and positions of another width, raise an error."""
     X = factor_data(40, 3)
     for name, subject in (("ltsa", "This embedding"), ("isomap", "The map by nearest neighbors")):
         embedding = embed(name, X)
@@ -289,7 +289,7 @@ def test_places_without_a_way_back_are_refused() -> None:
 
 @pytest.mark.parametrize("name", ["ppca", "factor-analysis"])
 def test_the_density_is_the_gaussian_of_the_covariance(name: str) -> None:
-    """Of each point, by scipy; all together have the likelihood of the fit, and a constant feature changes nothing."""
+    """The density of each point is scipy's Gaussian, and constant features are ignored."""
     X = factor_data(90, 6)
     embedding = embed(name, X, n_components=2)
     assert isinstance(embedding.map, FactorMap)
@@ -310,7 +310,7 @@ def test_the_density_is_the_gaussian_of_the_covariance(name: str) -> None:
 
 
 def test_linear_kernel_and_distances_give_pca() -> None:
-    """Kernel PCA with the linear kernel, MDS of points and MDS of their distances are PCA, large and small."""
+    """Kernel PCA with the linear kernel, MDS of points and MDS of their distances equal PCA."""
     for n in (60, 650):
         X = factor_data(n, 6)
         pca = embed("pca", X)
@@ -326,13 +326,13 @@ def test_linear_kernel_and_distances_give_pca() -> None:
 
 @pytest.mark.parametrize("name", ["pca", "mds"])
 def test_a_component_of_rounding_is_reported(name: str) -> None:
-    """Points on a line have one component; the second is said to be none."""
+    """Points on a line have a note that the second component is only rounding errors."""
     assert codes_of(embed(name, np.outer(np.arange(20.0), [1, 2, 3]) + 0.3)) == ["flat-components"]
     assert not embed(name, factor_data(20, 3)).notes
 
 
 def test_dissimilarities_that_are_no_distances_are_reported() -> None:
-    """Negative eigenvalues are a figure and a note, checked by the whole spectrum."""
+    """A negative eigenvalue of the inner products is a figure and has a note."""
     X = factor_data(90, 3)
     D = np.abs(X[:, None] - X[None]).sum(axis=2) ** 1.5
     J = np.eye(90) - 1 / 90
@@ -346,7 +346,7 @@ def test_dissimilarities_that_are_no_distances_are_reported() -> None:
 
 
 def reconstruction(X: np.ndarray, k: int = 10) -> np.ndarray:
-    """Return M = (I - W)^T (I - W), densely."""
+    """Return M = (I - W)^T (I - W) as a dense matrix."""
     nearest = np.sort(kneighbors(X, k, silent)[0], axis=1)
     rest = np.eye(len(X))
     np.put_along_axis(rest, nearest, -lle_weights(X, nearest), axis=1)
@@ -354,7 +354,7 @@ def reconstruction(X: np.ndarray, k: int = 10) -> np.ndarray:
 
 
 def test_npe_solves_its_generalized_eigenproblem() -> None:
-    """A dense solver finds the same values, and the embedding, of unit variance, reaches their sum by a linear map."""
+    """Eigenvalues are those of a dense solver, and the embedding is a linear function of the data that attains them."""
     X = factor_data(120, 6)
     embedding = embed("npe", X)
     M, centered = reconstruction(X), X - X.mean(axis=0)
@@ -366,7 +366,7 @@ def test_npe_solves_its_generalized_eigenproblem() -> None:
 
 
 def test_npe_with_every_axis_of_many_features_is_lle() -> None:
-    """With as many dimensions as points every embedding is linear; by default most variance alone is kept."""
+    """With as many axes as points, NPE is LLE; by default fewer axes are used."""
     X = np.sin(factor_data(60, 100))
     lle, all_axes, usual = embed("lle", X), embed("npe", X, variance_share=1), embed("npe", X)
     np.testing.assert_allclose(values_of(all_axes), values_of(lle), rtol=1e-6)
@@ -376,7 +376,7 @@ def test_npe_with_every_axis_of_many_features_is_lle() -> None:
 
 
 def test_npe_tells_a_graph_in_pieces() -> None:
-    """It is no failure of a linear map, but is said."""
+    """A disconnected graph is embedded, with a note and a figure."""
     X = factor_data(40, 4)
     embedding = embed("npe", np.concatenate([X, X + 1000]))
     assert codes_of(embedding) == ["disconnected-graph"]
@@ -385,7 +385,7 @@ def test_npe_tells_a_graph_in_pieces() -> None:
 
 @pytest.mark.parametrize("shape", [(80, 6), (30, 90), (700, 650), (300, 3)])
 def test_principal_axes_are_those_of_the_decomposition(shape: tuple[int, int]) -> None:
-    """Tall, wide and large data: scores, directions and eigenvalues agree with the SVD to some ten digits."""
+    """Scores, directions and eigenvalues of tall, wide and large data are those of the SVD."""
     X = factor_data(*shape)
     axes = principal_axes(X, 3, silent)
     S = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)
@@ -396,7 +396,7 @@ def test_principal_axes_are_those_of_the_decomposition(shape: tuple[int, int]) -
 
 
 def test_a_small_component_keeps_its_digits() -> None:
-    """A direction 1e-10 times as wide as the first would drown in the squares; it is found to five digits."""
+    """A direction 1e-10 times as wide as the first is found to five digits."""
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.standard_normal((4, 4)))[0]
     X = rng.standard_normal((200, 4)) * [1.0, 1e-10, 0.0, 0.0]
@@ -405,7 +405,7 @@ def test_a_small_component_keeps_its_digits() -> None:
 
 
 def test_lanczos_finds_the_copies_of_a_multiple_eigenvalue() -> None:
-    """Above the size of LAPACK, five equal eigenvalues are five; the least is found, too."""
+    """Five equal eigenvalues of a large matrix are found five times; the least eigenvalue is found, too."""
     Q = np.linalg.qr(np.random.default_rng(0).standard_normal((700, 700)))[0]
     spectrum = np.concatenate([[9.0, 4, 4, 4, 4, 4], np.linspace(1, -0.5, 694)])
     matrix = (Q * spectrum) @ Q.T
@@ -430,7 +430,7 @@ TALL = factor_data(120, 6)
     ids=str,
 )
 def test_a_stored_map_is_the_map(name: str, options: dict[str, object]) -> None:
-    """The arrays of a map, with data and embedding, give the map again; training points get their places."""
+    """A map is rebuilt from its arrays, the data and the embedding; training points get their positions."""
     X, new = TALL, factor_data(9, 6) + 0.1
     one = method(name)
     spec = one.spec(**options)
@@ -446,7 +446,7 @@ def test_a_stored_map_is_the_map(name: str, options: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("name", ["pca", "ppca", "npe"])
 def test_affine_maps_have_mean_and_components(name: str) -> None:
-    """A place is the components (p, d) times the difference from the mean (d,); PCA has those of scikit-learn."""
+    """The position of x is components (p, d) times (x - mean); for PCA this is scikit-learn's transform."""
     X, x = TALL, factor_data(1, 6)
     embedding = embed(name, X, n_components=3)
     assert isinstance(embedding.map, maps.AffineMap)
@@ -460,7 +460,7 @@ def test_affine_maps_have_mean_and_components(name: str) -> None:
 @settings(max_examples=10)
 @given(seed=st.integers(0, 10**6), size=st.integers(1, 40), rows=st.integers(1, 7))
 def test_blocks_do_not_matter(seed: int, size: int, rows: int) -> None:
-    """A place depends on its point alone, and every block is reported."""
+    """The size of blocks changes no position, and every block is reported."""
     X, new = TALL, factor_data(size, 6) + seed % 7
     embedding = embed("kernel-pca", X, gamma=0.1)
     reports: list[tuple[int, int]] = []
@@ -473,7 +473,7 @@ def test_blocks_do_not_matter(seed: int, size: int, rows: int) -> None:
 
 
 def test_a_map_that_magnifies_rounding_is_noted() -> None:
-    """NPE on axes 1e-13 as wide as the first reproduces fewer digits, and says so; with less variance it does not."""
+    """NPE on axes along which the data hardly vary has a note; with less variance it has none."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 4)) * [1.0, 1.0, 1.0, 1e-13] @ np.linalg.qr(rng.standard_normal((4, 4)))[0]
     embedding = embed("npe", X)
@@ -483,7 +483,7 @@ def test_a_map_that_magnifies_rounding_is_noted() -> None:
 
 
 def test_methods_without_a_map_name_those_that_have_one() -> None:
-    """An embedding names some, a request to a service all."""
+    """The error names methods that can place new points."""
     embedding = embed("laplacian-eigenmaps", TALL)
     with pytest.raises(InvalidParameterError, match="no map to new points") as caught:
         embedding.transform(TALL)
@@ -503,7 +503,7 @@ def test_methods_without_a_map_name_those_that_have_one() -> None:
     ],
 )
 def test_bad_new_points_are_refused(points: np.ndarray[Any, Any], error: type[GlleError], message: str) -> None:
-    """Another width, NaN, places out of range, and 0, of which the cosine kernel has no value."""
+    """New points of another width, NaN, out of range, or without a direction raise an error."""
     fitted: Any = embed("kernel-pca", TALL, kernel="cosine")
     if error is OutOfRangeError:
         fitted = maps.AffineMap(np.zeros(6), np.full((2, 6), 10.0))
@@ -513,13 +513,13 @@ def test_bad_new_points_are_refused(points: np.ndarray[Any, Any], error: type[Gl
 
 @pytest.mark.parametrize("length", [1e-300, 1e-160, 1e160, 1e300])
 def test_the_cosine_of_a_point_does_not_depend_on_its_length(length: float) -> None:
-    """Also where the squares of its coordinates leave the range of floating-point numbers."""
+    """New points of any length, even 1e300, have the position of their direction."""
     embedding, new = embed("kernel-pca", TALL, kernel="cosine"), factor_data(9, 6)
     np.testing.assert_allclose(embedding.transform(new * length), embedding.transform(new), atol=1e-12)
 
 
 def test_isomap_places_new_points_as_scikit_learn() -> None:
-    """Up to signs."""
+    """New points have scikit-learn's positions, up to signs."""
     X = manifolds.make("s_curve", 200, seed=2).X
     expected = Isomap(n_neighbors=10, eigen_solver="dense").fit(X[:180]).transform(X[180:])
     same_columns(expected, embed("isomap", X[:180], n_neighbors=10).transform(X[180:]), 1e-6)

@@ -10,14 +10,14 @@ from glle_engine.methods.linear.pca import fit_ppca, principal_axes
 
 
 def with_holes(n: int, d: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return data of two components with little noise, and the same with missing values."""
+    """Return data (n, d) with two components and little noise, and a copy with a share of missing values."""
     rng = np.random.default_rng(1)
     X = 4 + rng.standard_normal((n, 2)) @ rng.standard_normal((2, d)) * 3 + 0.2 * rng.standard_normal((n, d))
     return X, np.where(rng.random((n, d)) < share, np.nan, X)
 
 
 def test_without_missing_values_it_is_the_closed_form() -> None:
-    """Covariance, noise, and the data as they are."""
+    """Covariance, noise and mean are those of the closed form, and the data stay as they are."""
     X, _ = with_holes(120, 6, 0.0)
     found, expected = complete(X, 2), fit_ppca(X, principal_axes(X, 2, silent))
     assert found.converged
@@ -29,7 +29,7 @@ def test_without_missing_values_it_is_the_closed_form() -> None:
 
 
 def test_it_is_a_fixed_point_of_the_equations() -> None:
-    """One further step, row by row and feature by feature, changes neither loadings nor mean nor noise."""
+    """One more step, written out row by row and feature by feature, changes nothing."""
     _, holes = with_holes(60, 5, 0.25)
     found = complete(holes, 2)
     W, mean, noise = found.loadings, found.mean, found.noise_variance
@@ -52,7 +52,7 @@ def test_it_is_a_fixed_point_of_the_equations() -> None:
 
 
 def test_data_without_noise_converge() -> None:
-    """Two components without noise: the missing values are exact, and the steps end."""
+    """Missing values of data without noise are found exactly, and the steps converge."""
     rng = np.random.default_rng(3)
     X = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 5))
     found = complete(np.where(rng.random(X.shape) < 0.1, np.nan, X), 2)
@@ -61,7 +61,7 @@ def test_data_without_noise_converge() -> None:
 
 
 def test_missing_values_are_found_again() -> None:
-    """Filled-in values have a tenth of the error of the columns' means; the values that were given stay."""
+    """The errors of filled-in values are below a tenth of the errors of column means; given values stay."""
     X, holes = with_holes(200, 8, 0.2)
     found, missing = complete(holes, 2), np.isnan(holes)
     assert found.data[~missing].tobytes() == X[~missing].tobytes()
@@ -71,7 +71,7 @@ def test_missing_values_are_found_again() -> None:
 
 
 def test_what_cannot_be_completed_is_refused() -> None:
-    """A row or a column without values, equal values, and as many components as features."""
+    """A row or column without values, equal values, and too many components raise an error."""
     _, holes = with_holes(30, 4, 0.1)
     for place, words in (((3, slice(None)), "row 3"), ((slice(None), 2), "column 2")):
         empty = holes.copy()

@@ -34,14 +34,14 @@ def saddle() -> np.ndarray:
     ],
 )
 def test_limits_are_lle(saddle: np.ndarray, name: str, options: dict[str, Any]) -> None:
-    """No outliers, one k, one ridge and all points at once are LLE, to the bit."""
+    """Without outliers, with one k, with one ridge, or with all points initial, the result has the bits of LLE."""
     embedding = embed(name, saddle, **options)
     assert np.array_equal(embed("lle", saddle).Y, embedding.Y)
     assert not embedding.notes
 
 
 def with_outliers(n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return a roll of n points with some put anywhere in its bounding box, and which these are."""
+    """Return a roll of n points, of which `count` are moved anywhere in its bounding box, and their indices."""
     X = manifolds.make("swiss_roll", n, seed=seed).X
     rng = np.random.default_rng(seed)
     moved = np.sort(rng.choice(n, count, replace=False))
@@ -51,7 +51,7 @@ def with_outliers(n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_outliers_are_found_and_the_rest_unharmed(seed: int) -> None:
-    """Most planted outliers are found, few others; the inliers keep neighbors, and their rows are LLE of them alone."""
+    """Most moved points are found as outliers, few others; the inliers have the embedding of LLE without outliers."""
     X, moved = with_outliers(800, 30, seed)
     inliers = np.setdiff1d(np.arange(800), moved)
     embedding = embed("robust-lle", X)
@@ -68,7 +68,7 @@ def test_outliers_are_found_and_the_rest_unharmed(seed: int) -> None:
 
 
 def test_a_point_off_the_plane_loses_its_weight() -> None:
-    """Of points on a plane but one, that one has the least weight; on a plane, the weights count neighborhoods."""
+    """A point off the plane of all others is the least reliable; without it all weights are equal."""
     X = np.column_stack([np.random.default_rng(2).random((30, 2)), np.zeros(30)])
     nearest = kneighbors(X, 10)[0]
     reliable, unsettled = reliability(X, nearest, 2, 30, silent)
@@ -80,7 +80,7 @@ def test_a_point_off_the_plane_loses_its_weight() -> None:
 
 
 def test_outliers_that_cannot_be_left_out_are_reported(saddle: np.ndarray) -> None:
-    """Too many, or those of a thin bridge between two clouds: the remedies are another k or min_reliability."""
+    """Too many outliers, or outliers that connect two clouds, raise an error with a remedy."""
     with pytest.raises(TooFewPointsError, match="Lower min_reliability"):
         embed("robust-lle", saddle[:40], min_reliability=0.999, n_neighbors=30)
     rng = np.random.default_rng(0)
@@ -95,7 +95,7 @@ def test_outliers_that_cannot_be_left_out_are_reported(saddle: np.ndarray) -> No
 
 
 def test_automatic_k_is_better_than_a_bad_one() -> None:
-    """On a roll whose neighborhoods must be small, the k that is found keeps what 20 neighbors lose."""
+    """On a roll that needs small neighborhoods, the automatic k keeps more neighbors than k = 20."""
     roll = manifolds.make("swiss_roll", 400, seed=0)
     embedding = embed("auto-k-lle", roll.X, k_least=5, k_most=20)
     curve = embedding.figures["curve"]
@@ -108,7 +108,7 @@ def test_automatic_k_is_better_than_a_bad_one() -> None:
 
 
 def test_ridges_are_those_of_their_formulas() -> None:
-    """The rule against singular values, one point by one."""
+    """The ridge of each point equals its formula, computed from singular values."""
     X = np.random.default_rng(0).standard_normal((40, 6))
     neighbors = np.sort(kneighbors(X, 8)[0], axis=1)
     block = next(neighborhoods(X, neighbors))
@@ -117,7 +117,7 @@ def test_ridges_are_those_of_their_formulas() -> None:
 
 
 def test_automatic_ridge_is_better_under_noise(saddle: np.ndarray) -> None:
-    """On noisy bowls a ridge as large as the noise keeps neighbors that .001 loses; one at its bound is a note."""
+    """On noisy bowls, automatic ridges keep more neighbors than .001; ridges at a bound have a note."""
     fixed, chosen = [], []
     for seed in range(2):
         X = manifolds.make("severed_bowl", 500, noise=0.04, seed=seed).X
@@ -134,7 +134,7 @@ def test_automatic_ridge_is_better_under_noise(saddle: np.ndarray) -> None:
 
 
 def test_additions_are_near_where_all_at_once_would_be(saddle: np.ndarray) -> None:
-    """Half of the points first, then the others: nearly that of all at once; another seed gives another."""
+    """Embedding half of the points first gives nearly the embedding of all at once; the seed matters."""
     embedding = embed("incremental-lle", saddle, n_neighbors=12)
     assert disparity(embedding.Y, embed("lle", saddle, n_neighbors=12).Y) < 0.05
     assert embedding.figures["n_initial"] == 200

@@ -36,14 +36,14 @@ def roll() -> Manifold:
     ],
 )
 def test_limits_are_lle(roll: Manifold, name: str, options: dict[str, Any]) -> None:
-    """A dense graph of paths, no weight, no cut and labels without weight leave LLE's neighbors, and its bits."""
+    """At parameters that change no neighbor, each variant gives the bits of LLE."""
     plain = embed("lle", roll.X, n_neighbors=12)
     labels = np.arange(600) % 3 if name == "supervised-lle" else None
     assert np.array_equal(plain.Y, embed(name, roll.X, labels, n_neighbors=12, **options).Y)
 
 
 def test_isolle_unrolls_what_lle_does_not(roll: Manifold) -> None:
-    """Neighbors along the sheet stay on their turn; the straight ones fold the roll."""
+    """Neighbors along the sheet unroll a noisy roll, which LLE folds."""
     plain, along = embed("lle", roll.X, n_neighbors=12), embed("isolle", roll.X, n_neighbors=12)
     arc = roll.coordinates[:, 0]
     assert explained_variance(plain.Y, arc) < 0.5
@@ -53,7 +53,7 @@ def test_isolle_unrolls_what_lle_does_not(roll: Manifold) -> None:
 
 
 def test_geodesic_neighbors_are_those_of_all_paths(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Local searches in blocks find what the matrix of all shortest paths has, duplicates included."""
+    """Searches in blocks find the neighbors by the matrix of all shortest paths, also for duplicates."""
     monkeypatch.setattr("glle_engine.methods.lle_variants.rewired_lle.BLOCK_ENTRIES", 40 * 150)
     reports: list[int] = []
     X = manifolds.make("s_curve", 150, seed=2).X
@@ -70,7 +70,7 @@ def test_geodesic_neighbors_are_those_of_all_paths(monkeypatch: pytest.MonkeyPat
 
 
 def test_isolle_bridges_a_graph_of_few_neighbors() -> None:
-    """With one neighbor the graph has many parts; the graph by paths holds all of their bridges, and is connected."""
+    """With n_graph=1, the parts of the graph are bridged, and the embedding is not degenerate."""
     X = np.concatenate([manifolds.make("s_curve", 60, seed=2).X, manifolds.make("s_curve", 60, seed=3).X + 50])
     embedding = embed("isolle", X, n_neighbors=8, n_graph=1)
     bridges = embedding.figures["bridges"]
@@ -83,7 +83,7 @@ def test_isolle_bridges_a_graph_of_few_neighbors() -> None:
 
 
 def test_isolle_keeps_a_graph_of_many_parts_connected() -> None:
-    """A point at which several bridges begin keeps them, or others join the parts."""
+    """If several bridges begin at one point, the graph is still connected."""
     center = np.zeros((1, 3))
     arms = [
         np.random.default_rng(seed).standard_normal((9, 3)) * 0.1 + 20 * axis for seed, axis in enumerate(np.eye(3))
@@ -95,7 +95,7 @@ def test_isolle_keeps_a_graph_of_many_parts_connected() -> None:
 
 
 def uneven_sheet(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return an S-curve whose density falls from its middle, and its true coordinates."""
+    """Return an S-curve (500, 3) whose density falls from its middle, and its true coordinates (500, 2)."""
     uniform = np.random.default_rng(seed).random((500, 2))
     t, height = 12 * np.pi * (uniform[:, 0] - 0.5) ** 3, 2 * uniform[:, 1]
     X = np.stack([np.sin(t), height, np.sign(t) * (np.cos(t) - 1)], axis=1)
@@ -103,7 +103,7 @@ def uneven_sheet(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_relative_distances_even_out_the_density() -> None:
-    """Neighbors by relative distance lie to both sides of more points, and the sheet's arc comes out straighter."""
+    """Weighted LLE has neighbors on both sides of more points than LLE, and recovers the arc better."""
     straight = []
     for seed in range(4):
         X, true = uneven_sheet(seed)
@@ -118,7 +118,7 @@ def test_relative_distances_even_out_the_density() -> None:
 
 
 def test_relative_neighbors_are_those_of_all_distances() -> None:
-    """The k smallest of d_ij / sqrt(M_i M_j)."""
+    """Neighbors are the k smallest of d_ij / sqrt(M_i M_j)."""
     X, _ = uneven_sheet(0)
     nearest, scale = relative_neighbors(X, 8, 1.0, silent)
     distances = cdist(X, X)
@@ -129,7 +129,7 @@ def test_relative_neighbors_are_those_of_all_distances() -> None:
 
 
 def test_curvature_of_known_graphs() -> None:
-    """In a clique an edge has curvature 1; between two cliques joined by it alone, -2, and it is not cut."""
+    """The curvature is 1 in a clique and -2 of the only edge between two cliques, which is not cut."""
     clique = np.array([[j for j in range(5) if j != i] for i in range(5)])
     nearest = np.concatenate([clique, clique + 5]).astype(np.int32)
     nearest[4, -1], nearest[5, -1] = 5, 4
@@ -139,7 +139,7 @@ def test_curvature_of_known_graphs() -> None:
 
 
 def test_pruning_cuts_every_planted_short_circuit(roll: Manifold) -> None:
-    """All edges between turns of a noisy roll are cut, no other, and the roll unrolls."""
+    """Exactly the edges between turns of a noisy roll are cut, and the roll unrolls."""
     nearest, distances = kneighbors(roll.X, 12)
     arc = roll.coordinates[:, 0]
     planted = np.abs(arc[nearest] - arc[:, None]) > TURN
@@ -156,7 +156,7 @@ def test_pruning_cuts_every_planted_short_circuit(roll: Manifold) -> None:
 
 @pytest.mark.parametrize("name", ["severed_bowl", "swiss_roll"])
 def test_pruning_leaves_a_clean_sheet_alone(name: str) -> None:
-    """Where no edge is a short circuit none is cut, and the result is LLE's."""
+    """On data without short circuits nothing is cut, and the embedding is LLE's."""
     X = manifolds.make(name, 800, seed=0).X
     embedding = embed("pruned-lle", X, n_neighbors=10)
     assert embedding.figures["edges_cut"] == 0
@@ -165,7 +165,7 @@ def test_pruning_leaves_a_clean_sheet_alone(name: str) -> None:
 
 
 def test_what_pruning_leaves_too_thin_is_reported() -> None:
-    """Points with no more neighbors than dimensions, and groups without neighbors outside, are counted and noted."""
+    """Points with too few neighbors left, and groups without neighbors outside, are counted and noted."""
     roll = manifolds.make("swiss_roll", 300, noise=0.03, seed=3).X
     embedding = embed("pruned-lle", roll, n_neighbors=8, detour_lambda=0.4, curvature_delta=0.7)
     assert codes_of(embedding) == ["few-neighbors-left"]
@@ -177,14 +177,14 @@ def test_what_pruning_leaves_too_thin_is_reported() -> None:
 
 @pytest.fixture(scope="module")
 def classes() -> tuple[np.ndarray, np.ndarray]:
-    """Return three overlapping clouds in five dimensions, and the class of each point."""
+    """Return three overlapping clouds (240, 5), and the class of each point."""
     rng = np.random.default_rng(3)
     labels = np.arange(240) % 3
     return 2 * np.eye(5)[labels] + 0.6 * rng.standard_normal((240, 5)), labels
 
 
 def test_alpha_draws_the_classes_apart(classes: tuple[np.ndarray, np.ndarray]) -> None:
-    """More of the nearest, in the data and in the embedding, are of the own class."""
+    """With a class distance, more neighbors are of a point's own class, in the data and in the embedding."""
     X, labels = classes
     plain, apart = (embed("supervised-lle", X, labels, class_distance=far, n_neighbors=12) for far in (0, 0.1))
     assert plain.figures["own_class"] < apart.figures["own_class"]
@@ -194,7 +194,7 @@ def test_alpha_draws_the_classes_apart(classes: tuple[np.ndarray, np.ndarray]) -
 
 
 def test_full_alpha_is_bridged_or_refused_or_collapses(classes: tuple[np.ndarray, np.ndarray]) -> None:
-    """1-SLLE leaves the classes unconnected: joined, refused with the remedy, or each class is one point."""
+    """With class_distance=1, the classes are bridged, refused with a remedy, or collapse to points."""
     X, labels = classes
     joined = embed("supervised-lle", X, labels, class_distance=1)
     assert codes_of(joined)[0] == "bridged"
@@ -211,7 +211,7 @@ def test_full_alpha_is_bridged_or_refused_or_collapses(classes: tuple[np.ndarray
 
 
 def test_supervised_neighbors_are_those_of_the_formula(classes: tuple[np.ndarray, np.ndarray]) -> None:
-    """The k smallest of Delta + alpha max(Delta) Lambda, by index where some tie."""
+    """Neighbors are the k smallest of Delta + alpha max(Delta) Lambda; ties are decided by the index."""
     X, labels = np.round(classes[0]), classes[1]
     nearest, diameter = supervised_neighbors(X, labels, 10, 0.1, silent)
     distances = cdist(X, X)

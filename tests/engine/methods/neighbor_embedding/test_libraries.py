@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(600)  # the libraries are compiled at their fir
 
 @pytest.mark.parametrize("metric", FURTHER)
 def test_a_further_metric_is_its_matrix_of_distances(metric: str) -> None:
-    """Its nearest points are those of the matrix, new points have the same distances, and t-SNE embeds by them."""
+    """Neighbors by each of scikit-learn's metrics are those of the matrix of all distances, also of new points."""
     X = np.random.default_rng(1).uniform(-1, 1, (N, 2)) if metric == "haversine" else COUNTS
     spec = method("t-sne").spec(metric=metric, **SHORT)
     D = pairwise_distances(X != 0 if metric in BINARY else X, metric=metric)
@@ -47,7 +47,7 @@ def test_a_further_metric_is_its_matrix_of_distances(metric: str) -> None:
 
 
 def test_what_a_further_metric_refuses() -> None:
-    """Sparse data, haversine of other columns, and an audit, which compares Euclidean distances."""
+    """Sparse data, haversine of other than two columns, and an audit raise an error."""
     for X, metric, words in (
         (csr_array(COUNTS), "manhattan", "takes no sparse data"),
         (COUNTS, "haversine", "takes latitude and longitude, not 6 features"),
@@ -60,7 +60,7 @@ def test_what_a_further_metric_refuses() -> None:
 
 
 def test_options_reach_the_library_and_the_record() -> None:
-    """They change the embedding, and are among the parameters that make its id; without them nothing is added."""
+    """Options change the embedding and are stored with the parameters; without options nothing is stored."""
     spec = method("t-sne").spec
     assert "options" not in spec().to_dict()
     given = spec(**SHORT, options={"max_step_norm": 1e-6})
@@ -83,14 +83,14 @@ def test_options_reach_the_library_and_the_record() -> None:
     ],
 )
 def test_options_that_cannot_be(options: Any, words: str, remedy: str) -> None:
-    """Unknown ones name the closest, those of the method its parameter; the library's own errors are its words."""
+    """Unknown options, arguments that the method sets, and values that the library rejects raise an error."""
     with pytest.raises(InvalidParameterError, match=words) as caught:
         embed_or_skip("t-sne", COUNTS, options=options, **SHORT)
     assert remedy in str(caught.value.remedy)
 
 
 def test_a_cancelled_descent_with_options_is_cancelled() -> None:
-    """An error of the caller's progress callback is no fault of the options."""
+    """An error of the caller's progress callback is raised as it is, and not taken for a fault of the options."""
 
     def cancel(_: int, __: int, stage: str) -> None:
         if stage == "descent":
@@ -104,7 +104,7 @@ def test_a_cancelled_descent_with_options_is_cancelled() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "named"), [("umap", "n_epochs"), ("densmap", "dens_lambda"), ("pacmap", "MN_ratio")])
 def test_options_of_libraries_that_compile(name: str, named: str) -> None:
-    """They reach the library, and a named one is a parameter."""
+    """Options reach the library; unknown ones, and arguments that have a parameter, raise an error."""
     short: dict[str, Any] = {"max_iter": 5}
     options: dict[str, Any] = {"pacmap": {"distance": "manhattan"}}.get(name, {"local_connectivity": 2.0})
     found = embed_or_skip(name, COUNTS, options=options, **short)
@@ -119,7 +119,7 @@ def test_options_of_libraries_that_compile(name: str, named: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["umap", "densmap"])
 def test_umap_of_points_of_sparse_points_and_of_distances(name: str) -> None:
-    """The same numbers, from a start that does not depend on their form."""
+    """Points, the same points in sparse form, and their distances give the same embedding."""
     X = COUNTS * np.random.default_rng(5).uniform(0.5, 2, COUNTS.shape)  # no equal distances
     short: dict[str, Any] = {"max_iter": 20, "init": "random"}
     dense = embed_or_skip(name, X, **short).Y
@@ -131,7 +131,7 @@ def test_umap_of_points_of_sparse_points_and_of_distances(name: str) -> None:
 
 @pytest.mark.slow
 def test_umap_with_labels() -> None:
-    """A weight makes labels matter: groups part that the data do not; -1 is no label, and y of the estimator counts."""
+    """With target_weight, labels separate groups that the data do not; -1 means no label."""
     X, y = np.random.default_rng(2).standard_normal((N, 4)), GROUPS
 
     def between(Y: Any) -> float:
@@ -154,7 +154,7 @@ def test_umap_with_labels() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [1e-9, 1e-6])
 def test_a_moved_training_point_stays_near_its_place(size: float) -> None:
-    """The mean of its neighbors can be in a gap, and the descent of UMAP's transform can end elsewhere."""
+    """A training point that is moved a little lands near its row of the embedding."""
     rng = np.random.default_rng(3)
     X = np.concatenate([rng.standard_normal((N, 5)), rng.standard_normal((N, 5)) + 4])
     found = embed_or_skip("umap", X)
@@ -167,7 +167,7 @@ def test_a_moved_training_point_stays_near_its_place(size: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("standardize", ["none", "zscore"])
 def test_umap_takes_places_back_to_the_data(standardize: str) -> None:
-    """In the units of the data, nearer than the mean; places beyond the map and other metrics are refused."""
+    """Positions are mapped back near the data; positions outside the embedding and other metrics raise an error."""
     X = np.random.default_rng(4).uniform(0, 1, (300, 2)) @ np.array([[100.0, 3, 50], [20, -4, 0]]) + [9, 1, -40]
     found = embed_or_skip("umap", X, standardize=standardize)
     inside = found.Y[:40] * 0.9 + found.Y.mean(axis=0) * 0.1
@@ -185,7 +185,7 @@ def test_umap_takes_places_back_to_the_data(standardize: str) -> None:
 
 @pytest.mark.slow
 def test_whole_numbers_of_any_type_are_classes() -> None:
-    """Also as floating-point numbers, of which -1 stays the point without a class."""
+    """Labels as integers and as whole floating-point numbers give the same embedding."""
     pytest.importorskip("umap")
     y = np.arange(len(COUNTS)) % 3 - 1
     whole, floating = (

@@ -45,25 +45,25 @@ Array = np.ndarray
 
 
 def squared_distances(Y: Array) -> Array:
-    """Return all squared distances, by the definition."""
+    """Return the squared distances of all pairs of rows of Y."""
     return np.asarray(cdist(Y, Y, "sqeuclidean"))
 
 
 def kernel(Y: Array) -> Array:
-    """Return exp(-|y_i - y_j|^2), zero on the diagonal, by the definition."""
+    """Return exp(-|y_i - y_j|^2) for all pairs, with 0 on the diagonal."""
     K: Array = np.exp(-squared_distances(Y))
     np.fill_diagonal(K, 0)
     return K
 
 
 def divergence(P: Array, Q: Array) -> float:
-    """Return sum P log(P / Q), 0 where P is 0."""
+    """Return the sum of P log(P / Q), in which terms with P = 0 are 0."""
     return float((xlogy(P, P) - xlogy(P, np.where(P > 0, Q, 1))).sum())
 
 
 @pytest.mark.parametrize(("perplexity", "unit"), [(1.5, 1e9), (10.0, 1e-6)])
 def test_affinities_have_the_perplexity(perplexity: float, unit: float) -> None:
-    """Rows sum to one, their entropy is the perplexity's logarithm, whatever the unit, even with an outlier."""
+    """Affinities of each point sum to one and have the entropy log(perplexity), in any unit, also with an outlier."""
     X = cloud(400, 3)
     X[7] += 1000
     P, met = conditional_affinities(unit * X, perplexity)
@@ -79,12 +79,12 @@ def test_affinities_have_the_perplexity(perplexity: float, unit: float) -> None:
 
 
 def test_affinities_of_motion_capture_have_the_perplexity() -> None:
-    """Where Newton's steps alone go to and fro between two widths, bisection goes on."""
+    """Data for which Newton's method alone oscillates reach the perplexity by bisection."""
     assert conditional_affinities(reference_data("mocap_run1.npy"), 18.0)[1].all()
 
 
 def test_ties_have_uniform_affinities_and_a_note() -> None:
-    """Where more points tie as the nearest than the perplexity, they share equally, and a note reports it."""
+    """If more points tie as the nearest than the perplexity, their affinities are equal, and a note says so."""
     X = np.repeat(cloud(10, 3), 8, axis=0)
     P, met = conditional_affinities(X, 3.0)
     assert not met.any()
@@ -96,7 +96,7 @@ def test_ties_have_uniform_affinities_and_a_note() -> None:
 
 
 def objectives() -> dict[str, tuple[Objective, Callable[[Array], float]]]:
-    """Return each objective, and its value by the definition."""
+    """Return each objective of the engine, with a function that computes its value by the definition."""
     X = cloud(40, 3)
     conditional, _ = conditional_affinities(X, 5.0)
     P = joint_affinities(conditional)
@@ -123,7 +123,7 @@ def objectives() -> dict[str, tuple[Objective, Callable[[Array], float]]]:
 
 @pytest.mark.parametrize("name", OWN)
 def test_objectives_are_the_definitions_and_their_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values agree with sums over all pairs, gradients with central differences of these, in blocks of any size."""
+    """Values equal sums over all pairs, and gradients equal central differences."""
     monkeypatch.setattr("glle_engine.methods.neighbor_embedding.descent._BLOCK_ENTRIES", 7 * 40)
     objective, defined = objectives()[name]
     Y = np.random.default_rng(6).standard_normal((40, 2))
@@ -139,7 +139,7 @@ def test_objectives_are_the_definitions_and_their_gradients(name: str, monkeypat
 
 @pytest.mark.parametrize("name", ["sne", "symmetric-sne"])
 def test_divergences_do_not_underflow(name: str) -> None:
-    """With all points so far apart that every Gaussian is zero, value and gradient are those of the nearest pairs."""
+    """If all points are so far apart that every Gaussian is 0, values are finite and gradients agree with them."""
     objective, _ = objectives()[name]
     Y = 1000.0 * np.random.default_rng(6).standard_normal((40, 2))
     assert gaussian_sums(Y).total == 0
@@ -152,7 +152,7 @@ def test_divergences_do_not_underflow(name: str) -> None:
 
 @pytest.mark.parametrize("name", OWN)
 def test_descends_to_a_stationary_point(name: str) -> None:
-    """The gradient vanishes at the end, and the factor is of four times the Laplacian."""
+    """The gradient vanishes at the end of a descent, and R^T R is four times the Laplacian."""
     objective, _ = objectives()[name]
     conditional, _ = conditional_affinities(cloud(40, 3), 5.0)
     P = joint_affinities(conditional)
@@ -168,7 +168,7 @@ def test_descends_to_a_stationary_point(name: str) -> None:
 
 
 def test_lambda_grows_to_the_one_wanted() -> None:
-    """A homotopy goes up geometrically and ends at lambda; its energy is no worse, and all its iterations count."""
+    """The homotopy ends at lambda, with an energy that is no worse; repulsive weights have sum one."""
     np.testing.assert_allclose(strengths(100.0, 3), [1, 10, 100])
     assert strengths(7.0, 1).tolist() == [7.0]
     X = manifolds.make("swiss_roll", 150, seed=3).X
@@ -185,7 +185,7 @@ def test_lambda_grows_to_the_one_wanted() -> None:
 
 
 def test_tsne_agrees_with_another_implementation() -> None:
-    """The divergence is that of its places by the definition, and scikit-learn finds an optimum as good."""
+    """The divergence equals its definition, and scikit-learn finds an optimum that is as good."""
     X = load_digits().data[:150]
     spec, done = method("t-sne").spec(perplexity=15.0, theta=0.0, early_iter=150, max_iter=300), list[int]()
     embedding = method("t-sne").embed(X, spec, on_progress=lambda iteration, *_: done.append(iteration))
@@ -211,7 +211,7 @@ def test_tsne_agrees_with_another_implementation() -> None:
 @pytest.mark.parametrize("start", ["random", "spectral"])
 @pytest.mark.parametrize("name", ALL)
 def test_random_start_depends_on_the_seed(name: str, start: str) -> None:
-    """The same seed gives the same bits; another random start gives other places, of more components than features."""
+    """The same seed gives the same bits, another seed another random start."""
     X, options = cloud(60, 3), {"perplexity": 5.0, "init": start, **QUICK[name]}
     X = X[:, :1] if start == "random" else X
     first, again, other = (embed(name, X, seed=seed, **options).Y for seed in (2**62, 2**62, 1))
@@ -221,7 +221,7 @@ def test_random_start_depends_on_the_seed(name: str, start: str) -> None:
 
 @pytest.mark.parametrize("name", ["sne", "t-sne"])
 def test_ends_early_with_a_note(name: str) -> None:
-    """What has not converged says so in figures and in a note with the remedy."""
+    """A descent that did not converge has a note with the remedy."""
     few = {"early_iter": 0, "max_iter": 40} if name == "t-sne" else {"max_iter": 3}
     embedding = embed(name, cloud(60, 3), perplexity=5.0, **few)
     assert not embedding.figures["converged"]
@@ -230,7 +230,7 @@ def test_ends_early_with_a_note(name: str) -> None:
 
 
 def test_starts_off_the_line_of_data_on_a_line() -> None:
-    """Principal components lead the start, of deviation one; noise gives it all dimensions and parts equal points."""
+    """The start follows the first principal component, and noise separates equal points and leaves the line."""
     X = np.repeat(np.linspace(0, 1, 30), 2)[:, None] * [1.0, 2.0]
     places = initial(X, 2, "pca", 3)
     assert np.corrcoef(places[:, 0], X[:, 0])[0, 1] ** 2 > 0.999
@@ -241,7 +241,7 @@ def test_starts_off_the_line_of_data_on_a_line() -> None:
 
 
 def test_eigenvectors_that_are_not_found_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start that did not converge is an error with its remedy."""
+    """If the eigenvectors of the start do not converge, an error names another start."""
 
     def fails(*_: object, **__: object) -> None:
         raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
@@ -253,7 +253,7 @@ def test_eigenvectors_that_are_not_found_are_refused(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("name", ALL)
 def test_digits_separate(name: str) -> None:
-    """Neighbors are kept far better than by principal components, and mostly have the same digit."""
+    """Neighbors are kept far better than by PCA, and most neighbors in the embedding are the same digit."""
     data = load_digits()
     X, digit = data.data[:300], data.target[:300]
     embedding = embed(name, X, **({"early_iter": 100, "max_iter": 150} if name == "t-sne" else {}))
@@ -267,7 +267,7 @@ def test_digits_separate(name: str) -> None:
 
 @pytest.mark.parametrize("factor", [1000.0, 3.7, 1e-5])
 def test_t_sne_does_not_depend_on_the_unit(factor: float) -> None:
-    """To the bit: its descent would amplify differences in the last digits to the whole map."""
+    """The embedding has the same bits in any unit, although a descent amplifies rounding errors."""
     pytest.importorskip("openTSNE")
     rng = np.random.default_rng(1)
     X = rng.normal(size=(150, 5)) + 3 * (np.arange(150) < 75)[:, None]

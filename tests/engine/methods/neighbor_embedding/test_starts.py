@@ -24,7 +24,7 @@ QUICK: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", with_slow_ones(NAMES))
 def test_given_coordinates_replace_the_start(name: str) -> None:
-    """Place and size of the start do not count, its arrangement does; equal starts give equal bits."""
+    """Given coordinates replace the start, whatever their scale; equal coordinates give equal bits."""
     one = method(name)
     if name in LIBRARIES:
         import_or_skip(LIBRARIES[name])
@@ -41,7 +41,7 @@ def test_given_coordinates_replace_the_start(name: str) -> None:
 
 
 def test_a_descent_begins_at_the_given_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Centered, the widest column of deviation one, with a little noise, and small."""
+    """The descent begins at the given coordinates, centered, scaled down, and with a little noise."""
     begun: list[np.ndarray[Any, Any]] = []
     begin = affinities.begin
 
@@ -68,14 +68,14 @@ def test_a_descent_begins_at_the_given_coordinates(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_coordinates_that_are_no_start_are_refused(init: Any, error: type[Exception], words: str) -> None:
-    """The message names the remedy."""
+    """Coordinates of another shape, equal or not finite, and unknown names raise an error."""
     one = method("sne")
     with pytest.raises(error, match=words):
         one.embed(SHEET, one.spec(perplexity=8.0), init=init)
 
 
 def test_misplaced_starts_are_refused() -> None:
-    """A method without a start, and a word beside the coordinates."""
+    """Coordinates raise an error for a method without a start, or if the name of a start is also given."""
     start = np.random.default_rng(1).standard_normal((90, 2))
     with pytest.raises(InvalidParameterError, match="Principal component analysis does not start from"):
         method("pca").embed(SHEET, init=start)

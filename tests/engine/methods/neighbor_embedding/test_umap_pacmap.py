@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(600)  # the libraries are compiled at their fir
 
 @pytest.mark.slow
 def test_umap_is_umap_learns() -> None:
-    """With the same neighbors and the same start the library gives the same coordinates."""
+    """The embedding keeps as many neighbors as umap-learn's own, and has its curve parameters a and b."""
     start = np.random.default_rng(0).standard_normal((N, 2)).astype(np.float32)
     embedding = embed_or_skip("umap", SHEET.X, init="random", max_iter=50)
     with warnings.catch_warnings():
@@ -32,7 +32,7 @@ def test_umap_is_umap_learns() -> None:
 
 @pytest.mark.slow
 def test_density_is_kept_by_densmap() -> None:
-    """Of two clusters, one ten times as wide, densMAP keeps the wider one wider than UMAP does."""
+    """Of two clusters, densMAP keeps the one that is ten times wider wider than UMAP does."""
     rng = np.random.default_rng(1)
     X = np.concatenate([rng.standard_normal((100, 5)), 40 + 10 * rng.standard_normal((100, 5))])
     ratios = {}
@@ -44,7 +44,7 @@ def test_density_is_kept_by_densmap() -> None:
 
 @pytest.mark.slow
 def test_pacmap_is_pacmaps() -> None:
-    """The data in another unit, and the library's defaults, give the library's embedding."""
+    """With the defaults, the embedding keeps as many neighbors as the library's own."""
     library = import_or_skip("pacmap")
     embedding = embed_or_skip("pacmap", SHEET.X)
     expected = library.PaCMAP(random_state=0).fit_transform(SHEET.X)
@@ -56,7 +56,7 @@ def test_pacmap_is_pacmaps() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [8, 13, 30, 35])
 def test_few_points_get_fewer_pairs(n: int) -> None:
-    """The estimator has defaults that suit the data, and the library can sample from 8 points."""
+    """The estimator lowers the number of neighbors for few points, down to 8 points."""
     import_or_skip("pacmap")
     model = estimator.Embedding("pacmap", max_iter=5).fit(SHEET.X[:n])
     assert np.isfinite(model.embedding_).all()
@@ -65,7 +65,7 @@ def test_few_points_get_fewer_pairs(n: int) -> None:
 
 @pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
 def test_a_seed_is_reproducible(name: str) -> None:
-    """Equal seeds give equal bits in any unit of a power of two, other seeds others; options reach the library."""
+    """Equal seeds give equal bits in any unit that is a power of two; other seeds and options change the embedding."""
     short = {"max_iter": 20 if name == "pacmap" else 30}
     first = embed_or_skip(name, SHEET.X, seed=2**40, **short).Y
     np.testing.assert_array_equal(embed_or_skip(name, SHEET.X, seed=2**40, **short).Y, first)
@@ -77,7 +77,7 @@ def test_a_seed_is_reproducible(name: str) -> None:
 @pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
 @pytest.mark.parametrize(("init", "p"), [("pca", 1), ("random", 3), ("spectral", 1), ("spectral", 3)])
 def test_starts_and_dimensions(name: str, init: str, p: int) -> None:
-    """Every start works, in one and in three dimensions."""
+    """Every start works in one and in three dimensions."""
     if name == "pacmap" and init == "spectral":
         pytest.skip("PaCMAP has no spectral start")
     short = {"max_iter": 5 if name == "pacmap" else 10}
@@ -88,7 +88,7 @@ def test_starts_and_dimensions(name: str, init: str, p: int) -> None:
 
 @pytest.mark.parametrize("name", with_slow_ones(LIBRARIES))
 def test_a_graph_in_pieces_is_embedded(name: str) -> None:
-    """Two distant sheets are two groups; equal points are no obstacle."""
+    """Two distant sheets with some equal points become two groups of points."""
     X = np.concatenate([SHEET.X, SHEET.X + 100, SHEET.X[:20]])
     Y = embed_or_skip(name, X).Y
     assert np.isfinite(Y).all()
@@ -98,7 +98,7 @@ def test_a_graph_in_pieces_is_embedded(name: str) -> None:
 
 
 def test_epochs_follow_from_the_number_of_points() -> None:
-    """As in the library, unless they are given."""
+    """The number of epochs is `max_iter`, or umap-learn's default for this number of points."""
     assert method("umap").spec(max_iter=7).epochs(10**6) == 7
     epochs = [method(name).spec().epochs(n) for name in ("umap", "densmap") for n in (10_000, 10_001)]
     assert epochs == [500, 200, 700, 400]

@@ -43,12 +43,12 @@ def roll() -> manifolds.Manifold:
 
 @pytest.fixture(scope="module")
 def few() -> NDArray[np.float64]:
-    """Return 400 points of an S-curve: more than are solved densely."""
+    """Return 400 points of an S-curve, too many for the dense eigensolver."""
     return manifolds.make("s_curve", 400, seed=1).X
 
 
 def test_lle_finds_as_many_components_as_its_solver_has_steps() -> None:
-    """The last that it finds is found, and a fit refuses the next, as the method does."""
+    """The largest allowed number of components is found, and a fit refuses one more."""
     X = manifolds.make("s_curve", 100, seed=1).X
     assert embed("lle", X, n_components=59).Y.shape == (100, 59)
     with pytest.raises(InvalidParameterError, match="Give n_components of at most 59"):
@@ -56,7 +56,7 @@ def test_lle_finds_as_many_components_as_its_solver_has_steps() -> None:
 
 
 def test_an_eigensolver_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, few: NDArray[np.float64]) -> None:
-    """No embedding is shown that no solver found."""
+    """A failure of the eigensolver raises a `ConvergenceError`."""
 
     def failing(*_args: object, **_options: object) -> None:
         raise ArpackError(-9999)
@@ -70,7 +70,7 @@ def test_an_eigensolver_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, 
 def test_isomap_against_dense_scaling(
     few: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch, dense_up_to: int, landmarks: int
 ) -> None:
-    """Floyd and Warshall's paths, scaled densely, give the same; also by Lanczos, and with all points as landmarks."""
+    """The embedding is that of Floyd and Warshall's paths, scaled densely; also by Lanczos, and with n landmarks."""
     distances = shortest_path(symmetric_graph(*kneighbors(few, 8)), method="FW", directed=False)
     J = np.eye(len(few)) - 1 / len(few)
     values, vectors = scipy.linalg.eigh(-J @ distances**2 @ J / 2)
@@ -87,7 +87,7 @@ def test_isomap_against_dense_scaling(
 
 
 def test_isomap_of_degenerate_data() -> None:
-    """Points at one distance have no correlation; a line has one axis."""
+    """Points at equal distances have no residual variance; points on a line have one of 0."""
     embedding = embed("isomap", np.eye(12), n_neighbors=11)
     assert embedding.figures["residual_variance"] is None
     assert np.isfinite(embedding.Y).all()
@@ -101,7 +101,7 @@ def test_isomap_of_degenerate_data() -> None:
 def test_laplacian_eigenmaps_against_dense_algebra(
     few: NDArray[np.float64], n: int, weights: str, *, normalized: bool
 ) -> None:
-    """The generalized problem, solved as such by LAPACK; by either of the two solvers."""
+    """Embedding and eigenvalues are those of LAPACK's generalized eigenproblem, by either solver."""
     X, t = few[:n], 0.05
     nearest = patches_of(X, 10)[:, 1:]
     W = np.zeros((n, n))
@@ -124,7 +124,7 @@ def test_laplacian_eigenmaps_against_dense_algebra(
 def test_given_weights_are_those_of_the_kernel(
     few: NDArray[np.float64], *, normalized: bool, convert: Callable[[Any], Any]
 ) -> None:
-    """The heat kernel of all pairs as a matrix gives its embedding, whatever its diagonal and unit."""
+    """The matrix of a heat kernel, dense or sparse, gives the embedding by this kernel."""
     X = few[:200]
     K = np.exp(-(cdist(X, X) ** 2) / 0.4)
     expected = embed("laplacian-eigenmaps", X, n_neighbors=199, epsilon=0.4, normalized=normalized)
@@ -138,7 +138,7 @@ def test_given_weights_are_those_of_the_kernel(
 
 
 def test_lle_spans_the_bottom_singular_vectors(few: NDArray[np.float64]) -> None:
-    """Of I - W by LAPACK, W by its definition; and scikit-learn's LLE is the same."""
+    """The embedding is the bottom singular vectors of I - W by LAPACK, and scikit-learn's LLE."""
     n, k = len(few), 10
     _, singular, right = np.linalg.svd(np.eye(n) - weight_matrix(few, patches_of(few, k)[:, 1:]))
     embedding = embed("lle", few, reg=1e-3)
@@ -149,7 +149,7 @@ def test_lle_spans_the_bottom_singular_vectors(few: NDArray[np.float64]) -> None
 
 
 def markov(X: NDArray[np.float64], epsilon: float, alpha: float) -> NDArray[np.float64]:
-    """Return the matrix P of the walk, as it is defined."""
+    """Return the transition matrix P (n, n) of the random walk, by its definition."""
     K = np.exp(-cdist(X, X, "sqeuclidean") / epsilon)
     q = K.sum(axis=1)
     K /= np.outer(q, q) ** alpha
@@ -165,7 +165,7 @@ def curve() -> NDArray[np.float64]:
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("n_neighbors", ["all", 299])
 def test_against_the_markov_matrix_itself(curve: NDArray[np.float64], alpha: float, n_neighbors: int | str) -> None:
-    """Eigenvectors of P, not symmetric, of length 1 by its stationary law, times lambda^t; kernel cut nowhere."""
+    """The embedding is eigenvectors of P, of length 1 by the stationary distribution, times lambda^t."""
     t, epsilon = 3, 0.3
     P = markov(curve, epsilon, alpha)
     np.testing.assert_allclose(P.sum(axis=1), 1)
@@ -192,7 +192,7 @@ def test_diffusion_distance_is_the_distance_of_the_walks(curve: NDArray[np.float
 
 
 def test_alpha_1_forgets_the_density_of_a_circle_and_alpha_0_does_not() -> None:
-    """Laplace and Beltrami's eigenfunctions of a circle are its cosine and sine, however it is sampled."""
+    """With alpha=1, an unevenly sampled circle is embedded as a circle; with alpha=0 it is not."""
     uniform = (np.arange(400) + 0.5) / 400
     angle = 2 * np.pi * uniform + 0.7 * np.sin(2 * np.pi * uniform)  # one side has some six times the points
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -206,7 +206,7 @@ def test_alpha_1_forgets_the_density_of_a_circle_and_alpha_0_does_not() -> None:
 
 
 def test_delta_and_time_tell_how_many_coordinates_count(curve: NDArray[np.float64]) -> None:
-    """The figure is the count by its definition; auto takes the first time at which p are enough."""
+    """The dimension is counted by its definition; t="auto" is the first t for which p coordinates are enough."""
     all_values = np.sort(np.linalg.eigvals(markov(curve, 0.3, 1.0)).real)[-2::-1]
     for t in (1, 5, 40):
         embedding = embed("diffusion-maps", curve, epsilon=0.3, t=t, delta=0.2)
@@ -220,7 +220,7 @@ def test_delta_and_time_tell_how_many_coordinates_count(curve: NDArray[np.float6
 
 
 def test_a_kernel_cut_to_neighbors_is_nearly_the_whole(curve: NDArray[np.float64]) -> None:
-    """Where the kernel has decayed at the last neighbor, leaving the rest out changes little."""
+    """Cutting a kernel that has decayed at the last neighbor hardly changes the embedding."""
     whole, cut = (
         embed("diffusion-maps", curve, epsilon=0.05),
         embed("diffusion-maps", curve, epsilon=0.05, n_neighbors=60),
@@ -232,7 +232,7 @@ def test_a_kernel_cut_to_neighbors_is_nearly_the_whole(curve: NDArray[np.float64
 
 @pytest.mark.parametrize("name", ["hessian-lle", "ltsa"])
 def test_patches_against_least_squares_one_by_one(name: str, few: NDArray[np.float64]) -> None:
-    """The matrix from residuals of least squares in every patch, decomposed densely, gives the same coordinates."""
+    """The embedding is that of penalties from least squares in every patch, decomposed densely."""
     n, k = len(few), 8
     M = np.zeros((n, n))
     for patch in patches_of(few, k):
@@ -254,14 +254,14 @@ def test_patches_against_least_squares_one_by_one(name: str, few: NDArray[np.flo
 
 
 def test_ltsa_agrees_with_scikit_learn(few: NDArray[np.float64]) -> None:
-    """Its patches leave the point itself out: nearly the same. Its Hessian LLE is its LTSA, and so not a reference."""
+    """The embedding is nearly scikit-learn's LTSA, which leaves each point out of its own patch."""
     theirs, _ = locally_linear_embedding(few, n_neighbors=12, n_components=2, method="ltsa", eigen_solver="dense")
     assert disparity(theirs, embed("ltsa", few, n_neighbors=12).Y) < 0.001
 
 
 @pytest.mark.parametrize("name", ["hessian-lle", "ltsa"])
 def test_a_flat_sheet_comes_back(name: str) -> None:
-    """A plane in five dimensions satisfies the local conditions exactly: both coordinates, and eigenvalues of zero."""
+    """A plane in five dimensions is embedded exactly, with eigenvalues of 0."""
     rng = np.random.default_rng(0)
     plane = rng.uniform(-1, 1, (350, 2))
     embedding = embed(name, plane @ rng.standard_normal((2, 5)), n_neighbors=8)
@@ -270,7 +270,7 @@ def test_a_flat_sheet_comes_back(name: str) -> None:
 
 
 def test_patches_that_hang_together_by_one_point_are_reported() -> None:
-    """A hinge: five points whose patches share a single one with the six others may turn about it."""
+    """If two groups of patches share a single point, more coordinates satisfy the conditions, and a note says so."""
     line = np.concatenate([np.linspace(0, 1, 6), 2.5 + np.linspace(0, 0.4, 5)])[:, None] * np.ones(2)
     assert codes_of(embed("ltsa", line, n_components=1, n_neighbors=5)) == ["null-space"]
     assert embed("ltsa", line, n_components=1, n_neighbors=7).notes == ()
@@ -278,7 +278,7 @@ def test_patches_that_hang_together_by_one_point_are_reported() -> None:
 
 @pytest.mark.parametrize("name", ["hessian-lle", "ltsa"])
 def test_patches_of_too_few_dimensions_are_reported(name: str) -> None:
-    """A line has no tangent plane: the result is centered, keeps the local conditions, and a note tells what is any."""
+    """Patches of points on a line, which have no tangent plane, are counted and noted."""
     line = np.linspace(0, 1, 40)[:, None] * np.array([1.0, 2.0, 3.0])
     embedding = embed(name, line, n_neighbors=7)
     assert embedding.figures["flat_patches"] == 40
@@ -289,7 +289,7 @@ def test_patches_of_too_few_dimensions_are_reported(name: str) -> None:
 
 @pytest.mark.parametrize(("d", "k"), [(3, 10), (25, 10)])
 def test_modified_lle_is_that_of_scikit_learn(d: int, k: int, wide: NDArray[np.float64]) -> None:
-    """With more neighbors than features and with fewer; the eigenvalues are the reconstruction errors."""
+    """Embedding and reconstruction error are scikit-learn's, with more neighbors than features and with fewer."""
     X = manifolds.make("s_curve", 300, seed=2).X if d == 3 else wide
     theirs, error = manifold.locally_linear_embedding(
         X, n_neighbors=k, n_components=2, method="modified", eigen_solver="dense"
@@ -300,14 +300,14 @@ def test_modified_lle_is_that_of_scikit_learn(d: int, k: int, wide: NDArray[np.f
 
 
 def test_eigenpairs_that_are_none_are_reported(monkeypatch: pytest.MonkeyPatch, few: NDArray[np.float64]) -> None:
-    """What the solver gives is put into the equation."""
+    """Vectors of the solver that are no eigenvectors raise a `ConvergenceError`."""
     monkeypatch.setattr(laplacian, "_shift_inverted", lambda _A, u, _norm, m: (np.zeros(m), np.eye(len(u), m)))
     with pytest.raises(ConvergenceError, match="left a residual of"):
         embed("ltsa", few)
 
 
 def test_points_in_no_neighborhood_are_reported() -> None:
-    """They have a place; scikit-learn's LTSA only separates them."""
+    """Points that are among no other point's neighbors are counted in a note, and lie among the others."""
     rng = np.random.default_rng(0)
     X = 1.5 * rng.standard_normal((3, 10))[rng.integers(0, 3, 300)] + rng.standard_normal((300, 10))
     embedding = embed("ltsa", X, n_neighbors=12)
@@ -319,7 +319,7 @@ def test_points_in_no_neighborhood_are_reported() -> None:
 
 @pytest.mark.parametrize("name", ["modified-lle", "hessian-lle", "ltsa"])
 def test_unrolls_the_swiss_roll_up_to_the_scale_of_its_axes(name: str, roll: manifolds.Manifold) -> None:
-    """These find the coordinates themselves, each scaled to variance 1."""
+    """The embedding is the true coordinates, each scaled to variance 1."""
     white = (roll.coordinates - roll.coordinates.mean(axis=0)) / roll.coordinates.std(axis=0)
     embedding = embed(name, roll.X)
     assert disparity(embedding.Y, white) < 0.005
@@ -330,7 +330,7 @@ def test_unrolls_the_swiss_roll_up_to_the_scale_of_its_axes(name: str, roll: man
 
 @pytest.mark.parametrize("landmarks", [None, 60])
 def test_isomap_unrolls_the_swiss_roll_in_its_own_units(landmarks: int, roll: manifolds.Manifold) -> None:
-    """Distances along the sheet are kept; from landmarks hardly less well than from all points."""
+    """Distances along the sheet are kept, with all points as landmarks or with 60."""
     embedding = embed("isomap", roll.X, landmarks=landmarks)
     assert disparity(embedding.Y, roll.coordinates) < 0.005
     assert trustworthiness(roll.X, embedding.Y) > 0.995
@@ -350,7 +350,7 @@ def test_isomap_unrolls_the_swiss_roll_in_its_own_units(landmarks: int, roll: ma
 def test_the_first_eigenfunction_of_the_roll_is_the_cosine_of_its_length(
     name: str, options: dict[str, Any], roll: manifolds.Manifold
 ) -> None:
-    """The Laplacian of a strip has cos(pi s / L) first: what LE and diffusion maps show is not the sheet itself."""
+    """The first coordinate is cos(pi s / L) of the length s, as the Laplacian of a strip has it."""
     s = roll.coordinates[:, 0]
     cosine = np.cos(np.pi * (s - s.min()) / np.ptp(s))
     embedding = embed(name, roll.X, **options)
@@ -359,14 +359,14 @@ def test_the_first_eigenfunction_of_the_roll_is_the_cosine_of_its_length(
 
 
 def test_time_0_shows_the_eigenfunctions_themselves(curve: NDArray[np.float64]) -> None:
-    """Each has variance 1 by the stationary law, and time shrinks it by its eigenvalue."""
+    """The embedding with t=7 is the embedding with t=0, times the eigenvalues to the power of 7."""
     start, later = embed("diffusion-maps", curve, t=0), embed("diffusion-maps", curve, t=7)
     np.testing.assert_allclose(later.Y, start.Y * values_of(start) ** 7, rtol=1e-9)
 
 
 @pytest.mark.parametrize("far", [100.0, 1e6])
 def test_a_far_point_does_not_set_the_bandwidth(far: float, roll: manifolds.Manifold) -> None:
-    """The bandwidth and the places of the others stay, and a note tells of the far point."""
+    """A far point changes neither the bandwidth nor the positions of the others, and a note says so."""
     alone = embed("laplacian-eigenmaps", roll.X)
     embedding = embed("laplacian-eigenmaps", np.concatenate([roll.X, [[far, 0, 0]]]))
     assert embedding.figures["epsilon"] == pytest.approx(alone.figures["epsilon"], rel=0.05)
@@ -377,7 +377,7 @@ def test_a_far_point_does_not_set_the_bandwidth(far: float, roll: manifolds.Mani
 
 @pytest.mark.parametrize("gap", [30.0, 1e5])
 def test_diffusion_maps_tell_far_parts_apart(gap: float) -> None:
-    """The first coordinate has one value in each of them, and each has the bandwidth that it has alone."""
+    """The first coordinate has one value in each of two far parts, and the bandwidth is that of one part."""
     blob = cloud(60, 3)
     embedding = embed("diffusion-maps", np.concatenate([blob, blob + gap]))
     first = embedding.Y[:, 0] * np.sign(embedding.Y[0, 0])
@@ -387,7 +387,7 @@ def test_diffusion_maps_tell_far_parts_apart(gap: float) -> None:
 
 
 def test_the_threshold_sets_the_number_of_columns() -> None:
-    """Those with |lambda^t| >= 1 - threshold, at most n_components; none is refused with one that has a column."""
+    """Columns with |lambda^t| >= 1 - threshold are kept; if there is none, an error is raised."""
     X = manifolds.make("s_curve", 200, seed=0).X
     method = METHODS["diffusion-maps"]
     all_ten = method.embed(X, method.spec(n_components=10, t=3))
@@ -403,7 +403,7 @@ def test_the_threshold_sets_the_number_of_columns() -> None:
 
 
 def test_bandwidth_is_the_root_of_epsilon() -> None:
-    """exp(-|x - y|^2 / h^2) is the kernel of epsilon = h^2; both together are refused."""
+    """bandwidth=h is epsilon=h^2; giving both raises an error."""
     X = manifolds.make("s_curve", 150, seed=0).X
     method = METHODS["diffusion-maps"]
     one, other = (method.embed(X, method.spec(**option)) for option in ({"bandwidth": 0.7}, {"epsilon": 0.7**2}))
@@ -414,7 +414,7 @@ def test_bandwidth_is_the_root_of_epsilon() -> None:
 
 
 def test_a_lumpable_chain_has_piecewise_constant_eigenvectors() -> None:
-    """Equal probabilities into each group: the vectors of the groups' chain are those of the whole."""
+    """If states of a group move alike, the eigenvectors of the groups' chain are eigenvectors of the whole chain."""
     rng = np.random.default_rng(0)
     group = np.repeat([0, 1, 2], [4, 5, 6])
     rates = np.array([[5.0, 1, 0.5], [1, 4, 2], [0.5, 2, 6]])
@@ -434,7 +434,7 @@ def test_a_lumpable_chain_has_piecewise_constant_eigenvectors() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"n_neighbors": 12, "alpha": 0.5}])
 def test_labels_are_groups_of_the_diffusion(options: dict[str, Any]) -> None:
-    """With `lump` the figure has the chain between the labels, as sums over the dense chain; the map is the same."""
+    """With `lump`, a figure has the chain between the labels; the embedding does not change."""
     X, group = manifolds.make("s_curve", 90, seed=0).X, np.repeat([2, 5, 7], 30)
     method = METHODS["diffusion-maps"]
     embedding = method.embed(X, method.spec(lump=True, epsilon=0.5, **options), labels=group)
