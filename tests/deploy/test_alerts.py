@@ -95,13 +95,13 @@ FAULTS: dict[str, tuple[dict[str, str], set[str]]] = {
 
 
 def test_every_alert_fires_at_a_fault() -> None:
-    """Each rule is tried."""
+    """Each alert is expected by at least one of the simulated faults."""
     assert set().union(*(alerts for _, alerts in FAULTS.values())) == set(ALERTS)
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 def test_exactly_the_alerts_of_a_fault_fire(tmp_path: Path) -> None:
-    """After three hours of the series of a fault, its alerts fire, and no others."""
+    """Three hours after a simulated fault began, its alerts fire and no others."""
     tests = [
         {
             "name": fault,
@@ -127,5 +127,5 @@ def test_exactly_the_alerts_of_a_fault_fire(tmp_path: Path) -> None:
 
 
 def test_the_runbook_has_a_section_for_each_alert() -> None:
-    """The sections have the order of the rules."""
+    """The runbook's sections are the alerts, in the order of the rules."""
     assert re.findall(r"^## (Glle\w+)$", RUNBOOK, re.MULTILINE) == ALERTS

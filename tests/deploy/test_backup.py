@@ -1,4 +1,4 @@
-"""The script of backups copies everything that its folder leads to, and refuses a folder that is none of a service."""
+"""The backup script copies all files that a data folder leads to, and refuses a folder that no service has used."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FILES = {
 
 
 def back_up(data: Path, copy: Path) -> subprocess.CompletedProcess[str]:
-    """Run the script."""
+    """Run the backup script; return its completed process."""
     command = ["/bin/sh", str(ROOT / "deploy" / "backup.sh"), str(data), str(copy)]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Return the data folder of a service."""
+    """Return a folder with the files of a service's data folder."""
     for path, content in FILES.items():
         file = tmp_path / "data" / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def data(tmp_path: Path) -> Path:
     "linked", ["", ".", "objects", "objects/data", "objects/data/0a", "queue", "queue/appendonlydir"]
 )
 def test_links_are_followed(data: Path, tmp_path: Path, linked: str) -> None:
-    """The copy has all files and no link, whichever folder is on another disk."""
+    """The copy has all files and no link, whichever folder is a link to another disk."""
     if linked:
         (data / linked).rename(tmp_path / "elsewhere")
         (data / linked).symlink_to(tmp_path / "elsewhere")
@@ -53,7 +53,7 @@ def test_links_are_followed(data: Path, tmp_path: Path, linked: str) -> None:
 
 @pytest.mark.parametrize("broken", ["queue/appendonlydir", "queue/appendonlydir/appendonly.aof.manifest", "objects"])
 def test_a_folder_that_lacks_a_half_is_refused(data: Path, tmp_path: Path, broken: str) -> None:
-    """It waits for nothing, and is no backup: another kind of log, or a link to a disk that is not mounted."""
+    """Without the queue's log, or with a link to a disk that is not mounted, the script fails and copies nothing."""
     (data / broken).rename(tmp_path / "elsewhere")
     if broken == "objects":
         (data / broken).symlink_to(tmp_path / "nowhere")
@@ -64,6 +64,6 @@ def test_a_folder_that_lacks_a_half_is_refused(data: Path, tmp_path: Path, broke
 
 
 def test_a_link_to_nothing_inside_is_an_error(data: Path, tmp_path: Path) -> None:
-    """The exit code says that the copy is not complete."""
+    """A link without a target makes the exit code nonzero, because the copy is not complete."""
     (data / "objects/data/1b").symlink_to(tmp_path / "nowhere")
     assert back_up(data, tmp_path / "copy").returncode != 0

@@ -25,7 +25,7 @@ def pins(lock: str) -> set[str]:
 
 
 def test_every_variable_is_documented_with_its_default() -> None:
-    """The page lists every variable with its real default; the file itself has no second list."""
+    """The page lists every variable of docker-compose.yml with its default; the file itself has no second list."""
     page = (ROOT / "docs" / "how-to" / "deploy.md").read_text()
     listed: dict[str, str] = {}
     for names, defaults in re.findall(r"^\| (`GLLE_[^|]*) \| [^|]* \| ([^|]*) \|$", page, re.MULTILINE):
@@ -37,7 +37,7 @@ def test_every_variable_is_documented_with_its_default() -> None:
 
 
 def test_environment_of_the_containers_has_the_default_settings() -> None:
-    """Every GLLE_ variable of a container is a setting; interpolated variables have the setting's default."""
+    """Every GLLE_ variable of a container is a setting, and its default is the setting's."""
     settings = {row.variable: str(row.default) for row in rows()}
     fields = {*SERVICES["api"]["environment"], *SERVICES["worker"]["environment"]}
     assert {name for name in fields if name.startswith("GLLE_")} <= settings.keys()

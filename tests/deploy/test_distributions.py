@@ -55,7 +55,7 @@ def dependencies(tmp_path: Path) -> Path:
 
 
 def command(*words: str, path: list[Path]) -> subprocess.CompletedProcess[str]:
-    """Run `glle` with only these folders on the module path."""
+    """Run `glle` with only these folders on the module path; return the completed process."""
     program = f"import sys; sys.path += {[str(folder) for folder in path]}; from glle.cli import main; sys.exit(main())"
     return subprocess.run(
         [sys.executable, "-I", "-S", "-c", program, *words], check=False, capture_output=True, text=True
@@ -64,7 +64,7 @@ def command(*words: str, path: list[Path]) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Return a copy of what the client's wheel is built from, without compiled code."""
+    """Return a copy of the sources that the client's wheel is built from, without compiled code."""
     folder = tmp_path / "checkout"
     for name in ("glle", "glle_engine", "openapi"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "compiled"))
@@ -75,7 +75,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["wheel", "editable", "sdist"])
 def test_builds_write_the_types_of_the_client(checkout: Path, tmp_path: Path, kind: str) -> None:
-    """A checkout has none: git ignores them. The sdist has what a build from it needs."""
+    """A build writes glle/types.py, which git ignores, and an sdist has what a build from it needs."""
     types = checkout / "glle" / "types.py"
     types.unlink()
     built = build(checkout, tmp_path, kind=kind)
@@ -89,7 +89,7 @@ def test_builds_write_the_types_of_the_client(checkout: Path, tmp_path: Path, ki
 
 
 def test_the_server_s_sdist_builds_its_wheel(wheels: dict[str, Path], tmp_path: Path) -> None:
-    """The sdist has the packages and the license, no link to it, so that its wheel is that of the checkout."""
+    """The wheel from the server's sdist equals that of the checkout; the sdist has the license, not a link to it."""
     assert (SERVER / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     sdist = build(SERVER, tmp_path, kind="sdist")
     shutil.unpack_archive(sdist, tmp_path)
@@ -100,7 +100,7 @@ def test_the_server_s_sdist_builds_its_wheel(wheels: dict[str, Path], tmp_path: 
 
 @pytest.mark.parametrize("distribution", PACKAGES)
 def test_wheel_contains_exactly_its_packages(wheels: dict[str, Path], distribution: str) -> None:
-    """The client has no server code; py.typed, the explorer and other data files are included."""
+    """Each wheel has its packages with their data files; the client's has no server code."""
     names = zipfile.ZipFile(wheels[distribution]).namelist()
     content = {name for name in names if ".dist-info/" not in name}
     paths = [path for package in PACKAGES[distribution] for path in (ROOT / package).rglob("*") if path.is_file()]
@@ -112,7 +112,7 @@ def test_wheel_contains_exactly_its_packages(wheels: dict[str, Path], distributi
 
 @pytest.mark.skipif(sys.platform != "linux", reason="wheels with compiled code are for Linux")
 def test_wheel_with_compiled_code_compiles_nothing(dependencies: Path, checkout: Path, tmp_path: Path) -> None:
-    """Its code is found in any folder, also without a place to write to; its tag names the Python and the processor."""
+    """The wheel's compiled code is found in any folder, even a read-only one; its tag names Python and processor."""
     points = np.random.default_rng(0).random((200, 3))
     list(fit(points).draws(2))
     for path in (ROOT / "glle_engine").rglob("*.py"):
@@ -144,7 +144,7 @@ def test_client_without_server_names_the_server_distribution(
 ) -> None:
     """`glle up` without the server is refused, and the error names the distribution to install.
 
-    The server adds its commands, and imports nothing outside both wheels and their dependencies.
+    With the server the command exists, and needs only both wheels and their dependencies.
     """
     zipfile.ZipFile(wheels["glle"]).extractall(tmp_path / "site")
     path = [tmp_path / "site", dependencies]
@@ -157,7 +157,7 @@ def test_client_without_server_names_the_server_distribution(
 
 
 def test_commands_start_without_the_engine_s_libraries() -> None:
-    """The parsers of all commands load neither scipy's parts nor the compiler, which take a second."""
+    """`glle settings` loads neither scipy's parts nor numba, which take a second."""
     program = "import sys; from service.cli.main import main; sys.argv[1:] = ['settings']; main(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)
     loaded = set(done.stdout.splitlines()[-1].split())
@@ -166,20 +166,20 @@ def test_commands_start_without_the_engine_s_libraries() -> None:
 
 
 def test_editable_server_copies_no_packages(tmp_path: Path) -> None:
-    """A copy from the day of the installation would hide the checkout."""
+    """An editable wheel holds only a path to the checkout, because copied packages would hide later changes."""
     names = zipfile.ZipFile(build(SERVER, tmp_path, kind="editable")).namelist()
     assert {name.partition("/")[0] for name in names} == {"_glle_server.pth", f"glle_server-{__version__}.dist-info"}
 
 
 def test_client_message_lists_the_server_commands() -> None:
-    """Each command that the client refers to `glle-server` exists in that distribution."""
+    """The client names only commands as parts of `glle-server` that this distribution has."""
     commands = argparse.ArgumentParser().add_subparsers()
     add_commands(commands)
     assert commands.choices.keys() >= cli.SERVER_COMMANDS
 
 
 def test_every_dependency_has_an_upper_bound() -> None:
-    """A new major version, with which no test has run, is not installed; the locked versions are within the bounds."""
+    """Requirements exclude the next major versions, which were not tested; locked versions are within the bounds."""
     locked: dict[str, set[str]] = {}
     for path in (ROOT / "requirements").glob("*.lock"):
         for name, version in re.findall(r"^([\w.-]+)==([\w.]+)", path.read_text(), re.MULTILINE):

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the image is a 
 
 
 def test_shared_objects_load_without_their_symbols(tmp_path: Path) -> None:
-    """The cut library is smaller, has no section headers, and computes; a second run changes nothing."""
+    """A library without its symbols is smaller and still computes; a second run changes nothing."""
     shutil.copytree(SITE / "kiwisolver", tmp_path / "kiwisolver")
     slim = [sys.executable, str(SLIM), str(tmp_path)]
     subprocess.run(slim, check=True)
@@ -41,7 +41,7 @@ def test_shared_objects_load_without_their_symbols(tmp_path: Path) -> None:
 
 
 def test_equal_libraries_of_wheels_become_links(tmp_path: Path) -> None:
-    """Of equal files in folders of shared libraries one remains; other equal files stay as they are."""
+    """Equal libraries in folders of shared libraries become links to one; other equal files stay."""
     for name in ("a.libs/lib.so.1", "b.libs/lib.so.1", "c/lib.so.1"):
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).write_bytes(b"one library")
@@ -54,7 +54,7 @@ def test_equal_libraries_of_wheels_become_links(tmp_path: Path) -> None:
 
 
 def test_every_pattern_finds_files() -> None:
-    """A pattern that finds nothing in the installed packages is out of date, and its files are in the image again."""
+    """Each pattern of removed files matches an installed package; else the files would be in the image again."""
     slim = runpy.run_path(str(SLIM))
     packages = ("pyarrow", "numpy", "scipy", "sklearn", "openTSNE")
     files = [

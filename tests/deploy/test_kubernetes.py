@@ -58,7 +58,7 @@ def test_manifests_fit_the_schema() -> None:
 
 
 def test_every_file_is_applied() -> None:
-    """The base and the component list each of their files."""
+    """The kustomizations of the base and of the component list all files of their folders."""
     for listing in FOLDER.rglob("kustomization.yaml"):
         beside = {path.name for path in listing.parent.glob("*.yaml")} - {listing.name}
         resources = set(yaml.safe_load(listing.read_text())["resources"])
@@ -102,7 +102,7 @@ def test_limits_of_memory_follow_from_the_settings() -> None:
     settings = Settings.from_env({**SETTINGS, "GLLE_WORKERS": "1"})
 
     def api_need(processes: str) -> int:
-        """Half of it is for the readers of uploads; a process has a cache, and results that 40 threads encode."""
+        """Return the bytes that API processes may use: each has a cache and encodes results; uploads double the sum."""
         return 2 * (PROGRAM_BYTES + int(processes) * 512 * 2**20)
 
     needs = {
@@ -119,7 +119,7 @@ def test_limits_of_memory_follow_from_the_settings() -> None:
 
 
 def test_secrets_are_named_never_written() -> None:
-    """Variables with a URL or password refer to keys of the secret, which the page creates; no file has a secret."""
+    """Variables with a URL or password refer to the secret that the page creates; no file contains a secret."""
     page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
     keys = set(re.findall(r"--from-literal ((?:queue|cache)-\w+)=", page))
     assert "Secret" not in {document["kind"] for document in NATIVE}
@@ -155,9 +155,9 @@ PROMISED = {
 
 @pytest.mark.parametrize("pod", ["queue", "cache"])
 def test_a_server_keeps_its_promises_has_its_password_and_ends_by_a_signal(pod: str, tmp_path: Path) -> None:
-    """The container's command becomes the server, which reads the password and handles the signal itself.
+    """The container's command starts a Redis server that has the password and handles SIGTERM itself.
 
-    The queue loses nothing; the cache makes room.
+    The queue never evicts data; the cache does.
     """
     port, server = free_port(), tmp_path / "redis-server"
     server.write_text(f'#!/bin/sh\nexec "{get_binary_path()}" "$@" --bind 127.0.0.1 --port {port}\n')
@@ -181,7 +181,7 @@ def test_a_server_keeps_its_promises_has_its_password_and_ends_by_a_signal(pod: 
 
 
 def test_grace_periods_exceed_timeouts() -> None:
-    """The worker's grace period exceeds the task timeout; the API's exceeds the delay of its proxies."""
+    """The worker's grace period exceeds the task timeout, and the API's the delay until proxies stop sending to it."""
     assert PODS["worker"]["terminationGracePeriodSeconds"] > int(SETTINGS["GLLE_JOB_TIMEOUT"])
     assert int(COMPOSE_DEFAULTS["GLLE_WORKER_GRACE"].removesuffix("s")) > int(COMPOSE_DEFAULTS["GLLE_JOB_TIMEOUT"])
     pause = int(MAIN["api"]["lifecycle"]["preStop"]["exec"]["command"][1])
@@ -220,7 +220,7 @@ def is_allowed(source: str, target: str) -> bool:
 
 
 def test_only_api_and_workers_reach_the_servers() -> None:
-    """Of all pairs of pods, only these may connect; only the API is reachable from outside."""
+    """Only the API and the workers may connect to the Redis servers; only the API is reachable from outside."""
     pods = ("api", "worker", "queue", "cache", "stranger")
     pairs = {(source, target) for source in pods for target in pods if source != target and is_allowed(source, target)}
     assert pairs == {(source, target) for source in ("api", "worker") for target in ("queue", "cache")}

@@ -30,7 +30,7 @@ def steps(action: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_every_action_is_pinned_by_its_commit() -> None:
-    """A tag of an action can move; a commit cannot. All workflows use one commit, whose version is in a comment."""
+    """Workflows name each action by a commit, which unlike a tag cannot move, with its version in a comment."""
     used = {one for path in WORKFLOWS for one in re.findall(r"^ *(?:- )?uses: (.+)$", path.read_text(), re.MULTILINE)}
     actions = {action for action in used if not action.startswith("./")}
     assert all((ROOT / local_action).exists() for local_action in used - actions)

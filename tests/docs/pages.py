@@ -1,4 +1,4 @@
-"""The pages of the documentation."""
+"""Code blocks of the documentation's pages, and functions that run them."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def run(code: Iterable[str], **names: Any) -> dict[str, Any]:
 
 
 def bash(script: str, folder: Path, *flags: str, **environment: str) -> str:
-    """Run a script in a folder and return its output; its exit code is 0."""
+    """Run a script in a folder, assert that it succeeds, and return its output."""
     done = subprocess.run(
         ["bash", *flags, "-c", script],  # noqa: S607 # the reader's own shell
         cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False,

@@ -28,7 +28,7 @@ mpl.use("Agg")
 
 
 def journey(ending: str, up: Up, folder: Path) -> str:
-    """Return the output of the program of a language; skip the test if the machine cannot run it."""
+    """Run the example program of a language and return its output; skip if the machine lacks the language."""
     program = EXAMPLES / f"journey.{ending}"
     if ending == "sh" and not (shutil.which("bash") and shutil.which("curl")):
         pytest.skip("bash or curl is not installed")
@@ -42,7 +42,7 @@ def journey(ending: str, up: Up, folder: Path) -> str:
 
 
 def test_journeys_end_with_equal_draws(up: Up, tmp_path: Path) -> None:
-    """In every language: the ids, one posterior, and two arrays; the single draw is one of the batch."""
+    """The programs of all languages print one posterior's id and equal arrays; the single draw is in the batch."""
     results = set()
     for ending in COMMANDS:
         folder = tmp_path / ending
@@ -58,7 +58,7 @@ def test_journeys_end_with_equal_draws(up: Up, tmp_path: Path) -> None:
 
 
 def test_quickstart_plots_a_draw_in_five_lines(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five lines plot an embedding; then the examples with the reader's data run."""
+    """The first five lines plot an embedding; then the examples for the reader's own data run."""
     from matplotlib import pyplot as plt  # noqa: PLC0415 # after the backend was chosen
 
     monkeypatch.setenv("GLLE_URL", up.url)
@@ -78,7 +78,7 @@ def test_quickstart_plots_a_draw_in_five_lines(up: Up, monkeypatch: pytest.Monke
 def test_quickstart_commands_work(
     up: Up, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each line of the page runs with the id that `glle fit` printed."""
+    """Each command of the page runs with the id that `glle fit` printed."""
     monkeypatch.setenv("GLLE_URL", up.url)
     monkeypatch.chdir(tmp_path)
     lines = [line for block in blocks(QUICKSTART, "sh") for line in block.splitlines() if line.startswith("glle ")]
@@ -93,7 +93,7 @@ def test_quickstart_commands_work(
 
 
 def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
-    """Each body of the contract is accepted with the ids of the responses before it."""
+    """Each example body of the contract is accepted, with the ids that earlier responses gave."""
     used = set()
 
     def send(name: str, path: str, method: str = "post", **members: str) -> Any:

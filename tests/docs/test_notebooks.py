@@ -1,4 +1,4 @@
-"""The example notebooks, percent scripts of docs/examples, run from the first cell to the last."""
+"""The example notebooks, which are percent scripts in docs/examples, run from the first cell to the last."""
 
 import runpy
 from pathlib import Path
@@ -16,13 +16,13 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Run in an empty folder, and close all pictures."""
+    """Change to an empty folder, and close all figures at the end."""
     monkeypatch.chdir(tmp_path)
     plt.close("all")
 
 
 def test_digits() -> None:
-    """The audit finds structure, and 0 is apart from most digits."""
+    """The audit finds structure in the digits, and 0 stays apart from most others."""
     pytest.importorskip("umap")
     names = runpy.run_path(str(EXAMPLES / "digits.py"))
     assert names["audit"].beyond_chance
@@ -31,7 +31,7 @@ def test_digits() -> None:
 
 
 def test_questionnaire() -> None:
-    """The answers have structure, shuffled answers have none; missing answers and the id are among the notes."""
+    """Answers have structure and shuffled answers have none; notes name missing answers and the id."""
     names = runpy.run_path(str(EXAMPLES / "questionnaire.py"))
     assert names["audit"].beyond_chance
     assert any("median" in note.message for note in names["posterior"].notes)
@@ -39,7 +39,7 @@ def test_questionnaire() -> None:
 
 
 def test_single_cells() -> None:
-    """The rare type stays apart from the others."""
+    """The rare cell type stays apart from the others."""
     pytest.importorskip("umap")
     names = runpy.run_path(str(EXAMPLES / "single_cells.py"))
     apart = names["audit"].groups.apart

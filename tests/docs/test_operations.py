@@ -23,7 +23,7 @@ _service, stores, client = service._service, service.stores, service.client  # t
 
 @pytest.fixture
 def exposition(client: httpx.Client, stores: Stores) -> str:
-    """Return /metrics after one count of each kind."""
+    """Return the text of /metrics after each metric has counted once."""
     client.get("/livez")
     stores.counts.add("draws", "lanes")
     stores.counts.add("draws_rejected", "lanes")
@@ -40,7 +40,7 @@ def exposition(client: httpx.Client, stores: Stores) -> str:
 
 
 def test_every_metric_is_documented_and_exposed(exposition: str) -> None:
-    """The table has exactly the names, types and labels of the exposition."""
+    """The page's table has exactly the names, types and labels of /metrics."""
     documented = {
         (name, kind): set(labels.replace(" ", "").split(",")) - {""}
         for name, kind, labels in re.findall(r"^\| `(glle_\w+)` \| (\w+) \| ([\w, ]*)\|", PAGE, re.MULTILINE)
@@ -54,7 +54,7 @@ def test_every_metric_is_documented_and_exposed(exposition: str) -> None:
 
 
 def test_rules_and_panels_use_exposed_metrics(exposition: str) -> None:
-    """Every name and label in an expression of the alerts and of the dashboard is exposed."""
+    """Every metric and label in the alerts and in the dashboard is in /metrics."""
     rules = yaml.safe_load((MONITORING / "rules.yaml").read_text())["spec"]["groups"][0]["rules"]
     panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
     expressions = [rule["expr"] for rule in rules]

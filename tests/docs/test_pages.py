@@ -24,7 +24,7 @@ FOLDERS = ("tutorials", "how-to", "reference", "explanation")
 
 
 def test_named_tests_exist() -> None:
-    """The named test functions are defined in the named files; the pattern still matches the tables."""
+    """Test functions that the pages name exist in the named files, and some are named."""
     assert len(NAMED) > 60
     assert [(file, name) for file, name in NAMED if name not in names_in(file)] == []
 
@@ -50,7 +50,7 @@ def test_every_route_is_in_the_reference() -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_navigation_has_every_page(folder: str) -> None:
-    """The site lists each page of a folder."""
+    """The site's navigation lists each page of a folder."""
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs" / folder).iterdir()}
     listed = set(re.findall(rf"{folder}/[\w-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
     assert pages == listed
@@ -67,14 +67,14 @@ MEMBERS = re.findall(r"`([\w./]+\.py)` \((`[^)]+`)\)", (ROOT / "ARCHITECTURE.md"
 
 @pytest.mark.parametrize("page", MAPS)
 def test_paths_of_the_maps_exist(page: str) -> None:
-    """Every path in backticks exists."""
+    """Every path in backticks on the page exists."""
     paths = _PATH.findall((ROOT / page).read_text(encoding="utf-8"))
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_functions_of_the_architecture_exist() -> None:
-    """Each file defines every name in the parentheses after it."""
+    """Each file defines the names in the parentheses after its path in ARCHITECTURE.md."""
     assert MEMBERS
     for path, names in MEMBERS:
         source = (ROOT / path).read_text(encoding="utf-8")
@@ -84,7 +84,7 @@ def test_functions_of_the_architecture_exist() -> None:
 
 
 def test_the_example_of_a_new_method_embeds() -> None:
-    """The method in the architecture's code works as it stands."""
+    """The example of a new method in ARCHITECTURE.md embeds points as it stands."""
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {"__name__": "glle_engine.methods.linear.random_projection"}
@@ -95,7 +95,7 @@ def test_the_example_of_a_new_method_embeds() -> None:
 
 
 def test_every_package_is_named_in_its_room() -> None:
-    """The table of rooms lists each package of each room."""
+    """ARCHITECTURE.md's table of rooms lists each package of each room."""
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     for room in ("service", "worker", "glle_engine", "glle"):
         (row,) = re.findall(rf"^\| `{room}/` \| .*$", page, re.MULTILINE)
@@ -104,7 +104,7 @@ def test_every_package_is_named_in_its_room() -> None:
 
 
 def test_test_modules_import_no_test_modules() -> None:
-    """Shared helpers live in a conftest.py or in a module that is not named test_*."""
+    """Tests share helpers by a conftest.py or a module that is not named test_*."""
     pattern = re.compile(r"^\s*(?:from|import) (?:tests|qa)[\w.]*(?:\.| import .*\b)test_\w+", re.MULTILINE)
     files = [file for room in ("tests", "qa") for file in (ROOT / room).rglob("*.py")]
     assert {
@@ -123,7 +123,7 @@ EQUATIONS = [
 
 @cache
 def names_in(path: str) -> set[str]:
-    """Return the functions and classes of a file, methods as Class.method."""
+    """Return the functions and classes that a file defines, methods as Class.method."""
     names = set()
     for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -134,7 +134,7 @@ def names_in(path: str) -> set[str]:
 
 
 def test_file_function_and_test_exist() -> None:
-    """The file defines the function, and the test file the test."""
+    """In each row of the page the file defines the function, and the test file the test."""
     for row in EQUATIONS:
         (path, function), (test_path, test) = (cell.strip("`").split("::") for cell in row[2:])
         assert function in names_in(path), row
@@ -153,7 +153,7 @@ def test_every_equation_of_the_paper_has_a_row() -> None:
 
 
 def test_every_method_has_a_row_with_its_source() -> None:
-    """The rows have the order of the registry, and its sources."""
+    """The rows have the order and the sources of the registry of methods."""
     rows = [(row[0].strip("`"), row[1]) for row in EQUATIONS if row[0].startswith("`")]
     assert rows == [(name, method.source) for name, method in METHODS.items()]
 
@@ -163,7 +163,7 @@ _COMMAND = re.compile(r"(?:^(?: {4}|\$ )?|`|-- |api |[(|] ?|[A-Z]=\S+ )glle ([-a
 
 
 def commands_in_pages() -> Iterator[tuple[str, str]]:
-    """Yield the page and the words after `glle` of every command in code."""
+    """Yield the page and the words after `glle` for every command in the pages' code."""
     for page in PAGES:
         if page.name == "CHANGELOG.md":
             continue
@@ -181,7 +181,7 @@ COMMANDS = sorted(set(commands_in_pages()))
 
 
 def test_the_program_accepts_every_command() -> None:
-    """The words, options and values are those of its parser; no command is run. A bare name is looked up."""
+    """The parser accepts the words, options and values of each command, without a run of the command."""
     assert len(COMMANDS) > 50
     parser = cli.command_parser([add_commands])[0]  # of the client and the server
     for page, words in COMMANDS:

@@ -10,14 +10,14 @@ from glle_engine.methods import METHODS
 
 
 def test_pages_are_generated() -> None:
-    """`make generate` writes them."""
+    """The stored pages are those that `make generate` writes."""
     for page in reference.PAGES:
         text = page.read_text(encoding="utf-8")
         assert reference.written(text) == text, f"run make generate: {page.name} differs"
 
 
 def test_pages_have_every_public_name_with_its_parameters() -> None:
-    """Functions, estimators, and the methods' parameters; errors and asynchronous twins are on the client's page."""
+    """The engine's page has all public functions, estimators and parameters; the client's page has all errors."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in reference.PAGES)
     names = {name for name in glle.__all__ if name not in glle.client.__all__} - {"datasets", "GlleError"}
     assert {name for name in names if f" glle.{name}\n" not in text and f"estimator.{name}\n" not in text} == set()

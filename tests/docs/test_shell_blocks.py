@@ -25,7 +25,7 @@ RUN = [
 
 
 def test_targets_of_make_exist() -> None:
-    """Each `make TARGET` and `make -C qa TARGET` of a page is a target of that Makefile; blocks to run are found."""
+    """Each `make TARGET` and `make -C qa TARGET` of a page exists, and six blocks or more are marked to run."""
     of_root, of_qa = (
         set(re.findall(r"^([a-z][\w-]*):", (ROOT / folder / "Makefile").read_text(), re.MULTILINE))
         for folder in (".", "qa")
@@ -38,7 +38,7 @@ def test_targets_of_make_exist() -> None:
 
 @pytest.fixture(scope="module")
 def folder(up: Up, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the files that the blocks read, and the ids of a data set and a posterior."""
+    """Return a folder with the files that the blocks read, and a stored data set and posterior."""
     folder = tmp_path_factory.mktemp("blocks")
     points = pd.DataFrame(np.random.default_rng(3).normal(size=(120, 3)).round(4), columns=list("xyz"))
     species = points.assign(species=["a", "b"] * 60)
@@ -57,7 +57,7 @@ def folder(up: Up, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 @pytest.mark.parametrize("script", RUN)
 def test_the_block_runs(script: str, up: Up, folder: Path) -> None:
-    """The block ends with exit code 0, with the address of the service and ids in place of the page's."""
+    """The block succeeds with the test's address and ids in place of the page's."""
     dataset, posterior = (folder / "ids").read_text().split()
     script = script.replace("ds_...", dataset).replace("post_...", posterior).replace("curl -s", "curl --fail -s")
     for address in ("http://127.0.0.1:8000", "https://glle.example.org"):

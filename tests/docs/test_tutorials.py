@@ -29,7 +29,7 @@ URL = "http://127.0.0.1:8000"
 
 
 def test_readme_audits_a_map() -> None:
-    """The first block runs; PCA stands for UMAP, which compiles for half a minute."""
+    """The README's first block runs, with PCA in place of UMAP, which compiles for half a minute."""
     audit, _, _ = blocks(ROOT / "README.md", "python")
     assert 'method="umap"' in audit
     digits = load_digits()
@@ -39,7 +39,7 @@ def test_readme_audits_a_map() -> None:
 
 
 def test_readme_fits_with_the_engine_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The third block needs no service; it runs with fewer points."""
+    """The README's third block runs without a service, with fewer points."""
     monkeypatch.chdir(tmp_path)
     _, _, engine = blocks(ROOT / "README.md", "python")
     assert '"swiss_roll", 2000' in engine
@@ -49,7 +49,7 @@ def test_readme_fits_with_the_engine_alone(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_readme_draws_with_the_client(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second block needs `make up`."""
+    """The README's second block runs against a service."""
     from matplotlib import pyplot as plt  # noqa: PLC0415 # after the backend was chosen
 
     monkeypatch.setenv("GLLE_URL", up.url)
@@ -59,7 +59,7 @@ def test_readme_draws_with_the_client(up: Up, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_audit_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """All blocks of the page with fewer points; PCA stands for UMAP, which compiles for half a minute."""
+    """All blocks run with fewer points, and PCA in place of UMAP, which compiles for half a minute."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=lambda: PCA(2)))
     first, *rest = blocks(TUTORIALS / "audit.md", "python")
@@ -70,7 +70,7 @@ def test_the_audit_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_the_uncertainty_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """All blocks of the page, one after the other, in one namespace, with fewer points."""
+    """All blocks run in their order in one namespace, with fewer points."""
     monkeypatch.chdir(tmp_path)
     adata = SimpleNamespace(n_obs=200, obsm={}, obs={}, uns={})
     if find_spec("jscatter") is None:  # of Python 3.14
@@ -117,7 +117,7 @@ SLOW_PAGES = ("explanation/which-map.md",)  # audits of several methods
 
 
 def test_every_page_with_python_is_run() -> None:
-    """Here, in `test_examples.py`, or (generated clients) by `make -C qa clients`."""
+    """Each page with Python blocks is run here, in `test_examples.py`, or by `make -C qa clients`."""
     with_python = {str(page.relative_to(ROOT)) for page in ALL_PAGES if blocks(page, "python")}
     assert with_python == {*ELSEWHERE, *(f"docs/{page}" for page in (*PAGES, *SLOW_PAGES))}
 
@@ -125,7 +125,7 @@ def test_every_page_with_python_is_run() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [*PAGES, *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW_PAGES)])
 def test_the_blocks_of_the_page_run(up: Up, monkeypatch: pytest.MonkeyPatch, page: str, tmp_path: Path) -> None:
-    """All of them, one after the other, with the data and the names that the page assumes."""
+    """All blocks of the page run in their order, with the data and names that the page assumes."""
     from matplotlib import pyplot as plt  # noqa: PLC0415 # after the backend was chosen
 
     monkeypatch.setenv("GLLE_URL", up.url)
@@ -161,7 +161,7 @@ def test_the_blocks_of_the_page_run(up: Up, monkeypatch: pytest.MonkeyPatch, pag
 
 @pytest.mark.parametrize("name", ["table.parquet", "cells.xlsx"])
 def test_the_service_reads_what_the_pages_promise(up: Up, tmp_path: Path, name: str) -> None:
-    """Parquet and Excel, in the environment of this test."""
+    """The service reads Parquet and Excel in the environment of this test."""
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=list("abc"))
     (frame.to_excel if name.endswith("xlsx") else frame.to_parquet)(tmp_path / name, index=False)
     with Client(up.url) as client:
@@ -170,7 +170,7 @@ def test_the_service_reads_what_the_pages_promise(up: Up, tmp_path: Path, name: 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_curl_tutorial_runs(up: Up, tmp_path: Path) -> None:
-    """All blocks of the page as one script, with fewer points; every response has a status below 400."""
+    """All blocks run as one script with fewer points; every response has a status below 400."""
     script = "\n".join(blocks(TUTORIALS / "curl.md", "sh"))
     assert URL in script
     assert "range(600)" in script
@@ -185,7 +185,7 @@ def test_the_curl_tutorial_runs(up: Up, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_readme_works_with_curl(up: Up, tmp_path: Path) -> None:
-    """Each line works with the ids that the lines before it returned."""
+    """Each curl line of the README works with the ids that earlier lines returned."""
     (block,) = blocks(ROOT / "README.md", "sh")
     script = f"cd {ROOT}\n" + block.replace(URL, up.url).replace("-o draw.npy", f"-o {tmp_path}/draw.npy")
     outputs: list[str] = []

@@ -30,7 +30,7 @@ def from_npy(body: bytes) -> Array:
 
 
 def get_array(client: httpx.Client, path: str, **query: Any) -> Array:
-    """Return the array of a 200 answer."""
+    """Return the array that GET of the path answers; the status must be 200."""
     answer = client.get(path, headers=NPY, params=query or None)
     assert answer.status_code == 200, answer.text
     return from_npy(answer.content)

@@ -38,7 +38,7 @@ ONE_EACH = {"GLLE_API_PROCESSES": "1", "GLLE_WORKERS": "1"}  # starts in half th
 
 @dataclass
 class Up:
-    """A running `glle up`, or another command."""
+    """A running `glle up` (or another command) with the ids of its processes."""
 
     process: subprocess.Popen[str]
     log: Path
@@ -55,7 +55,7 @@ class Up:
         return [child for pid in workers for child in children(pid) if name_of(child) == name]
 
     def horses(self, worker: int | None = None) -> list[int]:
-        """Return the pids of the work-horses, of all workers or of one."""
+        """Return the pids of the work-horses (the child processes that run RQ's jobs), of all workers or of one."""
         forking = [pid for role in QUEUES_OF_ROLE for pid in self.pids_of(f"glle-{role}", worker)]
         return [horse for pid in forking for horse in children(pid)]
 
@@ -68,7 +68,7 @@ class Up:
         return self.children("glle-worker")
 
     def tree(self) -> list[int]:
-        """Return the pids of the process and all its descendants."""
+        """Return the pids of `glle up` and of all its descendants."""
         pids = [self.process.pid]
         for pid in pids:
             pids += children(pid)
@@ -79,14 +79,14 @@ class Up:
         return redis.Redis.from_url(self.redis_url(variable))
 
     def redis_url(self, variable: str) -> str:
-        """Return the URL of an embedded Redis server, as other commands on the data folder read it."""
+        """Return the URL of an embedded Redis server, which other commands on the same data folder use."""
         addresses = json.loads((self.log.parent / "data" / ADDRESSES).read_bytes())
         url: str = addresses[variable.removeprefix("GLLE_").lower()]
         return url
 
 
 def glle(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run a `glle` command to its end."""
+    """Run a `glle` command until it exits; return its completed process."""
     return subprocess.run(
         [*GLLE, *arguments], env=_environment(settings), check=False, capture_output=True, text=True, timeout=600
     )
@@ -94,7 +94,7 @@ def glle(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def run_glle(log: Path, *arguments: str, program: Sequence[str] = GLLE, **settings: str) -> Iterator[Up]:
-    """Run a `glle` command, wait until it is ready if it serves, and kill it with its descendants at the end."""
+    """Run a `glle` command, wait until a server is ready, and kill the command and its descendants at the end."""
     with (
         log.open("w") as output,
         subprocess.Popen(

@@ -116,7 +116,7 @@ def test_a_comparison_that_needs_one_scale_has_its_button(explorer: Explorer) ->
 
 
 def test_a_method_without_draws_is_fitted_alone(explorer: Explorer) -> None:
-    """Its embedding is shown, and no animation is offered."""
+    """A method that has no draws shows its embedding, without an animation."""
     explorer.open_sheet("s_curve", 200)
     explorer.embed("pca")
     expect(explorer.at("stage")).to_be_visible(timeout=30_000)

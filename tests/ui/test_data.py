@@ -102,7 +102,7 @@ def test_dates_are_dates(explorer: Explorer) -> None:
 
 
 def test_a_method_that_is_chosen_first_makes_its_map_at_once(explorer: Explorer) -> None:
-    """Before the table somebody chooses t-SNE: the button of the table says so, and the map follows."""
+    """If t-SNE is chosen before the data, the table's button says so, and the map follows the upload."""
     explorer.open()
     explorer.at("maker-t-sne").click()
     explorer.choose_file("roll.csv", csv(sheet(240)))
@@ -213,7 +213,7 @@ def test_a_wide_table_is_searched_and_grouped(tab: Tab, up: Up) -> None:
 
 
 def test_a_percentage_shows_how_much_of_a_large_file_was_sent(explorer: Explorer) -> None:
-    """While it is sent over a slow line; then it is chosen as any file."""
+    """A file on a slow line shows the percentage that was sent, and is then used as any file."""
     explorer.open()
     explorer.choose_file("large.csv", csv(sheet(90_000)))
     expect(explorer.at("use-file")).to_be_enabled()
@@ -302,7 +302,7 @@ def test_labels_beside_an_array_are_used(explorer: Explorer) -> None:
 
 
 def test_left_out_columns_of_parquet_color_the_points(explorer: Explorer) -> None:
-    """The file is sent for its preview and once more to be stored; a reload keeps the columns."""
+    """A column that is no feature can color the points; the file is sent once for preview and once to be stored."""
     table = io.BytesIO()
     columns = dict(zip("xyz", sheet(60).T, strict=True))
     pq.write_table(pa.table({**columns, "kind": ["a", "b"] * 30, "place": ["p", "q", "r"] * 20}), table)
@@ -322,7 +322,7 @@ def test_left_out_columns_of_parquet_color_the_points(explorer: Explorer) -> Non
 
 
 def test_another_sheet_of_a_workbook_is_read(explorer: Explorer) -> None:
-    """A first sheet without a table leads to the second one, by its name."""
+    """If a workbook's first sheet has no table, the second one can be chosen by its name."""
     book = pytest.importorskip("openpyxl").Workbook()
     data = book.create_sheet("data")
     for row in [["x", "y", "z"], *sheet(20).tolist()]:
@@ -340,7 +340,7 @@ def test_another_sheet_of_a_workbook_is_read(explorer: Explorer) -> None:
 
 
 def test_an_empty_file_and_a_failure_offer_the_next_step(explorer: Explorer) -> None:
-    """Another file can be chosen; a preview that failed is tried again, and the table is used."""
+    """After an empty file another can be chosen; after a failed preview a button tries again."""
     explorer.open()
     explorer.choose_file("empty.csv", b"")
     expect(explorer.at("problem")).to_contain_text("This file is empty")
@@ -434,7 +434,7 @@ XMLHttpRequest.prototype.send = function (body) {
 
 
 def test_only_the_head_of_a_large_text_is_sent_for_its_preview(explorer: Explorer) -> None:
-    """The preview says so; the upload has all rows, with the columns as the preview has shown them."""
+    """The preview of a large CSV reads its beginning and says so; the upload has all rows."""
     n = 100_000
     rows = csv(np.round(sheet(n), 12), id=range(n))
     explorer.page.add_init_script(SENT)

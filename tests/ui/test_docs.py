@@ -1,4 +1,4 @@
-"""The forms of /docs, which send requests to the service."""
+"""The forms of /docs, which send the requests that they show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_a_request_can_be_tried(browser: Browser, up: Up) -> None:
-    """With the example as the body, an id in the path, and a refusal with its remedy; nothing is logged."""
+    """Forms send the example body and an id in the path, and show a refusal with its remedy; nothing is logged."""
     page = browser.new_page()
     complaints: list[Any] = []
     page.on("console", lambda message: complaints.append(message.text))

@@ -132,7 +132,7 @@ def test_the_png_has_300_dots_an_inch_and_says_what_it_shows(tab_at_third_draw: 
 
 
 def test_the_saved_page_opens_without_the_service(tab_at_third_draw: Explorer, tmp_path: Path) -> None:
-    """One file has the title, the verdict, the picture and the table, and asks for nothing."""
+    """The saved file alone shows title, verdict, picture and table, without any request."""
     name, content = tab_at_third_draw.download("html")
     assert name == "draw-2.html"
     (tmp_path / name).write_bytes(content)
@@ -156,7 +156,7 @@ def test_the_legend_of_a_phone_is_below_its_picture(tab: Tab, up: Up, link: str)
 
 
 def test_a_link_pasted_into_the_tab_opens(explorer: Explorer, link: str) -> None:
-    """The page that is open already follows the new fragment."""
+    """A page that is already open follows a pasted address, of which only the fragment is new."""
     explorer.open()
     explorer.page.goto(explorer.url + link)
     explorer.wait_drawn()

@@ -64,7 +64,7 @@ def test_a_long_fit_shows_its_stage_and_is_cancelled(explorer: Explorer) -> None
 
 
 def test_a_fit_that_ends_after_another_data_set_was_chosen_is_not_shown(explorer: Explorer) -> None:
-    """The points would have the names and colors of other rows."""
+    """A fit of the former data set is not shown, for its points would have names and colors of other rows."""
     held: list[Route] = []
     explorer.open_sheet("s_curve", 150)
     first = explorer.state("dataset")
@@ -114,7 +114,7 @@ def test_disconnected_data_are_fitted_with_bridges(explorer: Explorer) -> None:
 
 
 def test_a_note_is_followed_by_its_button(explorer: Explorer) -> None:
-    """Columns of unequal scales are standardized, and fitted again."""
+    """The button of a note on unequal scales standardizes the columns and fits again."""
     explorer.open()
     explorer.upload("units.csv", csv(two_sheets(30)[:30] * [1, 1, 1e4]))
     explorer.fit(count=2)
@@ -142,7 +142,7 @@ def test_a_verdict_on_units_is_followed_by_its_button(explorer: Explorer) -> Non
 
 
 def test_a_running_fit_is_found_by_a_refresh_and_in_another_tab(explorer: Explorer, tab: Tab) -> None:
-    """The address has its job; a refresh follows it to the draws, and the same fit in another tab joins it."""
+    """After a refresh the address's job is followed to its draws; the same fit in another tab joins the job."""
     explorer.page.route("**/summary?*", lambda _: None)  # nothing here needs the long work of the spread
     explorer.open_sheet("swiss_roll", 60_000)
     explorer.at("draws-n_draws").fill("2")

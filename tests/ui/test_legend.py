@@ -36,7 +36,7 @@ LOOK = """async () => {
 
 
 def lab(color: str, vision: list[list[float]]) -> np.ndarray:
-    """Return L*, a*, b* of a color #rrggbb, as seen by these cones."""
+    """Return L*, a*, b* of a color #rrggbb as seen by a person with this matrix of cone responses."""
     gamma = np.array([int(color[start : start + 2], 16) for start in (1, 3, 5)]) / 255
     linear = np.where(gamma <= 0.04045, gamma / 12.92, ((gamma + 0.055) / 1.055) ** 2.4)
     t = np.array(XYZ) @ np.clip(np.array(vision) @ linear, 0, 1) / WHITE
@@ -55,7 +55,7 @@ def sixty(explorer: Explorer) -> Explorer:
 
 
 def shown(explorer: Explorer) -> list[int]:
-    """Return the rows in the picture."""
+    """Return the numbers of the rows that the picture shows."""
     return [row for row, x in enumerate(explorer.page.evaluate(PLACES)) if abs(x) < 2]
 
 
@@ -78,7 +78,7 @@ def test_sixty_groups_differ_in_color_or_shape(sixty: Explorer) -> None:
 
 
 def test_the_legend_searches_isolates_and_hides(sixty: Explorer) -> None:
-    """Its boxes hide groups, “only” hides the others, All and None are of the found ones; another color shows all."""
+    """A box hides its group, “only” all others; All and None apply to the groups that the search finds."""
     boxes = sixty.at("show-class")
     expect(boxes).to_have_count(GROUPS)
     sixty.at("find-class").fill("KIND 3")
@@ -102,7 +102,7 @@ def test_the_legend_searches_isolates_and_hides(sixty: Explorer) -> None:
 
 
 def test_the_legend_of_a_stage_scrolls(sixty: Explorer) -> None:
-    """It stays within the stage, and its last group can be reached and selected."""
+    """A long legend stays within the stage, and its last group can be reached by scrolling and selected."""
     stage, legend = sixty.box("stage"), sixty.page.locator(".stage-legend").bounding_box()
     assert legend
     assert stage["y"] < legend["y"] < legend["y"] + legend["height"] <= stage["y"] + stage["height"]
@@ -111,7 +111,7 @@ def test_the_legend_of_a_stage_scrolls(sixty: Explorer) -> None:
 
 
 def test_a_column_without_a_name_has_its_number(explorer: Explorer) -> None:
-    """An empty cell in the row of names is no empty choice of the color."""
+    """A column with an empty name is offered as a color under its number."""
     explorer.open()
     rows = np.random.default_rng(0).standard_normal((60, 3)).round(3)
     explorer.upload("unnamed.csv", "\n".join([",x,y", *(",".join(map(str, row)) for row in rows)]).encode())

@@ -49,7 +49,7 @@ def seen(explorer: Explorer) -> dict[str, Any]:
 
 
 def expect_again(explorer: Explorer, tab: Tab) -> dict[str, Any]:
-    """Reload the page, and open its address in another profile; expect what was seen. Return it."""
+    """Reload the page, then open its address in a fresh profile; assert that both show the same, and return it."""
     before = seen(explorer)
     until(lambda: explorer.page.evaluate("location.href") == before["link"])  # the look is written a moment later
     explorer.page.reload()
@@ -61,7 +61,7 @@ def expect_again(explorer: Explorer, tab: Tab) -> dict[str, Any]:
 
 
 def copied_link(explorer: Explorer) -> str:
-    """Press Copy link; return its address without the host."""
+    """Press Copy link; return the copied address without the host."""
     explorer.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     explorer.at("copy-link").click()
     expect(explorer.at("export")).to_contain_text("Link copied")
@@ -178,7 +178,7 @@ def test_a_card_opened_while_outlines_are_read_has_its_address(explorer: Explore
 
 
 def test_a_refused_audit_is_repeated_alone(explorer: Explorer, link: str) -> None:
-    """Of a link whose audit meets a restart only the audit is repeated: what was changed in the meantime stays."""
+    """If a restart interrupts the audit of a link, only the audit is repeated; later changes of the view stay."""
     explorer.expected.append("503")
     refused: list[Route] = []
 
@@ -195,7 +195,7 @@ def test_a_refused_audit_is_repeated_alone(explorer: Explorer, link: str) -> Non
 
 
 def test_a_link_with_another_scale_draws_again(tab_with_draws: Explorer) -> None:
-    """The same fit, seed and number of draws at another scale are other draws."""
+    """Draws of the same fit and seed at another scale are requested anew."""
     here = tab_with_draws.page.url
     assert "scale=1" in here
     tab_with_draws.page.evaluate("address => { location.href = address; }", here.replace("scale=1", "scale=0.5"))
@@ -205,7 +205,7 @@ def test_a_link_with_another_scale_draws_again(tab_with_draws: Explorer) -> None
 
 
 def test_the_link_of_a_job_reads_its_data_once(explorer: Explorer, tab: Tab) -> None:
-    """A link names the job and the data set; the rows of the data set are asked for once."""
+    """The page requests the rows of the linked data set only once."""
     explorer.open_sheet("s_curve", 60)
     explorer.embed("pca")
     expect(explorer.at("verdict")).not_to_be_empty(timeout=LONG)
@@ -221,7 +221,7 @@ def test_the_link_of_a_job_reads_its_data_once(explorer: Explorer, tab: Tab) -> 
 
 
 def test_stretches_of_a_series_without_subjects(explorer: Explorer) -> None:
-    """A series whose table has no column of subjects is audited again by stretches of its rows."""
+    """A time series without a column of subjects is audited again by stretches of its rows."""
     walk = np.cumsum(np.random.default_rng(3).standard_normal((300, 3)), axis=0)
     explorer.open()
     explorer.upload("walk.csv", csv(walk))
@@ -234,7 +234,7 @@ def test_stretches_of_a_series_without_subjects(explorer: Explorer) -> None:
 
 
 def test_the_subjects_of_a_verdict_come_back(explorer: Explorer, tab: Tab) -> None:
-    """A series asks for its subjects; the column is chosen below the verdict, and is part of the address."""
+    """For a time series the column of subjects is chosen below the verdict, and is part of the address."""
     rng = np.random.default_rng(3)
     walk = np.cumsum(rng.standard_normal((300, 3)), axis=0)
     explorer.open()

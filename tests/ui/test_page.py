@@ -60,7 +60,7 @@ def test_colors_follow_the_system_and_have_contrast(tab: Tab, up: Up, link: str,
 
 
 def test_the_theme_button_overrides_the_system_persistently(tab: Tab, up: Up, link: str) -> None:
-    """The points are drawn again, and a reload keeps the theme."""
+    """The button changes the theme and the points' colors, also after a reload."""
     with tab(up.url, color_scheme="light") as explorer:
         explorer.open_draws(link)
         light = explorer.wait_still()
@@ -91,7 +91,7 @@ def test_a_phone_needs_no_horizontal_scrolling(tab: Tab, up: Up, link: str) -> N
 
 
 def test_a_laptop_shows_verdict_picture_and_save_at_once(tab: Tab, up: Up, link: str) -> None:
-    """Nothing of them is outside a window of 1366 x 820, also after an audit."""
+    """Verdict, picture and save button are within a window of 1366 x 820, also after an audit."""
     with tab(up.url, viewport={"width": 1366, "height": 820}) as explorer:
         explorer.open_draws(link)
         for name in ("headline", "stage", "play", "export-png", "copy-link"):
@@ -106,7 +106,7 @@ new PerformanceObserver((list) => {
 
 
 def test_the_layout_does_not_jump_when_figures_arrive(explorer: Explorer, link: str) -> None:
-    """From the first picture to the verdict hardly anything moves (a good page has at most 0.1)."""
+    """Between the first picture and the verdict the layout shift stays below 0.1, which web guidelines call good."""
 
     def delay(route: Route) -> None:
         explorer.page.wait_for_timeout(200)
@@ -220,7 +220,7 @@ NAMELESS = """() => [...document.querySelectorAll('button, input, select, a, sum
 
 
 def test_the_empty_page_asks_the_question_of_the_audit(explorer: Explorer) -> None:
-    """It offers a file, a map with its verdict, and three methods; unavailable actions are disabled or hidden."""
+    """The empty page offers a file, an example map with its verdict, and three methods; unusable buttons are off."""
     explorer.open()
     expect(explorer.at("empty").locator("h2")).to_have_text("May I believe this map?")
     with explorer.page.expect_file_chooser():
@@ -249,7 +249,7 @@ def test_the_first_load_is_small(explorer: Explorer) -> None:
 
 
 def test_the_page_does_not_wait_for_the_contract(explorer: Explorer) -> None:
-    """Its forms of draws and of synthetic data are there without the contract, which has fifty times as many bytes."""
+    """The forms of draws and of synthetic data appear before openapi.json, which is fifty times as large."""
     asked: list[str] = []
     explorer.page.on("request", lambda request: asked.append(request.url))
     explorer.open_sheet("s_curve", 20)
@@ -262,7 +262,7 @@ EXAMPLES = {"swiss-roll": (1000, None), "digits": (1797, "10"), "wine": (178, "3
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_one_click_on_an_example_plays_its_draws(explorer: Explorer, name: str) -> None:
-    """Its data are loaded and fitted, and its points move; real data are colored by their labels."""
+    """One click loads and fits an example, and its points move; labels color the points of real data."""
     n, classes = EXAMPLES[name]
     explorer.open()
     explorer.at(f"example-{name}").click()
@@ -277,7 +277,7 @@ def test_one_click_on_an_example_plays_its_draws(explorer: Explorer, name: str) 
 
 
 def test_an_example_does_not_play_where_motion_is_reduced(tab: Tab, up: Up) -> None:
-    """The draws are shown and wait for the play button."""
+    """If the system asks for reduced motion, the draws wait for the play button."""
     with tab(up.url, reduced_motion="reduce") as explorer:
         explorer.open()
         explorer.at("example-swiss-roll").click()
@@ -286,7 +286,7 @@ def test_an_example_does_not_play_where_motion_is_reduced(tab: Tab, up: Up) -> N
 
 
 def test_the_set_up_folds_away_after_the_fit(explorer: Explorer) -> None:
-    """The picture takes its place; the button, and the key, bring it back with the settings of the fit."""
+    """The picture takes the place of the steps; a button or key brings the steps back with their settings."""
     explorer.open_sheet("s_curve", 120)
     expect(explorer.at("set-up")).to_have_attribute("aria-expanded", "true")
     explorer.fit(count=3)

@@ -59,7 +59,7 @@ CUT = """async () => {
 
 
 def test_an_answer_that_breaks_off_is_an_outage(explorer: Explorer) -> None:
-    """As is a request without an answer: the banner says so, and no error is left to the console."""
+    """A response that breaks off shows the banner of an outage, and logs no error to the console."""
     explorer.open()
     assert explorer.page.evaluate(CUT) == ["Refused", "down"]
 

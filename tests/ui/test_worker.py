@@ -1,4 +1,4 @@
-"""The page's worker and the thinned canvas: the same results as in the page, and all points at rest."""
+"""The page's web worker computes what the page would; the canvas draws a sample of the points while the view moves."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ PAINTED = """async () => {
 
 
 def test_the_worker_computes_what_the_page_would(explorer: Explorer) -> None:
-    """Contours, densities and colors are those of the same functions in the page, also from arrays sent before."""
+    """The worker's contours, densities and colors equal those that the page computes, also from earlier arrays."""
     explorer.open()
     assert explorer.page.evaluate(IS_SAME) == [True] * 3
 
@@ -96,7 +96,7 @@ IS_ANSWERED = """async () => {
 
 
 def test_a_worker_that_did_not_load_is_started_again(explorer: Explorer) -> None:
-    """The service was away when the page asked for it; the call is sent again, and has its answer."""
+    """If the service was away when the worker was loaded, the worker is loaded again and answers the call."""
     explorer.expected.append("ERR_FAILED")
     explorer.open()
     explorer.page.route("**/js/worker.js", lambda route: route.abort(), times=1)

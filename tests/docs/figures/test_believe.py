@@ -1,4 +1,4 @@
-"""The comparison of scores of points by audits and by peers, `docs.figures.believe`."""
+"""Scores of single points, by audits and by other packages, as `docs.figures.believe` compares them."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from glle_engine.audit.audit import audit
 
 
 def test_variance_of_distances_does_not_see_rotations() -> None:
-    """It is 0 for rotated and scaled places, and largest for the point that moves."""
+    """The variance is 0 for rotated and scaled maps, and largest for the one point that moves."""
     Y = np.random.default_rng(1).standard_normal((30, 2))
     turned = Y @ np.array([[0.0, 1.0], [-1.0, 0.0]])
     np.testing.assert_allclose(peers.distance_variance(np.stack([Y, turned])), 0, atol=1e-24)
@@ -19,7 +19,7 @@ def test_variance_of_distances_does_not_see_rotations() -> None:
 
 
 def test_scores_find_planted_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores of given coordinates have a figure for planted errors; peers that are not installed are left out."""
+    """Each score of given coordinates is rated by planted errors; packages that are not installed are left out."""
     monkeypatch.setattr(peers, "is_installed", lambda _: False)
     X = manifolds.make("s_curve", 120, seed=0).X
     result = audit(X, method="pca")

@@ -12,7 +12,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "methods.md
 
 
 def test_the_lists_are_those_of_the_registries() -> None:
-    """The page has the generated lists."""
+    """docs/reference/methods.md holds the lists that are generated from the registries."""
     assert tables.between(PAGE, "methods") == tables.listing()
     assert tables.between(PAGE, "scores") == tables.score_listing()
     assert [name for name in METHODS if f"\n| `{name}` | " not in tables.listing()] == []
@@ -20,7 +20,7 @@ def test_the_lists_are_those_of_the_registries() -> None:
 
 
 def test_a_row_has_scores_and_time_or_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PCA of a sheet and of the digits has the scores of its kind; a refusal has its reason."""
+    """The row of PCA has its scores and time on both data sets; a method that refuses has its reason."""
     monkeypatch.setattr(rows, "SIZES", (60,))
     sheet = rows.judge("swiss_roll", METHODS["pca"])
     digits = rows.judge("digits", METHODS["pca"])

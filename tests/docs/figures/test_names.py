@@ -5,10 +5,10 @@ from docs.figures.methods.tables import between
 
 
 def test_a_parameter_has_one_name_and_one_default() -> None:
-    """In all surfaces; what differs is listed with its reason, and nothing else is listed."""
+    """Every interface uses one name and default for a parameter, except for differences listed with a reason."""
     assert set(names.differences()) == set(names.DIFFERENT)
 
 
 def test_the_page_has_the_table() -> None:
-    """As `python -m docs.figures.names` writes it."""
+    """The page holds the table that `python -m docs.figures.names` writes."""
     assert between(names.PAGE.read_text(encoding="utf-8"), "names") == names.listing()

@@ -1,4 +1,4 @@
-"""The ceilings of a deployment."""
+"""The highest rate of requests that a deployment can serve, by the cost of each of its parts."""
 
 import pytest
 
@@ -17,14 +17,14 @@ IDLE = Cost()
     ],
 )
 def test_the_slowest_part_is_full_first(cost: Cost, idle: Cost, highest: float, full: str) -> None:
-    """Workers divide the work, a server has one thread, and idle workers take a part of it."""
+    """More workers share the work, a Redis server has one thread, and idle workers take part of that thread."""
     rate, bottleneck = ceiling(cost, idle)
     assert rate == pytest.approx(highest, rel=1e-2)
     assert bottleneck == full
 
 
 def test_waiting_samplers_lower_the_rate() -> None:
-    """Each that waits costs the cache's server time at a request; those that draw cost none."""
+    """Each sampler that waits for work costs time of the cache's Redis server at a request; busy ones cost none."""
     cost, waiting = Cost(worker=0.01, cache=4e-4), 1e-5
     rate, full = ceiling(cost, IDLE, waiting)
     assert full == "cache server"

@@ -33,7 +33,7 @@ def glle(up: Up) -> Iterator[Client]:
 
 
 def test_every_analysis_of_a_posterior(glle: Client) -> None:
-    """Summary, transform, reconstructions, weights, calibration and arrays are those of the engine."""
+    """The client's summary, transform, reconstructions, weights, calibration and arrays equal the engine's."""
     roll = glle.synthetic("swiss_roll", N, seed=13)
     posterior = glle.fit(roll)
     X, direct = roll.data(), glle_engine.fit(roll.data())
@@ -61,7 +61,7 @@ def test_every_analysis_of_a_posterior(glle: Client) -> None:
 
 
 def test_results_have_notices_index_and_roles_of_their_table(glle: Client) -> None:
-    """Each result says which rows were dropped; new points have the roles of the fit, and columns in any order."""
+    """Each result says which rows were dropped; new points may have their columns in any order."""
     values = manifolds.make("s_curve", 60, seed=2).X
     table = pd.DataFrame(values, columns=["x", "y", "z"]).assign(kind=["a", "b"] * 30)
     table.loc[3, "x"] = np.nan
@@ -116,7 +116,7 @@ def test_awaited_fits_run_side_by_side(up: Up) -> None:
 
 
 def test_large_bodies_do_not_pile_up_in_memory(glle: Client, tmp_path: Path) -> None:
-    """An upload from a mapped file and a download to a file hold a few megabytes."""
+    """An upload from a mapped file and a download to a file take only a few megabytes of memory."""
     path = tmp_path / "large.npy"
     X = np.random.default_rng(0).normal(size=(100_000, 12))
     np.save(path, X)

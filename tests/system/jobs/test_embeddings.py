@@ -29,8 +29,8 @@ SHEET = manifolds.make("s_curve", N, seed=31)
 def test_an_audit_in_python(up: Up, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The client's audit of a table has the statements, notes, arrays and names of `glle.audit`.
 
-    So it has of a file, of a frame and of an array with the blocks beside it. The command prints the level first, the
-    verdict and the groups, and writes a row for each point.
+    Audits of a file, a frame and an array with its blocks agree, too. The command prints the level first, the verdict
+    and the groups, and writes a row for each point.
     """
     data, group = SHEET.X, np.where(SHEET.X[:, 0] > 0, "late", "early")
     frame = pd.DataFrame(data, columns=["x", "y", "z"]).assign(side=group, who=np.arange(N) // 5)
@@ -64,7 +64,7 @@ def test_an_audit_in_python(up: Up, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_running_audit_states_what_it_has_found(up: Up, client: httpx.Client) -> None:
-    """Statements so far are marked as preliminary, have no level but "no" yet, and say so; the last one has neither."""
+    """Statements of a running audit are marked as preliminary, and their level is "unknown"; the final ones are not."""
     dataset = synthetic(client, 900, seed=32)
     body = {"dataset": dataset, "method": "isomap", "parameters": {"n_neighbors": 12}}
     job = client.post("/v1/audits", json=body).json()

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 @contextmanager
 def service(folder: Path) -> Iterator[tuple[Up, httpx.Client]]:
-    """Run `glle up` on a data folder; yield it and a client with an admin key of `key` in the folder's parent."""
+    """Run `glle up` on a folder; yield the service and a client whose admin key is stored beside the folder."""
     folder.mkdir(exist_ok=True)
     with running(folder, **ONE_EACH, GLLE_AUTH="required") as up:
         key = (folder.parent / "key").read_text()

@@ -1,4 +1,4 @@
-"""Uploads on a small disk: whatever they unpack to, the reserve stays free and the queue's server lives on."""
+"""Uploads on a small disk: whatever they unpack to, the reserve stays free and the queue's Redis server lives on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINES = b"0.5,1.25,2.0,3.5\n"
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a small file system."""
+    """Mount a small file system for the data folder; skip where that is not allowed."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(folder)]
@@ -60,7 +60,7 @@ def zip_matrix(save: str) -> bytes:
 
 @pytest.mark.slow
 def test_what_uploads_unpack_leaves_the_reserve(small_disk: Path) -> None:
-    """Several at once get 507 with the numbers; afterwards their space is free, and an upload and a job succeed."""
+    """Uploads that would fill the disk get 507 with the numbers; their space is free again, and a job succeeds."""
     bodies = [
         ("text/csv", {"Content-Encoding": "gzip"}, gzipped_text()),
         ("application/x-npz", {}, zip_matrix("dense")),

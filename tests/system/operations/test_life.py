@@ -112,7 +112,7 @@ def test_a_stopped_service_resumes_and_a_killed_head_leaves_no_process(
 
 
 def close_with_a_key(client: httpx.Client, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Create the first key, of another tenant, which closes the running service; let the client use it."""
+    """Create the first key, after which the running service requires keys; give the key to the client."""
     assert client.get("/v1/info").status_code == 200
     words = ["keys", "create", "--tenant", "alice", "--scope", "write", "--data-dir", str(folder / "data")]
     assert main.main(words) == 0

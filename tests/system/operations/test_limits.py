@@ -35,7 +35,7 @@ LARGE = {"method": "isomap"}  # of 1,000 points: it holds 32 MB at least, and ta
 
 @pytest.fixture(scope="module")
 def small_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Run a service whose tasks may take little memory; it is too little to compile the scores."""
+    """Run a service whose tasks may take 40 MiB of memory; scores, which are compiled, are compiled before."""
     glle.compare(glle.datasets.make("swiss_roll", 100).X, "pca", audit=False)
     with running(tmp_path_factory.mktemp("small"), **ONE_EACH, GLLE_METHOD_BYTES=show_size(BYTES)) as up:
         yield up
@@ -43,7 +43,7 @@ def small_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 @pytest.fixture
 def small(small_up: Up) -> Iterator[httpx.Client]:
-    """Return an HTTP client of this service; afterwards its processes are the same, and the next task succeeds."""
+    """Yield an HTTP client; afterwards assert that no process was replaced and that the next task succeeds."""
 
     def pids() -> list[list[int]]:
         return [small_up.workers(), *map(small_up.pids_of, ROLES)]
@@ -83,12 +83,12 @@ def require_limit(problem: dict[str, Any]) -> None:
 def test_a_task_beyond_its_memory_names_the_limit(
     small: httpx.Client, kind: str, n: int, request_: dict[str, Any]
 ) -> None:
-    """What it must allocate is within the limit, and a further allocation fails."""
+    """A task whose first arrays fit into the limit fails at a later allocation, with the limit in its problem."""
     require_limit(run_job(small, kind, request_, n)["error"])
 
 
 def test_a_method_of_a_comparison_beyond_its_memory_names_the_limit(small: httpx.Client) -> None:
-    """Its row has the problem; the row of the other method has its embedding."""
+    """The row of the method beyond the limit has the problem; the row of the other method has its embedding."""
     job = run_job(small, "comparisons", {"methods": [{"method": "pca"}, LARGE], "audit": False}, 1000)
     other, large, *_ = small.get(f"/v1/jobs/{job['id']}/result").json()["rows"]
     require_limit(large["problem"])

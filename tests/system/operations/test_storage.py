@@ -1,4 +1,4 @@
-"""A service whose cache loses everything while it runs, and the deletion of all files of a data set."""
+"""A service whose cache loses all its data while the service runs, and the deletion of a data set's files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def job(client: httpx.Client, path: str, body: dict[str, Any]) -> str:
 
 
 def everything(client: httpx.Client, dataset: str) -> dict[str, bytes]:
-    """Return the bodies of a posterior and its results, whole and in parts."""
+    """Return the bodies of a posterior and of its results, whole and in parts."""
     posterior = fit_posterior(client, dataset)
     draws = job(client, posterior + "/draws", {"n_draws": 60})
     generated = job(client, posterior + "/reconstructions", {"n_draws": 40})
@@ -57,7 +57,7 @@ def everything(client: httpx.Client, dataset: str) -> dict[str, bytes]:
 
 
 def test_a_lost_cache_costs_time_alone(up: Up, client: httpx.Client) -> None:
-    """Posterior, results and draws have the same bytes, no job runs again, and a deletion leaves no file."""
+    """After the loss all results have the same bytes without a new job, and a deletion leaves no file."""
     folder = up.log.parent / "data" / "objects"
     before = {path for path in folder.rglob("*") if path.is_file()}
     dataset = synthetic(client, N, seed=11)

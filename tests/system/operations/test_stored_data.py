@@ -24,7 +24,7 @@ ROWS = np.random.default_rng(0).normal(size=(1500, 4))
 
 
 class Deployment:
-    """Machines of one deployment: processes with separate data folders, which share two servers and a store."""
+    """Processes that stand for several machines: each has its own data folder; they share two servers and a store."""
 
     def __init__(self, folder: Path, settings: Settings, stack: ExitStack) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ def run_job(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_machines_share_a_store_and_no_folder(stores: Stores, tmp_path: Path) -> None:
-    """Upload, fit, draws and deletion work over all machines, and through a killed worker."""
+    """Upload, fit, draws and deletion work through any machine, also after a worker was killed."""
     body = to_npy(ROWS)
     with ExitStack() as stack:
         deployment = Deployment(tmp_path, stores.settings, stack)

@@ -113,12 +113,12 @@ class Explorer:
         expect(self.at("method-panel")).to_have_count(1, timeout=30_000)  # hidden once a link has its picture
 
     def open_draws(self, link: str) -> None:
-        """Open a link, and wait for its draws."""
+        """Open a link, and wait until its draws are shown."""
         self.open(link)
         self.wait_drawn()
 
     def reload_draws(self) -> None:
-        """Load the page again, and wait for its draws."""
+        """Reload the page, and wait until its draws are shown."""
         self.page.reload()
         self.wait_drawn()
 
@@ -175,7 +175,7 @@ class Explorer:
         self.page.dispatch_event("main", "drop", {"dataTransfer": transfer})
 
     def make_sheet(self, sheet: str, n: int) -> None:
-        """Create a synthetic data set by its form."""
+        """Fill in the form of synthetic data, and wait for the data set."""
         self.at("synthetic").locator("summary").click()
         self.at(f"synthetic-{sheet}").click()
         self.at("synthetic-form-n").fill(str(n))
@@ -203,7 +203,7 @@ class Explorer:
             self.at(f"compare-{name}").click()
 
     def open_set_up(self) -> None:
-        """Show the steps, if they are folded away."""
+        """Unfold the steps (data, method, fit) if they are folded away."""
         if self.at("set-up").get_attribute("aria-expanded") == "false":
             self.at("set-up").click()
         expect(self.at("setup")).to_be_visible()
@@ -262,7 +262,7 @@ class Explorer:
         return positions
 
     def stability(self) -> list[float]:
-        """Return the share of the neighbors of each point that stay in another sample."""
+        """Return for each point the share of its neighbors that stay neighbors in another sample."""
         shares = "async () => Array.from((await import('/explorer/js/store.js')).state.audit.arrays.stability)"
         return list(self.page.evaluate(shares))
 

@@ -27,7 +27,7 @@ SIDES = ["left" if x < 0 else "right" for x in SHEET.X[:, 0]]
 
 
 def test_an_embedding(explorer: Explorer) -> None:
-    """The verdict in words on top, its figures, colors, and points opaque by their stability."""
+    """The panel begins with the verdict in words; points are opaque by their stability."""
     explorer.open()
     explorer.upload("sheet.csv", csv(SHEET.X, side=SIDES))
     explorer.embed("isomap")
@@ -317,7 +317,7 @@ CLICKS = "globalThis.clicks = 0; addEventListener('click', ({ isTrusted }) => { 
 
 
 def test_a_map_of_ones_own_takes_three_clicks_and_its_method(explorer: Explorer) -> None:
-    """Its columns are found by their names; coordinates alone have a verdict, and the method of the map a level."""
+    """Columns with coordinates are found by name; the verdict has a level once the map's method is chosen."""
     X = SHEET.X - SHEET.X.mean(axis=0)
     across, up = (X @ np.linalg.svd(X, full_matrices=False)[2][:2].T).T.round(5)
     explorer.page.add_init_script(CLICKS)
@@ -362,7 +362,7 @@ def test_a_posterior(explorer: Explorer, link: str) -> None:
 
 
 def test_two_columns_of_coordinates_in_a_table(explorer: Explorer) -> None:
-    """They are left out of the data, shown as the map, and compared with chance; the link shows them again."""
+    """Two columns become the map instead of features, and are compared with chance; the link shows the map again."""
     across, up = SHEET.coordinates.round(4).T
     explorer.open()
     explorer.choose_file("sheet.csv", csv(SHEET.X, across=across, up=up))
@@ -381,7 +381,7 @@ def test_two_columns_of_coordinates_in_a_table(explorer: Explorer) -> None:
 
 
 def test_coordinates_beside_a_data_set(explorer: Explorer) -> None:
-    """A file with as many rows is audited; another one is refused with the remedy, and the data stay."""
+    """A file of coordinates with as many rows as the data is audited; other files are refused with the remedy."""
     explorer.open_sheet("s_curve", N)
     explorer.expected.append("422")
     table = "y1,y2\n" + "".join(f"{a},{b}\n" for a, b in SHEET.coordinates.tolist())

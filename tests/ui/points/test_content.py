@@ -41,7 +41,7 @@ def test_columns_of_pixels_are_a_picture(explorer: Explorer) -> None:
 
 
 def test_an_address_elsewhere_is_a_link_and_is_not_loaded(explorer: Explorer) -> None:
-    """The panel says why; a picture within the table is shown, and so is a text. The choice outlasts a reload."""
+    """A picture on another host is only a link, and the panel says why; embedded pictures and texts are shown."""
     photos = [f"https://elsewhere.example/{i}.png" for i in range(N)]
     texts = [f"about <b>row</b> {i}" for i in range(N)]
     explorer.open()

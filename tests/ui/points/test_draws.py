@@ -85,7 +85,7 @@ def test_a_thumbnail_opens_its_draw(tab_with_draws: Explorer) -> None:
 
 
 def test_the_least_certain_points_have_regions_within_the_view(tab_with_draws: Explorer) -> None:
-    """Twenty outlines, with a sentence that explains them, and none of them leaves the picture."""
+    """Twenty points have outlines that a sentence explains, all within the picture."""
     before = tab_with_draws.wait_still()
     tab_with_draws.at("shape-ellipse").click()
     expect(tab_with_draws.at("shape-ellipse")).to_have_attribute("aria-pressed", "true")
@@ -122,7 +122,7 @@ OUTLINES = """async () => {
 
 
 def test_stable_points_are_large(tab_with_draws: Explorer) -> None:
-    """The more of its neighbors stay, the larger is a point, in the color of the legend; the legend says so."""
+    """A point is the larger the more of its neighbors stay, as the legend says."""
     expect(tab_with_draws.at("small")).to_have_text("Small: few neighbors stay in another sample")
     stability, level = np.array(tab_with_draws.page.evaluate(LEVELS)).T
     order = np.argsort(stability)

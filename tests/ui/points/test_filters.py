@@ -85,7 +85,7 @@ def test_a_drag_over_the_bars_is_a_range(table: Explorer) -> None:
 
 
 def test_filters_outlast_a_reload(table: Explorer) -> None:
-    """They are in the address; a filter of a column that another browser does not have is named there."""
+    """Filters are in the address; a filter of a column that another browser lacks is named there."""
     table.at("bar-kind").first.click()
     table.at("to-age").focus()
     table.page.keyboard.press("ArrowLeft")

@@ -40,7 +40,7 @@ def most_isolated(places: list[list[float]]) -> int:
 
 
 def draw_lasso(explorer: Explorer, element: Locator, *, shift: bool) -> None:
-    """Draw a lasso draw_lasso the left half of an element."""
+    """Draw a lasso around the left half of an element, with Shift held down if `shift`."""
     element.scroll_into_view_if_needed()
     box = element.bounding_box()
     assert box
@@ -73,7 +73,7 @@ def test_hover_shows_row_neighbors_and_stability(tab_with_draws: Explorer) -> No
 
 
 def test_a_point_shows_its_places_in_all_draws(tab_with_draws: Explorer) -> None:
-    """A selected point has a dot at each of its six places."""
+    """A selected point has one dot for its place in each of the six draws."""
     row = tab_with_draws.page.evaluate(FARTHEST)
     dots = []
     for draw in range(1, 7):
@@ -105,7 +105,7 @@ DOT = """async ([x, y]) => {
 
 
 def test_the_least_certain_rows_are_listed_and_selected(tab_with_draws: Explorer) -> None:
-    """Twenty rows by their stability; a click selects one, a button all of them."""
+    """The panel lists the twenty rows with the least stability; a click selects one, a button all of them."""
     stability = tab_with_draws.stability()
     rows = tab_with_draws.at("least-certain").locator("li button")
     expect(rows).to_have_count(20)
@@ -195,7 +195,7 @@ PLACES = "async () => Array.from((await import('/explorer/js/views/stage.js')).o
 
 
 def test_rows_are_found_by_label(explorer: Explorer) -> None:
-    """Equal labels come first, then those that contain the text; a text without a row is reported."""
+    """Search lists equal labels first, then labels that contain the text; a text without a row is reported."""
     explorer.open()
     explorer.upload("roll.csv", csv(sheet(60), kind=["red", "dark red", "blue"] * 20))
     explorer.fit(count=2)
