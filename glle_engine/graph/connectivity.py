@@ -196,7 +196,7 @@ def bridge(
     while len(classes := closed_classes(edges(nearest, kept))) > 1:
         reached = _reachable_classes(edges(nearest, kept), classes)
         for _, start, end in _chosen_edges(_shortest_edges(X, classes, reached), reached):
-            column = np.flatnonzero(nearest[start] == end)  # a dropped candidate
+            column = np.flatnonzero(nearest[start] == end)  # the end may be a candidate that was dropped
             if not len(column):
                 column = np.array([nearest.shape[1] - 1])
                 nearest[start, column] = end

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Search
     from glle_engine.graph.relations import Data
 
-LINKS = 24  # M of the hierarchical navigable small world
+LINKS = 24  # M, the number of links of a point in the hierarchical navigable small world
 EF_CONSTRUCTION = 200
 EF_SEARCH = 96
 RECALL_POINTS = 500  # points that are also searched exactly, for the recall

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 METRICS = ("euclidean", "cosine", "correlation")
 _EPSILON = float(np.finfo(np.float64).eps)
 _BLOCK_ENTRIES = 1 << 21  # products or differences in memory at a time
-_ROUNDING = 2.0**-46  # the same value as in `glle_engine.weights.constrained`
+_ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,8 +178,8 @@ class SparsePoints:
     def require_resolved(self, nearest: NDArray[np.int32], distances: NDArray[np.float64], limit: float) -> None:
         """Raise `OutOfRangeError` if all neighbors of a point are so near that their squared distances underflow.
 
-        The squares of distances (n, k) below `limit` underflow. A point may have only duplicates as its neighbors
-        `nearest` (n, k).
+        The squares of distances (n, k) below `limit` underflow. A point whose neighbors `nearest` (n, k) are all
+        duplicates, at distance 0, raises no error.
         """
         for point in np.flatnonzero(distances[:, -1] < limit):
             apart = np.abs(self.differences(self[[point]], nearest[[point]])).max()

@@ -123,7 +123,7 @@ class AffineMap(Map):
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """Mean and components."""
+        """The arrays to store, by name: mean and components."""
         return {"mean": self.mean, "components": self.components}
 
     @classmethod
@@ -178,7 +178,7 @@ class NeighborMap(Map):
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """No arrays: data and embedding determine the map."""
+        """The arrays to store: none, because data and embedding determine the map."""
         return {}
 
     @cached_property

@@ -118,14 +118,14 @@ class NoiseModel:
 def constrained_distribution(
     X: Data, mean: MeanWeights, embedding: NDArray[np.float64], spec: FitSpec, on_progress: OnProgress = silent
 ) -> tuple[WeightDistribution, dict[str, Any]]:
-    r"""Return the constrained posterior of the weights, em or direct, and numbers for the diagnostics.
+    r"""Return the constrained posterior of the weights for method="em" or "direct", and numbers for the diagnostics.
 
     The noise variance depends on `spec.variance`:
 
     - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior variance is the variance of flat
       Dirichlet weights, :math:`(I - 11^T/k) / (k (k + 1))`;
     - *ml*: the M-step in closed form, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / \nu`, where nu is the
-      participation ratio of the residuals (`residual_dimension`), plus p for direct.
+      participation ratio of the residuals (`residual_dimension`), plus p for method="direct".
 
     Parameters
     ----------

@@ -162,17 +162,18 @@ def lle_weights(
     X : (n, d) float64
     neighbors : (n, k) int32
     reg : float
-        The ridge, relative to tr(G_i) or in the squared unit of the data.
+        The ridge of the Gram matrix G_i of a neighborhood, relative to its trace, or in squared units of the data.
     on_progress
         Called with (points done, n, "weights").
     kept, points
         As for `neighborhoods`.
     ridge : {"relative", "absolute"}
-        What `reg` is. With an absolute ridge the weights depend on the unit of the data.
+        How `reg` is measured. With an absolute ridge the weights depend on the unit of the data.
 
     Returns
     -------
-    (n, k) float64, rows summing to 1; exactly 0 for dropped candidates.
+    (n, k) float64
+        Rows sum to 1. The weights of candidates that are not neighbors (`kept`) are exactly 0.
 
     """
     weights = np.empty(neighbors.shape)

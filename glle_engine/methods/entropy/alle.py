@@ -117,7 +117,7 @@ def conditional(
     gram[np.diag_indices(k)] += ridge
     try:
         solution = np.linalg.solve(gram, np.ones(k))
-    except np.linalg.LinAlgError:  # equal points
+    except np.linalg.LinAlgError:  # the neighbors are equal points, and without a ridge the Gram matrix is singular
         return np.full(k, 1 / k), 0.0
     total = float(solution.sum())
     return solution / total, (1 / total - ridge / k) / X.shape[1]

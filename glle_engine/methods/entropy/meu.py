@@ -176,8 +176,7 @@ def unfold(problem: Unfolding, tol: float, max_iter: int, on_progress: OnProgres
         if violation <= tol or iteration == max_iter:
             break
         step = _newton(problem, multipliers, K, slope, min(0.1, float(np.sqrt(violation))))
-        # A step leaves at least a tenth of a large multiplier: if many became 0 at once, the graph would nearly fall
-        # apart.
+        # A step leaves a tenth of a large multiplier: if many became 0 at once, the graph would nearly fall apart.
         shrunk = np.where(multipliers > _SMALL * multipliers.max(), _SHRINK * multipliers, 0.0)
         lower = shrunk if problem.positive else -np.inf
         descended = backtrack(problem.objective, multipliers, value, slope, step, lower)

@@ -153,12 +153,12 @@ class FactorMap(AffineMap):
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """Mean, components, loadings and noise variances."""
+        """The arrays to store, by name: mean, components, loadings and noise variances."""
         return {**super().arrays, "loadings": self.loadings, "noise_variances": self.noise_variances}
 
     @property
     def covariance(self) -> NDArray[np.float64]:
-        """The covariance of x in the model, W W^T + Psi (d, d)."""
+        """The covariance (d, d) of a point x in the fitted model, W W^T + Psi."""
         return self.loadings @ self.loadings.T + np.diag(self.noise_variances)
 
     def log_likelihoods(self, points: ArrayLike) -> NDArray[np.float64]:

@@ -82,7 +82,7 @@ def mds(X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress) -> Embed
         return scaling_of(checked_distances(X), spec.n_components, on_progress)
     axes = principal_axes(X, spec.n_components, on_progress)
     centered = X - X.mean(axis=0)
-    centered /= np.abs(centered).max()  # fourth powers stay in range
+    centered /= np.abs(centered).max()  # so that fourth powers stay in the range of floating-point numbers
     moment = centered.T @ centered if len(X) >= X.shape[1] else centered @ centered.T
     shares = axes.values * (float(np.trace(moment)) / axes.total)
     figures = {"strain": _strain(float(np.linalg.norm(moment)), shares)}

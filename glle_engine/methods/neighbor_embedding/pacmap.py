@@ -43,7 +43,8 @@ _PHASES = (100, 100)  # iterations of the two phases before the last one, as in 
 _MIN_NEAR_PAIRS = 2
 _CANDIDATES = 6  # for each mid-near pair, pacmap samples this many distinct points that are not mid-near points yet
 _LIBRARY = "pacmap"
-_NO_OPTIONS = {"pair_neighbors", "pair_MN", "pair_FP", "intermediate_snapshots"}  # arrays, or without effect
+# Arguments of pacmap that are no options: they are arrays, or would have no effect.
+_NO_OPTIONS = {"pair_neighbors", "pair_MN", "pair_FP", "intermediate_snapshots"}
 # Arguments of pacmap, and the parameters of this method that set them, where the names differ.
 _PARAMETERS = {
     "MN_ratio": "mid_near_ratio",
@@ -109,7 +110,7 @@ class PacmapSpec(DistanceSpec):
         return next((k for k in fewer if replace(self, n_neighbors=k).least_points <= n), _MIN_NEAR_PAIRS)
 
     def require_possible(self, n: int, d: int) -> None:
-        """Raise a `GlleError` for too few points for the pairs of a point, or for too many components for the start."""
+        """Raise a `GlleError` if n points are too few for the pairs of a point, or for too many components."""
         if n < self.least_points:
             smaller_spec = replace(self, n_neighbors=self.most_neighbors(n))
             fewer = (
@@ -215,7 +216,7 @@ class PacmapMap(NeighborMap):
     neighbor_map=PacmapMap,
 )
 def pacmap(X: NDArray[np.float64], spec: PacmapSpec, on_progress: OnProgress, *, start: Start = None) -> Embedding:
-    """Embed by the library pacmap, which itself rescales each column of initial coordinates that the user gives."""
+    """Embed by the library pacmap, from the initial coordinates `start` (n, p) if the user gives them."""
     init = spec.init if start is None else noisy(start, spec.seed).astype(np.float32)
     on_progress(0, 1, "descent")
     with numba_loops("PaCMAP"), _one_quiet_thread():

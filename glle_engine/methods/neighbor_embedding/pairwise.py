@@ -112,7 +112,7 @@ def joint_divergence(P: NDArray[np.float64]) -> Objective:
         pulled, gradient = attraction(P, degrees, Y)
         shift = 0.0
         sums = gaussian_sums(Y)
-        if sums.total < _MIN_TOTAL:  # relative to the nearest pair, the largest term is 1 and does not underflow
+        if sums.total < _MIN_TOTAL:  # after a shift by the nearest pair, the largest term is 1
             shift = sums.least
             sums = gaussian_sums(Y, shift=shift)
         value = constant + pulled + math.log(sums.total) - shift
