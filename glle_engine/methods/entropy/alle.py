@@ -107,8 +107,8 @@ def conditional(
 ) -> tuple[NDArray[np.float64], float]:
     """Return the LLE weights (k,) of point i on its neighbors, and its variance per feature given its neighbors.
 
-    The point and the `neighbors` (k,) are rows of X (n, d). If the neighbors are copies of each other, so that no
-    weights can be computed, the weights are 1/k and the variance is 0.
+    The point and the `neighbors` (k,) are rows of X (n, d). If the Gram matrix is singular, as for copies of the point,
+    the weights are 1/k and the variance is 0.
     """
     k = len(neighbors)
     differences = X[neighbors] - X[i]
@@ -117,7 +117,7 @@ def conditional(
     gram[np.diag_indices(k)] += ridge
     try:
         solution = np.linalg.solve(gram, np.ones(k))
-    except np.linalg.LinAlgError:  # the neighbors are equal points, and without a ridge the Gram matrix is singular
+    except np.linalg.LinAlgError:  # for copies of a point, the Gram matrix and its ridge are 0
         return np.full(k, 1 / k), 0.0
     total = float(solution.sum())
     return solution / total, (1 / total - ridge / k) / X.shape[1]
