@@ -86,17 +86,19 @@ def draw_cost(posterior: Posterior) -> DrawCost:
     pattern, spec = posterior.eigenproblem.pattern, posterior.spec
     n, work = len(pattern.neighbors), count_work(pattern)
     d = posterior.diagnostics.figures.get("n_features", 0)  # a forged file may lack it, and 0 gives the highest cost
-    lane = draw_seconds(n, work, spec, d) + placing_seconds(posterior.n_points - n, spec)
+    k, placed = spec.n_neighbors, posterior.n_points - n
+    lane = draw_seconds(n, work, spec, d) + placed * (1e-8 * k + 2e-9 * k * k)
     fallback = fallback_seconds(n, work, spec, d)  # for draws that the batched solver rejects
     lanes = LANES if n > DENSE_BELOW else 1
     alone, each = lanes * lane + fallback, lane + fallback
     nbytes = draw_bytes(n, work, spec)
-    if posterior.n_points > n:  # the arrays of all points, beside the arrays of the landmarks
+    if placed:  # the arrays of all points, beside the arrays of the landmarks
         nbytes += posterior_bytes(posterior.n_points, spec) + 40 * posterior.n_points
     if (classes := len(posterior.pins)) > 1:  # the batched solver cannot draw for several closed classes
-        alone += pivoting_seconds(n, work) + null_seconds(n, work, classes)
+        alone += 2.5e-5 * n + 1e-9 * work.flops  # a factorization with pivoting
+        alone += classes * 1e-9 * work.entries + 4e-9 * n * classes**2  # null vectors, orthogonal to each other
         each = alone
-        nbytes += null_bytes(n, classes)
+        nbytes += 24 * n * classes  # left and right null vectors, and one copy of either
     return DrawCost(alone, each, nbytes)
 
 
@@ -125,7 +127,7 @@ def draw_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
     if n <= DENSE_BELOW:
         return _DENSE_SECONDS * n**3
     sampling = n * (4e-9 * k + 1e-10 * k * k)
-    far = max(work.entries - _CACHE_BYTES / (8 * LANES), 0.0)  # entries of a lane that are not in the cache
+    far = max(work.entries - _CACHE_BYTES / (8 * LANES), 0.0)  # entries of one draw that are not in the cache
     factors = 3.4e-11 * work.flops + 3e-10 * work.entries + 1.2e-9 * far
     krylov = steps * (5e-10 * work.entries + 3e-10 * far + 2.2e-9 * n * steps)
     return sampling + factors + krylov + 2.5e-8 * n * spec.n_components
@@ -157,38 +159,10 @@ def fallback_seconds(n: int, work: Work, spec: FitSpec, d: int) -> float:
     return 1e-10 * work.flops + steps * step
 
 
-def pivoting_seconds(n: int, work: Work) -> float:
-    """Return the expected seconds of one draw that is solved by an LU factorization with pivoting."""
-    return 2.5e-5 * n + 1e-9 * work.flops
-
-
-def null_seconds(n: int, work: Work, classes: int) -> float:
-    """Return the expected seconds of a draw for the null vectors of I - W, of which each closed class has one.
-
-    A closed class is a set of points that no edge of the neighbor graph leaves. Each null vector takes the solution of
-    one system, and is then made orthogonal to the vectors before it.
-    """
-    return classes * 1e-9 * work.entries + 4e-9 * n * classes**2
-
-
-def null_bytes(n: int, classes: int) -> float:
-    """Return the bytes of the left and right null vectors of all closed classes, and of one copy of one side."""
-    return 24.0 * n * classes
-
-
 def posterior_bytes(n: int, spec: FitSpec) -> float:
     """Return the bytes of the arrays of a posterior of n points: neighbors, weights, covariance factors, embedding."""
     k = spec.n_neighbors
     return n * (8.0 * k * k + 12 * k + 8 * spec.n_components + 8)
-
-
-def placing_seconds(n: int, spec: FitSpec) -> float:
-    """Return the expected seconds per draw to place n points that are not landmarks, if four draws are placed at once.
-
-    0 for a posterior without landmarks, where n is 0.
-    """
-    k = spec.n_neighbors
-    return n * (1e-8 * k + 2e-9 * k * k)
 
 
 def draw_bytes(n: int, work: Work, spec: FitSpec) -> float:

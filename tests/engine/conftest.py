@@ -28,6 +28,13 @@ def principal(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(centered @ np.linalg.svd(centered, full_matrices=False)[2][:2].T)
 
 
+def linked_clusters() -> NDArray[np.float64]:
+    """Return two clusters, 80 and 70 points, and a line of 12 points from which edges lead into both of them."""
+    rng = np.random.default_rng(1)
+    line = np.stack([np.linspace(3, 27, 12), np.zeros(12)], axis=1)
+    return np.concatenate([rng.normal(0, 1, (80, 2)), rng.normal((30, 0), 1, (70, 2)), line])
+
+
 @pytest.fixture(scope="session")
 def sheet() -> NDArray[np.float64]:
     """Return 400 points of a bent sheet."""

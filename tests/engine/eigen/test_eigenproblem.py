@@ -14,6 +14,7 @@ from glle_engine.eigen.pattern import Pattern
 from glle_engine.graph.connectivity import closed_classes
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.weights.lle import lle_weights
+from tests.engine.conftest import linked_clusters
 from tests.engine.eigen.dense_reference import angle, bottom, residual_matrix
 from tests.engine.eigen.hard_problems import with_vanishing_pivot, with_weak_point
 
@@ -108,9 +109,7 @@ def test_a_first_pin_that_is_bad_is_not_kept() -> None:
 
 def test_several_closed_classes_give_as_many_null_vectors() -> None:
     """The null vectors come first, with eigenvalue 0, and the rest follows as the SVD has it."""
-    rng = np.random.default_rng(1)
-    bridge = np.stack([np.linspace(3, 27, 12), np.zeros(12)], axis=1)
-    X = np.concatenate([rng.normal(0, 1, (80, 2)), rng.normal((30, 0), 1, (70, 2)), bridge])
+    X = linked_clusters()
     fitted = fit(X, n_neighbors=6, n_components=3, disconnected="error")
     assert len(fitted.diagnostics.figures["closed_classes"]) == 2
     assert "closed-classes" in {note.code for note in fitted.diagnostics.notes}

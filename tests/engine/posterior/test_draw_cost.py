@@ -1,5 +1,6 @@
 """The cost of draws of a posterior: the work is that of its factors."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,9 @@ from glle_engine import fit
 from glle_engine.eigen.pattern import Pattern
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import LANES
-from glle_engine.posterior.draw_cost import (
-    BASE_BYTES,
-    Work,
-    count_work,
-    draw_cost,
-    fallback_seconds,
-    null_bytes,
-    null_seconds,
-    pivoting_seconds,
-    posterior_bytes,
-)
+from glle_engine.posterior.draw_cost import BASE_BYTES, count_work, draw_cost, fallback_seconds, posterior_bytes
 from glle_engine.posterior.fit import EXPECTED_DRAWS
+from tests.engine.conftest import linked_clusters
 
 
 def cube(dimension: int, n: int, features: int = 8) -> NDArray[np.float64]:
@@ -30,16 +22,6 @@ def cube(dimension: int, n: int, features: int = 8) -> NDArray[np.float64]:
     points = rng.random((n, dimension))
     linear, frequencies = rng.standard_normal((2, dimension, features))
     return np.asarray(points @ linear + np.sin(points @ frequencies + rng.random(features)))
-
-
-GROWTH = (Work(1e6, 1e8, 4e4), Work(2.4e6, 4e8, 9e4))
-
-
-def test_pivoting_and_null_vectors_cost_with_points_and_classes() -> None:
-    """Of draws from several closed classes, which the lanes do not solve."""
-    assert pivoting_seconds(5000, GROWTH[1]) == pytest.approx(2.5e-5 * 5000 + 0.4)
-    assert null_seconds(5000, GROWTH[1], 3) == pytest.approx(3 * 2.4e-3 + 4e-9 * 5000 * 9)
-    assert null_bytes(5000, 3) == 24 * 15_000
 
 
 def test_bytes_cover_the_arrays_of_draws() -> None:
@@ -82,13 +64,15 @@ def test_published_draws_cost_what_other_solvers_than_the_lanes_take() -> None:
 
 def test_draws_without_lanes_cost_as_much_each_as_alone() -> None:
     """Several closed classes are solved one draw at a time, with pivoting."""
-    rng = np.random.default_rng(1)
-    bridge = np.stack([np.linspace(3, 27, 12), np.zeros(12)], axis=1)
-    X = np.concatenate([rng.normal(0, 1, (80, 2)), rng.normal((30, 0), 1, (70, 2)), bridge])
-    posterior = fit(X, n_neighbors=6, disconnected="error")
+    posterior = fit(linked_clusters(), n_neighbors=6, disconnected="error")
     assert len(posterior.pins) == 2
-    assert draw_cost(posterior).each_seconds == draw_cost(posterior).seconds
-    assert draw_cost(posterior).to_dict().keys() == {"seconds", "each_seconds", "bytes"}
+    cost, of_one_class = draw_cost(posterior), draw_cost(replace(posterior, pins=posterior.pins[:1]))
+    assert cost.each_seconds == cost.seconds
+    n, work = posterior.n_points, count_work(posterior.eigenproblem.pattern)
+    further = 2.5e-5 * n + 1e-9 * (work.flops + 2 * work.entries) + 4e-9 * n * 4
+    assert cost.seconds - of_one_class.seconds == pytest.approx(further)
+    assert cost.bytes - of_one_class.bytes == 24 * n * 2
+    assert cost.to_dict().keys() == {"seconds", "each_seconds", "bytes"}
 
 
 @pytest.mark.parametrize("kind", ["random", "sheet", "without order"])
