@@ -188,20 +188,6 @@ class Leaves:
             indices, distances, _ = self._search(queries, first, last, k)
             yield order[rows], indices, distances
 
-    def work(self, k: int, groups: int) -> NDArray[np.float64]:
-        """Estimate how much work a search for the k nearest rows of all rows is, by searching for some of them.
-
-        `groups` evenly spaced groups of rows are searched. Returns (2,): the number of pairs that are compared by
-        products, and the number of distances that are computed.
-        """
-        _, queries = self._queries(self._data, np.arange(len(self._data)))
-        count = len(queries.starts) - 1
-        total, points = np.zeros(2), 0
-        for group in np.unique(np.linspace(0, count - 1, groups).round().astype(int)).tolist():
-            indices, _, work = self._search(queries, group, group + 1, k)
-            total, points = total + work, points + len(indices)
-        return np.asarray(total * (len(self._data) / points))
-
     def _queries(
         self, points: NDArray[np.float64], excluded: NDArray[np.intp], order: NDArray[np.intp] | None = None
     ) -> tuple[NDArray[np.intp], Queries]:
