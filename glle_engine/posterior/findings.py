@@ -47,7 +47,7 @@ MOST_VARIANCE = 0.99  # share of the variance that `features_of_most_variance` h
 NOISE_MODELS: tuple[Noise, ...] = ("isotropic", "tangent")
 TRUST_POINTS = 300
 NOISE_DRAWS = 8
-SEED = 2**63  # unlikely to be a seed that people ask for
+SEED = 2**63  # unlikely to be a seed of draws that users look at
 
 
 def diagnose(
@@ -84,12 +84,17 @@ def diagnose(
     """
     n, d = len(X), facts["n_features"]
     p = spec.n_components
+    if isinstance(X, Distances):
+        count, share = X.shortfall(neighbors)
+        of_distances = {"non_euclidean_neighborhoods": count, "non_euclidean_share": share}
+    else:
+        of_distances = scale_figures(X)
     figures: dict[str, Any] = {
         "n_points": n,
         "points_with_duplicates": int((distances[:, 0] == 0).sum()),
         "points_buried_in_duplicates": int((distances[:, -1] == 0).sum()),
         "points_with_near_duplicates": _near_duplicates(distances),
-        **(_distance_figures(X, neighbors) if isinstance(X, Distances) else scale_figures(X)),
+        **of_distances,
         "flat_neighborhoods": _flat_neighborhoods(X, neighbors, min(p, d)),
         "closed_classes": [len(members) for members in classes],
         "bridges": [list(pair) for pair in bridges],
@@ -117,17 +122,12 @@ def given_figures(X: NDArray[np.float64] | csr_array) -> dict[str, Any]:
 
     Sparse data also have the number of `stored_entries`; their empty columns do not count as constant.
     """
-    if not isinstance(X, np.ndarray):
+    if isinstance(X, np.ndarray):
+        constant, stored = X.max(axis=0) == X.min(axis=0), {}
+    else:
         used = np.bincount(X.indices, minlength=X.shape[1]) > 0
-        return {
-            "n_features": X.shape[1],
-            "constant_features": [int(j) for j in np.flatnonzero(constant_columns(X) & used)],
-            "stored_entries": int(X.nnz),
-        }
-    return {
-        "n_features": X.shape[1],
-        "constant_features": [int(j) for j in np.flatnonzero(X.max(axis=0) == X.min(axis=0))],
-    }
+        constant, stored = constant_columns(X) & used, {"stored_entries": int(X.nnz)}
+    return {"n_features": X.shape[1], "constant_features": np.flatnonzero(constant).tolist(), **stored}
 
 
 def landmark_note(figures: dict[str, Any], *, is_auto: bool) -> Note:
@@ -173,12 +173,6 @@ def _near_duplicates(distances: NDArray[np.float64]) -> int:
     nearest = distances[:, 0]
     typical = np.median(nearest[nearest > 0]) if nearest.any() else 0.0
     return int(((nearest > 0) & (nearest < NEAR * typical)).sum())
-
-
-def _distance_figures(X: Distances, neighbors: NDArray[np.int32]) -> dict[str, Any]:
-    """Return in how many neighborhoods the distances are not Euclidean, and by how much (`Distances.shortfall`)."""
-    count, share = X.shortfall(neighbors)
-    return {"non_euclidean_neighborhoods": count, "non_euclidean_share": share}
 
 
 def scale_figures(X: NDArray[np.float64] | SparsePoints) -> dict[str, Any]:

@@ -20,7 +20,6 @@ import numpy as np
 from glle_engine.eigen.eigenproblem import warm
 from glle_engine.posterior.draw_cost import draw_cost
 from glle_engine.posterior.fit import fit
-from glle_engine.posterior.sampler import DrawKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,15 +94,10 @@ def _arrays() -> Iterator[tuple[str, NDArray[Any]]]:
     for number, posterior in enumerate(fits()):
         for name, array in posterior.arrays().items():
             yield f"{number} {name}", array
-        yield from ((f"{number} {name}", array) for name, array in _reference_draws(posterior))
-
-
-def _reference_draws(posterior: Posterior) -> Iterator[tuple[str, NDArray[Any]]]:
-    keys = [DrawKey(index, 1, 1.0) for index in range(_REFERENCE_DRAWS)]
-    for align in _ALIGNMENTS:
-        for draw in posterior.draws_of(keys, align=align):
-            yield f"{align} {draw.index} embedding", draw.embedding
-            yield f"{align} {draw.index} eigenvalues", draw.eigenvalues
+        for align in _ALIGNMENTS:
+            for draw in posterior.draws(_REFERENCE_DRAWS, seed=1, align=align):
+                yield f"{number} {align} {draw.index} embedding", draw.embedding
+                yield f"{number} {align} {draw.index} eigenvalues", draw.eigenvalues
 
 
 def _compile_draws() -> None:

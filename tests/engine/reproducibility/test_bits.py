@@ -156,14 +156,14 @@ if __name__ == "__main__":
 def test_one_other_bit_is_seen(monkeypatch: pytest.MonkeyPatch, align: str) -> None:
     """The last bit of one value of one draw changes the digest."""
     before = fingerprint.fingerprint()
-    original = Posterior.draws_of
+    original = Posterior.draws
 
-    def draws_of(self: Posterior, *keys: Any, **law: Any) -> Iterator[Draw]:
-        for draw in original(self, *keys, **law):
+    def draws(self: Posterior, *count: Any, **options: Any) -> Iterator[Draw]:
+        for draw in original(self, *count, **options):
             embedding = draw.embedding.copy()
             if draw.align == align and draw.index == 1:
                 embedding[3, 1] = np.nextafter(embedding[3, 1], np.inf)
             yield replace(draw, embedding=embedding)
 
-    monkeypatch.setattr(Posterior, "draws_of", draws_of)
+    monkeypatch.setattr(Posterior, "draws", draws)
     assert fingerprint.fingerprint.__wrapped__() != before
