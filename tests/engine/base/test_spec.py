@@ -138,6 +138,7 @@ def test_options_without_an_effect_are_reset() -> None:
 def test_landmarks_are_chosen_for_many_points(options: Any, n: int, landmarks: list[Any]) -> None:
     """Where half of them are enough for the neighbors and the components; 4,000 landmarks decide the neighbors."""
     assert [choice.landmarks for choice in FitSpec(**options).choices(n)] == landmarks
+    assert FitSpec(**options).of_points(n).choices(n) == FitSpec(**options).choices(n)
     if n > 50_000:
         k = 22 if landmarks[0] == 4000 else 30
         assert FitSpec(**options).of_points(n).n_neighbors == k

@@ -1,7 +1,6 @@
 """Inputs, errors and progress of a fit."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,6 @@ from numpy.typing import NDArray
 
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base import errors
-from glle_engine.methods import METHODS
-
-GLLE, LLE = METHODS["glle"], METHODS["lle"]
-
-PUBLISHED, TANGENT = {"variant": "published"}, {"noise": "tangent"}
-ADAPTIVE, PRECOMPUTED = {"neighborhoods": "adaptive"}, {"metric": "precomputed"}
-COORDINATES: tuple[dict[str, Any], ...] = ({"landmarks": 20}, {"standardize": "zscore"}, {"search": "approximate"})
 
 
 @pytest.mark.parametrize(
@@ -40,36 +32,21 @@ def test_impossible_data(data: Any, error: type[errors.GlleError], words: str) -
 
 
 @pytest.mark.parametrize(
-    ("options", "word"),
+    "options",
     [
-        ({"method": "mcmc"}, "em, direct"),
-        ({"variant": "paper"}, "constrained, published"),
-        ({"n_neighbors": 1}, "n_neighbors"),
-        ({"n_components": 0}, "n_components"),
-        ({"reg": 0}, "reg"),
-        ({"tol": -1}, "tol"),
-        ({"max_iter": 0}, "max_iter"),
-        ({"mean": "derived"}, "method='direct'"),
-        ({"covariance": "full"}, "variant='published'"),
-        ({"covariance": "full-corrected", "variant": "published", "method": "direct"}, "method='em'"),
-        ({"variance": "ml", "variant": "published"}, "variant='constrained'"),
-        ({"noise": "tangent", "variant": "published"}, "variant='constrained'"),
-        ({"noise": "white"}, "isotropic, tangent"),
-        *(({"landmarks": m, "n_neighbors": 10}, "landmarks=") for m in (10, 0, 1.5)),
-        ({"landmarks": 50, "variant": "published"}, "constrained"),
-        *(({"neighborhoods": "adaptive", **one}, "neighborhoods='adaptive'") for one in (PUBLISHED, TANGENT)),
-        *(({"noise": "auto", **one}, "noise='isotropic'") for one in (ADAPTIVE, PRECOMPUTED)),
-        ({"noise": "auto", **PUBLISHED}, "variant='constrained'"),
-        *(({**PRECOMPUTED, **one}, "metric='precomputed'") for one in (PUBLISHED, TANGENT, ADAPTIVE, *COORDINATES)),
-        ({"n_neighbors": np.float64(10)}, "integer"),
-        ({"neighbors": 3}, "neighbors"),
+        {"n_neighbors": 1},
+        {"n_components": 0},
+        {"reg": 0},
+        {"tol": -1},
+        {"max_iter": 0},
+        {"metric": "precomputed", "standardize": "zscore"},
     ],
+    ids=str,
 )
-def test_impossible_parameters(options: dict[str, Any], word: str) -> None:
-    """Each value outside its domain, or without meaning beside the others, names the remedy."""
-    with pytest.raises(errors.InvalidParameterError) as caught:
+def test_values_outside_their_domain_are_refused(options: dict[str, Any]) -> None:
+    """By the name of the parameter."""
+    with pytest.raises(errors.InvalidParameterError, match=next(iter(options))):
         FitSpec.from_dict(options)
-    assert word in str(caught.value)
 
 
 def test_numpy_numbers_are_numbers(sheet: NDArray[np.float64]) -> None:
@@ -81,30 +58,6 @@ def test_numpy_numbers_are_numbers(sheet: NDArray[np.float64]) -> None:
     asked = {"n": np.uint8(200), "seed": np.int64(3), "noise": np.float32(0.5)}
     drawn = manifolds.make("s_curve", **asked).X
     np.testing.assert_array_equal(drawn, manifolds.make("s_curve", 200, seed=3, noise=0.5).X)
-
-
-@pytest.mark.parametrize(
-    ("idle", "beside"),
-    [
-        ({"max_iter": 3, "tol": 0}, {}),
-        ({"max_iter": 3, "tol": 0.5}, {"method": "direct"}),
-        ({"max_iter": 3, "tol": 0.5}, {"method": "direct", "variant": "published"}),
-        ({"variance": "dirichlet"}, {"noise": "tangent"}),
-    ],
-)
-def test_idle_options_make_no_other_fit(
-    sheet: NDArray[np.float64], idle: dict[str, Any], beside: dict[str, Any]
-) -> None:
-    """An option that changes no bit of a fit changes no specification, and so no id; that of the published em does."""
-    idling, plain = FitSpec(**beside, **idle), FitSpec(**beside)
-    assert idling == plain == replace(plain, **idle)
-    assert idling.to_dict() == plain.to_dict()
-    assert GLLE.spec(**beside, **idle).to_dict() == GLLE.spec(**beside).to_dict()
-    expected = fit(sheet, plain).arrays()
-    for name, array in fit(sheet, idling).arrays().items():
-        assert array.tobytes() == expected[name].tobytes()
-    for option in ({"max_iter": 3}, {"tol": 0}, {"covariance": "full-corrected"}):
-        assert FitSpec(variant="published", **option) != FitSpec(variant="published")
 
 
 def test_figures_of_the_data_do_not_depend_on_where_they_lie(wide: NDArray[np.float64]) -> None:
