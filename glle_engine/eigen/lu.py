@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from glle_engine.eigen.pattern import Pattern
 
 _THRESHOLD = 0.01  # pivoting threshold; with 1 the fill has no bound, and with 0 digits are lost
-_EXACT = 1e-9  # deviation above which eigenpairs are refined
+_EXACT = 1e-9  # eigenpairs with a larger deviation are refined
 _TAG = (0,)  # its length is the number of draws that the kernels of the batched solver compute at once
 _RELATIVE_SHIFT = 1e-9  # relative to the norm of M: far above its rounding, far below the wanted eigenvalues
 
@@ -101,7 +101,7 @@ class Factored:
         for i, pin in enumerate(self.pins[1:], start=1):
             unit = np.zeros(n)
             unit[self.inverse[pin]] = 1.0
-            hitting = np.asarray(self.lu.solve(unit, "T"))  # 1 on the pin's class, 0 on the other classes
+            hitting = np.asarray(self.lu.solve(unit, "T"))  # 1 on the pin's closed class, 0 on the others
             project_out(basis[:i], hitting)
             project_out(basis[:i], hitting)
             basis[i] = hitting / norm(hitting)

@@ -220,7 +220,7 @@ def operation(symbol: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function to be compiled at its first call, without fast-math, and to release the GIL while it runs."""
+    """Decorate a function, so that numba compiles it at its first call, without fast-math, and it releases the GIL."""
     dispatcher = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
     dispatcher.get_call_template = functools.partial(_call_template, dispatcher.get_call_template)
     dispatcher._cache = _Cache(function)  # noqa: SLF001 -- numba has no public way to set another cache

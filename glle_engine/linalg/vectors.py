@@ -71,7 +71,7 @@ def emit(builder: Any, name: str, *vectors: Any) -> Any:
 
 
 def spread(builder: Any, value: Any, lanes: int) -> Any:
-    """Emit the instructions that make a vector with `value` in every lane, and return it."""
+    """Emit the instructions that make a vector of `lanes` entries that all are `value`, and return it."""
     vector = ir.VectorType(value.type, lanes)
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
@@ -143,7 +143,7 @@ def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
 
 @instruction
 def fill(typing: Any, tag: Any, value: Any) -> Any:
-    """Return a vector of `len(tag)` doubles with `value` in every lane."""
+    """Return a vector of `len(tag)` doubles that all are `value`."""
     lanes = len(tag)
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -154,7 +154,7 @@ def fill(typing: Any, tag: Any, value: Any) -> Any:
 
 @instruction
 def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """Return a b + c in each lane, rounded once."""
+    """Return the vector a b + c, entry by entry, each rounded once."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return emit_fma(builder, *args)
@@ -164,7 +164,7 @@ def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
 
 @instruction
 def fnma(typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """Return c - a b in each lane, rounded once."""
+    """Return the vector c - a b, entry by entry, each rounded once."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return emit_fma(builder, builder.fneg(args[0]), args[1], args[2])
@@ -174,7 +174,7 @@ def fnma(typing: Any, a: Any, b: Any, c: Any) -> Any:
 
 @instruction
 def root(typing: Any, a: Any) -> Any:
-    """Return the square root of each lane."""
+    """Return the square root of each entry of a vector."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return emit(builder, "sqrt", args[0])
@@ -197,7 +197,7 @@ add, subtract, multiply, divide = (_binary(name) for name in ("fadd", "fsub", "f
 
 
 def _overload(symbol: Any, instruction_of_vectors: Any) -> None:
-    """Define what a Python operator such as + does with two vectors in compiled code: one of the instructions above."""
+    """Define a Python operator (`symbol`, such as `operator.add`) on two vectors in compiled code by an instruction."""
 
     @operation(symbol)
     def operate(a: Any, b: Any) -> Any:

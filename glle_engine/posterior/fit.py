@@ -204,7 +204,7 @@ def _fit_on_landmarks(
             remedy=error.remedy + " More landmarks may connect it, too.",
             details={**error.details, "landmarks": len(landmarks)},
         ) from error
-    spec = replace(spec, noise=fitted.spec.noise)  # what "auto" has chosen
+    spec = replace(spec, noise=fitted.spec.noise)  # in place of "auto"
     return _place_others(replace(fitted, spec=spec), placed, landmarks, on_progress)
 
 
@@ -370,7 +370,7 @@ def _fit_located(
     elif not isinstance(data, Distances):
         require_resolved(data, nearest, distances)
     if max_flops < math.inf and len(closed_classes(edges(nearest, kept))) > 1 and not is_cheaper(nearest, max_flops):
-        raise TooCostlyError  # known already, before the costly search for bridges
+        raise TooCostlyError  # bridges take long to find, and would not make a factorization cheaper
     described = {**search_figures(spec.search, data, distances, on_progress), **described}
 
     def on_graph(option: FitSpec) -> Posterior:

@@ -239,7 +239,7 @@ class Sampler:
             raise no_prior()
 
     def _solve(self, keys: list[DrawKey], source: Source, align: Align) -> list[Draw]:
-        """Return the draws of at most `LANES` keys, solved together; a draw that fails its test is solved alone."""
+        """Return the draws of at most `LANES` keys, solved together; inaccurate draws are solved again, one by one."""
         if self.solver is None:
             return [self._draw(key, source, align, self._alone(key, source)) for key in keys]
         streams = [(key.seed, key.index, math.sqrt(key.scale)) for key in keys]

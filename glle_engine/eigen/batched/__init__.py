@@ -1,4 +1,4 @@
-"""Solve several draws of one posterior at once: a SIMD vector has one number of each draw, and its entries are lanes.
+"""Solve several draws of one posterior at once, by SIMD vectors that hold one number of each draw.
 
 May import `base`, `linalg`, `weights` and the files of `eigen`. Start with `solver`, then `structure`,
 `factorization`, `lanczos`.

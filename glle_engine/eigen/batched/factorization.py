@@ -1,4 +1,4 @@
-r"""Sparse LU factors of several matrices at once, one per SIMD lane, by a multifrontal method without pivoting.
+r"""Sparse LU factors of the matrices of several draws at once, by a multifrontal method without pivoting.
 
 The matrices :math:`B' = I - W + e_i e_i^T = L U`, with L unit lower triangular, have one sparsity pattern
 (`glle_engine.eigen.batched.structure`). Supernode by supernode in postorder: assemble the front from the matrix and the
@@ -52,18 +52,18 @@ def factorize(
     blocks: NDArray[np.float64],
     scratch: NDArray[np.float64],
 ) -> None:
-    """Factor the matrix B' = I - W + e_i e_i^T of each lane, and overwrite `lower` and `upper` with the factors.
+    """Factor the matrix B' = I - W + e_i e_i^T of each draw of a batch, and overwrite `lower` and `upper`.
 
     Parameters
     ----------
     tag : tuple of int
-        Its length is the number of lanes, the matrices that are factored at once.
+        Its length is the number of draws (lanes) whose matrices are factored at once.
     words : (20,) int64
         `glle_engine.eigen.batched.structure.packed_addresses` of the structure.
     weights : flat (n, k, lanes)
         In the order of elimination.
     pins : (lanes,) int32
-        The position of the 1 that is added to each lane's diagonal; -1 for none.
+        The position i of the 1 that is added to the diagonal, for each draw; -1 for none.
     lower, upper : flat (lower_size, lanes) and (upper_size, lanes)
         Overwritten with the factors.
     blocks : flat (block_size, lanes)

@@ -100,8 +100,8 @@ def kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
     """Return a numba intrinsic without a result, which compiled code calls with a tag and further arguments.
 
     `write_code` emits its LLVM code; it is called with a `Code` and the further arguments, whose number is `arguments`.
-    The length of the tag is the number of lanes. Arguments that are addresses stay addresses, and numbers become
-    indices.
+    The tag is a tuple, whose length is the number of doubles in a vector. Arguments that are addresses stay addresses,
+    and numbers become indices.
     """
 
     def type_kernel(typing: Any, tag: Any, *rest: Any) -> Any:
@@ -358,10 +358,10 @@ multiply_add = by_width("multiply_add", partial(product, added=True), 5)
 
 
 def _write_tile(code: Code, target: Any, stride: Any, known: Any, left: Any, right: Any, depth: Any) -> None:
-    """Emit the code that subtracts the product of two packed panels, `left` and `right`, from a tile of the target.
+    """Emit the code that subtracts left^T right from a small rectangle of numbers that fits in registers.
 
-    The panels have `depth` columns, and the rows of the target are `stride` vectors apart. If `known` is 0, the target
-    counts as zeros.
+    `left` and `right` have `depth` rows, which `_pack` has written one after another. The rows of the rectangle, which
+    begins at `target`, are `stride` vectors apart. If `known` is 0, the target counts as zeros.
     """
     builder, lanes, index = code.builder, code.lanes, depth.type
     rows = _REGISTERS * max(1, _DOUBLES // lanes)

@@ -1,4 +1,4 @@
-r"""Lanczos for several draws (lanes) at once, for an operator that is reordered so that a step reads each factor once.
+r"""Lanczos for several draws at once, for an operator that is reordered so that a step reads each factor once.
 
 With one left null vector y and the constant as right null vector, :math:`B^+ = P B'^{-1} Q`. P and Q project out the
 constant and y (`glle_engine.eigen.eigenproblem`). With B' = L U,
@@ -63,7 +63,7 @@ class Workspace(NamedTuple):
     Attributes
     ----------
     tag : tuple of int
-        Its length is the number of lanes, the draws that are computed at once.
+        Its length is the number of draws that are computed at once, one in each lane of the SIMD vectors.
     words : (20,) int64
         `glle_engine.eigen.batched.structure.packed_addresses` of the structure.
     normals, weights
@@ -83,7 +83,7 @@ class Workspace(NamedTuple):
     basis, images, points : (m, n * lanes)
         Scratch for at most m - 2 steps of Lanczos.
     steps : (lanes,) int64
-        The number of Lanczos steps of each lane; -1 if the lane failed (`verdict`).
+        The number of Lanczos steps of each draw; -1 for a draw without a solution (`verdict`).
 
     """
 
@@ -153,16 +153,17 @@ def lanczos(
     start: NDArray[np.float64],
     tolerance: float,
 ) -> None:
-    r"""Compute the bottom eigenpairs of each lane's M, and write them to the workspace: vectors, values and steps.
+    r"""Compute the bottom eigenpairs of M for each draw of a batch, and write them to the workspace.
 
-    A lane is done when each of its wanted Ritz values :math:`\theta` has a residual of at most `tolerance` times the
+    A draw is done when each of its wanted Ritz values :math:`\theta` has a residual of at most `tolerance` times the
     smaller of :math:`\theta` and its distance to the first unwanted Ritz value. From then on, the Lanczos vectors of
-    the lane are zero, so that no lane depends on another. The `strength` of the pins is written, too.
+    the draw are zero, so that no draw depends on another. The workspace gets `vectors`, `values`, `steps` and
+    `strength`.
 
     Parameters
     ----------
     room : Workspace
-        Holds the factors L and U of each lane.
+        Holds the factors L and U of each draw.
     pins : (lanes,) int32
     constrained : bool
         Whether B has the constant as right null vector and y as left null vector; if not, B' = B is nonsingular.
@@ -253,7 +254,7 @@ def lanczos(
 
 @compiled
 def _dot(tag: tuple[int, ...], a: Address, b: Address, n: int) -> Lanes:
-    """Return the inner product a^T b of two vectors of n rows, for each lane."""
+    """Return the inner product a^T b of two vectors of n entries, for each draw of a batch."""
     even, odd = fill(tag, 0.0), fill(tag, 0.0)
     for i in range(0, n - 1, 2):
         even = fma(load(tag, a, i), load(tag, b, i), even)
@@ -274,7 +275,7 @@ def _dots(
     weight: Address,
     overlap: Address,
 ) -> None:
-    """Write weight_i s_i^T x into overlap_i, for i from `first` to `count` - 1 and each lane; images[i] is s_i."""
+    """Write weight_i s_i^T x into overlap_i, for i from `first` to `count` - 1 and each draw; images[i] is s_i."""
     for i in range(first, count):
         store(overlap, i, fill(tag, 0.0))
     for begin in range(0, n, _DOT_ROWS):
@@ -291,7 +292,7 @@ def _dots(
 def _subtract(
     tag: tuple[int, ...], basis: Address, first: int, count: int, n: int, factor: Address, x: Address, result: Address
 ) -> None:
-    """Write x - sum_i t_i factor_i into `result`, for each lane; t_i are the rows `first` to `count` - 1 of `basis`."""
+    """Write x - sum_i t_i factor_i into `result`, for each draw; t_i are the rows `first` to `count` - 1 of `basis`."""
     for row in range(n):
         value = load(tag, x, row)
         for i in range(first, count):
@@ -311,7 +312,7 @@ def _subtract_two(
     x: Address,
     result: Address,
 ) -> None:
-    """Write x - h mean - sum_i t_i factor_i into `result`, for each lane; t_i are the first `count` rows of `basis`."""
+    """Write x - h mean - sum_i t_i factor_i into `result`, for each draw; t_i are the first `count` rows of `basis`."""
     for row in range(n):
         value = fnma(load(tag, h, row), mean, load(tag, x, row))
         for i in range(count):
@@ -321,7 +322,7 @@ def _subtract_two(
 
 @compiled
 def verdict(diagonal: NDArray[np.float64], off: NDArray[np.float64], wanted: int, tolerance: float) -> int:
-    """Return 1 if the `wanted` largest Ritz values of a lane have converged, 0 if not yet, and -1 if they never will.
+    """Return 1 if the `wanted` largest Ritz values of a draw have converged, 0 if not yet, and -1 if they never will.
 
     `diagonal` and `off` (m,) are the tridiagonal matrix of Lanczos after m steps. The values never converge if a number
     is not finite, if the Krylov space is exhausted too early, or if the matrix cannot be diagonalized.
@@ -376,9 +377,9 @@ def ritz(
     diagonal: NDArray[np.float64],
     off: NDArray[np.float64],
 ) -> None:
-    """Write each lane's eigenvalues and eigenvectors of M to `room.values` and `room.vectors`.
+    """Write the eigenvalues and eigenvectors of M to `room.values` and `room.vectors`, for each draw of a batch.
 
-    They follow from the lane's tridiagonal matrix, `diagonal` and `off` (lanes, steps), and from its Lanczos basis.
+    They follow from the draw's tridiagonal matrix, `diagonal` and `off` (lanes, steps), and from its Lanczos basis.
     """
     tag, steps, values, vectors, points = room.tag, room.steps, room.values, room.vectors, address(room.points)
     lanes, wanted = len(tag), len(vectors)

@@ -1,4 +1,6 @@
-"""Compute several draws at once, one per SIMD lane: sample weights, factor B = I - W, find eigenpairs, test accuracy.
+"""Compute several draws at once: sample weights, factor B = I - W, find eigenpairs, and test their accuracy.
+
+Each draw of a batch occupies one lane, the entry with one number in every SIMD vector.
 
 The test checks that | ||B v||^2 / lambda - 1 | is small for each eigenpair (lambda, v), and that the left null vector y
 of B does not nearly vanish at the pin, the point at which 1 was added to the diagonal of B to make it nonsingular.
@@ -121,25 +123,24 @@ class LaneSolver:
             room.weights,
         )
         pins = np.full(LANES, self.pin, np.int32)
-        results: list[LaneResult] = [(None, []) for _ in streams]
-        open_ = list(range(len(streams)))
         tried: list[list[str]] = [[] for _ in streams]
+        results: list[LaneResult] = [(None, reasons) for reasons in tried]
+        open_ = list(range(len(streams)))
         for solver in ("lanes", "lanes-repinned"):
-            self._factor_and_iterate(room, pins)
+            factorize(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
+            lanczos(room, pins, self.pin >= 0, self.start, LANE_TOLERANCE)
+            deviations(room, self.structure.neighbors)
             vectors = np.empty((LANES, len(self.structure.order), len(room.vectors)))
             unpack(room.tag, self.structure.position, room.vectors, vectors)
             for lane in list(open_):
                 pairs, reason = self._judge(room, lane, vectors[lane])
                 if reason is None:
-                    pairs.diagnostics.update(solver=solver, rejected=list(tried[lane]))
+                    pairs.diagnostics.update(solver=solver, rejected=tried[lane])
                     results[lane] = (pairs, [])
                     open_.remove(lane)
                 else:
                     tried[lane].append(f"{solver}: {reason}")
-            again = self._repin(room, pins, open_) if self.pin >= 0 and solver == "lanes" else []
-            for lane in set(open_) - set(again):
-                results[lane] = (None, tried[lane])
-            open_ = again
+            open_ = self._repin(room, pins, open_) if self.pin >= 0 and solver == "lanes" else []
             if not open_:
                 break
         return results
@@ -154,13 +155,8 @@ class LaneSolver:
         room = self._idle[0]
         null_left(room, np.zeros(LANES, np.int32))
 
-    def _factor_and_iterate(self, room: Workspace, pins: NDArray[np.int32]) -> None:
-        factorize(room.tag, room.words, room.weights, pins, room.lower, room.upper, room.blocks, room.scratch)
-        lanczos(room, pins, self.pin >= 0, self.start, LANE_TOLERANCE)
-        deviations(room, self.structure.neighbors)
-
     def _judge(self, room: Workspace, lane: int, vectors: NDArray[np.float64]) -> tuple[Eigenpairs, str | None]:
-        """Return the eigenpairs of the draw in a lane, and why they are inaccurate, or None to accept them.
+        """Return the eigenpairs of the draw number `lane` of a batch, and why they are inaccurate, or None.
 
         `vectors` (n, m) are the eigenvectors, in the order of the points.
         """
@@ -181,9 +177,10 @@ class LaneSolver:
         return pairs, "not finite" if steps < 0 else pin_refusal(pin) or refusal(deviation, steps, ACCEPTED_DEVIATION)
 
     def _repin(self, room: Workspace, pins: NDArray[np.int32], lanes: list[int]) -> list[int]:
-        """Move the pins of lanes whose left null vector y is small at the pin to the largest |y|, in place.
+        """Move the pin of a draw to the largest entry of its left null vector y if y is small at the pin.
 
-        Only the given `lanes` are examined. Returns the lanes whose pin was moved, which have to be solved again.
+        `pins` are changed in place, only for the draws with the numbers `lanes`. Returns the numbers of the draws whose
+        pin was moved, which have to be solved again.
         """
         if not lanes:
             return []
@@ -200,10 +197,10 @@ class LaneSolver:
 
 @compiled
 def deviations(room: Workspace, neighbors: NDArray[np.int32]) -> None:
-    r"""Write how inaccurate the eigenpairs of each lane are into `room.deviation`.
+    r"""Write how inaccurate the eigenpairs of each draw are into `room.deviation`.
 
-    This is the largest :math:`|\,\|B v\|^2 / \lambda - 1|` over the lane's eigenpairs :math:`(\lambda, v)` of
-    :math:`B^T B`. `neighbors` (n, k) are in the order of elimination.
+    This is the largest :math:`|\,\|B v\|^2 / \lambda - 1|` over the eigenpairs :math:`(\lambda, v)` of :math:`B^T B`.
+    `neighbors` (n, k) are in the order of elimination.
     """
     tag, vectors, result = room.tag, room.vectors, room.deviation
     lanes, (n, k) = len(tag), neighbors.shape
@@ -227,7 +224,7 @@ def deviations(room: Workspace, neighbors: NDArray[np.int32]) -> None:
 
 @compiled
 def null_left(room: Workspace, pins: NDArray[np.int32]) -> None:
-    """Write a multiple of the left null vector y of each lane's B into `room.work[0]`, in the order of elimination."""
+    """Write a multiple of the left null vector y of each draw's B into `room.work[0]`, in the order of elimination."""
     tree = addresses(room.words)
     solve_units(room.tag, tree, address(room.upper), pins, room.work[0])
     solve_lower_transposed(room.tag, tree, address(room.lower), address(room.work[0]))

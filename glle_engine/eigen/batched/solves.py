@@ -1,4 +1,4 @@
-"""Solve triangular systems with the factors of `factorization`, for several draws (lanes) at once, two solves per pass.
+"""Solve triangular systems with the factors of `factorization`, for several draws at once, two solves per pass.
 
 Lanczos needs :math:`K_0 t = L^{-1} L^{-T} t` and :math:`N_0 s = U^{-T} U^{-1} s`. Each is one solve down the tree and
 one solve up. Both solves read the same factor, so that one walk through the tree does both: a supernode is read when it
@@ -71,7 +71,7 @@ def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Addres
 
 @compiled
 def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address, z: Address, x: Address) -> Lanes:
-    """Write z = L^-T t and x = L^-1 z, and return z^T z, for each lane."""
+    """Write z = L^-T t and x = L^-1 z, and return z^T z, for each draw of a batch."""
     square = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
@@ -89,7 +89,7 @@ def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address
 def upper_gram(
     tag: tuple[int, ...], tree: Addresses, upper: Address, s: Address, factor: Lanes, w: Address, x: Address
 ) -> Lanes:
-    """Write w = U^-1 (factor * s) and x = U^-T w, and return the sum of the entries of w, for each lane."""
+    """Write w = U^-1 (factor * s) and x = U^-T w, and return the sum of w's entries, for each draw of a batch."""
     total = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
@@ -106,14 +106,14 @@ def upper_gram(
 
 @compiled
 def solve_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address) -> None:
-    """Overwrite x with U^-T x, for each lane."""
+    """Overwrite x with U^-T x, for each draw of a batch."""
     for node in range(tree.nodes):
         _leave_upper(tag, tree, node, upper, x)
 
 
 @compiled
 def solve_both_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address, y: Address) -> None:
-    """Overwrite x with U^-T x and y with U^-T y, for each lane, reading U once."""
+    """Overwrite x with U^-T x and y with U^-T y, for each draw of a batch, reading U once."""
     for node in range(tree.nodes):
         _leave_upper(tag, tree, node, upper, x)
         _leave_upper(tag, tree, node, upper, y)
@@ -123,9 +123,10 @@ def solve_both_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Ad
 def solve_units(
     tag: tuple[int, ...], tree: Addresses, upper: Address, pins: NDArray[np.int32], x: NDArray[np.float64]
 ) -> None:
-    """Write U^-T e_i into x, where e_i is the unit vector of the lane's pin i, for each lane.
+    """Write U^-T e_i into x for each draw of a batch, where `pins` has the position i of each draw.
 
-    Only the supernodes of the pins and their ancestors are visited, because x is 0 elsewhere.
+    Only the supernodes (ranges of columns) of the pins and their ancestors in the elimination tree are visited, because
+    x is 0 elsewhere.
     """
     lanes = len(tag)
     x[:] = 0.0
@@ -149,7 +150,7 @@ def solve_units(
 
 @compiled
 def solve_lower_transposed(tag: tuple[int, ...], tree: Addresses, lower: Address, z: Address) -> None:
-    """Overwrite z with L^-T z, for each lane."""
+    """Overwrite z with L^-T z, for each draw of a batch."""
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
         if node >= 0:
@@ -158,14 +159,14 @@ def solve_lower_transposed(tag: tuple[int, ...], tree: Addresses, lower: Address
 
 @compiled
 def solve_lower(tag: tuple[int, ...], tree: Addresses, lower: Address, x: Address) -> None:
-    """Overwrite x with L^-1 x, for each lane."""
+    """Overwrite x with L^-1 x, for each draw of a batch."""
     for node in range(tree.nodes):
         _leave_lower(tag, tree, node, lower, x)
 
 
 @compiled
 def solve_upper(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address) -> None:
-    """Overwrite x with U^-1 x, for each lane."""
+    """Overwrite x with U^-1 x, for each draw of a batch."""
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
         if node >= 0:

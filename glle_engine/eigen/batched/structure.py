@@ -38,7 +38,7 @@ from glle_engine.linalg.compiled import compiled, instruction
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-GAPS = 1.5  # expected size of the area for contribution blocks, relative to the blocks; 1.2 to 1.45 for Gaussian data
+GAPS = 1.5  # expected size of the memory for contribution blocks over the blocks' own; 1.2 to 1.45 for Gaussian data
 
 
 class Addresses(NamedTuple):
@@ -101,9 +101,10 @@ def addresses(typing: Any, packed: Any) -> Any:
 
 
 def part_starts(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[NDArray[np.int64], int]:
-    """Return the index at which each supernode's part of a factor (L or U) begins, and the total size of the factor.
+    """Return the index at which each part of a factor (L or U) begins in memory, and the total size of the factor.
 
-    `sizes` are the sizes of the parts. They are stored one after another, in the order `entered` of the supernodes.
+    Part s belongs to supernode s and has the size sizes[s]. The parts are stored one after another, in the order in
+    which `entered` lists the supernodes.
     """
     start = np.empty(len(sizes), np.int64)
     ends = np.cumsum(sizes[entered])
@@ -307,9 +308,9 @@ def _part(owner: NDArray[np.int32], i: int, j: int) -> int:
 class Structure(NamedTuple):
     """Plan of all LU factorizations for one neighbor graph of n points with k neighbors: the symbolic factorization.
 
-    Columns and rows are in the order of elimination: *position* j of the matrix is point ``order[j]``. There are S
-    supernodes, in F fronts. The columns of a front are the columns of its supernodes, and the rows of a front are the
-    rows below its last supernode.
+    Columns and rows are in the order of elimination: *position* j of the matrix is point ``order[j]``. The columns are
+    divided into F fronts, which are dense matrices, and each front into supernodes of at most 8 columns, S in all. The
+    columns of a supernode have the same rows below them. The rows of a front are the rows below its last supernode.
 
     Attributes
     ----------

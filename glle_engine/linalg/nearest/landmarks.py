@@ -42,10 +42,11 @@ def accept(
     known: int,
     last: int,
 ) -> int:
-    """Add landmarks to `chosen` until there are `last` landmarks or no proposals are left; return how many there are.
+    """Add landmarks to `chosen` by rejection sampling, until there are `last`; return how many landmarks there are.
 
-    The first `known` landmarks exist already. `squares` (n,) are the squared distances of all points to the nearest of
-    these, and `reached` (n,) the cumulative sums of `squares`. Each proposal uses two `uniforms` (proposals, 2).
+    There are fewer than `last` if all proposals are used up. The first `known` landmarks are in `chosen` already.
+    `squares` (n,) are the squared distances of all points to the nearest of these, and `reached` (n,) are the
+    cumulative sums of `squares`. A proposal uses two random numbers, a row of `uniforms` (proposals, 2).
     """
     count = known
     for proposal in range(len(uniforms)):
