@@ -1,1 +1,1 @@
-"""A deployment under faults: killed processes, servers away or full, full disks, lost folders."""
+"""Programs that run a deployment under faults: killed processes, Redis servers away or full, full disks."""

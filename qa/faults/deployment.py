@@ -1,4 +1,4 @@
-"""A deployment in parts: two Redis servers, and the processes started on them."""
+"""A deployment whose Redis servers, APIs and workers are started one by one, so that each can fail alone."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ ONE_THREAD = dict.fromkeys(BLAS_VARIABLES, "1")
 
 @dataclass
 class Deployment:
-    """Servers, a data folder, and the processes started on them.
+    """Two Redis servers, a data folder, and the processes that use them.
 
     Parameters
     ----------
     settings
-        Settings of the processes.
+        Settings of the processes, with the URLs of the servers.
     stack
-        Ends the processes.
+        Ends the processes when it is closed.
+    numbers
+        Numbers for the names of log files.
 
     """
 
@@ -43,19 +45,19 @@ class Deployment:
     numbers: count[int] = field(default_factory=count)
 
     def start(self, *arguments: str, **environment: str) -> Up:
-        """Start a command with some environment."""
+        """Start a `glle` command, such as ``serve``, with further environment variables; return the running process."""
         log = Path(self.settings.data_dir).parent / f"{arguments[0]}-{next(self.numbers)}.log"
         environment = {**self.settings.to_env(), **ONE_THREAD, "GLLE_API_PROCESSES": "1", **environment}
         return self.stack.enter_context(run_glle(log, *arguments, **environment))
 
     def api(self) -> httpx.Client:
-        """Start an API; return a client of it."""
+        """Start an API; return an HTTP client of it."""
         return self.stack.enter_context(httpx.Client(base_url=self.start("serve", "--port", "0").url, timeout=60))
 
 
 @contextmanager
 def run_servers(folder: Path, settings: Settings) -> Iterator[Deployment]:
-    """Run the servers in a folder, and kill all processes at the end."""
+    """Run the two Redis servers in a folder during the context; at the end, kill them and all started processes."""
     folder.mkdir(exist_ok=True)
     (folder / "data").mkdir(exist_ok=True)
     of_servers = replace(settings, data_dir=str(folder))
@@ -71,7 +73,7 @@ def run_servers(folder: Path, settings: Settings) -> Iterator[Deployment]:
 
 
 def end_server(server: EmbeddedRedis) -> None:
-    """Kill a server, also a stopped one."""
+    """Kill the process of a server, even if it is suspended, and wait for its end."""
     if server.process is not None:
         server.process.kill()
         server.process.wait()

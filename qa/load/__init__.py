@@ -1,4 +1,4 @@
-"""Mixed load on a running service, and a ledger of its promises and answers.
+"""A mixed load of many clients on a running service, and a ledger of what the service has promised and answered.
 
 ::
 
@@ -12,13 +12,13 @@
     ledger.arrays        # digests of every received array, by its content and name
     ledger.seconds("GET draw")   # durations of the answered attempts
 
-Each client is a thread with separate data sets, which it uploads, fits, draws from, cancels and deletes, so that it
-knows its resources at any time. It requests some draws at the same time. Other data sets are shared and permanent.
-The requests are a function of the seed. Results are a function of the ledger's keys, so that
-`qa.faults.chaos.checks` can compute them again.
+Each client is a thread with data sets of its own, which no other client fits, draws from or deletes, so that the client
+knows at any time which of its resources exist. Other data sets are shared by all clients and never deleted. A seed
+determines the requests. The keys of the ledger say what was requested, so that `qa.faults.chaos.checks` can compute the
+results again.
 
-`Load` sets the number of requests or seconds, the rate (None: as fast as possible), and the retries of
-docs/reference/client.md. With several URLs a client goes to the next one if it gets no answer. `Load(keeps=10000)` is
-for long runs: it bounds the number of data sets of each client and the size of the ledger.
-`run(..., stop=event)` ends early.
+`Load` sets the number of requests or seconds, the rate (None: as fast as possible), and the time limit of retries
+(docs/reference/client.md). A client with several URLs goes to the next one if there is no answer. `Load(keeps=10000)`
+is for long runs: it limits the number of data sets of each client and the size of the ledger. `run(..., stop=event)`
+ends early.
 """

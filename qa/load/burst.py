@@ -1,11 +1,11 @@
-"""`python -m qa.load.burst`: 10,000 posts at once, with few open jobs allowed and with the default.
+"""`python -m qa.load.burst`: 10,000 POST requests at once, first with a quota of few open jobs, then with the default.
 
-Distinct fits and draws are posted to a `glle up` as fast as possible. The program checks that
+Each request asks `glle up` for another fit or draw, as fast as possible. The program checks that
 
 - each answer is 202, 200, or 429 or 503 with a Retry-After between 1 and 60 seconds;
-- each accepted job has a record, and the refused ones leave nothing in Redis, whose memory stays below the mark at
-  which a worker could not register;
-- `/livez` answers 200 throughout, from the event loop.
+- each accepted job has a record; refused requests leave nothing in Redis, and its memory does not become so full that
+  no worker could register;
+- `/livez` answers 200 all the time.
 
 Durations are printed. The exit code is 1 if a check failed.
 """
@@ -27,7 +27,7 @@ import httpx
 import numpy as np
 
 from qa.frame import repeat, say
-from qa.load.work import Probes, probe
+from qa.load.probes import Probes, probe
 from tests.system.conftest import Up, fit_posterior, running, synthetic
 from worker.operations.health import FULL
 from worker.records.ids import text
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     import redis
 
 REFUSALS = frozenset({"quota-exceeded", "too-many-jobs", "too-many-requests", "redis-full"})
-JOB_BYTES = 16 * 2**10  # of an accepted job in Redis, at most: record, task, lists
-SLACK_BYTES = 16 * 2**20  # connections, scripts, counters
+JOB_BYTES = 16 * 2**10  # maximum bytes of an accepted job in Redis: record, task, lists
+SLACK_BYTES = 16 * 2**20  # further bytes that Redis may use, for connections, scripts and counters
 POLL_SECONDS = 0.05
 MEMORY_SECONDS = 0.25
 POINTS = 60
-LONGEST_SECONDS = 60  # of a Retry-After
+LONGEST_SECONDS = 60  # longest Retry-After that is allowed
 
 
 @dataclass
@@ -55,17 +55,17 @@ class Outcome:
     Attributes
     ----------
     answers
-        Count by status and problem code.
+        Number of answers by status and problem code.
     jobs
         Ids of the accepted jobs.
     retries
-        Retry-After of the refusals in seconds.
+        Retry-After of each refusal in seconds.
     alive
-        Answers to `/livez`.
+        Answers of `/livez`.
     before, peak, share
-        Bytes of the queue server before the burst and at most, and the highest share of its limit.
+        Bytes of the queue server's memory before the burst and at most, and the highest used share of its limit.
     faults
-        Broken promises.
+        Broken promises, as sentences.
 
     """
 
@@ -80,7 +80,7 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
 
     def count(self, answer: httpx.Response) -> None:
-        """Count an answer to a post."""
+        """Count the answer to a request, and record the accepted job, the Retry-After, or a broken promise."""
         body = answer.json()
         code = str(body.get("type", "")).rpartition(":")[2]
         self.answers[answer.status_code, code] += 1
@@ -98,7 +98,7 @@ class Outcome:
             self.retries.append(int(retry))
 
     def lines(self) -> Iterator[str]:
-        """Yield the report."""
+        """Yield the lines of the report."""
         posts = self.answers.total()
         yield f"{posts} posts in {self.seconds:.1f} s, {posts / self.seconds:.0f} a second"
         yield "answers: " + ", ".join(f"{n} x {s} {code}".strip() for (s, code), n in sorted(self.answers.items()))
@@ -115,7 +115,7 @@ class Outcome:
 
 
 def run(up: Up, posts: int, clients: int = 100) -> Outcome:
-    """Post distinct fits and draws by `clients` connections, and check the promises."""
+    """Send `posts` different requests for fits and draws by `clients` connections at once; return what happened."""
     outcome = Outcome()
     with httpx.Client(base_url=up.url, timeout=60) as client:
         dataset = synthetic(client, POINTS, seed=posts)
@@ -142,12 +142,6 @@ def run(up: Up, posts: int, clients: int = 100) -> Outcome:
     return outcome
 
 
-def count_unfinished(up: Up, outcome: Outcome) -> Counter[str]:
-    """Return the number of accepted jobs that have not succeeded, by status."""
-    server = up.redis("GLLE_REDIS_URL")
-    return Counter(status or "lost" for job in outcome.jobs if (status := _status(server, job)) != "succeeded")
-
-
 def _status(server: redis.Redis, job: str) -> str | None:
     raw = server.hget(job_key(job), "status")
     return None if raw is None else text(raw)
@@ -170,7 +164,7 @@ async def _post(url: str, dataset: str, posterior: str, posts: int, clients: int
 
 
 def _request(dataset: str, posterior: str, number: int, posts: int) -> tuple[str, dict[str, Any]]:
-    """Return path and body of a post: a fit or a draw that no other post asks for."""
+    """Return path and body of a request for a fit or a draw that no other request asks for."""
     if number % 2:
         return f"{posterior}/draws", {"n_draws": 1, "seed": number}
     return "/v1/posteriors", {"dataset": dataset, "reg": 1e-3 * (2 + number / posts)}
@@ -183,7 +177,7 @@ def _measure(server: redis.Redis, outcome: Outcome) -> None:
 
 
 def main() -> int:
-    """Run the bursts, print the figures, and return 1 if a check failed."""
+    """Run the bursts, and print what happened; return 1 if a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m qa.load.burst", description=__doc__)
     parser.add_argument("--posts", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=100)

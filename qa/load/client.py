@@ -1,4 +1,4 @@
-"""A client: its requests, retried as docs/reference/client.md describes, with each attempt in the ledger."""
+"""An HTTP client that retries requests as docs/reference/client.md describes, and records attempts in the ledger."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
 @dataclass
 class Requester:
-    """Client of several equivalent services, which goes to the next one if there is no answer.
+    """Sends requests to a service with several URLs, and uses the next URL if there is no answer.
 
     Parameters
     ----------
     urls
-        URLs of equivalent services.
+        URLs of the service, or of services with the same data.
     patience
         Time limit of a request with its retries, in seconds; 0: one attempt.
     stop
-        No retries once it is set.
+        Event after which nothing is retried.
 
     """
 
@@ -47,14 +47,17 @@ class Requester:
         self._at = self._rng.randrange(len(self._urls))
 
     def ask(self, operation: str, path: str, **request: Any) -> httpx.Response | None:
-        """Return the answer with the time of its first attempt, or None after the time limit.
+        """Send a request, with retries; return the last answer, or None if there was none within the time limit.
+
+        Extension ``requested_at`` of the answer is the time of the first attempt. ``deleted_before`` is set if a DELETE
+        was retried and is answered with 404, because an attempt without an answer has succeeded.
 
         Parameters
         ----------
         operation
-            Method and resource.
+            Method and resource, such as ``GET draw``, for the ledger.
         path
-            Path with its query.
+            Path and query.
         request
             Keyword arguments of `httpx.Client.request`.
 
@@ -99,7 +102,7 @@ class Requester:
 
 
 def _may_go_better(answer: httpx.Response) -> bool:
-    """Return whether a retry may help: the fault is temporary, and not the final error of a job."""
+    """Return whether a retry may have a better answer: the failure is temporary, and not the end of a job."""
     if answer.status_code not in RETRY_STATUSES:
         return False
     with suppress(ValueError):
@@ -108,5 +111,5 @@ def _may_go_better(answer: httpx.Response) -> bool:
 
 
 def _retry_after(answer: httpx.Response | None) -> float:
-    """Return the Retry-After of an answer in seconds."""
+    """Return the Retry-After of an answer in seconds; 0 if there is none, or no answer."""
     return 0.0 if answer is None else float(answer.headers.get("retry-after", 0))

@@ -1,9 +1,9 @@
-"""Contents that clients request, as values that determine every array."""
+"""What clients request, as values that determine each array of the answer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from tests.system.arrays import to_npy
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MIN_POINTS, MAX_POINTS = 60, 300  # points
-LARGE = 20_000  # points of a data set whose fit is no short task
+MIN_POINTS, MAX_POINTS = 60, 300
+LARGE = 20_000  # number of points of a data set whose fit takes many seconds
 
 METHODS: dict[str, dict[str, Any]] = {
     "pca": {},
@@ -25,7 +25,10 @@ METHODS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Content:
-    """A data set by its number; an uploaded one has a fourth column, a synthetic one is the sheet itself."""
+    """A data set, by its number: points of an S-shaped sheet.
+
+    A synthetic data set is made by the service. Other data sets are uploaded, and have a fourth column.
+    """
 
     number: int
     is_synthetic: bool = False
@@ -38,7 +41,7 @@ class Content:
 
     @property
     def synthetic(self) -> dict[str, Any]:
-        """Request body of a synthetic one."""
+        """Body of the request that makes a synthetic data set."""
         return {"name": "s_curve", "n": self.n, "noise": 0.02, "seed": self.number}
 
     def values(self) -> NDArray[np.float64]:
@@ -47,13 +50,13 @@ class Content:
         return sheet if self.is_synthetic else np.column_stack([sheet, np.sin(sheet[:, 0])])
 
     def npy(self) -> bytes:
-        """Return the body of an upload."""
+        """Return the npy file to upload."""
         return to_npy(self.values())
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A posterior of a data set."""
+    """A posterior that is fitted to a data set."""
 
     content: Content
     n_neighbors: int
@@ -61,7 +64,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Draws:
-    """Draws first, ..., first + count - 1 of a posterior; a single one is an array without the first axis."""
+    """The draws `first`, ..., `first` + `count` - 1 of a posterior; a single draw has no axis for the draws."""
 
     fit: Fit
     first: int
@@ -73,7 +76,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class Summary:
-    """The summary of the first draws of a posterior."""
+    """The summary of the first `count` draws of a posterior."""
 
     fit: Fit
     count: int
@@ -89,11 +92,10 @@ class Embedding:
 
 
 Artifact = Content | Fit | Draws | Summary | Embedding
-Kind = Literal["dataset", "posterior", "embedding"]
 
 
 def dataset_of(artifact: Artifact) -> Content:
-    """Return the data set of a content."""
+    """Return the data set that a request is about."""
     if isinstance(artifact, Content):
         return artifact
     if isinstance(artifact, Fit | Embedding):
@@ -102,7 +104,7 @@ def dataset_of(artifact: Artifact) -> Content:
 
 
 def fit_of(artifact: Artifact) -> Fit | None:
-    """Return the posterior of a content, or None."""
+    """Return the posterior that a request is about, or None if it is about a data set or an embedding."""
     if isinstance(artifact, Draws | Summary):
         return artifact.fit
     return artifact if isinstance(artifact, Fit) else None

@@ -1,7 +1,7 @@
-"""`python -m qa.load.fairness`: one tenant floods everything that tenants share, and another one must not notice.
+"""`python -m qa.load.fairness`: a greedy tenant floods all that tenants share, and another tenant must not notice.
 
-A `glle up` with keys serves two tenants. The other tenant draws, fits, uploads and lists, first alone, and then while
-the greedy one floods each thing in turn, and then all together. The program checks that
+A `glle up` with API keys serves two tenants. The other tenant draws, fits, uploads and lists, first alone, then while
+the greedy tenant floods each shared resource in turn, and then all together. The program checks that
 
 - each operation of the other tenant takes at most a second and twice its time alone (99th percentile);
 - nothing is refused but requests of the greedy tenant.
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from multiprocessing.managers import DictProxy
 
-FREE_SECONDS, FACTOR = 1.0, 2.0  # an operation may take so long, and so many times its time alone
-MIN_TIMES = 8  # of each operation
+FREE_SECONDS, FACTOR = 1.0, 2.0  # an operation may take this long, and in addition this many times its time alone
+MIN_TIMES = 8  # minimum number of repetitions of each operation
 CSV = {"Content-Type": "text/csv"}
-DRAWN_POINTS = 2_000  # of the posterior whose draws take some 20 ms
-FITTED_POINTS = 300  # of a small fit
-HEAVY_POINTS = 5_000  # of the greedy tenant's posterior
-SMALL_ROWS, LARGE_ROWS = 4_000, 100_000  # of a table that takes a reader, and of one that takes it for seconds
+DRAWN_POINTS = 2_000  # points of the posterior whose draws take some 20 ms
+FITTED_POINTS = 300  # points of a small fit
+HEAVY_POINTS = 5_000  # points of the greedy tenant's posterior
+SMALL_ROWS, LARGE_ROWS = 4_000, 100_000  # rows of a table that a process reads for milliseconds, or for seconds
 ALL = "all"
 SENT, CLOSED = 0, 1  # beside the statuses: requests that were sent, and connections that were closed
 # Seconds after a refusal, as of a greedy client, which does not wait for Retry-After. What is flooded is what requests
 # hold, not their number in a second, which a proxy limits.
 PAUSES = {429: 2.0, 503: 2.0, 408: 20.0}
-SLOW_SECONDS = 2.0  # between two bytes of a slow upload
+SLOW_SECONDS = 2.0  # pause between two bytes of a slow upload
 
 
 @dataclass
 class Tenant:
-    """A tenant's client and what it has."""
+    """A tenant: the token of its API key, and the ids of its data set and posterior."""
 
     url: str
     token: str
@@ -62,11 +62,11 @@ class Tenant:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The key of its requests."""
+        """Headers of the tenant's requests, which have the token."""
         return {"Authorization": f"Bearer {self.token}"}
 
     def prepare(self, drawn: int, fitted: int) -> None:
-        """Create a posterior and a data set of some points."""
+        """Create the tenant's posterior of `drawn` points, and the data set of `fitted` points."""
         with httpx.Client(base_url=self.url, headers=self.headers, timeout=120) as client:
             self.posterior = fit_posterior(client, synthetic(client, drawn, seed=1))
             self.dataset = synthetic(client, fitted, seed=2)
@@ -74,18 +74,18 @@ class Tenant:
 
 @dataclass
 class Measured:
-    """Seconds of the operations of the other tenant, and answers that are not its results."""
+    """Seconds of each operation of the other tenant, and the number of each answer that is an error."""
 
     seconds: dict[str, list[float]] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
 
     def quantile(self, name: str) -> float:
-        """Return the 99th percentile of an operation."""
+        """Return the 99th percentile of the seconds of an operation."""
         return float(np.quantile(self.seconds[name], 0.99))
 
 
 class Other:
-    """The operations of the tenant that must not notice the other one."""
+    """Performs the operations of the tenant that must not notice the greedy tenant."""
 
     def __init__(self, tenant: Tenant) -> None:
         self._tenant = tenant
@@ -99,7 +99,7 @@ class Other:
         }
 
     def measure(self, seconds: float) -> Measured:
-        """Repeat all operations in turn for some time, and at least `MIN_TIMES`."""
+        """Repeat all operations in turn for some seconds, at least `MIN_TIMES` times; return their durations."""
         measured, until, times = Measured(), time.monotonic() + seconds, 0
         while times < MIN_TIMES or time.monotonic() < until:
             times += 1
@@ -117,13 +117,16 @@ class Other:
 
 
 def table(rows: int, number: int) -> bytes:
-    """Return a CSV of some rows that differs for each number."""
+    """Return a CSV table with some rows; tables with different numbers are different."""
     values = np.random.default_rng(number).normal(size=(rows, 3))
     return "\n".join([f"a{number},b,c", *(f"{x:.6f},{y:.6f},{z:.6f}" for x, y, z in values)]).encode()
 
 
 class Flood:
-    """Requests of the greedy tenant, as many at the same time as it can send."""
+    """Sends the requests of the greedy tenant, as many at the same time as possible.
+
+    `answers` counts the answers by status. `scale` below 1 sends fewer at a time.
+    """
 
     def __init__(self, tenant: Tenant, answers: Counter[int], scale: float) -> None:
         self._tenant = tenant
@@ -142,11 +145,11 @@ class Flood:
 
     @property
     def names(self) -> list[str]:
-        """The things that are flooded."""
+        """Names of the resources that can be flooded."""
         return list(self._floods)
 
     async def run(self, names: list[str]) -> None:
-        """Flood things until the process is ended."""
+        """Flood the resources with these names until the process is ended."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         async with httpx.AsyncClient(
             base_url=self._tenant.url, headers=self._tenant.headers, timeout=120, limits=limits
@@ -188,7 +191,7 @@ class Flood:
         return await client.get(path)
 
     async def _drip(self, client: httpx.AsyncClient) -> object:
-        """Send an upload a byte at a time."""
+        """Send an upload byte by byte; return the answer, or None if the connection is closed."""
         url = client.base_url
         reader, writer = await asyncio.open_connection(url.host, url.port)
         head = (
@@ -206,7 +209,7 @@ class Flood:
 
 
 def _flood(tenant: Tenant, names: list[str], scale: float, counts: DictProxy[int, int]) -> None:
-    """Flood in a process of its own, whose load does not delay the measured requests."""
+    """Flood resources; main function of a process, so that the load does not delay the measured requests."""
 
     async def run() -> None:
         answers: Counter[int] = Counter()
@@ -221,7 +224,10 @@ def _flood(tenant: Tenant, names: list[str], scale: float, counts: DictProxy[int
 
 @contextmanager
 def flooding(tenant: Tenant, names: list[str], scale: float) -> Iterator[Counter[int]]:
-    """Flood from the first request until the context exits; then count the answers by status."""
+    """Flood resources during the context, which begins with the first request; yield a count of answers by status.
+
+    The count is filled at the end of the context.
+    """
     context, answers = multiprocessing.get_context("spawn"), Counter[int]()
     with context.Manager() as manager:
         counts: Any = manager.dict()
@@ -238,7 +244,7 @@ def flooding(tenant: Tenant, names: list[str], scale: float) -> Iterator[Counter
 
 
 def main() -> int:
-    """Run the floods, print a row for each, and return 1 if a check failed."""
+    """Run the floods, and print a row for each; return 1 if the other tenant has noticed one."""
     parser = argparse.ArgumentParser(prog="python -m qa.load.fairness", description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each flood")
     parser.add_argument(

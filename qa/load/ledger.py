@@ -1,4 +1,4 @@
-"""Ledger of a service's promises and results, as its clients saw them."""
+"""The ledger: what a service has promised and answered, as the clients of a load have seen it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDED = frozenset({"cancelled", "succeeded", "failed"})
 
 @dataclass(frozen=True)
 class Attempt:
-    """One HTTP attempt.
+    """One attempt of an HTTP request.
 
     Parameters
     ----------
@@ -51,26 +51,26 @@ class Attempt:
 
     @property
     def is_error(self) -> bool:
-        """Return whether the attempt failed by a service error without Retry-After."""
+        """Whether the answer is an error of the service (5xx) other than 503 with Retry-After."""
         return self.status >= 500 and not (self.status == 503 and self.may_retry)
 
 
 @dataclass
 class Accepted:
-    """An accepted job.
+    """A job that the service has accepted.
 
     Parameters
     ----------
     artifact
-        Requested content.
-    status
-        Last reported state, and the `error` of a failed job.
+        What was requested.
+    status, error
+        Status as last reported, and the type of the problem of a failed job.
     is_cancelled
-        Whether the client asked to cancel it.
+        Whether the client has asked to cancel the job.
     is_doomed
-        Whether its subject was deleted meanwhile, so that it may fail.
+        Whether its data set or posterior was deleted, so that the job may fail.
     open_at
-        Last time at which it was open (`time.time`).
+        Last time at which the job was open (`time.time`).
 
     """
 
@@ -85,27 +85,31 @@ class Accepted:
 
 @dataclass
 class Ledger:
-    """Thread-safe ledger.
+    """What all clients of a load were promised and answered; several threads may use it at once.
 
     Parameters
     ----------
     keeps
         Number of attempts and of ended jobs to keep; None: all.
     ttl
-        Retention of a job's record after its end, and of an embedding's after its last request, in seconds.
+        Seconds for which the service keeps the record of a job after its end.
 
     Attributes
     ----------
     requests : int
         Number of requests, without retries.
-    there : dict
-        Accepted content by path, unless deleted since.
-    gone : dict
-        Deleted content by path, unless accepted again.
+    stored : dict
+        What the service should have, by path: what was accepted and not deleted since.
+    deleted : dict
+        What the service should not have, by path: what was deleted and not accepted again.
     arrays : dict
-        Received digests by (content, name of the array).
+        Digests of the received arrays, by (what was requested, name of the array).
+    received : int
+        Number of received arrays.
     faults : list of str
         Answers that contradict earlier answers.
+    counts : Counter
+        Number of attempts by operation and status.
 
     """
 
@@ -132,13 +136,13 @@ class Ledger:
             return self.requests - 1
 
     def record_attempt(self, attempt: Attempt) -> None:
-        """Record an attempt."""
+        """Add an attempt of a request."""
         with self._lock:
             self.attempts.append(attempt)
             self.counts[f"{attempt.operation} {attempt.status or attempt.code}"] += 1
 
     def record_accepted(self, id_: str, artifact: Artifact) -> Accepted:
-        """Record an accepted job, unless it is known; return its entry."""
+        """Add an accepted job, unless it is known, and return its entry; another request with this id is a fault."""
         with self._lock:
             if self.keeps is not None and len(self.jobs) > self.keeps:
                 self.jobs = {id_: job for id_, job in self.jobs.items() if job.status not in ENDED}
@@ -148,7 +152,9 @@ class Ledger:
             return job
 
     def record(self, job: Accepted, body: dict[str, Any], requested_at: float = 0.0) -> None:
-        """Record the reported state of a job. An ended job keeps its state, unless its result is computed again.
+        """Record the status of a job as reported; a change of an ended job is a fault.
+
+        Only a job that has succeeded may begin again, if its result has expired.
 
         Parameters
         ----------
@@ -167,28 +173,28 @@ class Ledger:
             job.open_at = max(job.open_at, open_at)
 
     def is_retained(self, since: float) -> bool:
-        """Return whether the retention that started at a moment has not passed."""
+        """Return whether the service must still have the record of a job that ended at `since` (`time.time`)."""
         return time.time() < since + self.ttl
 
     def record_created(self, path: str, artifact: Artifact) -> None:
-        """Record created or existing content."""
+        """Record that a resource exists, as an answer says."""
         with self._lock:
             self.stored[path] = artifact
             self.deleted.pop(path, None)
 
     def record_request(self, artifact: Artifact) -> None:
-        """Record a request for content that may exist from now on, whatever the answer."""
+        """Record that a resource may exist from now on, because it was requested, whatever the answer will be."""
         with self._lock:
             self.deleted = {path: what for path, what in self.deleted.items() if what != artifact}
 
     def record_deleted(self, path: str, artifact: Artifact) -> None:
-        """Record a deletion."""
+        """Record that a resource was deleted."""
         with self._lock:
             self.stored.pop(path, None)
             self.deleted[path] = artifact
 
     def received_array(self, artifact: Artifact, name: str, array: NDArray[Any]) -> None:
-        """Record an array."""
+        """Record the digest of a received array; another digest for the same request is a fault."""
         digest = digest_of(array)
         with self._lock:
             self.received += 1
@@ -198,20 +204,20 @@ class Ledger:
                 self.fault(f"two results of one request: {name} of {artifact}")
 
     def fault(self, what: str) -> None:
-        """Record an answer that should not occur."""
+        """Add an answer that should not occur, described by a sentence."""
         with self._lock:
             self.faults.append(what)
 
     def errors(self) -> list[Attempt]:
-        """Return the attempts with an error."""
+        """Return the attempts whose answer is an error (`Attempt.is_error`)."""
         return [attempt for attempt in self.attempts if attempt.is_error]
 
     def operations(self) -> list[str]:
-        """Return the attempted operations."""
+        """Return the names of the operations that were attempted, sorted."""
         return sorted({attempt.operation for attempt in self.attempts})
 
     def seconds(self, operation: str) -> list[float]:
-        """Return the durations of an operation's answers, except for 503."""
+        """Return the seconds that answers of an operation took, without those with status 503."""
         return [
             attempt.seconds
             for attempt in self.attempts
@@ -220,7 +226,7 @@ class Ledger:
 
 
 def joined(ledgers: Iterable[Ledger]) -> Ledger:
-    """Return a ledger with what several have, such as those of tenants, which share no job and no path."""
+    """Return a ledger with the content of several ledgers, which have no job and no path in common."""
     ledger_of_all = Ledger()
     for ledger in ledgers:
         ledger_of_all.requests += ledger.requests
@@ -235,12 +241,12 @@ def joined(ledgers: Iterable[Ledger]) -> Ledger:
 
 
 def digest_of(array: NDArray[Any]) -> str:
-    """Return a digest of all bits of an array."""
+    """Return a digest of an array's dtype, shape and bits."""
     whole = np.asarray(array, order="C")
     return hashlib.sha256(f"{whole.dtype.str} {whole.shape}".encode() + whole.tobytes()).hexdigest()[:32]
 
 
 def percentiles(values: Iterable[float], levels: tuple[float, ...] = (50, 95, 99, 100)) -> dict[str, float]:
-    """Return percentiles by name, such as ``p95``; empty for no values."""
+    """Return percentiles of values by name, such as ``p95``; an empty dictionary if there are no values."""
     numbers = list(values)
     return {f"p{level:g}": float(np.percentile(numbers, level)) for level in levels} if numbers else {}

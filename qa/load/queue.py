@@ -1,9 +1,10 @@
-"""`python -m qa.load.queue`: how many tasks the queue's Redis carries, by the real records, queue and worker.
+"""`python -m qa.load.queue`: measure how many tasks a second the queue's Redis can serve.
 
-An embedded server syncs its log before each reply (`appendfsync always`). Processes create and enqueue jobs of many
-tenants, and others run them as RQ does, but in the process of the worker and without work: they start and end the job.
-So the server has the commands of a deployment whose workers cost nothing. Each row has the commands of a task, with
-those inside of scripts, the server's processor time for a task, and the rate at which this time fills its main thread.
+An embedded server syncs its log before each reply (`appendfsync always`). Some processes create and enqueue jobs of
+many tenants. Other processes run the tasks as RQ workers do, but without a fork and without work: a task only starts
+and ends its job. The server therefore gets the commands of a deployment whose tasks cost nothing. Each row of the table
+has the commands of a task, those inside scripts included, the server's processor time for a task, and the number of
+tasks a second at which the server's main thread would be busy all the time.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
     from rq.job import Job as RqJob
 
 TENANTS = 1_000
-SENDERS_OF_WORKERS = 4  # workers for each process that sends jobs
+SENDERS_OF_WORKERS = 4  # number of workers for each process that sends jobs
 HEAD = ("workers", "tasks/s", "commands", "server, µs", "full at tasks/s")
 
 
 def end_at_once(job_id: str) -> None:
-    """Start a job and end it."""
+    """Set a job to running, and then to succeeded."""
     jobs = process_stores().jobs
     jobs.start(job_id)
     jobs.succeed(job_id, done=1, total=1)
@@ -54,35 +55,35 @@ class IdleJob(TaskJob):
 
 
 class IdleQueue(WorkerQueue):
-    """A queue of such tasks."""
+    """A queue of tasks that do no work."""
 
     job_class = IdleJob
 
 
 class IdleWorker(TaskWorker):
-    """A worker that runs its tasks in its own process."""
+    """An RQ worker that runs tasks in its own process."""
 
     def execute_job(self, job: RqJob, queue: Queue) -> None:
-        """Run a task without a fork."""
+        """Run a task without forking a process for it."""
         self.perform_job(job, queue, self.prepare_execution(job))
 
 
-class Reading(NamedTuple):
-    """Meters of the server."""
+class ServerUse(NamedTuple):
+    """How much a server has done since its start: commands, and processor seconds of its main thread."""
 
     commands: int
     seconds: float
 
     @classmethod
-    def of(cls, client: redis.Redis) -> Reading:
-        """Read the commands, those inside of scripts too, and the processor seconds of the main thread."""
+    def from_info(cls, client: redis.Redis) -> ServerUse:
+        """Read both from the server's INFO; commands inside scripts are counted, too."""
         info = client.info("everything")
         seconds = info["used_cpu_user_main_thread"] + info["used_cpu_sys_main_thread"]
         return cls(info["total_commands_processed"], seconds)
 
 
 def send(sender: int, count: int) -> None:
-    """Create and enqueue fits of many tenants."""
+    """Create and enqueue `count` fits of many tenants; `sender` is the number of this process."""
     stores = process_stores()
     for number in range(count):
         name = f"{sender}-{os.getpid()}-{number}"
@@ -92,7 +93,7 @@ def send(sender: int, count: int) -> None:
 
 
 def work(settings: Settings, count: int) -> None:
-    """Run `count` tasks."""
+    """Run an RQ worker until it has run `count` tasks."""
     worker = IdleWorker(
         [INTERACTIVE],
         name=f"idle-{os.getpid()}",
@@ -106,7 +107,7 @@ def work(settings: Settings, count: int) -> None:
 
 
 def measure(workers: int, tasks: int) -> list[str]:
-    """Return the row of a number of workers."""
+    """Run about `tasks` tasks by a number of workers; return a row of the table, as in `HEAD`."""
     senders = max(1, workers // SENDERS_OF_WORKERS)
     count = workers * senders * -(-tasks // (workers * senders))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -123,13 +124,13 @@ def measure(workers: int, tasks: int) -> list[str]:
             fork.Process(target=send, args=(number, count // senders), daemon=True) for number in range(senders)
         ]
         processes += [fork.Process(target=work, args=(settings, count // workers), daemon=True) for _ in range(workers)]
-        before, began = Reading.of(client), time.perf_counter()
+        before, began = ServerUse.from_info(client), time.perf_counter()
         for process in processes:
             process.start()
         for process in processes:
             process.join()
             assert process.exitcode == 0
-        took, after = time.perf_counter() - began, Reading.of(client)
+        took, after = time.perf_counter() - began, ServerUse.from_info(client)
     spent = (after.seconds - before.seconds) / count
     commands = (after.commands - before.commands) / count
     figures = count / took, commands, 1e6 * spent, 1 / spent
@@ -137,7 +138,7 @@ def measure(workers: int, tasks: int) -> list[str]:
 
 
 def main() -> None:
-    """Measure, and print the rows."""
+    """Measure with each number of workers, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m qa.load.queue", description=__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 16], help="numbers of workers (%(default)s)")
     parser.add_argument("--tasks", type=int, default=400, help="tasks of each row (%(default)s)")

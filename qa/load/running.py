@@ -1,4 +1,4 @@
-"""Run a load: client threads, at a rate or as fast as possible."""
+"""Run a load: each client is a thread; operations begin at a fixed rate, or as fast as possible."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SHARED = [Content(1000 + i, is_synthetic=i % 2 == 0) for i in range(4)]  # data sets of all clients
-OWN = 8  # data sets of each client in a long run
-FRESH = 500  # in a short run
-LARGE_ONES = 3  # large data sets of each client in a short run
+OWN = 8  # number of data sets of each client in a long run
+FRESH = 500  # number of data sets of each client in a short run
+LARGE_ONES = 3  # number of large data sets of each client in a short run
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """Rate and mix of a load.
+    """Parameters of a load.
 
     Parameters
     ----------
     requests, seconds
-        Limits of the run; None: no limit.
+        Limits after which the load ends; None: no limit.
     rate
         Operations per second of all clients together; None: as fast as possible.
     patience
         Time limit of the retries after a missing answer or 503, in seconds; 0: one attempt.
     keeps
-        See `Ledger`; if set, clients reuse a few data sets.
+        Number of attempts and ended jobs in the ledger (`Ledger`); if set, clients use the same few data sets again.
     only
-        Operations of the mix; all if empty.
+        Names of operations (`qa.load.user.MIX`) to perform; all if empty.
     headers
-        Of each request, such as a key.
+        Headers of each request, such as the token of an API key.
 
     """
 
@@ -59,7 +59,7 @@ class Load:
 
 
 class Pace:
-    """Evenly spaced start times for operations."""
+    """Spaces the operations of all clients evenly in time."""
 
     def __init__(self, rate: float | None) -> None:
         self._between = 0.0 if rate is None else 1 / rate
@@ -67,7 +67,7 @@ class Pace:
         self._lock = threading.Lock()
 
     def wait(self, stop: threading.Event) -> None:
-        """Wait for the next start time; missed ones are skipped."""
+        """Wait until the next operation may begin, or until `stop` is set; times that were missed are skipped."""
         if not self._between:
             return
         with self._lock:
@@ -77,18 +77,18 @@ class Pace:
 
 
 def run(load: Load, urls: list[str], *, ledger: Ledger | None = None, stop: threading.Event | None = None) -> Ledger:
-    """Run a load to its end and return the ledger.
+    """Run a load to its end, and return the ledger.
 
     Parameters
     ----------
     urls
         URLs of the service; each client starts with one of them.
     ledger
-        Ledger to fill; it may be read meanwhile.
+        Ledger to fill, which others may read meanwhile; by default a new one.
     stop
-        Ends the load once it is set.
+        Event that ends the load.
 
-    The first failure of a client is raised after all have ended.
+    If a client fails, its error is raised after all clients have ended.
 
     """
     ledger = Ledger(load.keeps) if ledger is None else ledger
@@ -116,7 +116,7 @@ def run(load: Load, urls: list[str], *, ledger: Ledger | None = None, stop: thre
 
 @contextmanager
 def run_beside(load: Load, urls: list[str]) -> Iterator[Ledger]:
-    """Run a load in a thread until the context exits; yield its ledger, and raise the failure of a client."""
+    """Run a load in a thread until the context ends; yield its ledger. At the end, the error of a client is raised."""
     ledger, stop = Ledger(load.keeps), threading.Event()
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run, load, urls, ledger=ledger, stop=stop)
@@ -128,7 +128,7 @@ def run_beside(load: Load, urls: list[str]) -> Iterator[Ledger]:
 
 
 def user_of(load: Load, urls: list[str], ledger: Ledger, number: int = -1, stop: threading.Event | None = None) -> User:
-    """Return a client of a load by its number; number -1 has no separate data sets."""
+    """Return a client of a load by its number, which determines its data sets; number -1 has only the shared ones."""
     rng = random.Random(f"{load.seed} {number}")  # noqa: S311 # not for secrets
     turn = FRESH if load.keeps is None else OWN
     contents = [Content(10_000 * (number + 1) + i, is_synthetic=i % 4 == 0) for i in range(turn if number >= 0 else 0)]

@@ -1,13 +1,14 @@
-"""`python -m qa.load.soak`: `glle up` under ten times its usual load, sampled and judged.
+"""`python -m qa.load.soak`: run `glle up` under ten times its usual load, and check that nothing grows.
 
 Memory, descriptors and latency must stay flat for half an hour. The usual load is ten users with one operation every
 ten seconds each, from the mix of `qa.load`: uploads, fits, draws, summaries, embeddings, reads, cancels, deletions.
-Retention times are short and budgets small, so that records and caches reach their steady state during the warm-up.
+Records expire soon and caches are small, so that both reach their steady state during the warm-up.
 
-A series is flat if the medians of its halves after the warm-up are. Memory: those of the resident bytes differ by at
-most 5 %; proportional and unique bytes change with every fork. Descriptors and threads: they differ by at most two.
-Latency: each percentile is computed in ten windows. The 95 % confidence interval of their slope (Theil and Sen) must
-not lie above a rise of 5 % over the measured time. Noise of a shared machine widens the interval without raising it.
+What is flat is measured after the warm-up, by comparing its first half with the second. The medians of a process's
+resident memory may differ by 5 %, and the medians of its descriptors and of its threads by two. (Proportional and
+unique memory change with every fork.) Each percentile of the latency is computed in ten windows of time. The 95 %
+confidence interval of the slope (Theil and Sen) must not lie above a rise of 5 % over the measured time. Noise of a
+shared machine widens the interval without raising it.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ if TYPE_CHECKING:
 
 _FIELDS = re.compile(r"^(Rss|Pss|Private_Clean|Private_Dirty):\s+(\d+) kB", re.MULTILINE)
 MIB = 2**20
-ALLOWED = 0.05
-ALLOWED_COUNT = 2
-ALLOWED_WAITING = 20
+ALLOWED = 0.05  # relative growth of memory or latency that counts as flat
+ALLOWED_COUNT = 2  # growth in the number of descriptors or threads that counts as flat
+ALLOWED_WAITING = 20  # growth in the number of waiting tasks that counts as flat
 WINDOWS = 10
 MIN_ATTEMPTS = {50: 5, 95: 20, 99: 50}  # minimum number of attempts for a percentile
 HEAD = ("series", "unit", "1st half", "2nd half", "change %", "slope, 95 %", "", "curve: medians of ten windows")
-USUAL = 1.0  # operations per second
+USUAL = 1.0  # operations per second of the usual load
 CLIENTS = 10
-AT_ONCE = 60  # more than the thread pool of the service
+AT_ONCE = 60  # concurrent requests, more than the service has threads
 RETENTION_SECONDS = 60
 SETTINGS = {
     "GLLE_HEARTBEAT": "5",
@@ -64,7 +65,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Usage:
-    """Memory of a process (resident, proportional, unique bytes), descriptors and threads."""
+    """What a process uses: resident, proportional and unique memory in bytes, descriptors and threads."""
 
     rss: int
     pss: int
@@ -74,7 +75,7 @@ class Usage:
 
     @classmethod
     def from_pid(cls, pid: int) -> Self | None:
-        """Return the sample of a process, or None if it has ended."""
+        """Read from /proc what a process uses; None if the process has ended."""
         folder = Path(f"/proc/{pid}")
         try:
             fields = {
@@ -92,7 +93,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Sample:
-    """Samples of all processes and servers by name, at `at` seconds from the start."""
+    """What all processes use, by name, and numbers of the Redis servers, at `at` seconds after the start."""
 
     at: float
     processes: dict[str, Usage]
@@ -101,7 +102,7 @@ class Sample:
 
 @contextmanager
 def take_samples(up: Up, seconds: float = 5.0) -> Iterator[list[Sample]]:
-    """Sample a running `glle up` until the context exits, with `seconds` between two samples."""
+    """Take samples of a running `glle up` during the context, every `seconds`; yield the growing list."""
     samples: list[Sample] = []
     names, started = processes(up), time.monotonic()
     clients = {"queue": up.redis("GLLE_REDIS_URL"), "cache": up.redis("GLLE_CACHE_URL")}
@@ -129,7 +130,7 @@ def _servers(clients: Mapping[str, redis.Redis]) -> dict[str, float]:
 
 
 def processes(up: Up) -> dict[str, int]:
-    """Return the pids of a tree's lasting processes by name."""
+    """Return the pids of the processes of `glle up`, by name; work-horses, which end with their tasks, are left out."""
     pids = {"head": up.process.pid}
     for number, pid in enumerate(up.workers(), 1):
         pids[f"worker {number}"] = pid
@@ -146,7 +147,20 @@ def processes(up: Up) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A series: medians of both halves, their change, the slope, whether it is flat, and its curve."""
+    """Whether a measured quantity stayed flat.
+
+    Parameters
+    ----------
+    what, unit
+        Name and unit of the quantity.
+    first, second
+        Medians in the first and the second half of the measured time.
+    low, high
+        Confidence interval of the slope: relative change over the whole time.
+    curve
+        Medians in consecutive windows of time.
+
+    """
 
     what: str
     unit: str
@@ -159,11 +173,11 @@ class Verdict:
 
     @property
     def change(self) -> float:
-        """Relative change from the first half to the second."""
+        """Relative change of the median from the first half to the second."""
         return self.second / self.first - 1 if self.first else 0.0
 
     def cells(self) -> tuple[str, ...]:
-        """Return the row of the table."""
+        """Return the cells of a row of the table, as in `HEAD`."""
         span = f"{100 * self.low:+.1f} to {100 * self.high:+.1f}"
         figures = (f"{self.first:.2f}", f"{self.second:.2f}", f"{100 * self.change:+.1f}", span)
         curve = " ".join(f"{value:.3g}" for value in self.curve)
@@ -171,7 +185,10 @@ class Verdict:
 
 
 def process_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
-    """Return the verdicts on memory, descriptors and threads of each process; a process that ended is not flat."""
+    """Return whether memory, descriptors and threads of each process are flat; a process that has ended is not.
+
+    `warm_up` is the number of seconds whose samples are left out.
+    """
     measured = [sample for sample in samples if sample.at >= warm_up]
     names = list(samples[0].processes)
     verdicts = []
@@ -189,7 +206,7 @@ def process_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]
 
 
 def server_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
-    """Return the verdicts on each server's reported memory and on the number of waiting tasks.
+    """Return whether the memory of each Redis server and the number of waiting tasks are flat.
 
     A growing queue means that this machine cannot sustain the load, so that latency is meaningless.
     """
@@ -212,12 +229,14 @@ def server_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
 
 
 def latency_verdicts(attempts: Sequence[Attempt], started: float, warm_up: float) -> list[Verdict]:
-    """Return the verdicts on the percentiles of all attempts, and of each operation with enough attempts.
+    """Return whether percentiles of the latency are flat: of all attempts, and of each operation with enough attempts.
 
     Parameters
     ----------
     started
         Start of the load (`time.time`).
+    warm_up
+        Seconds after the start whose attempts are left out.
 
     """
     measured = [attempt for attempt in attempts if attempt.at - started >= warm_up and attempt.status not in {0, 503}]
@@ -242,14 +261,14 @@ def latency_verdicts(attempts: Sequence[Attempt], started: float, warm_up: float
 
 
 def _verdict(what: str, unit: str, times: Any, values: Any) -> Verdict:
-    """Judge bytes by their relative change, counts by the difference."""
+    """Return whether a series is flat: bytes (with a unit) by their relative change, counts by their difference."""
     (first, second), (low, high) = _halves(times, values), _slope(times, values)
     is_flat = abs(second / first - 1) <= ALLOWED if unit else abs(second - first) <= ALLOWED_COUNT
     return Verdict(what, unit, first, second, low, high, is_flat, _curve(values))
 
 
 def _curve(values: Any) -> tuple[float, ...]:
-    """Return the medians of ten consecutive windows, or all values if there are fewer."""
+    """Return the medians of `WINDOWS` consecutive windows, or all values if there are fewer."""
     return tuple(float(np.median(window)) for window in np.array_split(values, min(WINDOWS, len(values))))
 
 
@@ -259,14 +278,14 @@ def _halves(times: Any, values: Any) -> tuple[float, float]:
 
 
 def _slope(times: Any, values: Any) -> tuple[float, float]:
-    """Return the interval of the relative change over the whole time, in units of the median."""
+    """Return the 95 % confidence interval of the change over the whole time, relative to the median."""
     _, _, low, high = stats.theilslopes(values, times, 0.95)
     scale = (times[-1] - times[0]) / max(abs(float(np.median(values))), 1e-9)
     return float(low * scale), float(high * scale)
 
 
 def main() -> int:
-    """Run the soak; print the table, write samples and verdicts; return 1 unless every series is flat."""
+    """Run the load, print the table, and write samples and outcomes; return 1 unless all is flat and right."""
     parser = argparse.ArgumentParser(prog="python -m qa.load.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rate", type=float, default=10 * USUAL, help="operations per second")
@@ -322,7 +341,7 @@ def main() -> int:
 
 
 def _fill_pools(url: str) -> None:
-    """Send enough concurrent requests to start every thread and connection before the measurement."""
+    """Send enough concurrent requests to make the service start all threads and connections before the measurement."""
     with httpx.Client(base_url=url, timeout=60, limits=httpx.Limits(max_connections=AT_ONCE)) as client:
 
         def ask(_: int) -> None:

@@ -1,6 +1,6 @@
-"""A user of the load: separate data sets, the operations on them, and the jobs that it follows to their end.
+"""A user of the load: performs random operations on data sets, and follows the accepted jobs to their end.
 
-The results enter the ledger.
+The ledger records all answers.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from qa.load.ledger import Ledger
 
 NPY, NPZ, JSON = "application/x-npy", "application/zip", "application/json"
-MAX_OPEN = 12  # limit of followed jobs
-IN_ARRAYS = ("mean", "neighbors", "embedding", "eigenvalues")  # limit of compared arrays of a posterior
+MAX_OPEN = 12  # maximum number of jobs that a user follows
+IN_ARRAYS = ("mean", "neighbors", "embedding", "eigenvalues")  # the arrays of a posterior that are compared
 NEIGHBORS = (8, 10)
 SCALES = (1.0, 0.5)
-MAX_OWN = 4  # limit of data sets at a time
-TOGETHER = 6  # draws requested at once
-FRESH_SEEDS = 2**31
-WAITS = (0, 1, 5, 30)  # seconds
-# Operations and their relative frequencies.
+MAX_OWN = 4  # maximum number of small data sets that a user has at a time
+TOGETHER = 6  # number of draws that are requested at once
+FRESH_SEEDS = 2**31  # number of seeds from which an uncached draw is chosen
+WAITS = (0, 1, 5, 30)  # seconds for which a request for a draw may wait
+# Operations, which are methods of `User`, and their relative frequencies.
 MIX = {
     "upload": 6, "fit": 10, "fit_large": 2, "draw": 24, "draws_at_once": 4, "draws": 8, "summary": 6, "embed": 6,
     "follow": 18, "cancel": 3, "delete_dataset": 2, "delete_posterior": 2, "read_dataset": 6, "read_posterior": 6,
@@ -46,7 +46,7 @@ MIX = {
 
 @dataclass
 class ServerDataset:
-    """An existing data set, with the ids of its posteriors and embeddings."""
+    """A data set that the service has, with the ids of its posteriors and the paths of its embeddings."""
 
     id: str
     fits: dict[Fit, str] = field(default_factory=dict)
@@ -54,13 +54,15 @@ class ServerDataset:
 
 
 @dataclass
-class Follower:
-    """Follows accepted jobs to their end and records their results.
+class User:
+    """A user, who performs one operation after the other, and follows accepted jobs to their end.
 
     Parameters
     ----------
     own, shared
-        Temporary data sets of this user, and permanent shared ones.
+        Data sets that this user alone uploads and deletes, and data sets of all users, which stay.
+    only
+        Names of the operations in `MIX` to perform; empty: all.
 
     """
 
@@ -69,6 +71,7 @@ class Follower:
     rng: random.Random
     own: list[Content]
     shared: list[Content]
+    only: tuple[str, ...] = ()
     datasets: dict[Content, ServerDataset] = field(default_factory=dict)
     jobs: dict[str, Accepted] = field(default_factory=dict)  # followed jobs
     about: dict[Content, list[Accepted]] = field(default_factory=dict)  # jobs on this user's data sets
@@ -84,19 +87,22 @@ class Follower:
     def _ask(
         self, operation: str, path: str, artifact: Artifact, *statuses: int, **request: Any
     ) -> httpx.Response | None:
-        """Return an answer with an expected status; None without an answer, after a 503, or a fault."""
+        """Send a request, and return the answer if it has one of the expected `statuses`, otherwise None.
+
+        Another answer is a fault in the ledger, unless its status is 503 or 507.
+        """
         answer = self.requester.ask(operation, path, **request)
         return answer if answer is not None and self._is(answer, artifact, *statuses) else None
 
     def _ask_about(self, job: Accepted, operation: str, path: str, *statuses: int, **request: Any) -> Any:
-        """Return an answer about a job, as `_ask`; None also if its record has expired."""
+        """Send a request about a job, as `_ask` does; also return None if the record of the job has expired."""
         answer = self.requester.ask(operation, path, **request)
         if answer is None or self._has_expired(answer, job) or not self._is(answer, job.artifact, *statuses):
             return None
         return answer
 
     def _follow(self) -> None:
-        """Poll a job, and fetch its result once it has ended."""
+        """Ask for a random followed job; if the job has ended, fetch its result and follow it no longer."""
         if not self.jobs:
             return
         job = self.jobs[self.rng.choice(list(self.jobs))]
@@ -113,7 +119,7 @@ class Follower:
         self.jobs.pop(job.id, None)
 
     def fetch(self, job: Accepted) -> bool:
-        """Fetch a job's result; return False if the service has to compute it again."""
+        """Fetch the result of a job that has succeeded; return False if there is none, or if it is computed again."""
         media = {Summary: NPZ, Fit: JSON}.get(type(job.artifact), NPY)
         answer = self._ask_about(job, "GET result", f"/v1/jobs/{job.id}/result", 200, 202, headers={"Accept": media})
         if answer is None or answer.status_code == 202:
@@ -126,7 +132,10 @@ class Follower:
         return True
 
     def judge(self, job: Accepted) -> None:
-        """Check the end of a job; a failure is allowed only if its workers were killed."""
+        """Record a fault if a job should not have ended as it did.
+
+        A job may be cancelled only on request, and may fail only if its workers were killed or its data were deleted.
+        """
         if job.status == "cancelled" and not (job.is_cancelled or job.is_doomed):
             self.ledger.fault(f"{job.id} was cancelled without a request")
         is_right = job.is_doomed or job.error.endswith("worker-lost")
@@ -134,7 +143,7 @@ class Follower:
             self.ledger.fault(f"{job.id} failed with {job.error}: {job.artifact}")
 
     def _doom(self, is_about: Callable[[Artifact], bool]) -> None:
-        """Record that jobs may fail because their subject is being deleted."""
+        """Record that jobs may fail, because what they are about is being deleted; `is_about` selects the jobs."""
         for content in list(self.about):
             for job in self.about[content]:
                 job.is_doomed = job.is_doomed or is_about(job.artifact)
@@ -152,14 +161,15 @@ class Follower:
             self.jobs.pop(next(iter(self.jobs)))
 
     def _has_expired(self, answer: httpx.Response, job: Accepted) -> bool:
-        """Return whether a job's record has expired; expired jobs are not followed."""
-        if not is_missing(answer, "job") or self.ledger.is_retained(job.open_at):
+        """Return whether an answer says that the record of a job has expired; if so, follow the job no longer."""
+        is_missing = answer.status_code == 404 and answer.json()["type"].endswith(":job-not-found")
+        if not is_missing or self.ledger.is_retained(job.open_at):
             return False
         self.jobs.pop(job.id, None)
         return True
 
     def _is(self, answer: httpx.Response, artifact: Artifact, *statuses: int) -> bool:
-        """Return whether an answer has an expected status; others are faults, or errors of the service (`Attempt`)."""
+        """Return whether an answer has an expected status; other answers are faults, except for 503 and 507."""
         if answer.status_code in statuses or answer.extensions.get("deleted_before"):
             return answer.status_code in statuses or 204 in statuses
         if answer.status_code not in {503, 507}:
@@ -168,7 +178,7 @@ class Follower:
         return False
 
     def receive(self, answer: httpx.Response, artifact: Artifact) -> None:
-        """Record the arrays of a 200 answer: one as npy or JSON, or several as npz."""
+        """Record the arrays in an answer with status 200: one array as npy or JSON, or several as npz."""
         media = answer.headers["content-type"]
         if media == NPZ:
             with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
@@ -184,27 +194,15 @@ class Follower:
             array = np.array(body["data"], body["dtype"]).reshape(body["shape"])
         self.ledger.received_array(artifact, "data" if isinstance(artifact, Content) else "embedding", array)
 
-
-def is_missing(answer: httpx.Response, what: str) -> bool:
-    """Return whether the job or embedding does not exist."""
-    return answer.status_code == 404 and str(answer.json()["type"]).endswith(f":{what}-not-found")
-
-
-@dataclass
-class User(Follower):
-    """Client that performs one operation after the other; `only` some of the mix, unless it is empty."""
-
-    only: tuple[str, ...] = ()
-
     def act(self) -> None:
-        """Perform one operation, which is one or more requests."""
+        """Perform a random operation, which sends one or more requests."""
         mix = {what: share for what, share in MIX.items() if not self.only or what in self.only}
         what = self.rng.choices(list(mix), list(mix.values()))[0]
         action: Callable[[], None] = getattr(self, "_" + what)
         action()
 
     def _upload(self) -> None:
-        """Upload a data set: a new one, a shared one, or an existing one."""
+        """Upload a data set: a shared one or a new one; a user with `MAX_OWN` uploads one of them again instead."""
         uploaded = [content for content in self._small() if content in self.own]
         fresh = [content for content in self.own if content not in self.datasets and not content.is_large]
         pool = self.shared + (fresh * 3 if len(uploaded) < MAX_OWN else uploaded)
@@ -228,12 +226,12 @@ class User(Follower):
         self.ledger.record_created(f"/v1/datasets/{body['id']}", content)
 
     def _fit(self) -> None:
-        """Fit a posterior, with or without a wait."""
+        """Fit a posterior to one of the small data sets."""
         if (content := self._some()) is not None:
             self._fit_to(content)
 
     def _fit_large(self) -> None:
-        """Fit a large data set, and delete those of earlier calls, whose fits may be running."""
+        """Fit a posterior to a large data set, after deleting those of earlier calls, whose fits may still run."""
         for content in [content for content in self.datasets if content.is_large]:
             self._delete(content)
         if not (pool := [content for content in self.own if content.is_large]):
@@ -255,7 +253,7 @@ class User(Follower):
             self._record_fit(artifact, answer.json())
 
     def _draw(self) -> None:
-        """Request one draw, as npy or JSON."""
+        """Request one draw, which is often cached, as npy or JSON."""
         if (fit := self._some_fit()) is None:
             return
         artifact = self._single(fit, 2)
@@ -277,7 +275,7 @@ class User(Follower):
             self._record_draw(answer, artifact)
 
     def _single(self, fit: Fit, seeds: int) -> Draws:
-        """Return a random draw, with one of a number of seeds."""
+        """Choose a random draw of a posterior; its seed is less than `seeds`."""
         index, seed = self.rng.randrange(40), self.rng.randrange(seeds)
         return Draws(fit, index, 1, seed, self.rng.choice(SCALES), is_single=True)
 
@@ -287,21 +285,24 @@ class User(Follower):
         return self.requester.ask("GET draw", path, headers={"Accept": media})
 
     def _record_draw(self, answer: httpx.Response | None, artifact: Draws) -> None:
-        """Record the answer to a request for one draw."""
+        """Record the answer to a request for one draw: the draw, or a job that makes it."""
         if answer is None or not self._is(answer, artifact, 200, 202):
             return
         job = Draws(artifact.fit, artifact.first, 1, artifact.seed, artifact.scale)
         self._receive_or_follow(answer, artifact, job, artifact.fit)
 
     def _receive_or_follow(self, answer: httpx.Response, artifact: Artifact, job: Artifact, fit: Fit) -> None:
-        """Record a result, or follow the job that makes it: its own one, or the fit that must be repeated first."""
+        """Record the arrays of an answer with status 200, or else follow the job in the answer.
+
+        This is the job that makes the result, or a fit of the posterior that must come first.
+        """
         if answer.status_code == 200:
             self.receive(answer, artifact)
         else:
             self._follow_later(answer, fit if answer.json()["kind"] == "fit" else job)
 
     def _draws(self) -> None:
-        """Request many draws."""
+        """Request up to 24 draws as one job."""
         if (fit := self._some_fit()) is None:
             return
         first, count = self.rng.randrange(0, 32, 8), self.rng.randint(1, 24)
@@ -312,7 +313,7 @@ class User(Follower):
             self._follow_later(answer, artifact)
 
     def _summary(self) -> None:
-        """Request a summary."""
+        """Request the summary of ten draws."""
         if (fit := self._some_fit()) is None:
             return
         artifact = Summary(fit, 10, self.rng.randrange(2))
@@ -322,7 +323,7 @@ class User(Follower):
             self._receive_or_follow(answer, artifact, artifact, fit)
 
     def _embed(self) -> None:
-        """Embed a data set by one of the cheap methods."""
+        """Request an embedding of a data set by one of the fast `METHODS`."""
         if (content := self._some()) is None:
             return
         artifact = Embedding(content, self.rng.choice(list(METHODS)))
@@ -336,7 +337,7 @@ class User(Follower):
         self.ledger.record_created(path, artifact)
 
     def _cancel(self) -> None:
-        """Cancel a job on this user's data, which no other user shares."""
+        """Cancel a followed job about one of this user's own data sets, which no other user waits for."""
         jobs = [job for job in self.jobs.values() if dataset_of(job.artifact) in self.own]
         if not jobs:
             return
@@ -346,7 +347,7 @@ class User(Follower):
             self.ledger.record(job, answer.json(), answer.extensions["requested_at"])
 
     def _delete_dataset(self) -> None:
-        """Delete a data set with its posteriors and embeddings."""
+        """Delete one of this user's own data sets, with its posteriors and embeddings."""
         if contents := [content for content in self._small() if content in self.own]:
             self._delete(self.rng.choice(contents))
 
@@ -365,7 +366,7 @@ class User(Follower):
             self._ask("GET dataset", path, content, 404)
 
     def _delete_posterior(self) -> None:
-        """Delete a posterior."""
+        """Delete a posterior of one of this user's own data sets."""
         fits = [fit for fit in self._fits() if fit.content in self.own]
         if not fits:
             return
@@ -380,7 +381,7 @@ class User(Follower):
             self._ask("GET posterior", path, fit, 404, 409)
 
     def _read_dataset(self) -> None:
-        """Read the values of a data set."""
+        """Read the values of a data set, as npy or JSON."""
         if (content := self._some()) is None:
             return
         path, headers = f"/v1/datasets/{self.datasets[content].id}/data", {"Accept": self.rng.choice([NPY, JSON])}
@@ -399,7 +400,7 @@ class User(Follower):
             self._receive_or_follow(answer, fit, fit, fit)
 
     def _read_embedding(self) -> None:
-        """Read an embedding's coordinates."""
+        """Read the coordinates of an embedding."""
         choices = [entry for dataset in self.datasets.values() for entry in dataset.embeddings.items()]
         if not choices:
             return
@@ -411,7 +412,7 @@ class User(Follower):
             self.receive(answer, embedding)
 
     def _lists(self) -> None:
-        """List data sets, posteriors, or jobs."""
+        """Request a list of data sets, posteriors, or jobs."""
         name = self.rng.choice(["datasets", "posteriors", "jobs"])
         answer = self.requester.ask(f"GET {name}", f"/v1/{name}?limit=10")
         if answer is not None and answer.status_code not in {200, 503}:

@@ -1,9 +1,9 @@
-"""Kill random processes of `glle up` under a mixed load of two tenants, then check every promise.
+"""Kill random processes of `glle up` under a mixed load of two tenants, then check that no promise was broken.
 
-Most kills end a process before one of its writes, where a death leaves most behind.
+Most kills end a process right before one of its writes, because a death between two writes leaves most behind.
 
-`python -m qa.faults.chaos` runs it. The report lists the kills, the recovery times and one row for each check. It is
-also written to `<out>/chaos.json`. The exit code is 1 if a check has violations.
+`python -m qa.faults.chaos` prints a report with the kills, the recovery times and one row for each check, and writes
+the report to `<out>/chaos.json`. The exit code is 1 if a check has found violations.
 """
 
 from __future__ import annotations
@@ -61,7 +61,11 @@ def main() -> int:
 
 
 def _run(options: argparse.Namespace, up: Up, mark: str, stops: Path) -> dict[str, Any]:
-    """Run load and killer, then all checks; return the report."""
+    """Run the load while processes are killed, then all checks; return the report.
+
+    `mark` is an environment entry by which all processes of the service are found. `stops` is the folder in which the
+    killer asks processes to end before a write.
+    """
     folder = up.log.parent / "data"
     with connect_stores(Settings(data_dir=str(folder))) as stores:
         tokens = [stores.keys.create(tenant, ("write",), "", None)[1] for tenant in TENANTS]
@@ -126,7 +130,7 @@ def _run(options: argparse.Namespace, up: Up, mark: str, stops: Path) -> dict[st
 
 
 def _check_stop(up: Up, mark: str) -> Row:
-    """Stop the service with SIGTERM and check that no process remains."""
+    """Stop the service with SIGTERM, and check that no process remains."""
     tree = [pid for pid in parents_by_mark(mark) if pid != os.getpid()]
     up.process.send_signal(signal.SIGTERM)
     try:
@@ -138,13 +142,13 @@ def _check_stop(up: Up, mark: str) -> Row:
 
 
 def _kind_of_write(write: str) -> str:
-    """Return the command and the beginning of its key, without ids and names."""
+    """Return the Redis command of a write and the beginning of its key, without ids and names, to group writes."""
     command, _, key = write.partition(" ")
     return f"{command} {':'.join(key.split(':')[:2])}".strip()
 
 
 def _never_killed(killer: Killer, requests: int) -> list[str]:
-    """Return the kinds of process that were never killed; short runs may miss some."""
+    """Return the kinds of process that were never killed; none for short runs, which may miss some."""
     killed = {kill.kind for kill in killer.kills}
     return [] if requests < 300 else [kind for kind in killer.kinds if kind not in killed]
 

@@ -1,7 +1,7 @@
-"""Checks after the chaos: each is a row with the number of checked items and the violations.
+"""Checks after processes were killed: each returns a row with the number of checked items and the violations.
 
-Reference results are computed by the engine in this process, one at a time. A census of all Redis keys knows their
-owner, their expiry, and whether their subject exists.
+Results of the service are compared with results that the engine computes in this process, one at a time. A census of
+all Redis keys finds keys that nothing owns, that should expire, or whose data set or posterior does not exist.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import glle_engine
 from glle_engine import FitSpec, Posterior
 from glle_engine.methods import method
 from glle_engine.metrics.ranks import local_trustworthiness
-from glle_engine.posterior.summary import summarize
 from qa.faults.chaos.killer import tree, without_residents
 from qa.frame import Row
 from qa.load.content import METHODS, Artifact, Content, Draws, Embedding, Fit, Summary
@@ -55,19 +54,23 @@ if TYPE_CHECKING:
 
 TRUST_NEIGHBORS = 10
 TERMINAL_SECONDS = 30.0
-LEAVING_SECONDS = 20.0  # maximum wait of an ended job's task until a worker drops it, s
+LEAVING_SECONDS = 20.0  # longest wait until the keys of ended jobs are gone
 SHOWN = 10
+SUMMARY_ARRAYS = ("consensus", "covariance", "spread", "stability", "eigenvalues", "relative_gaps", "agreement")
 
 Arrays = dict[str, "NDArray[Any]"]
 _NAMES = f"({'|'.join(QUEUES)})"
 Expiry = Literal["always", "never", "when ended"]
 _PREFIX = versioned_key("")
-_OF = "glle:(tenant:[a-z0-9-]+:)?"  # of the default tenant, or of another one
+_OF = "glle:(tenant:[a-z0-9-]+:)?"  # beginning of a key of the default tenant, or of another tenant
 _SUBJECT = r"(?P<about>(post|ds)_[0-9a-f]+)"
 
 
 def differing_arrays(received: dict[tuple[Artifact, str], set[str]]) -> Iterator[str]:
-    """Yield the received arrays that differ from the ones computed alone in any bit."""
+    """Yield the names of received arrays that differ in any bit from the arrays that the engine computes alone.
+
+    `received` has the digests of the received arrays, by what was requested and the name of the array.
+    """
     for artifact in sorted({artifact for artifact, _ in received}, key=_sort_key):
         arrays = expected_arrays(artifact)
         for (received_artifact, name), digests in received.items():
@@ -76,7 +79,7 @@ def differing_arrays(received: dict[tuple[Artifact, str], set[str]]) -> Iterator
 
 
 def expected_arrays(artifact: Artifact) -> Arrays:
-    """Return the reference arrays of a content by their names."""
+    """Return the arrays that the service should answer for a request, by name, computed by the engine."""
     match artifact:
         case Content():
             return {"data": artifact.values()}
@@ -97,7 +100,7 @@ def expected_arrays(artifact: Artifact) -> Arrays:
 
 @lru_cache(4)
 def posterior(fit: Fit) -> Posterior:
-    """Return the posterior of a fit."""
+    """Fit the posterior of a request by the engine; the last four are kept."""
     return glle_engine.fit(fit.content.values(), FitSpec(n_neighbors=fit.n_neighbors))
 
 
@@ -107,20 +110,10 @@ def _draw(fit: Fit, index: int, seed: int, scale: float) -> NDArray[np.float64]:
 
 
 def _summary(artifact: Summary) -> Arrays:
-    fitted = posterior(artifact.fit)
-    draws = [fitted.draw(index, seed=artifact.seed) for index in range(artifact.count)]
-    summary = summarize(draws, fitted.embedding, fitted.spec.n_neighbors)
-    points = np.arange(artifact.fit.content.n)
-    return {
-        "consensus": summary.consensus,
-        "covariance": summary.covariance,
-        "spread": summary.spread,
-        "stability": summary.stability,
-        "local_trust": local_trustworthiness(artifact.fit.content.values(), fitted.embedding, TRUST_NEIGHBORS, points),
-        "eigenvalues": summary.eigenvalues,
-        "relative_gaps": summary.relative_gaps,
-        "agreement": summary.agreement,
-    }
+    fitted, values = posterior(artifact.fit), artifact.fit.content.values()
+    summary = fitted.summary(artifact.count, seed=artifact.seed)
+    trust = local_trustworthiness(values, fitted.embedding, TRUST_NEIGHBORS, np.arange(len(values)))
+    return {"local_trust": trust, **{name: getattr(summary, name) for name in SUMMARY_ARRAYS}}
 
 
 def _embedding(artifact: Embedding) -> NDArray[np.float64]:
@@ -131,14 +124,17 @@ def _embedding(artifact: Embedding) -> NDArray[np.float64]:
 
 
 def _sort_key(artifact: Artifact) -> str:
-    """Return a sort key that groups the contents of one posterior."""
+    """Return a sort key that groups the requests about one posterior, so that it is fitted once."""
     fit = artifact if isinstance(artifact, Fit) else artifact.fit if isinstance(artifact, Draws | Summary) else None
     return f"{fit} {artifact}"
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Owner of the keys that match a pattern, and their expiry; group `about` of the pattern is the subject."""
+    """Which part of the service writes the Redis keys that match a pattern, and whether the keys expire.
+
+    The group `about` of the pattern is the id of a data set or posterior. If `count_keys` is set, this must exist.
+    """
 
     name: str
     pattern: str
@@ -195,14 +191,14 @@ CACHE = (
 
 @dataclass
 class Census:
-    """Number of keys of each owner, and unexpected keys with the reason."""
+    """Numbers of Redis keys, and of keys that expire, by owner; `leaks` are keys that should not be there, with why."""
 
     counts: Counter[str] = field(default_factory=Counter)
     expiring: Counter[str] = field(default_factory=Counter)
     leaks: list[str] = field(default_factory=list)
 
     def count_keys(self, client: redis.Redis, owners: tuple[Owner, ...], alive: set[str]) -> None:
-        """Count the keys of a server; `alive` are the ids of existing subjects."""
+        """Count the keys of a server, and collect leaks; `alive` are the ids of existing data sets and posteriors."""
         for raw in client.scan_iter(count=1000):
             key = text(raw)
             owner, match = _owner(key, owners)
@@ -224,7 +220,7 @@ class Census:
                 self.leaks.append(f"{key}: its subject does not exist")
 
     def check_members(self, client: redis.Redis, alive: set[str]) -> None:
-        """Check lists and indexes for members without a record."""
+        """Collect members of lists and sorted sets in the queue's Redis that have no record or no open job."""
         for tenant in {DEFAULT, *map(text, client.smembers(TENANTS))}:
             jobs, posteriors, opened = (tenant_key(f"glle:{name}", tenant) for name in ("jobs", "posteriors", "open"))
             ids = [member_name(text(raw)) for raw in client.zrange(jobs, 0, -1)]
@@ -245,7 +241,7 @@ class Census:
             self._add_leaks("RQ: {} is in a tenant's limit without an open job", held)
 
     def check_requests(self, client: redis.Redis) -> None:
-        """Check for streams and turns of tenants without a client."""
+        """Collect requests for draws that still wait although all clients are gone."""
         streams = [text(key) for key in client.scan_iter(match=f"{STREAM}*", count=1000)]
         entries = (f"{stream} {text(id_)}" for stream in streams for id_, _ in client.xrange(stream) or ())
         self._add_leaks("{}: waits without a client", entries)
@@ -269,14 +265,14 @@ def _is_open(client: redis.Redis, key: str) -> bool:
 
 
 def all_ended(client: redis.Redis, ledger: Ledger, last: float) -> tuple[list[Row], float]:
-    """Wait until all accepted jobs have ended; return rows, and an upper bound of the wait in seconds.
+    """Check that all accepted jobs end within `TERMINAL_SECONDS`, and have records; also return the wait in seconds.
 
     Parameters
     ----------
     client
-        Of the queue server.
+        Client of the queue's Redis.
     last
-        Time of the last kill (`time.time`).
+        Time of the last kill (`time.time`), from which the wait counts.
 
     """
     while (remaining := _open_jobs(client)) and time.time() - last < TERMINAL_SECONDS:
@@ -290,14 +286,14 @@ def all_ended(client: redis.Redis, ledger: Ledger, last: float) -> tuple[list[Ro
 
 
 def read_again(user: User, count: int) -> list[Row]:
-    """Request some of the jobs, and everything that was stored or deleted; then compare all arrays."""
+    """Request `count` of the jobs, and all that was stored or deleted; check the answers, and all received arrays."""
     jobs = list(user.ledger.jobs.values())
     rows = [results(user, jobs[:: max(1, len(jobs) // count)]), check_stored(user), check_deleted(user)]
     return [*rows, *bits(user.ledger)]
 
 
 def results(user: User, jobs: list[Accepted]) -> Row:
-    """Request jobs and their results; the ledger records the answers."""
+    """Check that jobs and their results are as they were reported before; the ledger records the answers."""
     row = Row("jobs and results, as reported at the end", len(jobs))
     before = len(user.ledger.faults)
     for job in jobs:
@@ -319,7 +315,7 @@ def results(user: User, jobs: list[Accepted]) -> Row:
 
 
 def check_stored(user: User) -> Row:
-    """Read everything that was accepted and not deleted."""
+    """Check that all data sets, posteriors and embeddings that were accepted and not deleted can be read."""
     ledger = user.ledger
     row = Row("data sets, posteriors, embeddings missing or different", len(ledger.stored))
     before = len(ledger.faults)
@@ -344,7 +340,7 @@ def check_stored(user: User) -> Row:
 
 
 def check_deleted(user: User) -> Row:
-    """Request everything that was deleted."""
+    """Check that what was deleted is not found."""
     row = Row("deleted resources that still exist", len(user.ledger.deleted))
     for path, artifact in user.ledger.deleted.items():
         answer = user.requester.ask("GET gone", path, headers={"Accept": JSON})
@@ -357,7 +353,7 @@ def check_deleted(user: User) -> Row:
 
 
 def bits(ledger: Ledger) -> list[Row]:
-    """Compare every array with the result computed alone."""
+    """Check that each received array has the engine's bits, and that equal requests have received equal arrays."""
     different = Row(
         "results that differ from those computed alone", len(ledger.arrays), list(differing_arrays(ledger.arrays))
     )
@@ -366,7 +362,7 @@ def bits(ledger: Ledger) -> list[Row]:
 
 
 def wrong(ledger: Ledger) -> list[Row]:
-    """Return the answers under load that no client should have received."""
+    """Check the answers during the load: none contradicts another, and no error is without a Retry-After."""
     errors = [f"{error.operation} {error.status} {error.code}" for error in ledger.errors()]
     return [
         Row("wrong answers", ledger.requests, list(ledger.faults)),
@@ -375,7 +371,7 @@ def wrong(ledger: Ledger) -> list[Row]:
 
 
 def keys(queue: redis.Redis, cache: redis.Redis, tenants: list[httpx.Client]) -> tuple[Row, Census]:
-    """Count all keys of both servers; poll until keys that are about to expire are gone."""
+    """Check all keys of both Redis servers for leaks, and count them; wait for keys that are about to expire."""
     until = time.monotonic() + LEAVING_SECONDS
     while (census := _census(queue, cache, tenants)).leaks and time.monotonic() < until:
         time.sleep(1)
@@ -399,7 +395,7 @@ def _census(queue: redis.Redis, cache: redis.Redis, tenants: list[httpx.Client])
 
 
 def residents(head: int) -> Row:
-    """Wait until each worker has a sampler and two RQ workers again; a worker replaces those that were killed."""
+    """Check that each worker soon has a sampler and two RQ workers again; `head` is the pid of `glle up`."""
     until = time.monotonic() + TERMINAL_SECONDS
     while (missing := without_residents(tree(head))) and time.monotonic() < until:
         time.sleep(0.1)
@@ -407,7 +403,10 @@ def residents(head: int) -> Row:
 
 
 def files(folder: Path, client: redis.Redis) -> Row:
-    """Look for files that no record names, such as those of killed processes, after a sweep; the mark has no record."""
+    """Check that each stored file has a record, and each record its files; call this after a sweep.
+
+    The mark (`worker.storage.mark`) is the only file without a record.
+    """
     mark = folder / "objects" / MARK_FOLDER
     paths = [
         path for subfolder in ("objects", "incoming") for path in (folder / subfolder).rglob("*") if path.is_file()
@@ -424,7 +423,10 @@ def files(folder: Path, client: redis.Redis) -> Row:
 
 
 def _open_jobs(client: redis.Redis) -> list[tuple[str, str]]:
-    """Return the jobs that have not ended. Read only the records, because a request for a job may repair it."""
+    """Return the jobs that have not ended, with their status, from their records.
+
+    An HTTP request for a job would not do, because such a request may repair the job.
+    """
     open_jobs = []
     try:
         for raw in client.scan_iter(match="glle:job:*", count=1000):

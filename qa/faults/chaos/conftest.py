@@ -1,4 +1,4 @@
-"""Fixtures of `tests` that the tests of the checks use."""
+"""Fixtures of `tests` that the tests in this folder use."""
 
 from tests.conftest import server_settings, settings, stores
 

@@ -1,8 +1,8 @@
-"""Killer of the processes of a running `glle up`, with a separate seed, and the times of recovery.
+"""Kill processes of a running `glle up` at random, and measure how soon requests succeed again.
 
-After random numbers of requests it kills each kind of process once, then random kinds, mostly before one of the next
-writes of the process (`qa.faults.chaos.stopping`). Kills are spaced by requests instead of seconds, so that a
-slow machine runs the same test. Processes are listed from /proc.
+After random numbers of requests, the killer first kills each kind of process once, and then random kinds, mostly right
+before one of the next writes of the process (`qa.faults.chaos.stopping`). Kills are spaced by numbers of requests and
+not by seconds, so that a slow machine runs the same test. Processes are found in /proc.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _SHOWN_BY = {
 
 @dataclass(frozen=True)
 class Process:
-    """A process; `parent` is the pid of its parent."""
+    """A process of the service: its pid, its kind, and the pid of its parent."""
 
     pid: int
     kind: Kind
@@ -73,15 +73,15 @@ class Process:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether it computes at this moment."""
+        """Whether a thread of the process computes at this moment."""
         return "R" in _status(self.pid)
 
 
 def tree(head: int) -> list[Process]:
-    """Return the processes below the head that have a known kind.
+    """Return the processes of the service, below the pid `head` of `glle up`, with their kinds.
 
-    A worker has a sampler and two RQ workers. Their children are work-horses, which have the names of their parents,
-    and so is every other child of a worker.
+    The children of a worker are a sampler and two RQ workers, and theirs are work-horses, which the kernel shows with
+    the names of their parents.
     """
     processes = []
     for child in children(head):
@@ -95,7 +95,7 @@ def tree(head: int) -> list[Process]:
 
 
 def without_residents(processes: list[Process]) -> list[str]:
-    """Return what each worker lacks of its sampler and its RQ workers."""
+    """Return a line for each sampler and each RQ worker that a worker should have, but has not."""
     workers = [process.pid for process in processes if process.kind == "worker"]
     residents = {(process.parent, process.kind) for process in processes}
     return [
@@ -104,7 +104,7 @@ def without_residents(processes: list[Process]) -> list[str]:
 
 
 def parents_by_mark(mark: str) -> dict[int, int]:
-    """Return the parents by pid of all processes with `mark` in their environment, wherever they are in the tree."""
+    """Find all processes with the entry `mark` in their environment, on the whole machine; return pids and parents."""
     processes = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -116,7 +116,7 @@ def parents_by_mark(mark: str) -> dict[int, int]:
 
 
 def _status(pid: int) -> str:
-    """Return the states of a process's threads, such as R for running."""
+    """Return the states of the threads of a process, one letter each, such as R for running."""
     states = ""
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         try:
@@ -127,7 +127,7 @@ def _status(pid: int) -> str:
 
 
 def _kind(pid: int) -> Kind | None:
-    """Return the kind of a child of the head."""
+    """Return the kind of a child of `glle up`, or None for another process."""
     name = name_of(pid)
     if name == "valkey-server":
         with contextlib.suppress(OSError):  # ended meanwhile
@@ -137,7 +137,7 @@ def _kind(pid: int) -> Kind | None:
 
 @dataclass(frozen=True)
 class Kill:
-    """A killed process, with the time of the kill (`time.time`), and the write before which it ended, if one."""
+    """A process that was killed, the time (`time.time`), and the write right before which it ended, if any."""
 
     kind: Kind
     pid: int
@@ -148,23 +148,27 @@ class Kill:
 
 @dataclass
 class Killer:
-    """Thread that kills processes below a supervisor and looks for strays.
+    """A thread that kills processes of the service, and looks for processes that have lost their parent.
 
     Parameters
     ----------
+    head
+        Pid of `glle up`.
     requests
         Returns the number of requests so far.
     between
         Mean number of requests between two kills.
     mark
-        Environment entry of every process of the tree.
+        Environment entry of every process of the service.
     stops
-        Folder of the requests to end before a write.
+        Folder in which processes are asked to end before a write.
 
     Attributes
     ----------
     strays : set of int
-        Processes that kept running without their parent.
+        Pids of processes that kept running for `STRAY_SECONDS` after the end of their parent.
+    looks : int
+        How often such processes were looked for.
 
     """
 
@@ -187,7 +191,7 @@ class Killer:
 
     @property
     def kinds(self) -> list[Kind]:
-        """Kinds of process to kill: residents of a worker only once the tree had one."""
+        """Kinds of process to kill: samplers and RQ workers only once there was one."""
         return [kind for kind in SHARES if kind not in RESIDENTS.values() or kind in self._seen]
 
     def start(self) -> None:
@@ -195,9 +199,9 @@ class Killer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Kill one more process of each kind that a short run has spared, or of one kind, and stop.
+        """Stop the thread; then kill one process of each kind that was never killed, or of a random kind.
 
-        These are kinds that are always running. Checks count from the last kill.
+        The checks wait from this last kill on. Work-horses are left out, because they do not run all the time.
         """
         self._stop.set()
         self._thread.join()
@@ -220,7 +224,7 @@ class Killer:
             self._kill(self._rng.choice(first) if first else self._rng.choices(self.kinds, shares)[0])
 
     def _kill(self, kind: Kind) -> None:
-        """Kill a process of a kind; wait until there is one, and for a sampler until one is busy."""
+        """Kill a process of a kind; wait until there is one, and some time until a sampler is busy."""
         started = time.monotonic()
         while (waited := time.monotonic() - started) < WAIT_SECONDS:
             candidates = [process for process in tree(self.head) if process.kind == kind]
@@ -240,7 +244,7 @@ class Killer:
             time.sleep(0.002)
 
     def _stop_before_write(self, victim: Process) -> str:
-        """Let a process end before one of its next writes; return the name of the write, or "" if it makes none."""
+        """Make a process end before one of its next writes; return the name of the write, "" if there was none."""
         request = self.stops / str(victim.pid)
         request.write_text(str(self._rng.randrange(STOP_WRITES)))
         until, reply = time.monotonic() + STOP_SECONDS, request.with_suffix(".at")
@@ -259,7 +263,10 @@ class Killer:
 
 
 def recoveries(kills: list[Kill], ledger: Ledger) -> dict[str, dict[str, float]]:
-    """Return percentiles of the seconds from a kill to the end of the next success that began after it, by kind."""
+    """Return, for each kind of process, percentiles of the seconds from a kill to the next success.
+
+    This is the end of the first successful request that began after the kill and needs a process of this kind.
+    """
     recovery_seconds: dict[str, list[float]] = {}
     for kind, operations in _SHOWN_BY.items():
         good = sorted(

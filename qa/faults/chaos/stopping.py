@@ -1,8 +1,9 @@
-"""`glle` whose processes end themselves before one of their writes, when the killer asks them to.
+"""The command `glle`, whose processes end themselves right before one of their writes when the killer asks them to.
 
 A kill at a random time rarely falls between two writes, because these take microseconds and a computation takes
-seconds. So the killer writes a number into a file named by the pid of a process in the folder `CHAOS_STOPS`, and the
-process ends itself before that many further writes (`tests.stop_points`). It leaves the name of the write beside it.
+seconds. The killer therefore writes a number into a file in the folder `CHAOS_STOPS`, which is named by the pid of a
+process. After this number of further writes, the process ends right before the next one (`tests.stop_points`), and
+leaves the name of this write in a file beside the request.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FOLDER = "CHAOS_STOPS"  # variable with the folder of the requests
 
 
 class StopOnRequest:
-    """Decides whether this process ends before a write."""
+    """Decides before each write of this process whether the process ends now."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,7 +28,7 @@ class StopOnRequest:
         self._is_busy = False  # the files of this class are writes, too
 
     def __call__(self, name: str) -> bool:
-        """Return whether this is the write before which the killer wants an end."""
+        """Return whether this is the write before which the process was asked to end; `name` names the write."""
         if self._is_busy:
             return False
         pid = os.getpid()
@@ -45,7 +46,7 @@ class StopOnRequest:
 
 
 def die() -> None:
-    """End this process as the kernel would."""
+    """End this process by SIGKILL, so that nothing is cleaned up."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

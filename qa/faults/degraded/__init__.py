@@ -1,1 +1,1 @@
-"""Faults of servers, disks and network: answers must be right or 503, never wrong."""
+"""Faults of servers and disks, in which each answer must be right or an error with status 503 or 507."""

@@ -1,6 +1,6 @@
-"""`python -m qa.faults.degraded`: faults of servers, disks and delays, and the answers of the service.
+"""`python -m qa.faults.degraded`: cause faults of Redis servers and disks under load, and check the answers.
 
-It prints a table. The exit code is 0 if every answer is right and 2xx or 503 (507 for a full data folder), nothing is
+The program prints a table. The exit code is 0 if every answer is right, or 503 (507 for a full data folder), nothing is
 lost, and the service recovers without help.
 """
 
@@ -23,7 +23,7 @@ _ALONE = "DEGRADED_MOUNTS"
 
 
 def main() -> int:
-    """Run the situations whose names contain the given word, or all."""
+    """Run the situations whose names contain the word on the command line, or all; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("word", nargs="?", default="", help="run only situations whose names contain this word")
     parser.add_argument("--out", type=Path, help="folder for the table as JSON, and for the logs")
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _may_mount() -> bool:
-    """Return whether mount namespaces are permitted."""
+    """Return whether this process may make a mount namespace, in which it can mount small disks."""
     unshare = shutil.which("unshare")
     if unshare is None or shutil.which("mount") is None:
         return False

@@ -1,4 +1,4 @@
-"""Run all situations in one deployment and tabulate the outcomes."""
+"""Run one deployment under load through all situations, each a fault, and collect what its clients saw."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from qa.faults.chaos import checks
 from qa.faults.degraded.situations import SITUATIONS, run_degradable
 from qa.frame import say
 from qa.load.content import Content, Fit, dataset_of
+from qa.load.probes import probe
 from qa.load.running import SHARED, Load, run_beside, user_of
-from qa.load.work import probe
 from tests.conftest import until
 from worker.records.ids import text
 from worker.records.job import job_key
@@ -46,7 +46,22 @@ _HEAD = ("situation", "2xx", "503", "other", "wrong", "lost", "worst s", "livez 
 
 @dataclass(frozen=True)
 class Row:
-    """Outcome of one situation."""
+    """What clients saw in one situation.
+
+    Parameters
+    ----------
+    good, refused
+        Numbers of right answers, and of answers 503 or 507.
+    other
+        Numbers of other errors, by what they are.
+    wrong, lost
+        Answers that contradict others, and accepted work that is missing or has not succeeded.
+    worst, alive
+        Seconds of the slowest answer, and of the slowest answer of `/livez`.
+    healed
+        Seconds from the end of the fault to the last refusal.
+
+    """
 
     name: str
     good: int
@@ -59,12 +74,12 @@ class Row:
     healed: float = 0.0
 
     def is_well(self, usual: float = 0.0) -> bool:
-        """Return whether the outcome is good; `usual` is the slowest answer without a fault, in seconds."""
+        """Return whether nothing was wrong, lost or too slow; `usual` is how slow answers are without a fault (s)."""
         bad = self.other or self.wrong or self.lost
         return not bad and self.worst < LONGEST_SECONDS + usual and self.healed < HEAL_SECONDS + usual
 
     def lines(self) -> Iterator[str]:
-        """Yield the line of the table, and what is bad."""
+        """Yield the situation's line of the table, then a line for each broken promise."""
         counts = (self.good, self.refused, sum(self.other.values()), len(self.wrong), len(self.lost))
         seconds = (self.worst, self.alive, self.healed)
         yield f"{self.name:48}" + "".join(f"{n:7d}" for n in counts) + "".join(f"{s:9.2f}" for s in seconds)
@@ -74,7 +89,7 @@ class Row:
 
 @contextmanager
 def small_disks(folder: Path) -> Iterator[None]:
-    """Mount a small disk for the queue's log and one for the data."""
+    """Mount a small disk for the queue's log, and one for the data folder, during the context."""
     for name, size in DISKS.items():
         (folder / name).mkdir()
         subprocess.run([MOUNT, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder / name)], check=True)
@@ -86,7 +101,7 @@ def small_disks(folder: Path) -> Iterator[None]:
 
 
 def run(folder: Path, word: str, *, can_mount: bool) -> list[Row]:
-    """Run the situations whose names contain `word`, print the table as it grows, and return it.
+    """Run the situations whose names contain `word`; print a row after each, and return all rows.
 
     Parameters
     ----------
@@ -113,7 +128,7 @@ def _rows(deployment: Degraded, word: str, *, can_mount: bool) -> Iterator[Row]:
 
 
 def _row(deployment: Degraded, situation: Situation, load: Load) -> Row:
-    """Put a load on the service, run a situation in the middle, and check every promise afterwards."""
+    """Run a load on the service with a fault in the middle, then check every promise; return the row of the table."""
     with run_beside(load, [deployment.url]) as ledger, probe(f"{deployment.url}/livez") as alive:
         until(lambda: _successes(ledger.attempts) >= SHOWN and len(_permanent(ledger)) >= PROBED)
         paths = _permanent(ledger)[:PROBED]
@@ -151,20 +166,24 @@ def _row(deployment: Degraded, situation: Situation, load: Load) -> Row:
 
 
 def _permanent(ledger: Ledger) -> list[str]:
-    """Return the shared data sets and their posteriors, which no client deletes."""
+    """Return the paths of the data sets that all clients share, and of their posteriors: no client deletes them."""
     stored = dict(ledger.stored).items()
     return [path for path, what in stored if isinstance(what, Content | Fit) and dataset_of(what) in SHARED]
 
 
 def _without_success(queue: redis.Redis, ledger: Ledger) -> list[str]:
-    """Return the accepted jobs that have not succeeded, although no client cancelled them or deleted their data."""
+    """Return the accepted jobs without success, although no client has cancelled them or deleted their data."""
     jobs = [job for job in ledger.jobs.values() if not (job.is_cancelled or job.is_doomed)]
     states = {job.id: text(queue.hget(job_key(job.id), "status") or "") for job in jobs}
     return [f"{id_}: {state}" for id_, state in states.items() if state != "succeeded"]
 
 
 def _wait_for_recovery(ledger: Ledger, repaired: float) -> tuple[float, frozenset[str]]:
-    """Wait until every operation succeeds; return the seconds until the last refusal, and what still fails."""
+    """Wait until each of the operations `SHOWN` has succeeded since the last refusal.
+
+    Return the seconds from the end of the fault, at `repaired` (`time.time`), to the last refusal, and the operations
+    that still fail after `HEAL_SECONDS`.
+    """
     missing = SHOWN
     deadline = time.monotonic() + HEAL_SECONDS
     while time.monotonic() < deadline:
@@ -177,10 +196,10 @@ def _wait_for_recovery(ledger: Ledger, repaired: float) -> tuple[float, frozense
 
 
 def _since(ledger: Ledger, begin: float) -> list[Attempt]:
-    """Return the attempts that began after a moment."""
+    """Return the attempts that began at or after the time `begin` (`time.time`)."""
     return [one for one in list(ledger.attempts) if one.at >= begin]
 
 
 def _successes(attempts: Iterable[Attempt]) -> set[str]:
-    """Return the operations that have succeeded."""
+    """Return the names of the operations of which an attempt has succeeded."""
     return {one.operation for one in list(attempts) if HTTPStatus.OK <= one.status < HTTPStatus.MULTIPLE_CHOICES}

@@ -1,4 +1,4 @@
-"""Situations: each breaks a part of a deployment, whose worker is supervised, and repairs it.
+"""Situations: each breaks a part of a running deployment for some seconds, and repairs it.
 
 Faults of these kinds have found errors: a server that is away or silent, full memory, a full disk, evictions. Others
 (slow networks, resets, errors, a long log, a cache smaller than configured) never did.
@@ -35,7 +35,7 @@ NOTHING = "nothing is wrong"
 
 @dataclass
 class Degraded:
-    """A deployment and its processes."""
+    """A deployment that faults can break: its Redis servers, an API and a worker."""
 
     parts: Deployment
     api: Up
@@ -47,15 +47,15 @@ class Degraded:
         return self.api.url
 
     def server(self, name: str) -> EmbeddedRedis:
-        """Return a server."""
+        """Return one of the Redis servers, by its name: ``queue`` or ``cache``."""
         return self.parts.queue if name == "queue" else self.parts.cache
 
     def direct(self, name: str) -> redis.Redis:
-        """Return a client of a server without retries."""
+        """Return a client of a Redis server (``queue`` or ``cache``) that does not retry failed commands."""
         return redis.Redis.from_url(self.server(name).url, socket_timeout=10, retry=Retry(NoBackoff(), 0))
 
     def supervise(self) -> None:
-        """Restart a worker that ended, as a supervisor does."""
+        """Start the worker again if it has ended, as the supervisor of a real deployment does."""
         assert self.api.process.poll() is None, "The API ended."
         if self.worker.process.poll() is not None:
             self.worker = self.parts.start("worker")
@@ -63,7 +63,7 @@ class Degraded:
 
 @contextmanager
 def run_degradable(folder: Path) -> Iterator[Degraded]:
-    """Run a deployment in a folder."""
+    """Run a deployment in a folder during the context, with a worker that is started again whenever it ends."""
     with ExitStack() as stack:
         parts = stack.enter_context(run_servers(folder, SETTINGS))
         deployment = Degraded(parts, parts.start("serve", "--port", "0"), parts.start("worker"))
@@ -73,10 +73,19 @@ def run_degradable(folder: Path) -> Iterator[Degraded]:
 
 @dataclass(frozen=True)
 class Situation:
-    """A named fault: a context manager that breaks something and repairs it.
+    """A named fault.
 
-    The fault lasts `seconds`, beside the load under `times` probes of each kind. If `refuses`, some answers must be 503
-    or 507.
+    Parameters
+    ----------
+    fault
+        Returns a context that breaks something in a deployment and repairs it at the end, given further `arguments`.
+    seconds
+        How long the fault lasts at least.
+    times
+        Number of threads that send each of the constant requests (`qa.load.probes`) beside the load.
+    refuses
+        Whether some answers must be 503 or 507, because otherwise the fault had no effect.
+
     """
 
     name: str
@@ -87,20 +96,20 @@ class Situation:
     refuses: bool = False
 
     def trouble(self, deployment: Degraded) -> AbstractContextManager[None]:
-        """Return the fault of a deployment."""
+        """Return the context in which a deployment has this fault."""
         return self.fault(deployment, *self.arguments)
 
 
 @contextmanager
 def evict(deployment: Degraded) -> Iterator[None]:
-    """Empty the cache repeatedly."""
+    """Empty the cache again and again during the context."""
     with deployment.direct("cache") as client, repeat(client.flushall, seconds=0.15):
         yield
 
 
 @contextmanager
 def stop_server(deployment: Degraded, server_name: str) -> Iterator[None]:
-    """Stop a server, which then accepts connections and never answers."""
+    """Suspend a server's process during the context: it accepts connections, but never answers."""
     server = deployment.server(server_name)
     assert server.process is not None
     os.kill(server.process.pid, signal.SIGSTOP)
@@ -112,7 +121,7 @@ def stop_server(deployment: Degraded, server_name: str) -> Iterator[None]:
 
 @contextmanager
 def kill_server(deployment: Degraded, server_name: str) -> Iterator[None]:
-    """Kill a server, and restart it later with its persisted data."""
+    """Kill a server; at the end of the context, start it again with what it has on disk."""
     server = deployment.server(server_name)
     end_server(server)
     try:
@@ -123,7 +132,7 @@ def kill_server(deployment: Degraded, server_name: str) -> Iterator[None]:
 
 @contextmanager
 def fill_memory(deployment: Degraded) -> Iterator[None]:
-    """Give the queue server less memory than it uses."""
+    """Limit the queue server during the context to less memory than it uses."""
     with deployment.direct("queue") as client:
         before = client.config_get("maxmemory")["maxmemory"]
         client.config_set("maxmemory", "1mb")
@@ -135,7 +144,7 @@ def fill_memory(deployment: Degraded) -> Iterator[None]:
 
 @contextmanager
 def full_disk(deployment: Degraded, server_name: str) -> Iterator[None]:
-    """Fill the disk of the queue's log, or of the data."""
+    """Fill the disk of the queue's log (``queue``) or of the data folder (``data``) during the context."""
     server = deployment.server("queue")
     folder = server.folder if server_name == "queue" else Path(deployment.parts.settings.data_dir)
     filler = folder / "filler"

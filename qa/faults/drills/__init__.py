@@ -1,1 +1,1 @@
-"""Drills with real processes: secrets, and Redis with TLS, a balancer and users with few rights."""
+"""Drills with real processes: secrets in logs and answers, and Redis with TLS, a load balancer and few permissions."""

@@ -1,4 +1,4 @@
-"""A managed Redis: mutual TLS, restricted users, no CONFIG, and idle connections cut."""
+"""The service on Redis as a provider manages it: mutual TLS, users with few rights, idle connections are cut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ import redis
 
 from qa.faults.deployment import end_server
 from qa.load.running import Load, run
-from qa.load.work import Work
 from service.cli import doctor
 from service.cli.main import main
 from tests.conftest import until
@@ -47,7 +46,7 @@ Managed = tuple[dict[str, str], dict[str, "Server"], list[list[int]]]
 
 
 class Server(EmbeddedRedis):
-    """Embedded server with a known password."""
+    """An embedded Redis server with a known password."""
 
     def __init__(self, folder: Path, *lines: str) -> None:
         super().__init__(folder, lines)
@@ -57,7 +56,7 @@ class Server(EmbeddedRedis):
 
 
 def everything(up: Up, client: httpx.Client) -> None:
-    """Put the mixed load on the service, and request once what it does not; no answer is an error."""
+    """Send the mixed load, and once each request that is not part of it; assert that no answer is an error."""
     large = fit_posterior(client, synthetic(client, 30_000, seed=3), n_neighbors=10)  # of many pieces
     posterior = fit_posterior(client, synthetic(client, 300, seed=21))
     for path in (
@@ -72,17 +71,17 @@ def everything(up: Up, client: httpx.Client) -> None:
     assert [*ledger.faults, *ledger.errors()] == []
 
 
-def worker_killed(up: Up) -> None:
-    """Kill a worker in the middle of a job; other workers finish it."""
-    work = Work(up.url, 1000)
-    job = work.start(400)
-    until(lambda: work.done(job) > 0)
+def worker_killed(up: Up, client: httpx.Client) -> None:
+    """Kill a worker in the middle of a job; other workers finish the job."""
+    posterior = fit_posterior(client, synthetic(client, 1000, seed=22))
+    job = client.post(posterior + "/draws", json={"n_draws": 400, "seed": 1}).json()["id"]
+    until(lambda: client.get(f"/v1/jobs/{job}").json()["progress"]["done"] > 0)
     os.kill(up.workers()[0], signal.SIGKILL)
-    assert (work.status(job, 120), work.wrong(job)) == ("succeeded", 0)
+    assert wait_for_end(client, job)["status"] == "succeeded"
 
 
 def commands(folder: Path) -> None:
-    """Run an operator's commands against the configured servers; each must succeed."""
+    """Run the commands of an operator on the configured servers; assert that each succeeds."""
     data = ("--data-dir", str(folder / "data"))
     for command in ("scrub", "doctor"):
         assert main((command, *data)) == 0, command
@@ -90,7 +89,7 @@ def commands(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a certificate authority, a server certificate for 127.0.0.1 and a client certificate."""
+    """Make a certificate authority, with certificates of a server on 127.0.0.1 and of a client; return the folder."""
     folder = tmp_path_factory.mktemp("certificates")
 
     def openssl(*arguments: str) -> None:
@@ -108,7 +107,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def run_balancer(port: int, certificates: Path) -> Iterator[tuple[int, list[int]]]:
-    """Put a load balancer before a server: mutual TLS, idle connections are cut; count the cuts."""
+    """Run a load balancer before the server on a port: with mutual TLS, and idle connections are cut.
+
+    Yield the balancer's port, and a list whose one number counts the connections that were cut.
+    """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates / "ca.pem"))
     context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
     context.verify_mode = ssl.CERT_REQUIRED
@@ -156,7 +158,10 @@ def run_balancer(port: int, certificates: Path) -> Iterator[tuple[int, list[int]
 
 @pytest.fixture(scope="module")
 def managed_servers(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[Managed]:
-    """Return the URLs of both servers, with a provider's setup and the users of docs/how-to/storage.md."""
+    """Run two Redis servers behind balancers, with the users of docs/how-to/storage.md.
+
+    Yield the settings with their URLs, the servers by name, and the counts of cut connections.
+    """
     folder = tmp_path_factory.mktemp("managed")
     servers, urls = {}, {}
     for name, lines in (("queue", QUEUE), ("cache", CACHE)):
@@ -180,7 +185,7 @@ def managed_servers(tmp_path_factory: pytest.TempPathFactory, certificates: Path
 def test_every_operation_works_with_the_documented_rights(
     managed_servers: Managed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All work succeeds with TLS and these rights; no command is refused, although idle connections are cut."""
+    """All work succeeds with TLS and the documented rights, although idle connections are cut; no command is denied."""
     urls, servers, cuts = managed_servers
     fields = {**urls, "GLLE_STORE_URL": f"file://{tmp_path}/objects"}
     with (
@@ -188,7 +193,7 @@ def test_every_operation_works_with_the_documented_rights(
         httpx.Client(base_url=up.url, timeout=60) as client,
     ):
         everything(up, client)
-        worker_killed(up)
+        worker_killed(up, client)
         for name, value in fields.items():
             monkeypatch.setenv(name, value)
         commands(tmp_path)
@@ -198,7 +203,7 @@ def test_every_operation_works_with_the_documented_rights(
 
 
 def test_doctor_works_without_config(managed_servers: Managed) -> None:
-    """The doctor works with the restricted user and finds both eviction policies."""
+    """`glle doctor` works with the documented rights, and finds the eviction policies and the persistence."""
     urls, servers, _ = managed_servers
     settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
     checks = {check.name: check.state for check in doctor.deployment(settings)}
@@ -207,7 +212,7 @@ def test_doctor_works_without_config(managed_servers: Managed) -> None:
 
 
 def test_rights_exclude_administration(managed_servers: Managed) -> None:
-    """The rights exclude flushing or reconfiguring a server, and reading another program's keys."""
+    """The documented rights do not allow to empty or configure a server, nor to read another program's keys."""
     urls, _, _ = managed_servers
     settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
     for client in (connect_queue(settings), connect_cache(settings)):

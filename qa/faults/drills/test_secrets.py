@@ -1,4 +1,4 @@
-"""Keys and passwords stay out of logs and answers, under debug logs and requests with misplaced keys."""
+"""API keys and passwords are in no log and no answer, even with debug logs and keys in the wrong place of a request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SERVERS = ("GLLE_REDIS_URL", "GLLE_CACHE_URL")
 
 
 def output(data: Path, *arguments: str, **settings: str) -> str:
-    """Run a command beside the service and return its output."""
+    """Run a `glle` command beside the service, and return its output; a worker runs until it names the password."""
     settings = {"GLLE_DATA_DIR": str(data), **settings}
     if arguments[0] != "worker":
         result = glle(*arguments, **settings)
@@ -41,7 +41,7 @@ def output(data: Path, *arguments: str, **settings: str) -> str:
 
 
 def requests_with_key(key: str) -> list[httpx.Request]:
-    """Return requests that contain the key in every wrong place."""
+    """Return requests that have the key in wrong places: query, path, body, headers; each with wrong logins, too."""
     url, json_ = "http://glle", {"Content-Type": "application/json"}
     secret = key.split("_", 2)[2]
     places = [
@@ -66,7 +66,7 @@ def requests_with_key(key: str) -> list[httpx.Request]:
 
 
 def stored_text(server: redis.Redis) -> str:
-    """Return every key and value of a server, as text."""
+    """Return all keys and values of a Redis server as one text."""
     leaks = []
     for name in server.scan_iter(count=1000):
         leaks += [name, server.dump(name) or b""]
@@ -74,7 +74,10 @@ def stored_text(server: redis.Redis) -> str:
 
 
 def folder(data: Path) -> dict[str, str]:
-    """Return the content of the data folder's files, except for the addresses, which only the owner can read."""
+    """Return the content of all files in the data folder, by path, except for the file with the servers' URLs.
+
+    Assert that only the owner can read this file.
+    """
     (addresses,) = data.rglob("servers.json")
     assert addresses.stat().st_mode & 0o077 == 0
     return {
@@ -85,7 +88,7 @@ def folder(data: Path) -> dict[str, str]:
 
 
 def answers_of(up: Up, key: str) -> dict[str, str]:
-    """Return every answer, head and body, to good requests, bad requests, and requests with a misplaced key."""
+    """Send good requests, bad requests and requests with a misplaced key; return heads and bodies of the answers."""
     answers = {}
     with httpx.Client(base_url=up.url, timeout=60) as client:
         for number, request in enumerate(requests_with_key(key)):
@@ -101,13 +104,13 @@ def answers_of(up: Up, key: str) -> dict[str, str]:
 
 
 def where(texts: dict[str, str], secrets: dict[str, str]) -> list[tuple[str, str]]:
-    """Return each text that contains a secret, with the secret's name."""
+    """Return (name of the text, name of the secret) for each text that contains a secret."""
     return [(place, name) for place, text in texts.items() for name, secret in secrets.items() if secret in text]
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_secrets_do_not_leak(tmp_path: Path, form: str) -> None:
-    """Secrets are absent from answers, logs, command lines, files, both servers, and command output."""
+    """No secret is in an answer, a log, a command line, a file, a Redis server, or the output of a command."""
     data = tmp_path / "data"
     with running(tmp_path, GLLE_AUTH="required", GLLE_LOG_FORMAT=form, GLLE_LOG_LEVEL="debug") as up:
         key = output(data, "keys", "create", "--scope", "admin").splitlines()[0]
