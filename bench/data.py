@@ -33,7 +33,7 @@ NEIGHBORS = {"cube-3": 12, "cube-5": 12, "cube-8": 16, "gaussian-20": 15, "rank-
 
 
 def neighbors_of(name: str) -> int:
-    """Return the number of neighbors for a data set."""
+    """Return the number of neighbors with which a data set is fitted."""
     return NEIGHBORS.get(name, 10)
 
 

@@ -44,12 +44,12 @@ T = TypeVar("T")
 
 
 class Lines(Bars):
-    """Progress of the client's jobs on the lines of a display of rich: each step of the demo has a line.
+    """Progress of the client's jobs, drawn by `rich`: one line for each step of the demo.
 
     Parameters
     ----------
     progress
-        The display of all lines.
+        The display that has all lines.
 
     """
 

@@ -86,7 +86,7 @@ class Service:
         return len(self.up.apis())
 
     def fit_synthetic(self, name: str, n: int, seed: int = 0) -> str:
-        """Return the path of the posterior of a synthetic data set."""
+        """Fit a posterior to a synthetic data set of n points, and return its URL path."""
         dataset = self.http.post("/datasets/synthetic", {"name": name, "n": n, "seed": seed})
         return self.posterior(dataset["id"])
 

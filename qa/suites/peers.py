@@ -87,7 +87,7 @@ class StandIn(ClassNamePrefixFeaturesOutMixin, BaseEstimator, Fits):  # type: ig
         return {**parameters, "seed": int(seed), **({"options": options} if options else {})}
 
     def method(self, parameters: dict[str, Any]) -> str:
-        """Return the name of the engine's method for the given parameters."""
+        """Return the name of the engine's method that stands for the class with the given parameters."""
         raise NotImplementedError
 
     def embed(self, X: Any, y: Any = None, init: Any = None) -> Embedding:
@@ -136,14 +136,14 @@ class StandIn(ClassNamePrefixFeaturesOutMixin, BaseEstimator, Fits):  # type: ig
         return np.asarray(self.fit(X, *arguments, **keywords).embedding_)
 
     def transform(self, X: Any, **_: Any) -> NDArray[Any]:
-        """Place new points."""
+        """Return coordinates of new points by the fitted method, as float32."""
         Fits.used.add(self.key_)
         with library_itself():
             return self.placed(self.result_.transform(X).astype(np.float32))
 
 
 class UMAP(StandIn):
-    """UMAP and densMAP."""
+    """Stand-in for `umap.UMAP`, which is UMAP or densMAP."""
 
     __init__ = umap.UMAP.__init__
     renamed: ClassVar = {"n_epochs": "max_iter", "dens_lambda": "density_weight", "dens_frac": "density_share"}
@@ -178,14 +178,14 @@ class UMAP(StandIn):
             del self.parameters
 
     def inverse_transform(self, places: Any) -> NDArray[Any]:
-        """Return points of the data at places."""
+        """Return points with d features for places in the map, by the engine's inverse."""
         Fits.used.add(self.key_)
         with library_itself():
             return self.placed(self.result_.inverse_transform(places))
 
 
 class PaCMAP(StandIn):
-    """PaCMAP."""
+    """Stand-in for `pacmap.PaCMAP`."""
 
     __init__ = pacmap.PaCMAP.__init__
     renamed: ClassVar = {
@@ -197,7 +197,7 @@ class PaCMAP(StandIn):
     algorithm: ClassVar = {"random_state", "save_tree", "verbose"}
 
     def method(self, parameters: dict[str, Any]) -> str:
-        """Return the one method."""
+        """Return "pacmap" for all parameters."""
         del parameters
         return "pacmap"
 
@@ -215,7 +215,7 @@ class PaCMAP(StandIn):
         return self
 
     def transform(self, X: Any, basis: Any = None, **_: Any) -> NDArray[Any]:
-        """Place new points."""
+        """Return coordinates of new points; `basis` has no effect."""
         del basis
         return super().transform(X)
 
@@ -229,13 +229,13 @@ class Map(np.ndarray):
         self.model = getattr(whole, "model", None)
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Place new points."""
+        """Return coordinates of new points by the stand-in that made this array."""
         assert self.model is not None
         return self.model.transform(X)
 
 
 class TSNE(StandIn):
-    """t-SNE."""
+    """Stand-in for `openTSNE.TSNE`."""
 
     __init__ = openTSNE.TSNE.__init__
     renamed: ClassVar = {"early_exaggeration_iter": "early_iter", "n_iter": "max_iter", "initialization": "init"}
@@ -250,7 +250,7 @@ class TSNE(StandIn):
     }
 
     def method(self, parameters: dict[str, Any]) -> str:
-        """Return the one method."""
+        """Return "t-sne" for all parameters."""
         del parameters
         return "t-sne"
 

@@ -146,7 +146,7 @@ class StandIn(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, 
         return np.asarray(self.fit(X, y).embedding_)
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Place new points."""
+        """Return coordinates of new points by the fitted method, in scikit-learn's scale."""
         return self.sized(self.placed(self.model_.transform(X)))
 
 
@@ -163,12 +163,12 @@ class LocallyLinearEmbedding(StandIn):
         return name, np.asarray(X)
 
     def sized(self, places: NDArray[Any]) -> NDArray[Any]:
-        """Return columns of length 1."""
+        """Return the engine's coordinates divided by the root of n, so that columns have length 1."""
         return np.asarray(places / places.dtype.type(np.sqrt(len(self.model_.embedding_))))
 
     @property
     def reconstruction_error_(self) -> float:
-        """The sum of the eigenvalues."""
+        """The sum of the eigenvalues, as scikit-learn defines the error."""
         return float(np.sum(np.asarray(self.model_.result_.eigenvalues)))
 
 
@@ -178,7 +178,7 @@ class Isomap(StandIn):
     __init__ = manifold.Isomap.__init__
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Choose the metric; an infinite radius becomes all points as neighbors."""
+        """Return the engine's Isomap for the argument `metric`; an infinite radius becomes all points as neighbors."""
         if parameters["radius"] == np.inf:  # of all points; the engine's radius is finite
             parameters |= {"radius": None, "n_neighbors": len(X) - 1}
         if (p := parameters.pop("p")) == 2 and parameters["metric"] == "minkowski":
@@ -208,7 +208,7 @@ class SpectralEmbedding(StandIn):
     __init__ = manifold.SpectralEmbedding.__init__
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Choose the weights for the argument `affinity`, and keep the affinities as an attribute for the tests."""
+        """Return the method for the argument `affinity`, and keep the affinities as an attribute for the tests."""
         affinity, gamma, k = parameters.pop("affinity"), parameters.pop("gamma"), parameters.pop("n_neighbors")
         n, d = X.shape
         if affinity == "rbf":
@@ -234,7 +234,7 @@ class ClassicalMDS(StandIn):
     __init__ = manifold.ClassicalMDS.__init__
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Choose the dissimilarity by the argument `metric`."""
+        """Return the engine's classical scaling, with the dissimilarity that the argument `metric` names."""
         metric, options = parameters.pop("metric"), parameters.pop("metric_params") or {}
         if metric not in {"euclidean", "precomputed"}:
             X, metric = pairwise_distances(X, metric=metric, **options), "precomputed"
@@ -243,17 +243,17 @@ class ClassicalMDS(StandIn):
 
     @property
     def eigenvalues_(self) -> NDArray[Any]:
-        """The eigenvalues."""
+        """The eigenvalues of the engine's classical scaling."""
         return np.asarray(self.model_.result_.eigenvalues)
 
 
 class FactorAnalysis(StandIn):
-    """Factor analysis."""
+    """Stand-in for factor analysis, with the attributes of the fitted model that the tests read."""
 
     __init__ = decomposition.FactorAnalysis.__init__
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Choose as many factors as features by default, and pass the limits of the iteration on."""
+        """Return the engine's factor analysis, with as many factors as features by default."""
         parameters["n_components"] = X.shape[1] if parameters["n_components"] is None else parameters["n_components"]
         parameters |= {"tol": self.tol / len(X), "max_iter": self.max_iter}
         return "factor-analysis", X
@@ -305,7 +305,7 @@ class KernelPCA(StandIn):
         return tags
 
     def chosen(self, X: Any, parameters: dict[str, Any]) -> tuple[str, Any]:
-        """Choose the kernel, and as many components as possible by default; a function becomes a kernel matrix."""
+        """Return the engine's kernel PCA for the argument `kernel`; a function becomes a kernel matrix."""
         X = np.asarray(X) if isinstance(X, list) else X
         self.X_fit_, kernel = X, parameters["kernel"]
         gamma, degree, offset = parameters.pop("gamma"), parameters.pop("degree"), parameters.pop("coef0")
@@ -321,9 +321,9 @@ class KernelPCA(StandIn):
         return "kernel-pca", X
 
     def fitted(self, name: str, data: Any, parameters: dict[str, Any]) -> Embedding:
-        """Fit; if there are fewer components than requested, fit as many as there are.
+        """Fit; if the data have fewer components than requested, fit as many as there are.
 
-        Raises ValueError if the matrix is no kernel.
+        Raises ValueError if the matrix is not a kernel.
         """
         try:
             return super().fitted(name, data, parameters)
@@ -337,7 +337,7 @@ class KernelPCA(StandIn):
             return model
 
     def sized(self, places: NDArray[Any]) -> NDArray[Any]:
-        """Add columns of 0 for requested components that there are not."""
+        """Return the coordinates, with columns of 0 for requested components that do not exist."""
         missing = 0 if self.remove_zero_eig else (self.n_components or 0) - places.shape[1]
         return np.pad(places, ((0, 0), (0, max(0, missing))))
 
@@ -352,7 +352,7 @@ class KernelPCA(StandIn):
         return super().transform(pairwise_kernels(X, self.X_fit_, metric=self.kernel) if callable(self.kernel) else X)
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:
-        """Return points of the data at places."""
+        """Return points with d features for places in the map."""
         if not self.fit_inverse_transform:
             raise NotFittedError("The way back was not asked for.")
         places = np.asarray(X)[:, : self.model_.embedding_.shape[1]]

@@ -71,7 +71,7 @@ class Truth:
     together: int = 1
 
     def distribution(self) -> Distribution:
-        """Return the same distribution without the true coordinates."""
+        """Return the distribution of the points and groups alone, as the audit's tests take it."""
         has_groups = self.draw(np.random.default_rng(0), 8).group is not None
 
         def groups(rng: Generator, n: int) -> NDArray[np.int64]:
@@ -205,7 +205,7 @@ def _tree(number: int, branches: int, d: int, noise: float) -> Draw:
 
 
 def _cells(number: int, kinds: tuple[float, ...], genes: int, depth: float) -> Draw:
-    """Return logarithms of counts of cells of some kinds with a program that varies within each kind."""
+    """Return a sampler of gene expression: log counts of cells of several kinds, with a gradient within each kind."""
     known = _known(number)
     base, marks = known.gamma(0.6, 2.0, genes), 1.1 * known.standard_normal((len(kinds), genes))
     program = 0.5 * known.standard_normal(genes) * (known.uniform(size=genes) < 0.2)
