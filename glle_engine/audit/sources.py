@@ -115,7 +115,8 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
     if isinstance(Y, Posterior):
         if space:
             raise InvalidParameterError(
-                f"A posterior has its own {' and '.join(space)}.", remedy="Fit with these, and audit the new posterior."
+                f"A posterior has its own {' and '.join(space)}.",
+                remedy=f"Leave {' and '.join(space)} out, or fit another posterior with these values and audit it.",
             )
         if method is not None:
             raise InvalidParameterError(

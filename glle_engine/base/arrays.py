@@ -142,7 +142,7 @@ def require_lossless(values: Any, name: str, raw: NDArray[Any] | None = None) ->
             continue
         index = [int(position) for position in np.argwhere(bad)[0]]
         place = dict(zip(("row", "column"), [*index, *([] if column is None else [column])], strict=False))
-        place = {} if hasattr(values, "tocsr") else place  # the index of a stored entry is neither row nor column
+        place = {} if hasattr(values, "tocsr") else place  # a sparse matrix's entry has no such index
         where = f" in {', '.join(f'{axis} {number}' for axis, number in place.items())} (from 0)" if place else ""
         raise InexactIntegerError(
             f"Integers of {name} are beyond 2^53, where float64 is not exact; the first is {whole[*index]}{where}.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from functools import wraps
@@ -24,13 +24,19 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.texts import Way
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Kind = Literal["integer", "number", "boolean", "word", "object"]
 
-_TYPES: dict[Kind, str] = {"integer": "integer", "number": "number", "boolean": "boolean", "object": "object"}
+# For each bound of a number: the field of `Parameter`, words, the keyword of JSON Schema, and what values have to pass.
+_BOUNDS: tuple[tuple[str, str, str, Callable[[float, float], bool]], ...] = (
+    ("minimum", "of at least", "minimum", operator.ge),
+    ("above", "above", "exclusiveMinimum", operator.gt),
+    ("maximum", "of at most", "maximum", operator.le),
+    ("below", "below", "exclusiveMaximum", operator.lt),
+)
 _KEY = "parameter"
 _OTHER_NAMES = {
     "y": "labels",
@@ -99,7 +105,7 @@ class Parameter:
         if (isinstance(value, str) and value in self.words) or (value is None and self.optional):
             return value
         converted = self._convert(value)
-        if converted is None or (self.kind in {"integer", "number"} and not self._is_within(converted)):
+        if converted is None or not all(passes(converted, bound) for _, _, passes, bound in self._bounds()):
             raise InvalidParameterError(
                 f"{as_option(name, value)} is not {self.domain()}.", remedy="Give another value."
             )
@@ -108,9 +114,9 @@ class Parameter:
     def domain(self) -> str:
         """Return the allowed values in words, such as "an integer of at least 2" or "one of a, b"."""
         named = self._named
-        words = f"one of {', '.join(named)}" if len(named) > 1 else "".join(named)
+        alternative = f"one of {', '.join(named)}" if len(named) > 1 else "".join(named)
         if self.kind == "word":
-            return words
+            return alternative
         kind = {
             "integer": "an integer",
             "number": "a finite number",
@@ -118,18 +124,12 @@ class Parameter:
             "object": "a mapping of names to values that JSON has",
         }[self.kind]
         bounds = [
-            f"{word} {'2^64 - 1' if bound == LARGEST_COUNTER else format(bound, 'g')}"
-            for word, bound in (
-                ("of at least", self.minimum),
-                ("above", self.above),
-                ("of at most", self.maximum),
-                ("below", self.below),
-            )
-            if bound is not None
+            f"{words} {'2^64 - 1' if bound == LARGEST_COUNTER else format(bound, 'g')}"
+            for words, _, _, bound in self._bounds()
         ]
         domain = " ".join([kind, " and ".join(bounds)]).strip()
-        words = words or ("null" if self.optional else "")
-        return f"{domain}, or {words}" if words else domain
+        alternative = alternative or ("null" if self.optional else "")
+        return f"{domain}, or {alternative}" if alternative else domain
 
     def schema(self, default: object) -> dict[str, Any]:
         """Return the JSON Schema of the parameter's values, with its description and this default."""
@@ -137,13 +137,7 @@ class Parameter:
         common = {"description": doc, "default": default}
         if self.kind == "word":
             return {"type": "string", "enum": list(self.words), **common}
-        bounds = {
-            "minimum": self.minimum,
-            "exclusiveMinimum": self.above,
-            "maximum": self.maximum,
-            "exclusiveMaximum": self.below,
-        }
-        schema = {"type": _TYPES[self.kind], **{name: bound for name, bound in bounds.items() if bound is not None}}
+        schema = {"type": self.kind, **{keyword: bound for _, keyword, _, bound in self._bounds()}}
         if self._named:
             return {"anyOf": [schema, {"type": "string", "enum": list(self._named)}], **common}
         if self.optional:
@@ -166,13 +160,11 @@ class Parameter:
             return float(value) if math.isfinite(value) else None
         return None
 
-    def _is_within(self, value: float) -> bool:
-        return (
-            (self.minimum is None or value >= self.minimum)
-            and (self.above is None or value > self.above)
-            and (self.maximum is None or value <= self.maximum)
-            and (self.below is None or value < self.below)
-        )
+    def _bounds(self) -> Iterator[tuple[str, str, Callable[[float, float], bool], float]]:
+        """Yield words, keyword, comparison and value of each bound that the parameter has."""
+        for name, words, keyword, passes in _BOUNDS:
+            if (bound := getattr(self, name)) is not None:
+                yield words, keyword, passes, bound
 
 
 def integer(

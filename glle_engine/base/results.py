@@ -138,8 +138,8 @@ class Diagnostics:
     ----------
     figures : dict
         Numbers by name: components, closed_classes, spectral_gap, variance and others of the method. "elimination" has
-        the "order" of elimination, and the predicted "flops" of a draw's factorization and "bytes" of its factors; it
-        is empty for few points, which are solved densely.
+        the "order" of elimination, and the predicted "flops" of a draw's factorization and "bytes" of its factors. For
+        few points, which are solved densely, "elimination" is empty.
     notes : tuple of Note
         Warnings and findings.
 

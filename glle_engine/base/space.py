@@ -80,7 +80,7 @@ class Space:
 
         """
         if self.center is not None and self.scale is not None:
-            # Halves keep the difference finite for the data of the fit; new points that are far away may overflow.
+            # Divided by 2 first, the difference is finite for the data of the fit. New points far away may overflow.
             with np.errstate(over="ignore"):
                 data = (data / 2 - self.center / 2) / (self.scale / 2)
         if self.metric in {"cosine", "correlation"}:

@@ -193,32 +193,25 @@ class FitSpec(SpaceSpec):
 
     def check_together(self) -> None:
         """Raise `InvalidParameterError` for an option without meaning, and reset options without effect."""
-        is_constrained = self.variant == "constrained"
-        is_adaptive = self.neighborhoods == "adaptive"
+        is_constrained, constrained = self.variant == "constrained", Way("variant", "constrained")
+        is_adaptive, adaptive = self.neighborhoods == "adaptive", "neighborhoods='adaptive'"
+        is_precomputed, precomputed = self.metric == "precomputed", "metric='precomputed'"
+        is_isotropic, isotropic = self.noise == "isotropic", Way("noise", "isotropic")
         is_published_em = self.method == "em" and not is_constrained
+        published_em = f"{Way('method', 'em')} and {Way('variant', 'published')}"
         for is_set, is_possible, option, needed in (
             (self.mean == "derived", self.method == "direct", "mean='derived' (Eq. 35)", Way("method", "direct")),
-            (
-                self.covariance != "spherical",
-                is_published_em,
-                f"covariance={self.covariance!r}",
-                f"{Way('method', 'em')} and {Way('variant', 'published')}",
-            ),
-            (self.noise != "isotropic", is_constrained, f"noise={self.noise!r}", Way("variant", "constrained")),
-            (is_adaptive, is_constrained, "neighborhoods='adaptive'", Way("variant", "constrained")),
-            (is_adaptive, self.noise == "isotropic", "neighborhoods='adaptive'", Way("noise", "isotropic")),
-            (self.variance != "auto", is_constrained, f"variance={self.variance!r}", Way("variant", "constrained")),
-            (self.has_landmarks, is_constrained, f"landmarks={self.landmarks}", Way("variant", "constrained")),
-            (self.metric == "precomputed", is_constrained, "metric='precomputed'", Way("variant", "constrained")),
-            (
-                self.metric == "precomputed",
-                self.noise == "isotropic",
-                "metric='precomputed'",
-                Way("noise", "isotropic"),
-            ),
-            (self.metric == "precomputed", not is_adaptive, "metric='precomputed'", Way("neighborhoods", "fixed")),
-            (self.metric == "precomputed", self.search == "exact", "metric='precomputed'", Way("search", "exact")),
-            (self.metric == "precomputed", not self.has_landmarks, "metric='precomputed'", Way("landmarks", "all")),
+            (self.covariance != "spherical", is_published_em, f"covariance={self.covariance!r}", published_em),
+            (not is_isotropic, is_constrained, f"noise={self.noise!r}", constrained),
+            (is_adaptive, is_constrained, adaptive, constrained),
+            (is_adaptive, is_isotropic, adaptive, isotropic),
+            (self.variance != "auto", is_constrained, f"variance={self.variance!r}", constrained),
+            (self.has_landmarks, is_constrained, f"landmarks={self.landmarks}", constrained),
+            (is_precomputed, is_constrained, precomputed, constrained),
+            (is_precomputed, is_isotropic, precomputed, isotropic),
+            (is_precomputed, not is_adaptive, precomputed, Way("neighborhoods", "fixed")),
+            (is_precomputed, self.search == "exact", precomputed, Way("search", "exact")),
+            (is_precomputed, not self.has_landmarks, precomputed, Way("landmarks", "all")),
         ):
             if is_set and not is_possible:
                 raise InvalidParameterError(

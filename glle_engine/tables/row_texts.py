@@ -73,7 +73,7 @@ def _is_exact(label: Any) -> bool:
 
 
 def missing_labels(labels: NDArray[Any] | None) -> list[Note]:
-    """Return a list with a notice if some labels are missing (empty texts), or else an empty list."""
+    """Return a list with a notice for the user if some labels are missing (empty texts), or else an empty list."""
     if labels is None or labels.dtype.kind != "U" or not (missing := int((labels == "").sum())):
         return []
     message = f"The label is missing in {missing:,} of {len(labels):,} rows; these rows share the empty label."
@@ -126,7 +126,7 @@ class Ids:
         return np.ascontiguousarray(ids[:, 0] if ids.shape[1] == 1 else ids)
 
     def notices(self) -> list[Note]:
-        """Return a list with a notice if some ids are missing, or else an empty list."""
+        """Return a list with a notice for the user if some ids are missing, or else an empty list."""
         if not self._missing:
             return []
         message = f"The id is missing in {self._missing:,} of {self._count:,} rows; these rows have the empty id."

@@ -121,7 +121,7 @@ class Table:
 
     @property
     def extras(self) -> dict[str, Array]:
-        """Arrays by name, for those names in `EXTRAS` that the table has; little-endian, as they are stored."""
+        """Mapping from names in `EXTRAS` to the arrays that the table has; little-endian, as they are stored."""
         arrays = {name: getattr(self, name) for name in EXTRAS}
         return {
             name: array.astype(array.dtype.newbyteorder("<"), copy=False)

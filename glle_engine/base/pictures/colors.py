@@ -62,7 +62,7 @@ class PointColors:
         named = tuple(name_of_label(value) for value in distinct)
         if is_discrete and 0 < len(distinct) <= MAX_CLASS_COLORS:
             return cls(title, places, named)
-        if is_text or (is_discrete and are_groups):  # there are more classes than colors: they get a scale, sorted
+        if is_text or (is_discrete and are_groups):  # more classes than colors: sorted, on a color scale
             return cls(f"{title} ({len(distinct):,} classes)".strip(), places, names=named)
         return cls(title, np.asarray(raw, np.float64))
 

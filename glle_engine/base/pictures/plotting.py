@@ -84,7 +84,7 @@ class Panel:
         return self.is_folded is not None and bool(0 < self.is_folded.mean() <= _MAX_FOLDED)
 
     @classmethod
-    def from_result(cls, shown: Any, colors: PointColors | None = None) -> Panel:
+    def from_result(cls, shown: Any) -> Panel:
         """Return the panel that shows a result.
 
         The opacity of a point shows its stability. If the result has none, the opacity shows whether the point keeps
@@ -94,12 +94,10 @@ class Panel:
         if not len(points.places):
             raise InvalidShapeError("There are no points to draw.", remedy="Give at least one point.")
         require_finite_places(points.places)
-        if colors is None and points.labels is not None:
-            colors = PointColors.from_labels(
-                points.labels, len(points.places), points.label, are_groups=bool(points.apart_from)
-            )
-        elif colors is None:
-            colors = PointColors("", np.zeros(len(points.places)), ("",))
+        n, are_groups = len(points.places), bool(points.apart_from)
+        colors = PointColors("", np.zeros(n), ("",))
+        if points.labels is not None:
+            colors = PointColors.from_labels(points.labels, n, points.label, are_groups=are_groups)
         columns = points.columns
         shares = columns.get("neighborhood", columns.get("stability", columns.get("is_point_beyond")))
         if shares is None and "spread" in columns:
@@ -186,14 +184,9 @@ def plot(
         raise ImportError("glle.plot needs matplotlib: pip install matplotlib.") from error
     check_choice("by", by, ("opacity", "size"))
     points = PointTable.from_result(shown)
-    points = points if labels is None else replace(points, label="")
-    labels = points.labels if labels is None else align_rows(labels, points.index, "the labels")
-    colors = (
-        None
-        if labels is None
-        else PointColors.from_labels(labels, len(points.places), points.label, are_groups=bool(points.apart_from))
-    )
-    panel = Panel.from_result(points, colors)
+    if labels is not None:
+        points = replace(points, label="", labels=align_rows(labels, points.index, "the labels"))
+    panel = Panel.from_result(points)
     distances = points.columns.get("spread")
     if spread is not None:
         distances = array_of(getattr(spread, "spread", spread), "the spread")
@@ -213,14 +206,14 @@ def plot(
         ax = plt.figure(figsize=(6.4, 5.6), layout="constrained").gca() if ax is None else ax
         drawn = draw(ax, panel, inches=width, **options)
         has_names = bool(panel.colors.names and panel.apart_from)  # names are written on the picture
-        if labels is not None and not panel.colors.classes and not has_names:
+        if points.labels is not None and not panel.colors.classes and not has_names:
             _draw_scale(ax, panel.colors, drawn)
-        if labels is not None and (panel.colors.classes or panel.colors.missing):
+        if points.labels is not None and (panel.colors.classes or panel.colors.missing):
             engine = getattr(ax.get_figure(root=True), "get_layout_engine", lambda: None)()
             # Only the constrained layout makes room for a legend outside of the axes.
             has_room = engine is not None and engine.adjust_compatible is False
             place: Any = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if has_room else {"loc": "upper right"}
-            place = place if panel.colors.classes or has_names else {"loc": "upper right"}  # the scale is outside
+            place = place if panel.colors.classes or has_names else {"loc": "upper right"}  # beside the scale
             handles = panel.colors.handles() if panel.colors.classes else panel.colors.handles()[-1:]
             ax.legend(handles=handles, title=shorten([panel.colors.title])[0], fontsize=8, **place)
     return ax

@@ -119,7 +119,7 @@ class PointTable:
 def coordinates(shown: Any) -> NDArray[np.float64]:
     """Return the coordinates (n, p) of an array or of an object with an embedding; raise ValueError for others."""
     named = (getattr(shown, name, None) for name in _PLACES)
-    result = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # a text is an id
+    result = next((value for value in named if not isinstance(value, (str, type(None)))), shown)  # texts are ids
     if result is shown and callable(getattr(shown, "arrays", None)):  # the posterior of a `Client`
         result = shown.arrays()["embedding"]
     places = array_of(result, "the coordinates")
@@ -272,7 +272,7 @@ def texts_of_labels(labels: Any) -> Any:
     values = np.asarray(labels)
     if labels is None or values.dtype.kind in "iub":
         return labels
-    each = labels if isinstance(labels, (list, tuple)) else values.ravel()  # an array of texts has no NaN
+    each = labels if isinstance(labels, (list, tuple)) else values.ravel()  # `values` has NaN as the text "nan"
     texts = ["" if str(value) in _MISSING_WORDS and not isinstance(value, str) else str(value) for value in each]
     return np.array(texts) if values.dtype.kind == "O" or "" in texts else labels
 
