@@ -81,7 +81,7 @@ def frame_columns(frame: Any, *, with_index: bool = False) -> WholeTable:
         series = [frame.iloc[:, column] for column in range(len(names))]
         levels = _levels(frame.index, with_index=with_index)
         for name, level in levels.items():
-            names.append(_free_name(name, names))
+            names.append(free_name(name, names))
             series.append(level)
         index = tuple(range(len(names) - len(levels), len(names)))
         return WholeTable(names, [_numpy_column(each) or series_column(each) for each in series], index=index)
@@ -170,7 +170,7 @@ def _levels(index: Any, *, with_index: bool) -> dict[str, Any]:
     return {name: index.get_level_values(level).to_series() for level, name in enumerate(names)}
 
 
-def _free_name(name: str, taken: list[str]) -> str:
+def free_name(name: str, taken: list[str]) -> str:
     """Return `name` with as many underscores appended as it needs to differ from the names that are `taken`."""
     while name in taken:
         name += "_"

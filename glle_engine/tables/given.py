@@ -10,7 +10,7 @@ from glle_engine.base.arrays import array_of, require_lossless, require_open
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.pictures.points import align_rows
 from glle_engine.tables.columns import WholeTable, number_column, objects_column
-from glle_engine.tables.frames import is_series, series_column
+from glle_engine.tables.frames import free_name, is_series, series_column
 from glle_engine.tables.row_texts import label_array
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def with_given(table: WholeTable, values: Mapping[str, Any], index: Any) -> tupl
     """
     names, columns, roles = list(table.names or ()), list(table.head), {}
     for role, vector in values.items():
-        roles[role] = next(name for count in range(len(names) + 1) if (name := role + "_" * count) not in names)
+        roles[role] = free_name(role, names)
         names.append(roles[role])
         columns.append(given_column(role, vector, len(table), index))
     return WholeTable(names, columns, index=table.index), roles

@@ -153,16 +153,12 @@ class Layout:
         """
         positions = {name: column for column, name in reversed(list(enumerate(names or ())))}
         columns_of_roles = {
-            **{
-                role: [] if name is None else [_position(name, positions, names, width)]
-                for role, name in (("labels", roles.labels), ("colors", roles.colors))
-            },
-            **{
-                role: _matching(getattr(roles, role), positions, names, width)
-                for role in ("id", "ignore", "one_hot", "features")
-            },
+            role: [] if name is None else [_position(name, positions, names, width)]
+            for role, name in (("labels", roles.labels), ("colors", roles.colors))
         }
-        chosen = columns_of_roles.pop("features")
+        for role in ("id", "ignore", "one_hot"):
+            columns_of_roles[role] = _matching(getattr(roles, role), positions, names, width)
+        chosen = _matching(roles.features, positions, names, width)
         _require_distinct(names, columns_of_roles)
         one_hot = set(columns_of_roles["one_hot"])
         apart = {column for role, columns in columns_of_roles.items() if role != "one_hot" for column in columns}

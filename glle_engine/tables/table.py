@@ -483,12 +483,8 @@ class _Pass:
                 f"{problem} in {fault.rows.count:,} of {count:,} rows{of_all}, first in row {fault.row + base} (from"
                 f" {base}). By column: {', '.join(listed)}{omitted}."
             )
-            options = {"ignore": list(names)[:MAX_LISTED]}
             if code == "inexact-integer":
                 remedy = f"Set ids apart with {Way('id', [name])}, or subtract an offset"
-            if fault.column != layout.colors:
-                remedy += f", or leave the column out with {Way('ignore', options['ignore'])}"
-            remedy += "."
             details: dict[str, Any] = {
                 "row": fault.row + base,
                 "column": fault.column + 1,
@@ -496,10 +492,11 @@ class _Pass:
                 "value": shown,
                 "rows_affected": fault.rows.count,
                 "rows": [row + base for row in fault.rows.first],
-                "options": options,
             }
-            if fault.column == layout.colors:
-                details.pop("options")
+            if fault.column != layout.colors:
+                details["options"] = {"ignore": list(names)[:MAX_LISTED]}
+                remedy += f", or leave the column out with {Way('ignore', details['options']['ignore'])}"
+            remedy += "."
             details |= {"bad_columns": names} if len(names) > 1 else {}
             reported_code = "inexact-integer" if code == "rounded-integer" else code
             problems.append(TableError(reported_code, detail, remedy=remedy, details=details))
