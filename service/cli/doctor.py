@@ -136,7 +136,12 @@ def _end_to_end(client: Client) -> Iterator[Check]:
         info = client.info()
         remote, local = info["versions"]["glle"], glle_engine.__version__
         remedy = "" if remote == local else "Check which version the service should run."
-        yield Check(name, "ok" if remote == local else "warning", f"Service {remote}, local {local}.", remedy)
+        yield Check(
+            name,
+            "ok" if remote == local else "warning",
+            f"The service has version {remote}, this command {local}.",
+            remedy,
+        )
         seed = secrets.randbelow(2**31)  # a new seed, so that no result is cached
         points = min(POINTS, int(info["limits"]["max_points"]))
         name, work = "long task", f"A fit of {points:,} points failed. "
@@ -358,7 +363,7 @@ def _cache_policies(info: dict[str, Any], settings: Settings) -> Iterator[Check]
     yield _check(
         "cache policy",
         "ok" if policy in {"allkeys-lru", "allkeys-lfu"} else "warning" if evicts else "problem",
-        f"maxmemory-policy {policy}.",
+        f"The server has maxmemory-policy {policy}.",
         "Set maxmemory-policy allkeys-lru: "
         + ("the arrays used last then stay." if evicts else "a full server now refuses arrays, and jobs fail."),
     )
@@ -373,7 +378,7 @@ def _cache_policies(info: dict[str, Any], settings: Settings) -> Iterator[Check]
         yield _check(
             "cache memory",
             "warning" if limit < settings.cache_bytes else "ok",
-            f"maxmemory {limit:,}; GLLE_CACHE_BYTES is {settings.cache_bytes:,}.",
+            f"The server has maxmemory {limit:,}; GLLE_CACHE_BYTES is {settings.cache_bytes:,}.",
             "Set GLLE_CACHE_BYTES to at most the server's maxmemory: large arrays might otherwise never fit.",
         )
 
@@ -383,7 +388,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
         yield _check(
             f"backlog of {state.name}",
             "warning" if state.oldest_seconds > LONG_WAIT_SECONDS else "ok",
-            f"{state.length} wait, the oldest for {state.oldest_seconds:.0f} s; {state.running} are being processed.",
+            f"{state.length} tasks wait, the oldest for {state.oldest_seconds:.0f} s; {state.running} are running.",
             "Start more workers, on this or other machines: they share the work.",
         )
     if not (workers := live_workers(stores.client)):
@@ -392,7 +397,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
     yield _check(
         "engine versions",
         "ok" if len(versions) == 1 else "warning",
-        f"Workers and this command: {', '.join(sorted(versions))}.",
+        f"Workers and this command have the versions {', '.join(sorted(versions))}.",
         "Run one version everywhere (docs/how-to/storage.md): another one may refuse the records of this one.",
     )
     need = worker_need(stores.settings)
@@ -438,9 +443,9 @@ def _roles(client: redis.Redis, number: int) -> Iterator[Check]:
     for queue in QUEUES:
         takers = sum(queue == worker.queue_names()[0] for worker in RqWorker.all(client))
         yield _check(
-            f"takers of {queue}",
+            f"workers of {queue}",
             "ok" if takers >= number else "warning" if takers else "problem",
-            f"{takers} of {number} workers take its tasks.",
+            f"{takers} of {number} workers have a process that takes the tasks of this queue first.",
             "Read the workers' log: a process that ends at its start is replaced, again and again.",
         )
 

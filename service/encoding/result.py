@@ -33,7 +33,7 @@ MAX_LISTED = 1000
 _SLICE = re.compile(r"(-?\d{1,18})?:(-?\d{1,18})?")
 _LIST = re.compile(r"-?\d{1,18}(,-?\d{1,18})*")
 
-_SYNTAX = f"`a:b` as in Python, half open; or a comma list of at most {MAX_LISTED:,} positions from 0."
+_SYNTAX = f"`a:b` as in Python, half open; or a comma-separated list of at most {MAX_LISTED:,} positions from 0."
 Points = Annotated[str | None, Query(description=f"Only these points: {_SYNTAX}", examples=["0:100"])]
 Draws = Annotated[str | None, Query(description=f"Only these of the draws, by position: {_SYNTAX}", examples=["0:8"])]
 RESULT_MEDIA = (JSON, NPY, NPZ, ARROW, CSV)  # media types of a result with a main array
@@ -109,7 +109,7 @@ def _position(text: str, size: int, name: str, *, last: int) -> int:
 
 
 def _invalid(detail: str) -> ProblemError:
-    remedy = f"Give a:b with a below b, or a comma list of at most {MAX_LISTED:,} positions."
+    remedy = f"Give a:b with a below b, or a comma-separated list of at most {MAX_LISTED:,} positions."
     return refuse("invalid-slice", 422, detail, remedy)
 
 

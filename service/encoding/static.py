@@ -24,7 +24,7 @@ REVALIDATE = "no-cache"
 
 @dataclass(frozen=True)
 class StaticBody:
-    """A body, both plain and compressed by gzip, with its headers."""
+    """A response body that does not change, both plain and compressed by gzip, with its headers."""
 
     body: bytes
     compressed: bytes

@@ -66,7 +66,7 @@ def _of(path: Path, body: bytes) -> StaticBody:
 
 
 class StartOut(BaseModel):
-    """Entry points of the API."""
+    """Links to the parts of the API."""
 
     name: str = Field(examples=["glle"])
     version: str = Field(description="Version of the engine.")
@@ -102,5 +102,5 @@ def root(request: Request) -> Response:
 def page_file(request: Request, path: Annotated[str, fastapi.Path()]) -> Response:
     """Return a file of the explorer page, such as a script or a style sheet."""
     if (file := files().get(path)) is None:
-        raise refuse("no-such-route", 404, f"The page has no file {path[:100]!r}.", "Open the page at /.")
+        raise refuse("no-such-route", 404, f"The explorer has no file {path[:100]!r}.", "Open the page at /.")
     return file.response(request)

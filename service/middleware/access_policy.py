@@ -337,7 +337,7 @@ def _require_own_client(scope: Scope, origins: Collection[str], *, any_host: boo
     if not any_host and b"host" in headers and not names_loopback(headers[b"host"]):
         host = str(headers[b"host"], "latin-1")
         detail = f"The request is for the host {host!r}; without keys the service answers to loopback names only."
-        remedy = "Use 127.0.0.1, or make a key with `glle keys create`; GLLE_AUTH=off answers to any name."
+        remedy = "Use 127.0.0.1, or make a key with `glle keys create`; with GLLE_AUTH=off any name is accepted."
         raise refuse("foreign-host", 403, detail, remedy, host=host)
     if b"sec-fetch-site" not in headers and b"origin" not in headers:
         return

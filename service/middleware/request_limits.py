@@ -180,7 +180,7 @@ class _Body:
 
     @property
     def speed(self) -> float:
-        """Bytes per second since the start."""
+        """Average speed of the body so far, in bytes per second."""
         return self._size / max(time.monotonic() - self._started, 1e-9)
 
     def end(self) -> None:

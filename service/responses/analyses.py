@@ -115,7 +115,7 @@ def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Res
 
 
 def _scale_headers(spec: AnalysisSpec, entry: Entry, notes: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Return Glle-Scale for a summary or for weights, and Glle-Notes if there are warnings about a calibrated scale."""
+    """Return the header Glle-Scale of a summary or of weights, and Glle-Notes if the calibrated scale has warnings."""
     if spec.kind == "weights":
         return scale_headers([entry.meta["scale"]], notes)
     if spec.kind == "summary":

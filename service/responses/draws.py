@@ -49,7 +49,7 @@ SMALL_BYTES = 12 * 2**20  # pieces of a smaller result are read without a thread
 
 
 def calibrated_spec(stores: Stores, posterior: str, spec: DrawsSpec) -> tuple[DrawsSpec | None, list[dict[str, Any]]]:
-    """Return a specification with the calibrated scale in place of auto, and the warnings about this scale.
+    """Replace the scale auto in a specification by the calibrated scale; also return the warnings about this scale.
 
     The specification is None if it needs a calibration and the posterior has none.
     """

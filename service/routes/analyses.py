@@ -297,6 +297,6 @@ def _refuse_space(kind: str, space: dict[str, Any]) -> None:
     """
     for name, value in space.items():
         raise InvalidParameterError(
-            f"{name}={value!r} cannot change the {kind}, which has its own {name}.",
+            f"The {kind} was computed with its own {name}, which {name}={value!r} cannot change.",
             remedy=f"Leave {name} out. For another {name}, give the data set and the method in place of the {kind}.",
         )

@@ -395,8 +395,8 @@ def delete_dataset(
     raise refuse(
         "dataset-in-use",
         409,
-        f"{len(posteriors)} posteriors were fitted on data set {id_}, or with neighbors that it has.",
-        f"Delete them first, or all with {Way('force', value=True)}.",
+        f"{len(posteriors)} posteriors use data set {id_}, as their data or as their neighbors.",
+        f"Delete these posteriors first, or delete them with the data set by {Way('force', value=True)}.",
         posteriors=posteriors[:100],
     )
 

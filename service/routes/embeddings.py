@@ -108,8 +108,8 @@ async def get_coordinates(
 ) -> Response:
     """Return the coordinates of the points, (n, p): immutable, with a strong ETag.
 
-    JSON has the description of the embedding, and `embedding` among its `arrays`; npz has `embedding`, npy has it
-    alone; CSV and Arrow have one row for each point, with its `id` if it has one.
+    JSON has the description of the embedding, and `embedding` among its `arrays`; npz and npy have the array
+    `embedding`; CSV and Arrow have one row for each point, with its `id` if it has one.
     """
     record, entry = await _record_and_entry(stores, id_, wait)
     query = ResultQuery(request, dtype, points, ids=ids_of(stores, record.recipe.dataset, record.spec))

@@ -37,7 +37,7 @@ async def list_jobs(
 ) -> Response:
     """List the jobs, the newest first; a record expires GLLE_JOB_TTL after the job's end.
 
-    A tenant keeps the newest records of ended jobs, as many bytes of them as its quota allows.
+    A tenant's quota limits the bytes of the records of ended jobs, of which the oldest are removed first.
     """
     together = LISTED if status or kind else min(limit + 1, LISTED)
     records = stores.jobs.iterate(position(cursor), status, kind, together)
@@ -46,7 +46,7 @@ async def list_jobs(
 
 @router.get("/{id}", summary="Follow a job", responses=failures(_404="No such job."))
 async def get_job(id_: Id, stores: TenantStores, response: Response, wait: params.Wait = 0.0) -> JobOut:
-    """Return the status and progress of a job; with `wait`, when the job has ended or `wait` seconds are over."""
+    """Return the status and progress of a job; with `wait`, once the job has ended or `wait` seconds have passed."""
     job = await wait_until_ended(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if job.is_open:
         response.headers["Retry-After"] = "1"

@@ -166,7 +166,7 @@ ScaleQuery = Annotated[
 
 @dataclass(frozen=True)
 class SummaryQuery:
-    """Query of a summary: which draws it summarizes."""
+    """Query parameters of a summary: which draws it summarizes."""
 
     n_draws: Annotated[
         int, Query(ge=2, le=MAX_SUMMARIZED, description="Draws; a hundred or more rank points by their spread.")

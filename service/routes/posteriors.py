@@ -150,7 +150,7 @@ def get_arrays(
     **params.returns_arrays("The file.", (NPZ,), may_be_job=False, **_NO_POSTERIOR),
 )
 def export(id_: Id, request: Request, stores: TenantStores) -> Response:
-    """Return the posterior as one npz file; `glle.load` reads it without a service, and draws equal the service's.
+    """Return the posterior as one npz file; `glle.load` reads it without a service, and draws have the same bits.
 
     The ETag is strong.
     """

@@ -188,7 +188,7 @@ class Documents:
 
 @router.get("/docs", summary="This documentation", response_class=HTMLResponse, responses=failures())
 def documentation(request: Request) -> Response:
-    """Return a page with every route and model that loads nothing from other hosts."""
+    """Return a page that documents every route and model, and loads nothing from other hosts."""
     documents: Documents = request.app.state.documents(prefix())
     return documents.page.response(request)
 

@@ -178,7 +178,7 @@ def _document_problems(contract: dict[str, Any], scope_of: Callable[[str, str], 
 
 
 def _type_forms(contract: dict[str, Any]) -> None:
-    """Add the schema of JSON tables, and to each form the query parameters, except `wait`, as fields."""
+    """Add the schema of JSON tables; give each multipart form the query parameters, except `wait`, as fields."""
     contract["components"]["schemas"]["TableIn"] = TableIn.model_json_schema()
     for _, _, operation in _operations(contract):
         form = operation.get("requestBody", {}).get("content", {}).get(_FORM)

@@ -159,7 +159,7 @@ class TransformOut(SampleOut):
 
 
 class GeneratedArraysOut(BaseModel):
-    """Arrays of generated data."""
+    """Generated data sets, one for each draw."""
 
     data: CubeOut = Field(description="(n_draws, n, d), a data set for each draw.")
 
@@ -180,7 +180,7 @@ class TriplesOut(BaseModel):
 
 
 class WeightsOut(SampleOut):
-    """Reconstruction weights of the draw `first`."""
+    """Reconstruction weights of one draw, as a sparse matrix (n, n)."""
 
     shape: list[int] = Field(description="n and n, the size of the matrix.")
     arrays: TriplesOut
@@ -202,13 +202,13 @@ class CalibrationOut(CalibrationFactsOut):
 
 
 class EmbeddingArraysOut(BaseModel):
-    """Arrays of an embedding."""
+    """The coordinates of an embedding."""
 
     embedding: MatrixOut = Field(description="(n, p).")
 
 
 class CoordinatesOut(EmbeddingOut):
-    """Embedding with its coordinates, and its scores in the result of a job."""
+    """An embedding with its coordinates; the result of a job also has the scores."""
 
     links: dict[str, str] | None = absent(LINKS)  # type: ignore[assignment] # absent in results
     scores: dict[str, float] | None = absent("By name; absent if none were asked for.")
@@ -302,7 +302,7 @@ class AuditArraysOut(BaseModel):
     "pairs",
 )
 class AuditOut(BaseModel):
-    """Audit of a map: what of it the data support. A partial result has the same members."""
+    """Audit of a map: how far the data support its structure. A partial result has the same members."""
 
     engine: str = Field(description="Version of the engine's numbers.")
     dataset: str = Field(description="Id of the data.")
@@ -378,7 +378,7 @@ class ComparedOut(BaseModel):
 
 
 class BestOut(BaseModel):
-    """The map to show for each of three questions, by its label; null if no map answers the question."""
+    """For each of three questions, the label of the map to show; null if no map answers the question."""
 
     neighbors: str | None = Field(description="Which points are neighbors.")
     layout: str | None = Field(description="Distances across the map.")
@@ -386,7 +386,7 @@ class BestOut(BaseModel):
 
 
 class AsGoodOut(BaseModel):
-    """The maps that are as good as the best map for each of three questions, by their labels."""
+    """For each of three questions, the labels of the maps that are as good as the best one."""
 
     neighbors: list[str]
     layout: list[str]

@@ -101,7 +101,7 @@ class Plan:
         raise refuse(
             "too-much-memory",
             422,
-            f"{method.title} of {n:,} points holds arrays of {needed:,} bytes at least; a task may use {allowed:,}.",
+            f"{method.title} of {n:,} points needs arrays of at least {needed:,} bytes; a task may use {allowed:,}.",
             remedy,
             least_bytes=needed,
             allowed_bytes=allowed,

@@ -114,7 +114,7 @@ def require_within(name: str, value: int) -> None:
 def obstacle_to_resampling(record: PosteriorRecord, source: Source) -> InvalidParameterError | None:
     """Return the error that says why resamples cannot measure the spread of a posterior, or None if they can.
 
-    They cannot for draws from the prior, the published variant, neighbors that were given, and too few points.
+    Resamples fail for draws from the prior, the published variant, neighbors that were given, and too few points.
     """
     has_given_neighbors = neighbors_of(record.spec) is not None
     return resampling_obstacle(spec_of(record.spec), record.n, source, given_neighbors=has_given_neighbors)

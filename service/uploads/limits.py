@@ -52,7 +52,7 @@ class Limits:
                 raise refuse("too-many-" + noun, 422, detail, remedy, shape=list(shape), allowed=limit)
 
     def check_bytes(self, nbytes: int) -> None:
-        """Raise a problem for a table with more bytes than are allowed."""
+        """Raise ``inflated-too-large`` for a table with more bytes than are allowed."""
         check_inflated("The table", nbytes, self.inflated)
 
 

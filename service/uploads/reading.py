@@ -307,7 +307,7 @@ class Upload:
 
 
 def _write(pieces: Iterable[bytes], out: IO[bytes], cap: int) -> bytes:
-    """Write pieces to `out` and return the first bytes; refuse an empty content, and more than `cap` bytes."""
+    """Write pieces to `out` and return the first bytes; refuse empty content, and more than `cap` bytes."""
     head, size = b"", 0
     for piece in pieces:
         size += len(piece)

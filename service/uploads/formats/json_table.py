@@ -109,7 +109,7 @@ def _rows(rows: list[Any], features: int, names: list[str] | None, missing: Miss
 
 
 def _bad_value(value: Any, row: int, column: int, names: list[str] | None) -> ProblemError:
-    """Return the problem of a value that is not a number (such as true or "1.5"), not finite, or not exact."""
+    """Return the problem of a value that is no number, or not finite, or an integer that float64 cannot hold."""
     code = {int: "inexact-integer", float: "not-finite"}.get(type(value), "bad-cell")
     shown = json.dumps(value) if code == "bad-cell" else str(value)
     if isinstance(value, list | dict):
@@ -138,7 +138,7 @@ def _colors(colors: Any, points: int) -> np.ndarray[Any, Any]:
 
 
 def _id_columns(ids: Any, points: int) -> list[list[Any]]:
-    """Return the columns of ids, from a list of ids or a list of rows of ids."""
+    """Return the columns of the ids in a JSON body, which are a list of ids, or a list of rows of several ids."""
     rows = ids if isinstance(ids, list) and all(isinstance(row, list) for row in ids) else None
     rows = [[value] for value in ids] if rows is None and isinstance(ids, list) else rows
     if rows is None or len(rows) != points or not 1 <= len(rows[0]) <= MAX_IDS or len({len(row) for row in rows}) > 1:

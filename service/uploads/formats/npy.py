@@ -172,7 +172,7 @@ def _table(
     if unknown := sorted(set(members) - extras - {data}):
         detail = f"The member {unknown[0]!r} is unknown; the data are in {data!r}."
         remedy = (
-            f"Remove it, or take it as {Way('labels', unknown[0])} or as {Way('colors', unknown[0])}; the known "
+            f"Remove it, or use it as {Way('labels', unknown[0])} or as {Way('colors', unknown[0])}; the known "
             "members are data, labels, colors, ids, coordinates and names."
         )
         raise refuse("unknown-member", 422, detail, remedy, members=unknown[:20])
@@ -230,7 +230,7 @@ def _data_member(archive: zipfile.ZipFile, members: Members) -> str:
                 matrices.append(name)
     if len(matrices) == 1:
         return matrices[0]
-    detail = f"Of the members {', '.join(members) or '(none)'}, {len(matrices)} are matrices."
+    detail = f"No member is named data, and {len(matrices)} of the members ({', '.join(members)}) are matrices."
     remedy = "Save the points under the name data."
     raise refuse("no-data-member", 422, detail, remedy, members=list(members)[:20])
 
@@ -286,7 +286,7 @@ def _array(
         flat = np.frombuffer(stream.read(), dtype)
         if dtype.kind == "U" and (flat.view(dtype.byteorder + "u4") > sys.maxunicode).any():
             detail = f"The texts of the member {info.filename!r} have characters beyond Unicode (above U+10FFFF)."
-            raise refuse("invalid-label", 422, detail, "Make this array again of strings.", member=info.filename)
+            raise refuse("invalid-label", 422, detail, "Create this array again from strings.", member=info.filename)
     return flat.reshape(actual, order="F" if fortran else "C")
 
 
@@ -302,6 +302,6 @@ def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, 
         return label_array(array.tolist())  # NaN is a missing label
     if len(bad := np.argwhere(~np.isfinite(numbers))):
         row = int(bad[0][0]) + 1
-        detail = f"The member {info.filename!r} is not finite in row {row}."
+        detail = f"The member {info.filename!r} has a value in row {row} that is not finite."
         raise refuse("not-finite", 422, detail, "Fill the value in, or remove the row from every member.", row=row)
     return numbers

@@ -81,7 +81,7 @@ def read_sheet(file: IO[bytes], out: IO[bytes], limits: Limits, roles: ColumnRol
         raise refuse("malformed-xlsx", 422, f"The body is not an Excel workbook: {str(error)[:200]}.", remedy) from None
     if not rows:
         others = [other for other in names if other != name]
-        remedy = f"Read another sheet with {_ways(others)}." if others else "Give a sheet with a row."
+        remedy = f"Read another sheet with {_ways(others)}." if others else "Send a workbook whose sheet has rows."
         raise refuse("empty-data", 422, f"The sheet {name!r} of the workbook is empty.", remedy)
     return uploaded(read_table(_SheetColumns(rows, name, names), roles, out, limits), "xlsx")
 

@@ -144,8 +144,8 @@ class ReaderProcesses:
             ``readers-busy`` if no reader is free within `SECONDS`.
 
         """
-        async with self._slots.turn(tenant, size) as has_turn:
-            if not has_turn:
+        async with self._slots.reserve(tenant, size) as has_reader:
+            if not has_reader:
                 detail = f"All {self._budget.readers} readers were busy for {SECONDS:g} s."
                 remedy = (
                     "Try again later, or ask the administrator to raise GLLE_API_PROCESSES or the memory of the API."
@@ -223,7 +223,7 @@ class ReaderProcesses:
 
 
 @dataclass(eq=False)
-class _Turn:
+class _WaitingBody:
     """A body that waits for a reader; the future tells whether the body got the extra reader."""
 
     tenant: str
@@ -241,67 +241,67 @@ class _ReaderSlots:
 
     def __init__(self, share: Share) -> None:
         self._share = share
-        self._waiting: list[_Turn] = []
+        self._waiting: list[_WaitingBody] = []
         self._has_extra = True
-        self._served: dict[str, int] = {}  # number of the last turn of each tenant that waits or has a reader
-        self._turns = 0
+        self._served: dict[str, int] = {}  # when each tenant last got a reader, by counting readers
+        self._count = 0
 
     @asynccontextmanager
-    async def turn(self, tenant: str, size: int) -> AsyncIterator[bool]:
+    async def reserve(self, tenant: str, size: int) -> AsyncIterator[bool]:
         """Wait until a reader is free for a body of this size; yield whether one was free within `SECONDS`."""
-        turn = _Turn(tenant, size, time.monotonic(), asyncio.get_running_loop().create_future())
-        self._waiting.append(turn)
+        body = _WaitingBody(tenant, size, time.monotonic(), asyncio.get_running_loop().create_future())
+        self._waiting.append(body)
         self._serve()
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SECONDS):
-                    await asyncio.shield(turn.is_extra)
-            yield turn.is_extra.done()
+                    await asyncio.shield(body.is_extra)
+            yield body.is_extra.done()
         finally:
-            self._end(turn)
+            self._end(body)
 
-    def _end(self, turn: _Turn) -> None:
+    def _end(self, body: _WaitingBody) -> None:
         """End a body's wait or its use of a reader, and give the reader to a body that waits."""
-        if turn in self._waiting:  # the turn has given up waiting
-            self._waiting.remove(turn)
-            turn.is_extra.cancel()
-        elif turn.is_extra.result():
+        if body in self._waiting:  # the body has given up waiting
+            self._waiting.remove(body)
+            body.is_extra.cancel()
+        elif body.is_extra.result():
             self._has_extra = True
         else:
-            self._share.add(turn.tenant, -1)
-        tenants = {turn.tenant for turn in self._waiting} | set(self._share.held)
+            self._share.add(body.tenant, -1)
+        tenants = {body.tenant for body in self._waiting} | set(self._share.held)
         self._served = {tenant: number for tenant, number in self._served.items() if tenant in tenants}
         self._serve()
 
     def _serve(self) -> None:
         """Give the free readers to bodies that wait."""
         while self._waiting:
-            turn = next((turn for turn in sorted(self._waiting, key=self._order) if self._give(turn)), None)
-            if turn is None:
+            body = next((body for body in sorted(self._waiting, key=self._order) if self._give(body)), None)
+            if body is None:
                 return
-            self._waiting.remove(turn)
-            self._turns += 1
-            self._served[turn.tenant] = self._turns
+            self._waiting.remove(body)
+            self._count += 1
+            self._served[body.tenant] = self._count
 
-    def _give(self, turn: _Turn) -> bool:
+    def _give(self, body: _WaitingBody) -> bool:
         """Give a body a reader if one is free for it; return whether it got one."""
-        if self._share.allows(turn.tenant):
-            self._share.add(turn.tenant)
-            turn.is_extra.set_result(False)
-        elif self._has_extra and turn.size <= SMALL_BYTES:
+        if self._share.allows(body.tenant):
+            self._share.add(body.tenant)
+            body.is_extra.set_result(False)
+        elif self._has_extra and body.size <= SMALL_BYTES:
             self._has_extra = False
-            turn.is_extra.set_result(True)
+            body.is_extra.set_result(True)
         else:
             return False
         return True
 
-    def _order(self, turn: _Turn) -> tuple[int, int, float]:
+    def _order(self, body: _WaitingBody) -> tuple[int, int, float]:
         """Return the sort key of a waiting body: its tenant's readers, when the tenant was last served, its arrival.
 
         A large body counts as arrived later, by the time that reading it takes.
         """
-        held, served = self._share.held[turn.tenant], self._served.get(turn.tenant, 0)
-        return held, served, turn.arrived + turn.size / READ_SPEED
+        held, served = self._share.held[body.tenant], self._served.get(body.tenant, 0)
+        return held, served, body.arrived + body.size / READ_SPEED
 
 
 class _ForkServer:

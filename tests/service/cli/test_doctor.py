@@ -88,7 +88,8 @@ def test_a_good_deployment_is_all_ok(stores: Stores, monkeypatch: pytest.MonkeyP
         "cache server", "cache policy", "cache memory", "two servers", "workers", "backlog of glle-interactive",
         "backlog of glle-batch", "backlog of draws", "engine versions", "queue replay", "records", "files",
         "worker threads", "worker clocks", "worker memory", "shared settings",
-        "takers of glle-interactive", "takers of glle-batch", "data folder", "disk space", "fingerprint", "small draw",
+        "workers of glle-interactive", "workers of glle-batch", "data folder", "disk space", "fingerprint",
+        "small draw",
     } <= set(checks)  # fmt: skip
     assert list(stores.client.scan_iter("glle:doctor:*")) == []
 
@@ -154,7 +155,7 @@ def test_mismatched_workers_are_reported(stores: Stores) -> None:
     )
     assert "old has GLLE_JOB_TIMEOUT=5, this command 600" in checks["shared settings"].detail
     assert "old (1GiB)" in checks["worker memory"].detail
-    takers = [checks[f"takers of {queue}"].state for queue in QUEUES]
+    takers = [checks[f"workers of {queue}"].state for queue in QUEUES]
     assert takers == ["warning", "problem"], "no worker runs long tasks"
 
 

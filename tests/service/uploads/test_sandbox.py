@@ -32,7 +32,7 @@ from service.uploads.sandbox.processes import (
     ReaderBudget,
     ReaderExit,
     ReaderProcesses,
-    _Turn,
+    _WaitingBody,
 )
 from service.uploads.synthetic import Synthetic
 from tests.conftest import until
@@ -375,7 +375,7 @@ def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path, monkeypatch: pytes
     at_once: list[int] = [0]
     counts: list[int] = []
 
-    async def take_turn() -> None:
+    async def use_reader() -> None:
         async with readers.slot("a", LARGE):
             at_once[0] += 1
             counts.append(at_once[0])
@@ -385,7 +385,7 @@ def test_waiting_for_a_reader_holds_no_thread(tmp_path: Path, monkeypatch: pytes
     async def all_of_them() -> None:
         async with anyio.create_task_group() as group:
             for _ in range(6):
-                group.start_soon(take_turn)
+                group.start_soon(use_reader)
         assert (len(counts), max(counts)) == (6, 2)
         async with full.slot("a", LARGE):
             for tenant in ("a", "b"):
@@ -411,12 +411,12 @@ async def order_of(readers: ReaderProcesses, requests: list[str]) -> list[str]:
     """
     served = list[str]()
 
-    async def take_turn(request: str) -> None:
+    async def use_reader(request: str) -> None:
         async with readers.slot(request[0], SMALL_BYTES if request.endswith("s") else LARGE):
             served.append(request)
             await asyncio.sleep(0.01)
 
-    await asyncio.gather(*map(take_turn, requests))
+    await asyncio.gather(*map(use_reader, requests))
     return served
 
 
@@ -446,8 +446,8 @@ def test_tenants_take_turns_at_the_readers(tmp_path: Path, slots: int, limit: in
 def test_a_large_body_does_not_wait_for_ever_behind_small_ones(tmp_path: Path) -> None:
     """It goes before small bodies that come later than it takes to read it."""
     slots = ReaderProcesses(settings(tmp_path), budget=ReaderBudget(1, 2**27))._slots
-    bodies = [(READ_SPEED, 0.0), (1, 2.0), (1, 0.5)]
-    turns = [_Turn("a", size, arrived, cast("asyncio.Future[bool]", None)) for size, arrived in bodies]
-    assert [(turn.size, turn.arrived) for turn in sorted(turns, key=slots._order)] == [
-        bodies[index] for index in (2, 0, 1)
+    sizes = [(READ_SPEED, 0.0), (1, 2.0), (1, 0.5)]
+    waiting_bodies = [_WaitingBody("a", size, arrived, cast("asyncio.Future[bool]", None)) for size, arrived in sizes]
+    assert [(body.size, body.arrived) for body in sorted(waiting_bodies, key=slots._order)] == [
+        sizes[index] for index in (2, 0, 1)
     ]

@@ -51,7 +51,7 @@ def test_doctor_reports_no_problem_of_a_running_deployment(
     for name in (
         "engine versions",
         "worker clocks",
-        "takers of glle-batch",
+        "workers of glle-batch",
         "ready",
         "version",
         "long task",
