@@ -210,12 +210,12 @@ class BaseClient(MethodOperations[EmbeddingT], Generic[DatasetT, PosteriorT, Job
         return self._session.build("posterior", reply.json(), index, tuple(notices))
 
     @operation
-    async def posterior(self, id: str) -> PosteriorT:  # noqa: A002 # the name in the API
+    async def posterior(self, id: str) -> PosteriorT:  # noqa: A002 # named as in the API
         """Return the posterior with this id; if it is still being fitted, wait for the fit."""
         return await self._get("posterior", id)
 
     @operation
-    async def job(self, id: str) -> JobT:  # noqa: A002 # the name in the API
+    async def job(self, id: str) -> JobT:  # noqa: A002 # named as in the API
         """Return the job with this id."""
         return self._session.build("job", await self._session.get(path_of("jobs", id)))
 

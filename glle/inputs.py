@@ -70,22 +70,19 @@ class FitDataOptions(FitOptions, DataOptions):
     """Keyword arguments of `Client.fit`."""
 
 
-class AuditDataOptions(AuditOptions, DataOptions):
+class _BlocksOptions(DataOptions):
+    blocks: NotRequired[Any]
+    """
+    Block of each point, or the name of a column.
+    """
+
+
+class AuditDataOptions(AuditOptions, _BlocksOptions):
     """Keyword arguments of `Client.audit`."""
 
-    blocks: NotRequired[Any]
-    """
-    Block of each point, or the name of a column.
-    """
 
-
-class CompareDataOptions(CompareOptions, DataOptions):
+class CompareDataOptions(CompareOptions, _BlocksOptions):
     """Keyword arguments of `Client.compare`."""
-
-    blocks: NotRequired[Any]
-    """
-    Block of each point, or the name of a column.
-    """
 
 
 class TransformDataOptions(TransformOptions, DataOptions):

@@ -62,7 +62,7 @@ def _pair(text: str) -> tuple[str, Any]:
     """Split NAME=VALUE into the name of a parameter and its value, which is read as JSON, or else stays a text."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as n_neighbors=10")
     try:
         return name, json.loads(value)
     except ValueError:
@@ -103,6 +103,15 @@ def _labels(args: argparse.Namespace, client: Client, *, is_stored: bool = False
     return dataset_of(client, text)
 
 
+def _set_blocks_apart(args: argparse.Namespace) -> None:
+    """Give the column of a file that `--blocks` names the role of ids in `args`, so that it is not a feature."""
+    from glle.inputs import set_blocks_apart  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
+
+    if file_or_id(args.data) != args.data:
+        options = select_options(args, UploadOptions)
+        vars(args).update(set_blocks_apart(args.data, getattr(args, "blocks", None), options)[1])
+
+
 def _methods(args: argparse.Namespace, client: Client) -> int:
     """List the methods of the service."""
     return report_all(args, client.methods(**select_options(args, MethodsOptions)), _method_row)
@@ -135,13 +144,10 @@ def _embed(args: argparse.Namespace, client: Client) -> int:
 
 def _audit(args: argparse.Namespace, client: Client) -> int:
     """Audit a map: whether it shows more than chance, how much remains in another sample, which points are stable."""
-    from glle.inputs import set_blocks_apart  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
-
     is_map = args.data.startswith(("post_", "emb_"))
     labels = _labels(args, client, is_stored=is_map)
-    if not is_map and file_or_id(args.data) != args.data:
-        options = select_options(args, UploadOptions)
-        vars(args).update(set_blocks_apart(args.data, getattr(args, "blocks", None), options)[1])
+    if not is_map:
+        _set_blocks_apart(args)
     result = client.audit(
         args.data if is_map else dataset_of(client, args.data, args),
         args.coordinates and dataset_of(client, args.coordinates),
@@ -168,11 +174,7 @@ def _audit(args: argparse.Namespace, client: Client) -> int:
 
 def _compare(args: argparse.Namespace, client: Client) -> int:
     """Compare maps of a file or a data set by several methods, and say which map to show."""
-    from glle.inputs import set_blocks_apart  # noqa: PLC0415 # late: `glle worker` sets BLAS threads before numpy loads
-
-    if file_or_id(args.data) != args.data:
-        upload_options = select_options(args, UploadOptions)
-        vars(args).update(set_blocks_apart(args.data, getattr(args, "blocks", None), upload_options)[1])
+    _set_blocks_apart(args)
     data, options = _data(args, client)
     result = client.compare(data, args.methods, **options, **select_options(args, CompareOptions))
     (_, *names), *cells = map_table(result.rows)

@@ -117,7 +117,7 @@ def add_command(
         command.add_argument(*names, **keywords)
     for typed_options in options:
         add_options(command, typed_options, {name for names, _ in arguments for name in names})
-    flags = frozenset(word for action in command._actions for word in action.option_strings)  # noqa: SLF001 # its own
+    flags = frozenset(word for action in command._actions for word in action.option_strings)  # noqa: SLF001 # argparse has no public list
     command.set_defaults(run=partial(_run, run), flags=flags)
 
 

@@ -43,7 +43,7 @@ def writable(path: Path, suffixes: tuple[str, ...]) -> Path:
         raise ArgumentTypeError(f"there is no folder {path.parent}: create it first")
     if path.suffix.lower() == ".parquet":
         try:
-            import pyarrow.parquet  # noqa: F401, PLC0415 # optional
+            import pyarrow.parquet  # noqa: F401, PLC0415 # an optional package
         except ImportError as error:
             raise ArgumentTypeError("parquet needs pyarrow: pip install pyarrow, or name a csv file") from error
     return path
@@ -119,8 +119,8 @@ def save_columns(path: Path, columns: Mapping[str, Any], array: Array) -> None:
         with path.open("wb") as file:  # to a path that ends in .NPY, numpy would append .npy
             np.save(file, array)
     elif suffix == ".parquet":
-        import pyarrow as pa  # noqa: PLC0415 # optional
-        from pyarrow import parquet  # noqa: PLC0415 # optional
+        import pyarrow as pa  # noqa: PLC0415 # an optional package
+        from pyarrow import parquet  # noqa: PLC0415 # an optional package
 
         parquet.write_table(pa.table(dict(columns)), path)
     else:

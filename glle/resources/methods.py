@@ -151,7 +151,7 @@ class MethodOperations(Generic[EmbeddingT]):
         return self._embedding(await run_on(self._session, "/v1/embeddings", dataset, body, timeout))
 
     @operation
-    async def embedding(self, id: str, *, timeout: float | None = None) -> EmbeddingT:  # noqa: A002 # name in the API
+    async def embedding(self, id: str, *, timeout: float | None = None) -> EmbeddingT:  # noqa: A002 # named as in the API
         """Return the embedding with this id, without scores."""
         path = path_of("embeddings", id)
         metadata = (await self._session.fetch(Call("GET", path), timeout)).json()
@@ -159,7 +159,7 @@ class MethodOperations(Generic[EmbeddingT]):
         return self._embedding(Result({"embedding": places}, metadata))
 
     @operation
-    async def delete_embedding(self, id: str, /) -> None:  # noqa: A002 # the name in the API
+    async def delete_embedding(self, id: str, /) -> None:  # noqa: A002 # named as in the API
         """Delete the embedding with this `id`, and its scores; comparisons that show it are kept."""
         await self._session.send(Call("DELETE", path_of("embeddings", id)))
 

@@ -69,7 +69,7 @@ class BasePosterior(Resource, Generic[JobT]):
         frame, such as the ids of a file: ``posterior.frame(draw, index=dataset.ids())``.
         """
         try:
-            import pandas as pd  # noqa: PLC0415 # optional
+            import pandas as pd  # noqa: PLC0415 # an optional package
         except ImportError as error:
             raise ImportError("Frames need pandas: pip install pandas.") from error
         values = np.asarray(array)

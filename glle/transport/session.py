@@ -72,9 +72,9 @@ class Retries:
         `attempt` counts from 0; `elapsed` is the number of seconds since the first attempt began; `is_known` says
         whether the service has answered before. No pause is shorter than the Retry-After of the reply.
         """
-        seconds = min(self.longest, self.first * 2.0 ** min(attempt, 60)) * random.uniform(0.5, 1.0)  # noqa: S311 # no secret
+        seconds = min(self.longest, self.first * 2.0 ** min(attempt, 60)) * random.uniform(0.5, 1.0)  # noqa: S311 # not a secret
         if isinstance(reply, Reply):
-            with suppress(ValueError):  # some proxies send a date
+            with suppress(ValueError):  # some proxies send a date in place of seconds
                 seconds = max(seconds, float(reply.headers.get("retry-after", "0")))
         limit = self.deadline if is_known or _is_connected(reply) else min(self.connect, self.deadline)
         return seconds if elapsed + seconds <= limit else None
@@ -298,7 +298,7 @@ def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
         "base_url": url.rstrip("/"),
         "headers": {} if key is None else {"Authorization": f"Bearer {key}"},
         "timeout": httpx.Timeout(timeout, connect=5.0),
-        "mounts": dict.fromkeys(_LOOPBACK),  # no proxy: its loopback is another host
+        "mounts": dict.fromkeys(_LOOPBACK),  # a proxy would connect to its own loopback
     }
 
 
@@ -314,7 +314,7 @@ class Async:
     _session: Session
 
 
-class operation(Generic[P, T]):  # noqa: N801 # a decorator
+class operation(Generic[P, T]):  # noqa: N801 # used as a decorator
     """Decorator of a coroutine method, which makes it serve both clients.
 
     On a `Blocking` object it is an ordinary method, and on an `Async` object a coroutine, for type checkers as well.
@@ -335,7 +335,7 @@ class operation(Generic[P, T]):  # noqa: N801 # a decorator
         return self.method if instance is None else _bind(self, instance, instance._session.run)  # noqa: SLF001 # every instance has a session
 
 
-class listing(Generic[P, T]):  # noqa: N801 # a decorator
+class listing(Generic[P, T]):  # noqa: N801 # used as a decorator
     """Decorator of a method that returns an asynchronous iterator over the items of a list, for both clients.
 
     On a `Blocking` object the method returns an ordinary iterator.

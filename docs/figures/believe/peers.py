@@ -177,7 +177,7 @@ class _Method:
 
 
 def _bootstrap_variance(X: Array, method: str) -> Array:
-    from dynamicviz import boot, score  # noqa: PLC0415 # optional
+    from dynamicviz import boot, score  # noqa: PLC0415 # an optional package
 
     np.random.seed(0)  # noqa: NPY002 # of the pairs that `variance` chooses
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
@@ -186,7 +186,7 @@ def _bootstrap_variance(X: Array, method: str) -> Array:
 
 
 def _jaccard(X: Array) -> Score:
-    from dynamicviz import score  # noqa: PLC0415 # optional
+    from dynamicviz import score  # noqa: PLC0415 # an optional package
 
     return lambda Y: 1 - np.asarray(score.get_jaccard(X, Y, K + 1))  # counts the point itself
 
