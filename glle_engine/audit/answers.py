@@ -303,11 +303,11 @@ def _seams(
     islands: NDArray[np.int64],
     score: NDArray[np.float64],
 ) -> tuple[Seam, ...]:
-    """Group disturbed pairs of points (t, 2) into seams, whose two sides are connected by pairs of neighbors (s, 2).
+    """Group pairs of points (t, 2) that are torn apart, or laid onto each other, into seams with two connected sides.
 
-    A disturbed pair is torn apart or laid onto each other, and `near` are the neighbors in the embedding or in the
-    data. Returns at most 9 seams, the largest first; none if more than the share `MANY_DISTURBED` of the points is
-    disturbed. `score` (n,) is the stretch or squeeze of each point.
+    Points are connected by pairs of neighbors `near` (s, 2), in the embedding for a tear, or in the data. Returns at
+    most 9 seams, the largest first; none if more than the share `MANY_DISTURBED` of the points is disturbed. `score`
+    (n,) is the stretch or squeeze of each point.
     """
     n, min_side = len(islands), max(MIN_SIDE, int(np.ceil(FEW_DISTURBED * len(islands) / 2)))
     is_node = np.zeros(n, bool)

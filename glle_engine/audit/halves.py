@@ -145,7 +145,10 @@ class Halves:
 
     @cached_property
     def answered(self) -> NDArray[np.intp]:
-        """Points that the answers are about: the halved rows, or all points if an island has fewer than two."""
+        """Rows from which the audit's answers are computed: the halved rows, or all rows if an island has too few.
+
+        An island needs at least two of the halved rows.
+        """
         islands, rows = self.subject.facts.islands.of_points, self.subject.rows
         of_rows = islands[rows]
         has_all = (np.bincount(of_rows[of_rows >= 0], minlength=int(islands.max()) + 1) > 1).all()

@@ -96,7 +96,7 @@ class Source:
 
 
 def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDArray[np.float64]]:
-    """Return how the embedding to audit can be computed again, and the embedding (n, p) itself.
+    """Return a `Source`, with which the embedding to audit can be computed again, and the embedding (n, p) itself.
 
     `Y` is coordinates, a posterior or a fitted estimator; if it is None, the method in the options embeds `X`. Raises
     `InvalidParameterError` for options that contradict each other, or if there is neither `Y` nor a method.
@@ -139,7 +139,7 @@ def source_of(X: ArrayLike, Y: Any, options: AuditOptions) -> tuple[Source, NDAr
 
 
 def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
-    """Return how the reference embedding of a posterior of data `X` can be computed again.
+    """Return a `Source` that embeds data as the posterior of data `X` does in its reference embedding.
 
     Raises `InvalidParameterError` if distances are precomputed, and errors as `PosteriorEmbedder.from_posterior` does.
     """
@@ -159,7 +159,10 @@ def source_of_posterior(X: ArrayLike, posterior: Posterior) -> Source:
 def source_of_method(
     X: ArrayLike, name: str, parameters: dict[str, Any], Y: ArrayLike | None = None
 ) -> tuple[Source, NDArray[np.float64]]:
-    """Return how a method of the registry embeds data, and the embedding: coordinates `Y`, or else its map of `X`."""
+    """Return a `Source` that embeds data by a method of the registry, and the embedding to audit.
+
+    The embedding is `Y`, or the method's map of `X` if `Y` is None.
+    """
     if registry.canonical(name) == "glle":
         posterior = fit(X, FitSpec.from_dict(parameters))
         embedding = posterior.embedding if Y is None else checked_coordinates(Y, posterior.n_points)
@@ -186,9 +189,10 @@ def source_of_method(
 def source_of_function(
     X: ArrayLike, function: Function | Transformer, Y: ArrayLike | None, spec: SpaceSpec
 ) -> tuple[Source, NDArray[np.float64]]:
-    """Return how a function or an estimator embeds data, and the embedding: coordinates `Y`, or else its map of `X`.
+    """Return a `Source` that embeds data by a function or an estimator, and the embedding to audit.
 
-    The function gets points that are standardized and transformed for the metric of `spec`.
+    The embedding is `Y`, or the function's map of `X` if `Y` is None. The function gets points that are standardized
+    and transformed for the metric of `spec`.
     """
     if isinstance(function, type) and hasattr(function, "fit_transform"):
         name = function.__name__
@@ -223,7 +227,7 @@ def source_of_function(
 
 
 def source_of_coordinates(X: ArrayLike, spec: SpaceSpec) -> Source:
-    """Return a source for coordinates of data `X` whose method is unknown, so that it cannot embed other data."""
+    """Return a `Source` for coordinates of data `X` whose method is unknown; it cannot embed other data."""
     data = checked_matrix(X)
     return Source("coordinates", data, partial(_points, spec=spec), notes=_scale_notes(data, spec))
 

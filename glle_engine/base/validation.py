@@ -300,7 +300,7 @@ def _require_real(raw: Any, name: str) -> None:
 
 
 def _remedy_of_objects(raw: NDArray[Any]) -> str:
-    """Return the remedy for a list of records or of vectors in place of a matrix; an empty text for other arrays."""
+    """Return the remedy if a caller gave a list of records or vectors, not a matrix; an empty text for other arrays."""
     first = raw.ravel()[0] if raw.dtype.kind == "O" and raw.ndim == 1 and raw.size else None
     if isinstance(first, Mapping):
         return "Give pandas.DataFrame(X)."

@@ -221,7 +221,7 @@ def build_table(
 
 
 def _keep_rows(values: Array, kept: NDArray[np.bool_]) -> Array:
-    """Return the rows that `kept` selects; if `values` are mapped from a file in C order, move rows in the file."""
+    """Return the rows that `kept` selects; if `values` map a file in C order, move these rows to the file's front."""
     if not isinstance(values, np.memmap) or not values.flags.c_contiguous:
         return np.ascontiguousarray(values[kept])
     end, size = 0, max(1, _BLOCK_VALUES // values.shape[1])

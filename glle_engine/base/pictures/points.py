@@ -85,7 +85,10 @@ class PointTable:
 
     @classmethod
     def from_result(cls, shown: Any) -> PointTable:
-        """Return the points of a result; of a posterior, a summary of some draws. Raises ValueError without points."""
+        """Return the points of any result; for a posterior, their mean positions in some draws.
+
+        Raises ValueError if the result has no coordinates.
+        """
         if isinstance(shown, PointTable):
             return shown
         values = {name: getattr(shown, name, None) for name in ("labels", "ids")}
