@@ -1,11 +1,11 @@
-"""The eigenproblem by dense linear algebra, and streams by numpy: slow and plain references of the solver."""
+"""Slow and plain references of the eigensolvers: dense linear algebra, and random numbers by numpy."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 def residual_matrix(neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return B = I - W, dense."""
+    """Return B = I - W (n, n) as a dense matrix, for weights W (n, k) on neighbors (n, k)."""
     matrix = np.eye(len(neighbors))
     matrix[np.arange(len(neighbors))[:, None], neighbors] -= weights
     return matrix
@@ -34,7 +34,7 @@ def angle(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 
 
 def normals_by_numpy(seed: int, index: int, count: int) -> NDArray[np.float64]:
-    """Return an even number of normals of the stream of (seed, index), from numpy's generator and functions."""
+    """Return `count` (even) standard normal numbers of the stream (seed, index), computed by numpy."""
     words = np.random.Philox(key=np.array([seed, index], np.uint64)).random_raw(count)
     uniform = ((words >> np.uint64(11)) * 2.0**-53).reshape(-1, 2)
     radius, angle = np.sqrt(-2.0 * np.log(1.0 - uniform[:, 0])), 2.0 * np.pi * uniform[:, 1]

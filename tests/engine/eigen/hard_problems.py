@@ -1,4 +1,4 @@
-"""Weights that are hard for a solver: bad pins and vanishing pivots."""
+"""Weights with which solvers fail: left null vectors that vanish at the pin, and pivots of zero."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ from tests.engine.eigen.dense_reference import residual_matrix
 def with_weak_point(
     neighbors: NDArray[np.int32], weights: NDArray[np.float64], point: int, size: float = 1e-9
 ) -> NDArray[np.float64]:
-    """Return weights with a left null vector of `size` at a point, because no other edge leads to it."""
+    """Return weights whose left null vector is about `size` at a point, because all edges to the point are weak."""
     weak = np.where(neighbors == point, size, weights)
     return np.asarray(weak / weak.sum(axis=1, keepdims=True))
 

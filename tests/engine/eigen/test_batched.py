@@ -1,4 +1,4 @@
-"""Several draws at once, held against other factors, dense linear algebra, numpy's streams, and one alone."""
+"""Draws that are computed together, compared with dense linear algebra, numpy, and the same draws alone."""
 
 import copy
 import itertools
@@ -45,13 +45,13 @@ HARD = [*SHEETS, "digits", "intrinsic dimension 5", "clusters that touch", "much
 
 
 def solver_of(posterior: Posterior) -> LaneSolver:
-    """Return the posterior's lane solver."""
+    """Return the posterior's solver for several draws at once."""
     assert posterior.lane_solver is not None
     return posterior.lane_solver
 
 
 def test_the_stream_is_numpys() -> None:
-    """Word for word Philox 4x64-10, and the normals of Box and Muller to rounding; in the lanes and alone."""
+    """Random numbers are numpy's Philox and, to rounding, Box and Muller's normals, for one draw and for several."""
     n, k = 1000, 4
     seeds, indices = np.array([[0, 7, 2**63, 2**64 - 1], [0, 2**64 - 1, 2**40, 5]], np.uint64)
     zero, identity = np.zeros((n, k)), np.ones((n, 1, 1)) * np.eye(k)
@@ -67,7 +67,7 @@ def test_the_stream_is_numpys() -> None:
 
 @cache
 def hard(name: str) -> Posterior:
-    """Return the posterior of a hard case, fitted once for all scales."""
+    """Return the posterior of a data set with this name, fitted once for all scales."""
     if name in SHEETS:
         sheet, n, seed, options = SHEETS[name]
         return fit(manifolds.make(sheet, n, seed=seed).X, **options)
@@ -87,7 +87,7 @@ def hard(name: str) -> Posterior:
 @pytest.mark.parametrize("name", HARD)
 @pytest.mark.parametrize("scale", [1.0, 10.0])
 def test_hard_cases_against_a_dense_svd(name: str, scale: float) -> None:
-    """Accepted draws of any solver have the span of a dense SVD."""
+    """Draws have the eigenvalues and the span of a dense SVD, on data that are hard for a solver."""
     posterior = hard(name)
     assert posterior.lane_solver is not None
     p = posterior.spec.n_components
@@ -102,7 +102,7 @@ def test_hard_cases_against_a_dense_svd(name: str, scale: float) -> None:
 
 
 def test_a_draw_is_the_same_bits_in_any_company(posterior: Posterior) -> None:
-    """Alone, at every place of a batch, beside other seeds, scales and indices, in a part-filled batch."""
+    """A draw has the same bits alone and anywhere in a batch with other seeds, scales and indices."""
     alone = posterior.draw(11, seed=5, scale=0.5)
     rng = np.random.default_rng(0)
     key = DrawKey(11, 5, 0.5)
@@ -116,7 +116,7 @@ def test_a_draw_is_the_same_bits_in_any_company(posterior: Posterior) -> None:
 
 
 def test_the_start_does_not_depend_on_the_layout_of_the_reference(posterior: Posterior) -> None:
-    """A stored posterior may have its embedding by columns."""
+    """The start vector has the same bits if a stored embedding is in Fortran order."""
     embedding = np.random.default_rng(0).standard_normal((posterior.n_points, 12))
     structure, pins = solver_of(posterior).structure, posterior.pins
     by_columns = np.asfortranarray(embedding)
@@ -137,7 +137,7 @@ def test_small_draws_are_near_the_reference(posterior: Posterior, scale: float) 
 
 
 def test_a_lane_that_fails_disturbs_no_other(posterior: Posterior) -> None:
-    """A scale beyond all bounds spoils its own draw, not its neighbors'."""
+    """A draw with an enormous scale fails, and changes no bit of the draws that are computed with it."""
     solver = solver_of(posterior)
     mean, factor = posterior.distribution.gaussian("posterior")
     good = solver.solve([(0, i, 1.0) for i in range(3)], mean, factor)
@@ -163,7 +163,7 @@ def test_threads_share_a_posterior(sheet: NDArray[np.float64]) -> None:
 
 
 def test_draws_are_computed_as_they_are_needed(posterior: Posterior) -> None:
-    """A consumer that stops early computes one lane group more at most; an invalid key raises in its turn."""
+    """If a caller stops early, at most one further batch is computed; an invalid key raises when its turn comes."""
     taken = []
 
     def keys() -> Iterator[DrawKey]:
@@ -179,7 +179,7 @@ def test_draws_are_computed_as_they_are_needed(posterior: Posterior) -> None:
 
 
 def test_a_bad_pin_is_moved_in_its_own_lane(posterior: Posterior) -> None:
-    """A pin where y is 1e-9 is seen, moved to the largest |y|, and named."""
+    """If the left null vector y is 1e-9 at the pin, the pin moves to the largest entry of y; the diagnostics say so."""
     solver = solver_of(posterior)
     point = int(posterior.order[0])
     weights = with_weak_point(posterior.neighbors, posterior.mean, point)
@@ -192,7 +192,7 @@ def test_a_bad_pin_is_moved_in_its_own_lane(posterior: Posterior) -> None:
 
 
 def test_a_vanishing_pivot_is_seen_and_another_solver_answers(posterior: Posterior) -> None:
-    """The lanes refuse factors without a correct digit; the pivoted factors give the embedding."""
+    """Factors without a correct digit are rejected, and a factorization with pivoting gives the embedding."""
     solver = solver_of(posterior)
     weights = with_vanishing_pivot(posterior.neighbors, posterior.mean, solver.structure.order)
     ((refused, reasons),) = solver.solve([(0, 0, 0.0)], weights, posterior.distribution.factor)
@@ -204,7 +204,7 @@ def test_a_vanishing_pivot_is_seen_and_another_solver_answers(posterior: Posteri
 
 
 def test_what_the_lanes_refuse_goes_to_pivoted_factors(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another solver computes the draw, and the diagnostics name the rejected ones."""
+    """A draw that the batched solver rejects is computed by another solver, and the diagnostics name both."""
     expected = posterior.draw(2)
     monkeypatch.setattr(lanes, "refusal", lambda *_: "no")
     drawn = posterior.draw(2)
@@ -218,7 +218,7 @@ def test_what_the_lanes_refuse_goes_to_pivoted_factors(posterior: Posterior, mon
 def test_the_lanes_weights_are_those_of_the_posterior(
     sheet: NDArray[np.float64], options: dict[str, Any], source: Any
 ) -> None:
-    """The same bits, so that a draw by a fallback is of the weights that the lanes refused."""
+    """The batched solver samples the same bits as `Posterior.weights`, from which a rejected draw is computed again."""
     posterior = fit(sheet, **options)
     solver = solver_of(posterior)
     mean, factor = posterior.distribution.gaussian(source)
@@ -233,7 +233,7 @@ def test_the_lanes_weights_are_those_of_the_posterior(
     "options", [{}, {"variant": "published"}, {"variant": "published", "covariance": "full", "max_iter": 3}]
 )
 def test_the_prior_is_drawn_in_the_lanes_too(sheet: NDArray[np.float64], options: dict[str, Any]) -> None:
-    """`weights` draws from the mean and the factor of the prior, and a further lane group has the same prior."""
+    """Draws from the prior use its mean and covariance factor, in the first batch and in the next."""
     posterior = fit(sheet, **options)
     mean, factor = posterior.distribution.gaussian("prior")
     z = normals_by_numpy(0, 1, mean.size).reshape(mean.shape)
@@ -251,7 +251,7 @@ def test_the_prior_is_drawn_in_the_lanes_too(sheet: NDArray[np.float64], options
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("name", "count"), [("swiss_roll", 6000), ("s_curve", 3000), ("digits", 1000)])
 def test_no_error_goes_unseen_in_ten_thousand_draws(name: str, count: int) -> None:
-    """Every draw that is accepted has the span that SuperLU finds."""
+    """Each of ten thousand accepted draws has the span that a factorization with pivoting finds."""
     X = load_digits().data if name == "digits" else manifolds.make(name, 500).X
     posterior = fit(X)
     for draw in posterior.draws(count, align="none"):
@@ -261,7 +261,7 @@ def test_no_error_goes_unseen_in_ten_thousand_draws(name: str, count: int) -> No
 
 
 def test_a_copied_posterior_draws_the_same() -> None:
-    """A copied solver has separate arrays, so it has other addresses."""
+    """A deep copy of a posterior draws the same, although its arrays have other addresses."""
     posterior = fit(manifolds.make("swiss_roll", 200).X)
     before, copied = posterior.draw(0), copy.deepcopy(posterior)
     del posterior
@@ -275,7 +275,7 @@ def drawn_neighbors(rng: np.random.Generator, n: int, k: int) -> NDArray[np.int3
 
 
 def require_factors(structure: Structure, rng: np.random.Generator) -> None:
-    """Check L U = I - W + e_i e_i^T in each lane, which has the bits of a factorization by itself."""
+    """Require L U = I - W + e_i e_i^T for each draw of a batch, with the same bits as for the draw alone."""
     n, k = structure.neighbors.shape
     assert np.array_equal(structure.order[structure.position], np.arange(n))
     room = Workspace.for_structure(structure, 1)
@@ -300,7 +300,7 @@ def require_factors(structure: Structure, rng: np.random.Generator) -> None:
 @settings(max_examples=40)
 @given(n=st.integers(6, 60), k=st.integers(1, 9), seed=st.integers(0, 2**32 - 1))
 def test_factors_of_any_pattern_solve_in_every_lane(n: int, k: int, seed: int) -> None:
-    """Whatever the pattern, its order, and the pins."""
+    """The factors of random graphs, in a random elimination order and with random pins, solve linear systems."""
     rng = np.random.default_rng(seed)
     structure = analyze(drawn_neighbors(rng, n, min(k, n - 1)), rng.permutation(n).astype(np.int32))
     require_factors(structure, rng)
@@ -308,7 +308,7 @@ def test_factors_of_any_pattern_solve_in_every_lane(n: int, k: int, seed: int) -
 
 @pytest.mark.parametrize(("n", "k"), [(150, 5), (400, 6)])
 def test_fronts_of_several_supernodes_solve_in_every_lane(n: int, k: int) -> None:
-    """The last separator of a random graph is one wide front, or a chain of the widest fronts."""
+    """The factors are right if the last separator of a graph is so wide that its columns are divided."""
     rng = np.random.default_rng(n)
     pattern, _ = Pattern.from_neighbors(drawn_neighbors(rng, n, k)).order_for(1)
     structure = analyze(pattern.neighbors, pattern.order)

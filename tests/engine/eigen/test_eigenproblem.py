@@ -1,4 +1,4 @@
-"""The eigenproblem against dense linear algebra, and the chain of solvers."""
+"""The eigenproblem compared with dense linear algebra, and each solver of its chain."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ from tests.engine.eigen.hard_problems import with_vanishing_pivot, with_weak_poi
 
 @pytest.mark.parametrize(("name", "p"), [*zip(manifolds.NAMES, (1, 2, 5, 2), strict=True)])
 def test_lle_span_is_that_of_a_dense_svd(name: str, p: int) -> None:
-    """The reference embedding has the span and the eigenvalues of the SVD of I - W, to 1e-9."""
+    """The reference embedding has the span and the eigenvalues of the SVD of I - W."""
     X = manifolds.make(name, 300, seed=2).X
     fitted = fit(X, n_components=p)
     weights = lle_weights(X, fitted.neighbors)
@@ -31,7 +31,7 @@ def test_lle_span_is_that_of_a_dense_svd(name: str, p: int) -> None:
 
 
 def test_scale_of_the_embedding(posterior: Posterior) -> None:
-    """(1/n) Y^T Y = I and 1^T Y = 0."""
+    """The reference embedding has (1/n) Y^T Y = I and columns that sum to 0."""
     Y = posterior.embedding
     np.testing.assert_allclose(Y.T @ Y / len(Y), np.eye(2), atol=1e-12)
     np.testing.assert_allclose(Y.sum(axis=0), 0, atol=1e-10)
@@ -45,7 +45,7 @@ def roll_posterior() -> Posterior:
 
 @pytest.mark.parametrize(("index", "scale"), [(0, 1.0), (2**63, 0.01), (7, 10.0), (1075, 0.1), (3623, 0.1)])
 def test_draws_are_eigenpairs(roll_posterior: Posterior, index: int, scale: float) -> None:
-    """Every draw is the bottom of its own M by the dense SVD, as far as rounding errors of B leave it determined."""
+    """Draws are the bottom eigenvectors of their own M by a dense SVD, up to rounding errors of I - W."""
     drawn = roll_posterior.draw(index, scale=scale)
     values, vectors = bottom(roll_posterior.neighbors, roll_posterior.weights(index, scale=scale), 3)
     sigma = np.sqrt(values)
@@ -59,7 +59,7 @@ def test_draws_are_eigenpairs(roll_posterior: Posterior, index: int, scale: floa
 
 
 def test_the_dense_route_and_the_sparse_one_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small data take a dense route with the same answer."""
+    """The dense solver for few points gives the same embedding as the sparse solver."""
     X = manifolds.make("s_curve", 75, seed=1).X
     dense = fit(X, n_neighbors=6)
     monkeypatch.setattr(eigenproblem, "DENSE_BELOW", 10)
@@ -73,7 +73,7 @@ def test_the_dense_route_and_the_sparse_one_agree(monkeypatch: pytest.MonkeyPatc
 
 
 def test_multiple_eigenvalues_are_all_found() -> None:
-    """A regular ring has pairs of equal eigenvalues; the reference holds both of the first pair, not one of each."""
+    """The points of a regular ring have pairs of equal eigenvalues, and both eigenvectors of a pair are found."""
     t = 2 * np.pi * np.arange(300) / 300
     ring = np.stack([np.cos(t), np.sin(t)], axis=1)
     fitted = fit(ring, n_neighbors=4)
@@ -82,7 +82,7 @@ def test_multiple_eigenvalues_are_all_found() -> None:
 
 
 def test_the_pin_lies_in_the_closed_class() -> None:
-    """If y lives on a clump, to which points outside lead, the pin is in it, and the result is that of the SVD."""
+    """If most points lie outside the closed class, the pin is inside it, and the result is that of a dense SVD."""
     rng = np.random.default_rng(0)
     outside = np.stack([np.linspace(40, 1.5, 120), rng.normal(0, 0.05, 120), rng.normal(0, 0.05, 120)], axis=1)
     X = np.concatenate([outside, rng.normal(0, 0.3, (100, 3))])
@@ -96,7 +96,7 @@ def test_the_pin_lies_in_the_closed_class() -> None:
 
 
 def test_a_first_pin_that_is_bad_is_not_kept() -> None:
-    """The first point of the class, where y is 1e-9, is no pin of the mean, nor of the draws."""
+    """If the left null vector is 1e-9 at the first point of the class, another point becomes the pin."""
     X = manifolds.make("swiss_roll", 300, seed=2).X
     neighbors = np.sort(kneighbors(X, 8)[0], axis=1)
     (members,) = closed_classes(neighbors)
@@ -108,7 +108,7 @@ def test_a_first_pin_that_is_bad_is_not_kept() -> None:
 
 
 def test_several_closed_classes_give_as_many_null_vectors() -> None:
-    """The null vectors come first, with eigenvalue 0, and the rest follows as the SVD has it."""
+    """With two closed classes, the first eigenvalue is exactly 0, and all vectors are those of a dense SVD."""
     X = linked_clusters()
     fitted = fit(X, n_neighbors=6, n_components=3, disconnected="error")
     assert len(fitted.diagnostics.figures["closed_classes"]) == 2
@@ -122,7 +122,7 @@ def test_several_closed_classes_give_as_many_null_vectors() -> None:
 
 
 def test_a_bad_pin_is_moved(posterior: Posterior) -> None:
-    """A pin where y nearly vanishes is noticed, moved to the largest |y|, and the diagnostics say so."""
+    """If the left null vector y nearly vanishes at the pin, the pin moves to the largest |y|, and diagnostics say so."""
     weights = with_weak_point(posterior.neighbors, posterior.mean, int(posterior.order[0]))
     bad = replace(posterior.eigenproblem, pins=posterior.order[:1])
     pairs = bad.solve(weights, 2)
@@ -132,7 +132,7 @@ def test_a_bad_pin_is_moved(posterior: Posterior) -> None:
 
 
 def test_the_last_solver_gives_the_same_embedding(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the factors fail the inverse of M answers, is named, and agrees."""
+    """If all factorizations of B fail, the inverse of M gives the same draw, and the diagnostics name the solver."""
 
     def failing(*_: Any) -> Any:
         raise FloatingPointError("factor is exactly singular or not finite")
@@ -148,7 +148,7 @@ def test_the_last_solver_gives_the_same_embedding(posterior: Posterior, monkeypa
 
 
 def test_nothing_accepted_is_an_error_with_a_remedy(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When no solver passes the acceptance test the draw is an error, not a picture."""
+    """If no solver passes the accuracy test, a draw raises `ConvergenceError` with a remedy."""
     for module in ("eigenproblem", "batched.solver"):
         monkeypatch.setattr(f"glle_engine.eigen.{module}.refusal", lambda *_, **__: "no")
     with pytest.raises(ConvergenceError) as caught:
@@ -163,7 +163,7 @@ def test_nothing_accepted_is_an_error_with_a_remedy(posterior: Posterior, monkey
 def test_every_factorization_gives_the_pairs_of_a_dense_svd(
     posterior: Posterior, factorization: str, hardship: str
 ) -> None:
-    """Pivoted or, for the mean, not, on weights that are hard for the others, too."""
+    """Factors with and without pivoting give the eigenpairs of a dense SVD, also for weights that are hard for them."""
     pattern, pins, weights = Pattern(posterior.neighbors, posterior.order), posterior.pins, posterior.mean
     if hardship == "weak point":
         weights = with_weak_point(pattern.neighbors, weights, int(pattern.order[3]))
@@ -181,7 +181,7 @@ def test_every_factorization_gives_the_pairs_of_a_dense_svd(
 
 
 def test_eigenvalues_at_the_machine_precision_are_found_by_the_sparse_factors() -> None:
-    """Weights that rebuild three coordinates exactly have three more null vectors: their span is that of the SVD."""
+    """Weights that rebuild three coordinates exactly give three more null vectors, which the sparse factors find."""
     X = manifolds.make("s_curve", 300, seed=2).X
     neighbors = np.sort(kneighbors(X, 10)[0], axis=1)
     weights = lle_weights(X, neighbors, 1e-15)
@@ -192,7 +192,7 @@ def test_eigenvalues_at_the_machine_precision_are_found_by_the_sparse_factors() 
 
 
 def test_eigenvalues_that_lie_close_together_take_more_steps() -> None:
-    """Six of them, with ratios near 1, are found by the sparse factors."""
+    """Six eigenvalues with ratios near 1 are found by the sparse factors."""
     rng = np.random.default_rng(0)
     n, k = 300, 20
     neighbors = np.sort(rng.permuted(np.tile(np.arange(n), (n, 1)), axis=1)[:, : k + 1], axis=1)
@@ -213,7 +213,7 @@ def direct_posterior() -> Posterior:
 def test_published_draws_that_the_lanes_reject_need_no_pivoting(
     direct_posterior: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every draw has the span of a dense SVD without the pivoted factors, whose fill large weights leave unbounded."""
+    """Published draws with large weights have the span of a dense SVD, even if pivoting is not available."""
 
     def failing(*_: Any) -> Any:
         raise FloatingPointError("no factors with pivoting")
@@ -229,7 +229,7 @@ def test_published_draws_that_the_lanes_reject_need_no_pivoting(
 
 @pytest.mark.parametrize("trans", ["N", "T"])
 def test_refinement_squares_the_error_of_the_factors(direct_posterior: Posterior, trans: str) -> None:
-    """A refined solution of B^T x = b or B x = b has the square of the error without pivoting, and rounding."""
+    """A refined solution has the square of the relative error of an unrefined one, up to rounding."""
     pattern, b = direct_posterior.eigenproblem.pattern, np.random.default_rng(1).standard_normal(200)
     order = pattern.structure.order
     for index in range(20):
@@ -246,7 +246,7 @@ def test_refinement_squares_the_error_of_the_factors(direct_posterior: Posterior
 
 
 def test_every_draw_of_a_singular_problem_has_eigenpairs() -> None:
-    """Exact reconstructions have null vectors, for which the sparse factors may find no finite eigenvalue."""
+    """If the weights reconstruct the data exactly, so that I - W is singular, all draws have the right eigenvalues."""
     singular = fit(manifolds.make("swiss_roll", 200, seed=0).X, n_neighbors=10, variant="published")
     for drawn in singular.draws(40):
         values = bottom(singular.neighbors, singular.weights(drawn.index), 2, constrained=False)[0]

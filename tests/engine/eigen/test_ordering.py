@@ -1,4 +1,4 @@
-"""Elimination orders: permutations that a brute-force elimination confirms, the same on every machine."""
+"""Elimination orders are permutations with the predicted cost, and the same on every machine."""
 
 import hashlib
 
@@ -36,13 +36,13 @@ def random_neighbors(n: int, k: int, seed: int) -> NDArray[np.int32]:
 
 
 def graph_of(neighbors: NDArray[np.int32]) -> Adjacency:
-    """Return the graph of a kNN pattern, without repetitions."""
+    """Return the undirected graph of a kNN graph as adjacency lists without repetitions."""
     start, adjacent = distinct(*symmetric(neighbors))
     return start, adjacent
 
 
 def dense_of(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Return an adjacency matrix."""
+    """Return the adjacency matrix (n, n) of a graph."""
     n = len(start) - 1
     matrix = np.zeros((n, n), bool)
     matrix[np.repeat(np.arange(n), np.diff(start)), adjacent] = True
@@ -50,7 +50,7 @@ def dense_of(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> NDArray[n
 
 
 def eliminate(matrix: NDArray[np.bool_], order: NDArray[np.int32]) -> tuple[int, int]:
-    """Eliminate point by point, and return the operations and the bytes of L and U."""
+    """Eliminate point by point; return the floating-point operations and the bytes of L and U."""
     filled = matrix[np.ix_(order, order)].copy()
     flops, entries = 0, 0
     for j in range(len(order)):
@@ -63,7 +63,7 @@ def eliminate(matrix: NDArray[np.bool_], order: NDArray[np.int32]) -> tuple[int,
 
 @pytest.mark.parametrize("neighbors", [grid_neighbors(6, 3), random_neighbors(300, 6, 1), grid_neighbors(17, 2)])
 def test_orders_are_permutations_with_the_predicted_cost(neighbors: NDArray[np.int32]) -> None:
-    """Counts of columns give the cost of the elimination; no vertex of a group comes before an earlier group."""
+    """Predicted costs equal those of a plain elimination, and groups are eliminated one after another."""
     start, adjacent = graph_of(neighbors)
     n = len(neighbors)
     group = np.random.default_rng(3).integers(0, 5, n).astype(np.int32)
@@ -77,7 +77,7 @@ def test_orders_are_permutations_with_the_predicted_cost(neighbors: NDArray[np.i
 
 
 def test_further_dissections_are_for_few_points() -> None:
-    """Costly factorizations are worth several dissections; of very many points one is tried."""
+    """Costly factorizations are worth several dissections, but of very many points only one is tried."""
     costly = 10**14
     assert pattern.dissections(costly, 5_000, 64) > 1
     assert pattern.dissections(costly, 1_000_000, 64) == 1
@@ -85,7 +85,7 @@ def test_further_dissections_are_for_few_points() -> None:
 
 
 def test_minimum_degree_is_exact_on_a_tree() -> None:
-    """Leaves before their parents: no fill."""
+    """A tree is eliminated from its leaves, so that L and U have no fill."""
     n = 400
     parent = np.array([(i - 1) // 3 if i else 1 for i in range(n)], np.int32)
     start, adjacent = graph_of(parent[:, None])
@@ -95,7 +95,7 @@ def test_minimum_degree_is_exact_on_a_tree() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_separator_separates_balanced_sides(seed: int) -> None:
-    """No edge joins the sides, and neither is too heavy."""
+    """No edge joins the two sides of a separator, and neither side is too heavy."""
     start, adjacent = graph_of(grid_neighbors(12, 3))
     graph = Graph(start, adjacent, np.ones(len(adjacent), np.int32), np.ones(12**3, np.int32))
     label, _ = separator(graph, seed)
@@ -106,7 +106,7 @@ def test_a_separator_separates_balanced_sides(seed: int) -> None:
 
 
 def test_graphs_with_an_empty_separator_or_none_are_ordered() -> None:
-    """Parts without edges between them, and a complete graph, which is left whole."""
+    """Graphs in several parts, and complete graphs, which have no separator, get an order."""
     parts = np.concatenate([grid_neighbors(9, 2) + 81 * part for part in range(4)])
     complete = np.array([[j for j in range(150) if j != i] for i in range(150)])
     for neighbors in (parts, complete):
@@ -115,7 +115,7 @@ def test_graphs_with_an_empty_separator_or_none_are_ordered() -> None:
 
 
 def test_the_cheapest_order_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dissection wins on solids, and is not even tried where it would take longer than the factorizations."""
+    """Dissection wins for a volume, and is not tried if it would take longer than the factorizations."""
     neighbors = grid_neighbors(12, 3)
     start, adjacent = graph_of(neighbors)
     by_degree = minimum_degree(start, adjacent, np.zeros(len(neighbors), np.int32))
@@ -131,7 +131,7 @@ def test_the_cheapest_order_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_orders_are_the_same_everywhere() -> None:
-    """Integer work alone: the digests hold on every machine. If this fails, `NUMBERS` has to change."""
+    """Orders have the same digest on every machine; if this test fails, `NUMBERS` has to change."""
     digest = hashlib.sha256()
     for neighbors in (grid_neighbors(12, 3), grid_neighbors(40, 2)):
         for factorizations in (1, 10**6):
@@ -140,7 +140,7 @@ def test_orders_are_the_same_everywhere() -> None:
 
 
 def test_the_prediction_is_in_the_diagnostics(sheet: NDArray[np.float64]) -> None:
-    """The figures of a fit name the order and its cost."""
+    """The diagnostics of a fit have the elimination order's name and its predicted cost."""
     posterior = fit(sheet)
     elimination = posterior.diagnostics.figures["elimination"]
     start, adjacent = graph_of(posterior.neighbors)
@@ -151,7 +151,7 @@ def test_the_prediction_is_in_the_diagnostics(sheet: NDArray[np.float64]) -> Non
 
 
 def test_patterns_of_more_entries_than_an_int32_counts_are_refused() -> None:
-    """Compiled code finds the weights of a factorization by int32, which would be negative beyond."""
+    """A graph with more entries than int32 can index is refused, with the largest possible n_neighbors."""
     wide = np.broadcast_to(np.int32(0), (2**20, 2**11 - 1))  # without memory
     with pytest.raises(InvalidParameterError, match="2047 neighbors") as caught:
         Pattern.from_neighbors(wide)

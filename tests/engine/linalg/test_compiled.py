@@ -1,4 +1,4 @@
-"""The compiler of the engine."""
+"""The cache of compiled code, and what happens without a compiler."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ print(hypotenuse(3.0, 4.0), [e.data["dispatcher"].py_func.__name__ for _, e in l
 
 
 def start(cache: str) -> subprocess.Popen[str]:
-    """Start a process that calls a function, with its own cache, and prints the functions that it compiled."""
+    """Start a process that calls a compiled function, and prints which functions it had to compile."""
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, "NUMBA_CACHE_DIR": cache},
@@ -28,7 +28,7 @@ def start(cache: str) -> subprocess.Popen[str]:
 
 
 def test_a_disabled_compiler_is_named_with_the_remedy() -> None:
-    """The kernels cannot be interpreted; the import says so, and not the first kernel that fails."""
+    """With NUMBA_DISABLE_JIT, the import of the engine fails with a remedy."""
     done = subprocess.run(
         [sys.executable, "-c", "from glle_engine import fit"],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
@@ -44,7 +44,7 @@ def test_a_disabled_compiler_is_named_with_the_remedy() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no locks of bytes")
 def test_processes_compile_a_function_once(tmp_path: Path) -> None:
-    """The others wait for the code, and the one that compiles says so; later processes say nothing."""
+    """Of two processes, one compiles and says so, while the other waits; later processes read the cache."""
     together = [start(str(tmp_path)) for _ in range(2)]
     outcomes = [process.communicate() for process in together]
     outcomes.append(start(str(tmp_path)).communicate())
@@ -57,7 +57,7 @@ def test_processes_compile_a_function_once(tmp_path: Path) -> None:
 
 
 def test_without_a_place_to_write_to_code_is_compiled_for_the_process() -> None:
-    """A read-only machine computes, too."""
+    """On a read-only machine, a process compiles its code without a cache."""
     out, message = start(os.devnull + "/cache").communicate()
     assert "'hypotenuse'" in out
     assert message.startswith("Compiling the engine")

@@ -1,4 +1,4 @@
-"""The batched dense operations against their definitions; `tests/engine/reproducibility` compares their bits."""
+"""Operations on small matrices, compared with their definitions."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ BATCHES = arrays(np.float64, array_shapes(min_dims=3, max_dims=3, max_side=7), e
 @few
 @given(BATCHES)
 def test_the_gram_matrix_is_the_product_with_the_transpose(rows: np.ndarray) -> None:
-    """A A^T, symmetric to the last bit."""
+    """The Gram matrix equals A A^T to rounding, and is symmetric to the last bit."""
     scale = np.abs(rows).max() ** 2 * rows.shape[2]
     np.testing.assert_allclose(dense.gram(rows), rows @ rows.transpose(0, 2, 1), rtol=0, atol=1e-14 * scale)
     np.testing.assert_array_equal(dense.gram(rows), dense.gram(rows).transpose(0, 2, 1))
@@ -40,7 +40,7 @@ def test_the_gram_matrix_is_the_product_with_the_transpose(rows: np.ndarray) -> 
 @few
 @given(BATCHES)
 def test_singular_values_rebuild_the_matrix_from_orthonormal_factors(matrices: np.ndarray) -> None:
-    """U diag(s) V^T with s descending."""
+    """U diag(s) V^T equals the matrix, U and V have orthonormal columns, and s is descending."""
     u, s, vt = dense.svd(matrices)
     identity = np.broadcast_to(np.eye(s.shape[1]), (*s.shape, s.shape[1]))
     np.testing.assert_allclose(u.transpose(0, 2, 1) @ u, identity, atol=1e-13)
@@ -70,7 +70,7 @@ def test_eigenvectors_diagonalise_a_symmetric_matrix(rows: np.ndarray) -> None:
 
 @pytest.mark.parametrize("k", [40, 60, 100])
 def test_matrices_of_low_rank_have_eigenvectors(k: int) -> None:
-    """Gram matrices of neighborhoods with more neighbors than features, as of given distances."""
+    """Gram matrices of more neighbors than features, which have low rank, have accurate eigenvectors."""
     rng = np.random.default_rng(k)
     points = rng.normal(size=(50, k, 6))
     squared = ((points[:, :, None] - points[:, None]) ** 2).sum(axis=3)
@@ -85,7 +85,7 @@ def test_matrices_of_low_rank_have_eigenvectors(k: int) -> None:
 @few
 @given(arrays(np.float64, array_shapes(min_dims=3, max_dims=3, max_side=7), elements=st.integers(-99, 99).map(float)))
 def test_the_pseudo_inverse_has_the_four_properties_of_penrose(matrices: np.ndarray) -> None:
-    """A B A = A and A B symmetric, for both orders."""
+    """A B A = A, B A B = B, and both A B and B A are symmetric."""
     inverse = dense.pinv(matrices, rcond=1e-10)
     size = max(1.0, float(np.abs(matrices).max() * np.abs(inverse).max()))
     for one, other in ((matrices, inverse), (inverse, matrices)):
@@ -96,7 +96,7 @@ def test_the_pseudo_inverse_has_the_four_properties_of_penrose(matrices: np.ndar
 @few
 @given(BATCHES)
 def test_the_inverse_factor_inverts_a_positive_definite_matrix(rows: np.ndarray) -> None:
-    """F F^T P = I with F upper triangular, and the affine minimum solves P w = min 1."""
+    """F F^T is the inverse of P, F is upper triangular, and the affine solution w has constant P w."""
     k = rows.shape[1]
     precision = dense.gram(rows) + (1.0 + np.abs(rows).max() ** 2) * np.eye(k)
     factor = dense.inverse_factor(precision)
@@ -113,7 +113,7 @@ def test_the_inverse_factor_inverts_a_positive_definite_matrix(rows: np.ndarray)
     ("operation", "entry"), [(dense.inverse_factor, 2.0), (dense.eigh, np.nan), (dense.svd, np.nan)]
 )
 def test_a_matrix_without_a_factor_is_refused(operation: Any, entry: float) -> None:
-    """An indefinite matrix has no Cholesky factor; NaN is refused as LAPACK does."""
+    """An indefinite matrix has no Cholesky factor, and a matrix with NaN no decomposition."""
     with pytest.raises(np.linalg.LinAlgError):
         operation(np.array([[[1.0, entry], [entry, 1.0]]]))
 
@@ -121,14 +121,14 @@ def test_a_matrix_without_a_factor_is_refused(operation: Any, entry: float) -> N
 @few
 @given(arrays(np.float64, 5, elements=st.floats(1e-300, 1e300)))
 def test_logarithms_are_right_to_the_last_digits(x: np.ndarray) -> None:
-    """Against the decimal logarithm, over the range of doubles."""
+    """Logarithms agree with decimal arithmetic over the range of doubles."""
     exact = np.array([dense.log(float(value)) for value in x])
     np.testing.assert_allclose(dense.logs(x), exact, rtol=4e-16, atol=1e-16)
     np.testing.assert_allclose([dense.exp(value) for value in exact], x, rtol=1e-12)
 
 
 def turned_copies(seed: int, p: int, noise: float) -> NDArray[np.float64]:
-    """Return nine turned copies (9, 80, p) of one configuration with noise."""
+    """Return nine randomly rotated copies (9, 80, p) of one configuration, with noise."""
     rng = np.random.default_rng(seed)
     Y = rng.standard_normal((1, 80, p)) + noise * rng.standard_normal((9, 80, p))
     return np.stack([one @ np.linalg.qr(rng.standard_normal((p, p)))[0] for one in Y])
@@ -137,7 +137,7 @@ def turned_copies(seed: int, p: int, noise: float) -> NDArray[np.float64]:
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), p=st.integers(1, 4), noise=st.floats(0.0, 0.5))
 def test_generalized_procrustes_converges_to_a_stationary_point(seed: int, p: int, noise: float) -> None:
-    """With moderate noise it converges, and no turn brings an embedding closer to the mean."""
+    """Generalized Procrustes converges, and then no rotation brings an embedding closer to the mean."""
     Y, rounds = turned_copies(seed, p, noise), []
     aligned = generalized_procrustes(Y, Y[0], lambda round_, *_: rounds.append(round_))
     consensus = aligned.mean(axis=0)
@@ -154,7 +154,7 @@ def test_generalized_procrustes_converges_to_a_stationary_point(seed: int, p: in
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), m=st.integers(2, 9), p=st.integers(1, 3))
 def test_moments_are_those_of_numpy_point_by_point(seed: int, m: int, p: int) -> None:
-    """Mean and covariance are numpy's to rounding, and a point's are the same bits alone."""
+    """Mean and covariance agree with numpy; those of a point have the same bits without the other points."""
     places = np.random.default_rng(seed).standard_normal((m, 20, p)) + 5
     mean, covariance = moments(places)
     np.testing.assert_allclose(mean, places.mean(axis=0), rtol=1e-14)
@@ -165,7 +165,7 @@ def test_moments_are_those_of_numpy_point_by_point(seed: int, m: int, p: int) ->
 
 
 def test_a_consensus_does_not_depend_on_the_order() -> None:
-    """Most embeddings agree; an embedding of another shape in front does not lead the alignment."""
+    """The alignment is the same if an embedding that differs from all others comes first."""
     rng = np.random.default_rng(0)
     reference = rng.standard_normal((60, 2))
     embeddings = np.stack([reference + 0.1 * rng.standard_normal((60, 2)) for _ in range(9)])
@@ -177,7 +177,7 @@ def test_a_consensus_does_not_depend_on_the_order() -> None:
 
 
 def test_the_medoid_is_nearest_to_the_others() -> None:
-    """By the definition, for a few embeddings; of many, one of those that are compared."""
+    """The medoid has the smallest sum of squared distances; of many embeddings, only 32 are compared."""
     Y = turned_copies(0, 2, 0.5)
     sums = [((np.stack([one @ procrustes_rotation(one, other) for one in Y]) - other) ** 2).sum() for other in Y]
     assert medoid(Y) == np.argmin(sums)
@@ -186,7 +186,7 @@ def test_the_medoid_is_nearest_to_the_others() -> None:
 
 
 def lu_of(matrix: csc_array, threshold: float) -> SparseLU:
-    """Factor a sparse matrix."""
+    """Factor a sparse matrix with this pivoting threshold."""
     return SparseLU.factor(matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data, threshold)
 
 
@@ -198,7 +198,7 @@ def lu_of(matrix: csc_array, threshold: float) -> SparseLU:
     seed=st.integers(0, 2**32 - 1),
 )
 def test_solves_are_those_of_the_matrix(n: int, density: float, threshold: float, seed: int) -> None:
-    """A x = b and A^T x = b for rows and columns in any order, with entries on the diagonal that are too small."""
+    """Solutions of A x = b and A^T x = b agree with numpy, also if diagonal entries are tiny."""
     rng = np.random.default_rng(seed)
     whole = random_array((n, n), density=density, rng=rng).toarray() - 0.5 * np.eye(n)
     whole = whole[rng.permutation(n)] + 1e-12 * np.eye(n)
@@ -214,7 +214,7 @@ def test_solves_are_those_of_the_matrix(n: int, density: float, threshold: float
 
 
 def test_multipliers_are_bounded_by_the_threshold() -> None:
-    """No entry of L exceeds 1 / threshold, and every row is a pivot once."""
+    """No entry of L exceeds 1 / threshold, and each row is the pivot of one column."""
     rng = np.random.default_rng(0)
     matrix = csc_array(random_array((200, 200), density=0.03, rng=rng).toarray() + 1e-3 * np.eye(200))
     for threshold in (0.1, 1.0):
@@ -225,7 +225,7 @@ def test_multipliers_are_bounded_by_the_threshold() -> None:
 
 @pytest.mark.parametrize("entry", [0.0, np.nan, np.inf])
 def test_a_matrix_without_a_pivot_is_refused(entry: float) -> None:
-    """A column that is zero, or not finite, has no pivot."""
+    """A matrix with a column of zeros, or with NaN, raises `FloatingPointError`."""
     matrix = csc_array(np.eye(4))
     matrix.data[2] = entry
     with pytest.raises(FloatingPointError):
@@ -234,7 +234,7 @@ def test_a_matrix_without_a_pivot_is_refused(entry: float) -> None:
 
 @pytest.mark.parametrize("shape", [(1000, 2), (10, 3), (10, 1), (9, 2)])
 def test_embeddings_of_different_shapes_are_not_aligned(shape: tuple[int, int]) -> None:
-    """Compiled code would read beyond the smaller one, and report a disparity of what is there."""
+    """Embeddings of different shapes are refused, because compiled code would read beyond the smaller one."""
     Y, reference = np.random.default_rng(0).standard_normal(shape), np.eye(10, 2)
     for align in (disparity, procrustes_rotation, lambda a, b: generalized_procrustes(np.stack([a, a]), b)):
         with pytest.raises(InvalidShapeError, match="have shapes"):

@@ -1,4 +1,4 @@
-"""Threads of numba and faiss after a fork, and with several callers."""
+"""Parallel loops of numba and searches by faiss work in forked processes and for several callers."""
 
 import multiprocessing
 import os
@@ -28,7 +28,7 @@ X = manifolds.make("s_curve", 150, seed=0).X
     "name", ["loops", *(pytest.param(name, marks=pytest.mark.slow) for name in ("umap", "pacmap"))]
 )
 def test_loops_in_children_and_threads(name: str, layer: str) -> None:
-    """Four threads get what one gets; so does a forked child, or it is told to be spawned."""
+    """Four threads get equal results, and so does a forked child, or an error tells it to be spawned."""
     if name in LIBRARIES:
         import_or_skip(LIBRARIES[name])
     told = "spawn (multiprocessing.get_context('spawn')) or by loky" if layer == "omp" else "equal"
@@ -42,7 +42,7 @@ def test_approximate_neighbors_in_a_child() -> None:
 
 
 def _run(task: str, **environment: str) -> str:
-    """Run a task in a process, its threads and its child, and return what the child says."""
+    """Run a task in a process, in four of its threads and in a forked child; return what the child prints."""
     several = {"OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2", **environment}
     command = [sys.executable, "-W", "ignore", "-m", "tests.engine.linalg.test_threads", task]
     done = subprocess.run(command, env={**os.environ, **several}, capture_output=True, text=True, check=True)

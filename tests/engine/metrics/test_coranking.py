@@ -1,4 +1,4 @@
-"""Curves of kept neighbors, beside the co-ranking matrix and the formulas."""
+"""Curves of kept neighbors, compared with the co-ranking matrix and the formulas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Y = X[:, :2] + 0.2 * rng.standard_normal((N, 2))
 
 
 def test_curves_are_sums_of_the_coranking_matrix() -> None:
-    """Entry (k, l) counts the pairs of rank k in the data and l in the embedding (Lee and Verleysen 2009, Eq. 7)."""
+    """The curves are sums over the co-ranking matrix (Lee and Verleysen 2009, Eq. 7)."""
     by_rank = [cdist(points, points).argsort(axis=1).argsort(axis=1) for points in (X, Y)]
     coranking = np.zeros((N, N), int)
     np.add.at(coranking, (by_rank[0].ravel(), by_rank[1].ravel()), 1)
@@ -35,7 +35,7 @@ def test_curves_are_sums_of_the_coranking_matrix() -> None:
 
 
 def test_scores_are_points_of_the_curves() -> None:
-    """At the number of neighbors; equal maps keep all, and random ones none beyond chance."""
+    """The scores q_nx, lcmc and r_nx are values of the curves; equal maps have 1 and random ones about 0."""
     scores, curves = score(X, Y, ["q_nx", "lcmc", "r_nx", "r_nx_auc"], score_neighbors=7), quality_curves(X, Y)
     expected = {"q_nx": curves.q_nx[6], "lcmc": curves.lcmc[6], "r_nx": curves.r_nx[6], "r_nx_auc": curves.auc}
     assert scores == pytest.approx(expected, rel=1e-12)
@@ -46,7 +46,7 @@ def test_scores_are_points_of_the_curves() -> None:
 
 
 def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The curve of a sample of the points is near that of all; two points have none."""
+    """The curve over a sample of points is near the curve over all points; two points are refused."""
     exact = quality_curves(X, Y)
     monkeypatch.setattr(ranks, "EXACT_POINTS", 30)
     monkeypatch.setattr(coranking, "LANDMARKS", 25)

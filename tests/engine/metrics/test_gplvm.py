@@ -1,4 +1,4 @@
-"""The GP-LVM log likelihood against finite differences, another implementation and published orders."""
+"""The GP-LVM log likelihood, compared with finite differences, scikit-learn and published numbers."""
 
 from dataclasses import astuple
 
@@ -25,14 +25,14 @@ KERNEL = Kernel(variance=0.7, inverse_width=1.3, bias=0.2, white=0.05)
 
 
 def parts(n: int = 60) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return centered data, standardized true places, and their squared distances."""
+    """Return centered data, the standardized true coordinates, and the squared distances of the latter."""
     sheet = manifolds.make("s_curve", n, seed=4)
     X, Y = sheet.X - sheet.X.mean(axis=0), standardize(sheet.coordinates)
     return X, Y, ((Y[:, None] - Y) ** 2).sum(axis=2)
 
 
 def test_the_gradient_is_that_of_finite_differences() -> None:
-    """In the logarithm of each hyperparameter."""
+    """The gradient by the logarithms of the kernel's parameters equals finite differences."""
     X, _, squared = parts()
     theta, step = np.log(astuple(KERNEL)), 1e-6 * np.eye(4)
     _, gradient = log_likelihood(squared, X, 3, KERNEL)
@@ -44,7 +44,7 @@ def test_the_gradient_is_that_of_finite_differences() -> None:
 
 
 def test_agrees_with_gaussian_process_regression() -> None:
-    """The log marginal likelihoods of the features, summed, at the same kernel."""
+    """The likelihood equals the sum of scikit-learn's log marginal likelihoods of the features."""
     X, Y, squared = parts()
     kernel = (
         ConstantKernel(KERNEL.variance) * RBF(KERNEL.inverse_width**-0.5)
@@ -56,7 +56,7 @@ def test_agrees_with_gaussian_process_regression() -> None:
 
 
 def test_is_a_maximum_and_the_same_to_the_bit() -> None:
-    """No kernel nearby is better; another run finds the same."""
+    """No kernel nearby has a higher likelihood, and another run gives the same bits."""
     X, Y, squared = parts()
     likelihood = fit_likelihood(X, Y)
     assert likelihood.converged
@@ -68,7 +68,7 @@ def test_is_a_maximum_and_the_same_to_the_bit() -> None:
 
 
 def test_units_of_the_data_shift_it_and_those_of_the_embedding_do_not() -> None:
-    """A density: data ten times as large have n d log 10 less; a constant column of an embedding has no spread."""
+    """Data ten times as large have n d log 10 less; the unit of the embedding changes nothing."""
     X, Y, _ = parts()
     log_likelihood = fit_likelihood(X, Y).log_likelihood
     assert fit_likelihood(10 * X + 3, Y).log_likelihood == pytest.approx(log_likelihood - X.size * np.log(10), abs=1e-4)
@@ -77,7 +77,7 @@ def test_units_of_the_data_shift_it_and_those_of_the_embedding_do_not() -> None:
 
 
 def test_more_features_than_points_count_by_their_gram_matrix() -> None:
-    """Zero features added to the data add what zeros are worth, and nothing else."""
+    """If there are more features than points, the likelihood is computed from their Gram matrix."""
     X, _, squared = parts(40)
     wide = np.concatenate([X, np.zeros((40, 60))], axis=1)
     ascent = gplvm._Ascent(wide, parts(40)[1], 1.0)
@@ -87,7 +87,7 @@ def test_more_features_than_points_count_by_their_gram_matrix() -> None:
 
 
 def test_a_large_sample_goes_on_from_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight starts on some points and one ascent on all find what eight starts on all do."""
+    """Eight starts on a sample, and one on all points, find what eight starts on all points find."""
     X, Y, _ = parts(100)
     all_starts = fit_likelihood(X, Y)
     monkeypatch.setattr(gplvm, "_SEARCHED", 60)
@@ -110,7 +110,7 @@ def test_a_large_sample_goes_on_from_a_small_one(monkeypatch: pytest.MonkeyPatch
 def test_refuses_with_a_remedy(
     X: NDArray[np.float64], Y: NDArray[np.float64], error: type[GlleError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Too many points, lengths that differ, points that are all equal; and no finite likelihood from any start."""
+    """Too many points, different lengths, equal points, and likelihoods that are not finite are refused."""
     with pytest.raises(error) as caught:
         fit_likelihood(X, Y)
     assert caught.value.remedy
@@ -124,7 +124,7 @@ def test_refuses_with_a_remedy(
     [("mocap_run1", 6, 3812, -1089), pytest.param("robot_wifi", 7, 2201, -1913, marks=pytest.mark.slow)],
 )
 def test_known_figures_of_the_two_real_sets(name: str, k: int, isomap: float, lle: float) -> None:
-    """The reference scores come out, to the unit."""
+    """The scores of two real data sets agree with reference numbers to the unit."""
     X = reference_data(f"{name}.npy")
     assert fit_likelihood(X, Isomap(n_neighbors=k).fit_transform(X)).log_likelihood == pytest.approx(isomap, abs=1)
     other = LocallyLinearEmbedding(n_neighbors=k, eigen_solver="dense")

@@ -1,4 +1,4 @@
-"""The number of neighbors whose embedding keeps the most neighbors of the data."""
+"""The automatic number of neighbors is the one whose embedding keeps the most neighbors."""
 
 from typing import Any
 
@@ -16,14 +16,14 @@ from tests.engine.methods.reference import codes_of, embed
 
 
 def nearest_of(X: np.ndarray, k: int) -> list[set[int]]:
-    """Return the k nearest of each point, from the matrix of distances."""
+    """Return the set of the k nearest points of each point, from all distances."""
     apart = cdist(X, X)
     np.fill_diagonal(apart, np.inf)
     return [set(row[:k].tolist()) for row in np.argsort(apart, axis=1, kind="stable")]
 
 
 def test_kept_neighbors_are_counted() -> None:
-    """The share of common neighbors, corrected for chance: 1 for a rotation, near 0 for random positions."""
+    """The share of common neighbors is corrected for chance: 1 for a rotation, near 0 for random positions."""
     rng = np.random.default_rng(0)
     X, noise = rng.standard_normal((200, 3)), rng.standard_normal((200, 2))
     nearest = kneighbors(X, 10)[0]
@@ -35,7 +35,7 @@ def test_kept_neighbors_are_counted() -> None:
 
 @pytest.mark.parametrize(("name", "n"), [("swiss_roll", 300), ("severed_bowl", 120)])
 def test_the_chosen_number_keeps_the_most(name: str, n: int) -> None:
-    """The choice is the best of all candidates, counted here one by one; the note names it and the runner-up."""
+    """The chosen number is the best of all candidates, counted one by one; a note names it and the second best."""
     X = manifolds.make(name, n, noise=0.02, seed=1).X
     embedding = embed("lle", X, n_neighbors="auto")
     of_data = nearest_of(X, 10)
@@ -57,7 +57,7 @@ def test_the_chosen_number_keeps_the_most(name: str, n: int) -> None:
 
 
 def test_the_result_is_lle_with_this_number() -> None:
-    """To the bit, for points, distances and sparse rows, and at new points; of many points a sample is tried."""
+    """The embedding has the bits of LLE with the chosen number, also if a sample was tried."""
     X = manifolds.make("s_curve", SAMPLE + 900, noise=0.02, seed=0).X
     embedding = embed("lle", X, n_neighbors="auto")
     k = embedding.figures["n_neighbors"]
@@ -76,7 +76,7 @@ def test_the_result_is_lle_with_this_number() -> None:
 
 
 def test_candidates_grow_with_the_points() -> None:
-    """Seven numbers, as the root of the points beyond the sample; never more than half of few points."""
+    """Candidates grow with the root of the number of points, and are at most half of it."""
     assert candidates_of(300) == candidates_of(SAMPLE) == [8, 10, 14, 18, 24, 31, 40]
     assert candidates_of(4 * SAMPLE) == [16, 20, 28, 36, 48, 62, 80]
     assert candidates_of(20) == [8, 10]
@@ -85,7 +85,7 @@ def test_candidates_grow_with_the_points() -> None:
 
 
 def test_graphs_that_fall_apart() -> None:
-    """They are left out if one graph is connected, and else joined, or refused with the remedy if the user says so."""
+    """Candidates with a disconnected graph are left out; if all have one, the graph is bridged or refused."""
     X = manifolds.make("s_curve", 40, seed=2).X
     apart = np.concatenate([X, X + np.array([30.0, 0, 0])])
     with pytest.raises(DisconnectedGraphError, match="smallest n_neighbors that connects it is 38") as caught:
@@ -105,7 +105,7 @@ def test_graphs_that_fall_apart() -> None:
 
 
 def test_candidates_are_ranked_by_what_they_keep() -> None:
-    """The true positions are best; of equal candidates the smaller k is first."""
+    """Candidates are ranked by their score; of equal scores, the smaller k comes first."""
     X = np.random.default_rng(0).random((60, 2))
 
     def projected(points: Any, nearest: np.ndarray) -> np.ndarray:
@@ -118,7 +118,7 @@ def test_candidates_are_ranked_by_what_they_keep() -> None:
 
 @pytest.mark.parametrize("failing", [{8}, {8, 10, 14}])
 def test_candidates_whose_embedding_fails_are_left_out(failing: set[int]) -> None:
-    """If all fail, their error is raised."""
+    """A candidate whose embedding fails has no score; if all fail, the error is raised."""
     X = np.random.default_rng(0).random((60, 2))
 
     def projected(points: Any, nearest: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Scores on pairs of points, beside scipy, scikit-learn and the formulas."""
+"""Scores on pairs of points, compared with scipy, scikit-learn and the formulas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LABELS = np.where(X[:, 0] > 1, "right", np.where(X[:, 0] > 0, "middle", "left"))
 
 
 def test_stress_follows_from_the_distances_of_scipy() -> None:
-    """Raw, normalized, and in the best unit, which a grid of units does not beat; the last one ignores the unit."""
+    """The stresses follow their formulas, and no unit of the embedding has less than the scaled stress."""
     expected, embedded = pdist(X), pdist(Y)
     raw = float(((expected - embedded) ** 2).sum())
     assert pairs.raw_stress(X, Y) == pytest.approx(raw, rel=1e-12)
@@ -35,7 +35,7 @@ def test_stress_follows_from_the_distances_of_scipy() -> None:
 
 
 def test_shepard_correlation_is_that_of_scipy() -> None:
-    """With equal distances; distances that are all equal have none."""
+    """The correlation equals scipy's, also with ties; distances that are all equal are refused."""
     assert len(np.unique(pdist(Y))) < len(pdist(Y))
     assert pairs.shepard_correlation(X, Y) == pytest.approx(spearmanr(pdist(X), pdist(Y)).statistic, rel=1e-12)
     with pytest.raises(DegenerateDataError, match="nothing varies"):
@@ -43,7 +43,7 @@ def test_shepard_correlation_is_that_of_scipy() -> None:
 
 
 def test_points_at_one_place_have_no_relative_stress() -> None:
-    """An embedding in one point has the normalized stress 1 and no best unit; data in one point have neither."""
+    """Equal points are refused if the stress would divide by 0."""
     place = np.ones((70, 2))
     assert pairs.normalized_stress(X, place) == 1
     for stress, data, embedding in (
@@ -56,7 +56,7 @@ def test_points_at_one_place_have_no_relative_stress() -> None:
 
 
 def test_silhouette_is_that_of_scikit_learn() -> None:
-    """Also for labels of one point, words and numbers; one label, or one for each point, has none."""
+    """The silhouette equals scikit-learn's, also for words as labels; one label, or all different, are refused."""
     assert pairs.silhouette(Y, LABELS) == pytest.approx(silhouette_score(Y, LABELS), rel=1e-12)
     alone = np.where(np.arange(70) == 3, 7, np.arange(70) % 5)
     assert pairs.silhouette(Y, alone) == pytest.approx(silhouette_score(Y, alone), rel=1e-12)
@@ -66,7 +66,7 @@ def test_silhouette_is_that_of_scikit_learn() -> None:
 
 
 def test_triplets_are_random_and_their_accuracy_is_that_of_all() -> None:
-    """All triplets of a few points have an accuracy from which the sample differs by chance alone."""
+    """The accuracy of random triplets differs from that of all triplets by chance only."""
     few, places = X[:24], Y[:24]
     everything = np.array(list(permutations(range(24), 3)))
 
@@ -89,7 +89,7 @@ def test_triplets_are_random_and_their_accuracy_is_that_of_all() -> None:
 
 
 def test_many_points_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stress of a sample is near that of all points."""
+    """Scores of a sample of the points are near the scores of all points."""
     exact = {name: score(X, Y, [name], labels=LABELS)[name] for name in ("raw_stress", "shepard", "silhouette")}
     monkeypatch.setattr(pairs, "EXACT_POINTS", 60)
     monkeypatch.setattr(ranks, "EXACT_POINTS", 60)

@@ -1,4 +1,4 @@
-"""Scores of embeddings, and their errors."""
+"""Scores of embeddings by name, their errors, and the test manifolds."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ LABELS = np.arange(N) % 3
 
 
 def test_every_score_of_one_embedding() -> None:
-    """In the order of the names, finite, the same to the bit, with progress reports."""
+    """Scores come in the order of the names, are finite and reproducible, and progress is reported."""
     stages: list[str] = []
     names = list(reversed(SCORES))
     inputs: Any = {"labels": LABELS, "truth": SHEET.coordinates}
@@ -60,7 +60,7 @@ def test_every_score_of_one_embedding() -> None:
 
 @pytest.mark.parametrize("one", SCORES.values(), ids=SCORES)
 def test_the_better_embedding_scores_better(one: Any) -> None:
-    """The sheet laid flat beats its points in another order, the way that the score says is better; it is described."""
+    """True coordinates score better than the same coordinates in random order, for every score."""
     sheet = manifolds.make("s_curve", N, seed=1)
     labels = (sheet.coordinates[:, 0] > 0).astype(int)
     shuffled = np.random.default_rng(0).permutation(sheet.coordinates)
@@ -75,7 +75,7 @@ def test_the_better_embedding_scores_better(one: Any) -> None:
 
 
 def test_neighborhood_hit_is_what_a_classifier_votes() -> None:
-    """The mean probability that the nearest neighbors give to the own label; words are labels too."""
+    """The neighborhood hit equals the votes of a k-nearest-neighbor classifier, also for words as labels."""
     Y, labels = make_blobs(90, centers=3, cluster_std=4.0, random_state=2)
     votes = KNeighborsClassifier(6).fit(Y, labels)
     nearest = votes.kneighbors(return_distance=False)  # the point itself left out
@@ -96,7 +96,7 @@ def test_neighborhood_hit_is_what_a_classifier_votes() -> None:
     other=st.integers(-460, 490),
 )
 def test_residual_variance_has_one_definition_in_every_unit(seed: int, k: int, unit: int, other: int) -> None:
-    """It is that of the shortest ways of another program, and Isomap's own; units of 2^u change no bit."""
+    """The residual variance agrees with scipy's shortest paths and with Isomap's own, in any unit."""
     rng = np.random.default_rng(seed)
     X, Y = rng.uniform(size=(30, 2)), rng.standard_normal((30, 2))
     graph = kneighbors_graph(X, k, mode="distance").toarray()
@@ -113,7 +113,7 @@ def test_residual_variance_has_one_definition_in_every_unit(seed: int, k: int, u
 
 
 def test_residual_variance_from_landmarks_is_near_that_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the exact size a fixed sample stands for all; equal points are no obstacle."""
+    """For many points, a fixed sample gives nearly the residual variance of all pairs."""
     sheet = manifolds.make("swiss_roll", 600, seed=0)
     X = np.concatenate([sheet.X, sheet.X[:5]])
     Y = np.concatenate([sheet.coordinates, sheet.coordinates[:5]])
@@ -129,7 +129,7 @@ def test_residual_variance_from_landmarks_is_near_that_of_all_pairs(monkeypatch:
 @settings(max_examples=25)
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 4))
 def test_affine_r2_is_that_of_a_linear_regression(seed: int, p: int, q: int) -> None:
-    """It is scikit-learn's; an affine map of the embedding, copies and constant columns change nothing."""
+    """The score equals scikit-learn's R^2, and affine maps of the embedding do not change it."""
     rng = np.random.default_rng(seed)
     Y = rng.standard_normal((30, p))
     truth = Y @ rng.standard_normal((p, q)) + rng.standard_normal((30, q)) + 5
@@ -167,14 +167,14 @@ BIG = np.arange(4002.0).reshape(2001, 2)
     ],
 )
 def test_refuses_with_a_remedy(X: Any, Y: Any, names: list[str], options: Any, error: type[GlleError]) -> None:
-    """Unknown names, missing inputs, mismatched ones, and data without distances between the points."""
+    """Unknown names, missing or mismatched inputs, and degenerate data are refused with a remedy."""
     with pytest.raises(error) as caught:
         score(X, Y, names, **options)
     assert caught.value.remedy
 
 
 def test_a_score_on_a_disconnected_graph_names_its_own_option() -> None:
-    """The residual variance has no n_neighbors and no bridges: its remedies are score_neighbors, or to leave it out."""
+    """The error of a disconnected graph names score_neighbors, or to omit the score, as remedies."""
     with pytest.raises(DisconnectedGraphError, match="score_neighbors=8") as caught:
         score(APART, APART, ["residual_variance"], score_neighbors=8)
     assert "smallest score_neighbors that connects it is" in str(caught.value.remedy)
@@ -184,7 +184,7 @@ def test_a_score_on_a_disconnected_graph_names_its_own_option() -> None:
 
 @pytest.mark.parametrize(("d", "few", "k"), [(3, 0, 12), (3, 300, 1), (40, 300, 5)])
 def test_trustworthiness_is_scikit_learns(d: int, few: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both routes, tree and blocks, agree with scikit-learn, for good embeddings and for noise."""
+    """Both computations, by a tree and by blocks of distances, agree with scikit-learn."""
     monkeypatch.setattr(ranks, "_FEW_POINTS", few)
     rng = np.random.default_rng(d)
     X = rng.standard_normal((300, d))
@@ -202,7 +202,7 @@ def test_trustworthiness_is_scikit_learns(d: int, few: int, k: int, monkeypatch:
     exponent=st.sampled_from([-520, 0, 490]),
 )
 def test_ranks_are_their_definition(seed: int, route: tuple[int, int], k: int, shift: int, exponent: int) -> None:
-    """On an integer grid, wherever and in any unit, ranks are those counted from all exact squared distances."""
+    """On integer grids with many ties, ranks equal those counted from exact squared distances, in any unit."""
     (d, few), unit = route, 2.0**exponent
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 3, (40, d)).astype(np.float64)
@@ -219,7 +219,7 @@ def test_ranks_are_their_definition(seed: int, route: tuple[int, int], k: int, s
 
 
 def test_local_trust_averages_to_trust_and_finds_the_misplaced() -> None:
-    """The mean over points, or over halves of them, is the score; a point that was moved far away has a low one."""
+    """The mean of the local scores is the score, and a misplaced point has a low one."""
     X = np.random.default_rng(3).standard_normal((200, 3))
     Y = X[:, :2].copy()
     Y[17] = -3 * X[np.linalg.norm(X - X[17], axis=1).argmax(), :2]
@@ -234,7 +234,7 @@ def test_local_trust_averages_to_trust_and_finds_the_misplaced() -> None:
 
 
 def test_disparity_is_scipys() -> None:
-    """The definition is scipy's, and symmetric; turning and rescaling change nothing."""
+    """The disparity equals scipy's; rotation and scale do not change it."""
     rng = np.random.default_rng(2)
     a, b = rng.standard_normal((50, 3)), rng.standard_normal((50, 3))
     assert disparity(a, b) == pytest.approx(procrustes(a, b)[2], abs=1e-12)
@@ -246,7 +246,7 @@ def test_disparity_is_scipys() -> None:
 
 @pytest.mark.parametrize("name", manifolds.NAMES)
 def test_sheets_are_what_they_say(name: str) -> None:
-    """Sheets have their size, repeat by seed, and neighbors in the coordinates are neighbors in space."""
+    """Test manifolds have their size, repeat by seed, and keep neighbors."""
     sheet, noisy = manifolds.make(name, 500, seed=4), manifolds.make(name, 500, noise=0.01, seed=4)
     assert (sheet.X.shape, sheet.coordinates.shape) == ((500, 3), (500, 2))
     np.testing.assert_array_equal(sheet.X, manifolds.make(name, 500, seed=4).X)
@@ -262,7 +262,7 @@ def test_sheets_are_what_they_say(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["s_curve", "swiss_roll", "swiss_roll_hole"])
 def test_coordinates_of_a_developable_sheet_are_lengths(name: str) -> None:
-    """Between near points of the sheet its coordinates have the distance that space has; a hole has no points."""
+    """Distances of near points on a developable sheet equal those in space, and a hole has no points."""
     sheet = manifolds.make(name, 20_000, seed=1)
     distance, index = cKDTree(sheet.coordinates).query(sheet.coordinates, 2)
     in_space = np.linalg.norm(sheet.X[index[:, 1]] - sheet.X, axis=1)

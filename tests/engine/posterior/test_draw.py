@@ -1,4 +1,4 @@
-"""A draw is a pure function of (posterior, seed, index, scale, source)."""
+"""Draws, their keys, their summaries, and files of posteriors with changed arrays."""
 
 import json
 import warnings
@@ -25,12 +25,12 @@ from glle_engine.posterior.summary import summarize
 
 @pytest.mark.parametrize("other", [{"index": 1}, {"seed": 1}, {"scale": 2.0}, {"source": "prior"}])
 def test_what_changes_a_draw(posterior: Posterior, other: dict[str, Any]) -> None:
-    """Index, seed, scale and source each give another draw."""
+    """Another index, seed, scale or source gives another draw."""
     assert not np.array_equal(posterior.draw(0).embedding, posterior.draw(**{"index": 0, **other}).embedding)
 
 
 def test_alignment(posterior: Posterior) -> None:
-    """Procrustes rotates towards the reference and changes neither span nor disparity; none has the sign rule."""
+    """An aligned draw is nearest to the reference; an unaligned one has the same span and follows the sign rule."""
     turned, raw = posterior.draw(3), posterior.draw(3, align="none")
     reference = posterior.embedding
     assert np.linalg.norm(turned.embedding - reference) <= np.linalg.norm(raw.embedding - reference) + 1e-9
@@ -53,14 +53,14 @@ def test_alignment(posterior: Posterior) -> None:
     ],
 )
 def test_impossible_draws_name_the_remedy(posterior: Posterior, options: dict[str, Any], word: str) -> None:
-    """Each argument outside its domain is an error that names it."""
+    """An argument outside its domain raises an error that names it or the possible values."""
     with pytest.raises(InvalidParameterError) as caught:
         posterior.draw(**{"index": 0, **options})
     assert word in str(caught.value)
 
 
 def test_numpy_numbers_ask_for_the_same_draws(posterior: Posterior) -> None:
-    """An index of `np.arange` is an index; keys, draws, summaries and weights are those of Python's numbers."""
+    """Numpy numbers as index, seed or scale give the same draws as Python numbers."""
     one, two, seed, scale = np.int64(1), np.uint8(2), np.int8(3), np.float32(0.5)
     key: Any = DrawKey(two, seed, scale)  # type: ignore[arg-type] # as clients have them
     assert key == DrawKey(2, 3, 0.5)
@@ -85,7 +85,7 @@ def test_numpy_numbers_ask_for_the_same_draws(posterior: Posterior) -> None:
 def test_changed_arrays_are_refused_or_drawn(
     tmp_path: Path, posterior: Posterior, name: str, part: str, index: int, value: float, change: str
 ) -> None:
-    """A file with a changed array is refused, or its draws are finite, or a solver reports that it found none."""
+    """A file with a changed array is refused, or its draws are finite, or a draw raises `ConvergenceError`."""
     arrays = {key: np.array(array) for key, array in posterior.arrays().items()}
     target = arrays[name]
     chosen = target.reshape(-1) if part != "row" else target
@@ -108,7 +108,7 @@ def test_changed_arrays_are_refused_or_drawn(
 
 
 def test_few_points_of_enormous_weights_have_no_embedding() -> None:
-    """The solver of few points reports it like the others, with the remedy."""
+    """The dense solver raises `ConvergenceError` with a remedy if squares of the weights overflow."""
     neighbors = np.sort((np.arange(20)[:, None] + np.arange(1, 4)) % 20, axis=1).astype(np.int32)
     for constrained in (0, 1):
         with pytest.raises(ConvergenceError, match="lower the scale"), np.errstate(over="ignore", invalid="ignore"):
@@ -116,7 +116,7 @@ def test_few_points_of_enormous_weights_have_no_embedding() -> None:
 
 
 def test_posteriors_are_frozen(posterior: Posterior) -> None:
-    """Neither fields nor arrays can be written."""
+    """Neither the fields nor the arrays of a posterior can be changed."""
     with pytest.raises(AttributeError):
         posterior.version = "2"  # type: ignore[misc]
     with pytest.raises(ValueError, match="read-only"):
@@ -125,7 +125,7 @@ def test_posteriors_are_frozen(posterior: Posterior) -> None:
 
 @pytest.mark.parametrize("rank", [0, 1, 2, 3])
 def test_the_rotation_is_orthogonal_for_products_of_any_rank(rank: int) -> None:
-    """R R^T = I, and no rotation is closer, where Y^T Y_0 is singular."""
+    """The Procrustes rotation is orthogonal and optimal, even if Y^T Y_0 is singular."""
     rng = np.random.default_rng(rank)
     Y, reference = rng.standard_normal((40, 3)), rng.standard_normal((40, 3))
     Y[:, rank:] = 0
@@ -136,7 +136,7 @@ def test_the_rotation_is_orthogonal_for_products_of_any_rank(rank: int) -> None:
 
 
 def test_draws_that_have_little_to_do_with_the_reference_are_noted(posterior: Posterior) -> None:
-    """The note comes with a mean disparity above 3/4, and not with draws of a roll."""
+    """A summary has a warning if the mean disparity of its draws to the reference is above 3/4."""
     assert posterior.summary(10).notes == ()
     noise = np.random.default_rng(0).standard_normal((300, 20))
     unrelated = fit(noise)
@@ -148,7 +148,7 @@ def test_draws_that_have_little_to_do_with_the_reference_are_noted(posterior: Po
 
 
 def test_summary_of_a_posterior(posterior: Posterior) -> None:
-    """Covariance, spread, stability, spectrum and agreement are those of the draws, recomputed by hand."""
+    """The fields of a summary equal what is computed from its draws here."""
     summary = posterior.summary(12, seed=3)
     draws = list(posterior.draws(12, seed=3))
     np.testing.assert_allclose(summary.spread**2, np.trace(summary.covariance, axis1=1, axis2=2))
@@ -164,7 +164,7 @@ def test_summary_of_a_posterior(posterior: Posterior) -> None:
 
 
 def test_spread_grows_with_the_scale_and_vanishes_at_zero(posterior: Posterior) -> None:
-    """At scale 0 all draws are the reference: no spread, full stability and agreement."""
+    """At scale 0, all draws are the reference; a larger scale gives more spread and less stability."""
     still, small, large = (posterior.summary(10, scale=scale) for scale in (0.0, 0.01, 1.0))
     assert still.spread.max() < 1e-6
     assert still.stability.min() == pytest.approx(1)
@@ -175,7 +175,7 @@ def test_spread_grows_with_the_scale_and_vanishes_at_zero(posterior: Posterior) 
 
 
 def test_progress_is_reported(posterior: Posterior) -> None:
-    """Rounds and draws; fewer than two draws are refused with the remedy."""
+    """A summary reports rounds and draws, and refuses fewer than two draws."""
     reports: list[tuple[int, int, str]] = []
     summarize(list(posterior.draws(5)), posterior.embedding, on_progress=lambda *args: reports.append(args))
     assert reports[0][2] == "consensus"
@@ -185,7 +185,7 @@ def test_progress_is_reported(posterior: Posterior) -> None:
 
 
 def judge(X: NDArray[np.float64], seed: int, draws: int, probes: int, **options: Any) -> tuple[float, float]:
-    """Return the mean trust of some draws, at random points, and their mean disparity from each other."""
+    """Return the mean trustworthiness of some draws, at random points, and their mean disparity from each other."""
     drawn = [draw.embedding for draw in fit(X, n_neighbors=10, **options).draws(draws)]
     points = np.random.default_rng(seed).choice(len(X), probes, replace=False)
     trust = [trustworthiness(X, Y, points=points) for Y in drawn]

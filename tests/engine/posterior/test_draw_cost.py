@@ -1,4 +1,4 @@
-"""The cost of draws of a posterior: the work is that of its factors."""
+"""The predicted cost of draws follows the size of a posterior's factors."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ from tests.engine.conftest import linked_clusters
 
 
 def cube(dimension: int, n: int, features: int = 8) -> NDArray[np.float64]:
-    """Return a smooth map of n points of the unit cube."""
+    """Return a smooth image (n, features) of n random points of a cube."""
     rng = np.random.default_rng(dimension)
     points = rng.random((n, dimension))
     linear, frequencies = rng.standard_normal((2, dimension, features))
@@ -25,7 +25,7 @@ def cube(dimension: int, n: int, features: int = 8) -> NDArray[np.float64]:
 
 
 def test_bytes_cover_the_arrays_of_draws() -> None:
-    """The workspace of four lanes and the arrays of the posterior are within the cost; alone, three lanes are idle."""
+    """The predicted bytes cover the work arrays of four draws; a single draw takes the seconds of four."""
     posterior = fit(cube(5, 1500), n_neighbors=10)
     cost, distribution = draw_cost(posterior), posterior.distribution
     structure = posterior.eigenproblem.pattern.structure
@@ -40,14 +40,14 @@ def test_bytes_cover_the_arrays_of_draws() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"landmarks": 200}, {"variant": "published"}])
 def test_the_cost_of_draws_grows_with_the_fill(options: dict[str, Any]) -> None:
-    """More dimensions have more fill; landmarks cost less than all points."""
+    """Data of more dimensions cost more, and landmarks cost less than all points."""
     cost = draw_cost(fit(cube(2, 600), **options))
     assert draw_cost(fit(cube(5, 600), **options)).seconds > 1.1 * cost.seconds
     assert draw_cost(fit(cube(2, 600), landmarks=100)).seconds < cost.seconds
 
 
 def test_published_draws_cost_what_other_solvers_than_the_lanes_take() -> None:
-    """Refined draws cost more than constrained ones, singular ones much more; alone, only the lanes are idle."""
+    """Published draws cost more than constrained ones, and much more if I - W is singular."""
     X, options = cube(3, 600, 6), {"n_neighbors": 10, "variant": "published"}
     given: Any = options
     kept, refined, singular, regular = (
@@ -63,7 +63,7 @@ def test_published_draws_cost_what_other_solvers_than_the_lanes_take() -> None:
 
 
 def test_draws_without_lanes_cost_as_much_each_as_alone() -> None:
-    """Several closed classes are solved one draw at a time, with pivoting."""
+    """With several closed classes, draws are solved one by one, with pivoting and null vectors."""
     posterior = fit(linked_clusters(), n_neighbors=6, disconnected="error")
     assert len(posterior.pins) == 2
     cost, of_one_class = draw_cost(posterior), draw_cost(replace(posterior, pins=posterior.pins[:1]))

@@ -1,4 +1,4 @@
-"""Trouble is named: each on data that shows it."""
+"""Each problem of the data or of the solution has a note, on data that have the problem."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ def notes(posterior: Posterior) -> set[str]:
 
 
 def ring(n: int) -> NDArray[np.float64]:
-    """Return points at equal distances on a circle, whose eigenvalues come in pairs."""
+    """Return n points at equal distances on a circle, whose eigenvalues come in pairs."""
     t = 2 * np.pi * np.arange(n) / n
     return np.stack([np.cos(t), np.sin(t)], axis=1)
 
@@ -50,7 +50,7 @@ WHITE /= WHITE.std(axis=0)
     ],
 )
 def test_trouble_is_noted(X: NDArray[np.float64], options: Any, code: str | None, figures: dict[str, int]) -> None:
-    """Each with its figure, and every point has a place; nothing is said where nothing is remarkable."""
+    """Each problem has its note and its figure, all points are embedded, and good data have no note."""
     fitted = fit(X, disconnected="bridge", **options)
     assert code in notes(fitted) if code else not notes(fitted) - {"bridged"}
     assert {name: fitted.diagnostics.figures[name] for name in figures} == figures
@@ -59,7 +59,7 @@ def test_trouble_is_noted(X: NDArray[np.float64], options: Any, code: str | None
 
 @pytest.mark.parametrize("landmarks", ["all", 120])
 def test_bridges_are_the_first_note_and_a_figure(landmarks: Any) -> None:
-    """Separate clusters are fitted, with other findings after the note."""
+    """A fit of separate clusters has a note on bridges, before all other notes."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.standard_normal((100, 3)) + 20 * i for i in range(3)])
     X = np.column_stack([X, np.ones(len(X))])  # a constant feature, for another note
@@ -73,13 +73,13 @@ def test_bridges_are_the_first_note_and_a_figure(landmarks: Any) -> None:
 
 
 def test_categories_have_as_many_dimensions_as_levels() -> None:
-    """So that more coordinates than features are no finding."""
+    """With the metric hamming, more components than features have no note."""
     X = np.round(4 * manifolds.make("s_curve", 100, seed=0).X)
     assert "more-components-than-features" not in notes(fit(X, n_components=4, metric="hamming"))
 
 
 def test_features_of_different_units() -> None:
-    """Chemical measurements are noted with the remedy: one feature holds nearly all variance."""
+    """A note names the feature that holds nearly all variance, and the remedy."""
     fitted = fit(load_wine().data, disconnected="bridge")
     assert fitted.diagnostics.figures["feature_scale_ratio"] == pytest.approx(2530, rel=1e-3)
     assert fitted.diagnostics.figures["features_of_most_variance"] == 1
@@ -89,7 +89,7 @@ def test_features_of_different_units() -> None:
 
 
 def test_k_of_n_or_more(sheet: NDArray[np.float64]) -> None:
-    """The error names the maximum, n - 1, which is accepted (scikit-learn 29715: it was not)."""
+    """n_neighbors of n - 1 works, and n is refused with the maximum (scikit-learn 29715)."""
     assert fit(sheet[:40], n_neighbors=39).neighbors.shape == (40, 39)
     with pytest.raises(TooFewPointsError, match="at most 39"):
         fit(sheet[:40], n_neighbors=40)
@@ -97,7 +97,7 @@ def test_k_of_n_or_more(sheet: NDArray[np.float64]) -> None:
 
 @pytest.mark.parametrize("unit", [1e160, 1e-170])
 def test_squares_that_leave_the_floating_point_range(sheet: NDArray[np.float64], unit: float) -> None:
-    """The published equations depend on the unit, so that data whose squares overflow are refused."""
+    """The published variant refuses data whose squares overflow or vanish."""
     with pytest.raises(OutOfRangeError, match="divide the data"):
         fit(sheet * unit, variant="published")
 
@@ -139,13 +139,13 @@ NOISY = bent_sheet(400) + 0.6 * np.random.default_rng(0).standard_normal((400, 3
 
 
 def draws_trust(X: NDArray[np.float64], posterior: Posterior) -> float:
-    """Return the mean trust of draws that the fit has not seen, on other points than those of the fit."""
+    """Return the mean trustworthiness of other draws, at other points, than the fit has used for its choice."""
     points = np.random.default_rng(5).permutation(len(X))[:300]
     return float(np.mean([trustworthiness(X, draw.embedding, points=points) for draw in posterior.draws(8, seed=5)]))
 
 
 def test_the_noise_model_with_the_better_draws_is_chosen() -> None:
-    """The data have noise, so that the tangent model is chosen; the posterior has the bits of a fit with it."""
+    """For noisy data, noise="auto" chooses the tangent model, and has the same bits as a fit with it."""
     chosen, again = fit(NOISY, noise="auto"), fit(NOISY, noise="auto")
     isotropic, tangent = fit(NOISY, noise="isotropic"), fit(NOISY, noise="tangent")
     trusted = [findings.trust_of_draws(NOISY, posterior) for posterior in (isotropic, tangent)]
@@ -167,7 +167,7 @@ def test_the_noise_model_with_the_better_draws_is_chosen() -> None:
 def test_either_noise_model_can_be_chosen(
     monkeypatch: pytest.MonkeyPatch, kept: tuple[float, float], noise: str
 ) -> None:
-    """The higher trust decides, and equal trust for the default."""
+    """The noise model with the higher trustworthiness is chosen, and the default if both are equal."""
     X = NOISY[:200]
     known = dict(zip(("isotropic", "tangent"), kept, strict=True))
     monkeypatch.setattr(findings, "trust_of_draws", lambda _, posterior: known[posterior.spec.noise])
@@ -176,7 +176,7 @@ def test_either_noise_model_can_be_chosen(
 
 
 def test_landmarks_and_the_estimator_have_the_noise_model_that_was_chosen() -> None:
-    """The parameter of the estimator stays."""
+    """The posterior names the chosen noise model, while the estimator keeps its parameter "auto"."""
     some = fit(NOISY[:300], noise="auto", landmarks=150)
     model = GLLE(noise="auto").fit(NOISY[:300])
     assert model.get_params()["noise"] == "auto"
@@ -185,7 +185,7 @@ def test_landmarks_and_the_estimator_have_the_noise_model_that_was_chosen() -> N
 
 
 def test_only_a_fit_resolves_the_choice(tmp_path: Path) -> None:
-    """Resamples of an unresolved specification are refused, as is a file with one."""
+    """A specification with "auto" cannot be resampled, and a file with it cannot be loaded."""
     X = NOISY[:100]
     posterior = fit(X, disconnected="bridge")
     unresolved = replace(PosteriorEmbedder.from_posterior(posterior, X), spec=FitSpec(noise="auto", n_neighbors=10))
@@ -199,7 +199,7 @@ def test_only_a_fit_resolves_the_choice(tmp_path: Path) -> None:
 
 
 def test_a_draw_without_solution_keeps_no_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lowers the trust, that of the metric over all points if they are few, and does not end the fit."""
+    """If a draw fails, the trustworthiness of its noise model is 0, and the fit goes on."""
 
     def failing(*_: Any, **__: Any) -> None:
         raise errors.ConvergenceError("No solver found the embedding.", remedy="Raise reg.")

@@ -1,4 +1,4 @@
-"""Inputs, errors and progress of a fit."""
+"""Data and parameters that a fit refuses, and its figures and progress."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ from glle_engine.base import errors
     ],
 )
 def test_impossible_data(data: Any, error: type[errors.GlleError], words: str) -> None:
-    """Each raises a specific error with a remedy; the first entry that is not finite is named."""
+    """Each kind of invalid data raises its own error with a remedy; the first entry that is not finite is named."""
     with pytest.raises(error, match=words) as caught:
         fit(data)
     assert error is not errors.NotFiniteError or caught.value.details == {"row": 14, "column": 2}
@@ -44,13 +44,13 @@ def test_impossible_data(data: Any, error: type[errors.GlleError], words: str) -
     ids=str,
 )
 def test_values_outside_their_domain_are_refused(options: dict[str, Any]) -> None:
-    """By the name of the parameter."""
+    """The error names the parameter."""
     with pytest.raises(errors.InvalidParameterError, match=next(iter(options))):
         FitSpec.from_dict(options)
 
 
 def test_numpy_numbers_are_numbers(sheet: NDArray[np.float64]) -> None:
-    """A numpy number is as good as one of Python, and stored as such, so that specifications are JSON-able."""
+    """Numpy numbers as parameters are stored as Python numbers, so that specifications are JSON-able."""
     asked: Any = {"n_neighbors": np.uint8(8), "max_iter": np.int32(3), "reg": np.float32(0.5), "tol": np.int64(0)}
     posterior = fit(sheet, variant="published", **asked)
     expected = FitSpec(variant="published", n_neighbors=8, max_iter=3, reg=0.5, tol=0.0, landmarks="all")
@@ -61,7 +61,7 @@ def test_numpy_numbers_are_numbers(sheet: NDArray[np.float64]) -> None:
 
 
 def test_figures_of_the_data_do_not_depend_on_where_they_lie(wide: NDArray[np.float64]) -> None:
-    """An exact translation changes no bit of any figure, however far it is; more components look at eigenvalues."""
+    """Moving the data by an exact translation changes no bit of a figure."""
     X = np.rint(wide * 2**20)
     for p in (2, 4):
         before = fit(X, n_components=p).diagnostics.figures
@@ -71,7 +71,7 @@ def test_figures_of_the_data_do_not_depend_on_where_they_lie(wide: NDArray[np.fl
 
 
 def test_flat_neighborhoods_are_counted_in_any_dimension() -> None:
-    """A line has no neighborhood that spans 2 dimensions, a plane none that spans 3, in any unit."""
+    """All neighborhoods of a line are too flat for 2 components, and of a plane for 3, in any unit."""
     grid = np.stack(np.meshgrid(np.arange(12.0), np.arange(9.0)), axis=-1).reshape(-1, 2)
     grid += 0.1 * np.random.default_rng(0).standard_normal(grid.shape)
     plane = grid @ np.random.default_rng(1).standard_normal((2, 5))
@@ -86,7 +86,7 @@ def test_flat_neighborhoods_are_counted_in_any_dimension() -> None:
 
 
 def test_progress_runs_through_the_stages(sheet: NDArray[np.float64]) -> None:
-    """Every stage is reported to its end, in its order."""
+    """Every stage is reported until it is done, in the documented order."""
     last: dict[str, tuple[int, int]] = {}
     fit(sheet, landmarks=151, on_progress=lambda done, total, stage: last.update({stage: (done, total)}))
     assert list(last) == ["landmarks", "neighbors", "weights", "embedding", "posterior", "diagnostics", "placing"]
@@ -95,7 +95,7 @@ def test_progress_runs_through_the_stages(sheet: NDArray[np.float64]) -> None:
 
 
 def test_lists_and_other_dtypes(sheet: NDArray[np.float64]) -> None:
-    """Lists, float32 and integers are computed in float64, and the data are neither changed nor frozen."""
+    """Lists, float32 and integers are accepted, and the data are neither changed nor made read-only."""
     X = sheet.copy()
     assert fit(sheet.tolist()).embedding.tobytes() == fit(X).embedding.tobytes()
     np.testing.assert_array_equal(X, sheet)
@@ -106,6 +106,6 @@ def test_lists_and_other_dtypes(sheet: NDArray[np.float64]) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"method": "direct"}, {"variant": "published"}])
 def test_diagnostics_are_json(sheet: NDArray[np.float64], options: Any) -> None:
-    """Diagnostics and head survive JSON without NaN, for every kind of posterior."""
+    """The metadata of every kind of posterior can be written as JSON without NaN, and read back."""
     head = fit(sheet, **options).head()
     assert json.loads(json.dumps(head, allow_nan=False)) == head

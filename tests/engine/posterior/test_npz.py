@@ -1,4 +1,4 @@
-"""Files of posteriors: every kind reads back, and forged or damaged contents are refused before compiled code."""
+"""Files of posteriors: all kinds can be read, and forged or damaged files are refused."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +34,7 @@ KINDS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("spec", KINDS, ids=str)
 def test_every_kind_reads_back_with_its_draws(spec: dict[str, Any], tmp_path: Path) -> None:
-    """The checks refuse no posterior that a fit makes, also of few points, of copies, and of several parts."""
+    """A loaded posterior has the arrays and the draws of the saved one, also for few points, copies and clusters."""
     copies = np.concatenate([X, X[:20], X[:20]])
     for data in (X[:70], copies, PARTS):
         posterior = fit(data, **({"disconnected": "bridge"} | spec))
@@ -48,7 +48,7 @@ def test_every_kind_reads_back_with_its_draws(spec: dict[str, Any], tmp_path: Pa
 
 
 def test_other_files_are_no_posterior(tmp_path: Path) -> None:
-    """Another npz, a pickle, a text and a truncated file are refused with the remedy; a missing one is missing."""
+    """Other .npz files, pickles, texts and truncated files are refused with a remedy."""
     other, pickled, half, text = (tmp_path / name for name in ("a.npz", "b.npz", "c.npz", "d.csv"))
     text.write_text("x,y\n1,2\n", encoding="utf-8")
     with pytest.raises(StorageError, match="is not a zip file"):
@@ -65,7 +65,7 @@ def test_other_files_are_no_posterior(tmp_path: Path) -> None:
 
 
 def replace_entry(index: Any, value: Any) -> Callable[[np.ndarray[Any, Any]], Any]:
-    """Return a function that replaces an entry of an array."""
+    """Return a function that returns a copy of an array with one entry replaced."""
 
     def change(array: np.ndarray[Any, Any]) -> Any:
         copy = np.array(array)
@@ -115,7 +115,7 @@ FULL = {"variant": "published", "covariance": "full-corrected", "max_iter": 2}
     ],
 )  # fmt: skip
 def test_forged_arrays_are_refused(spec: dict[str, Any], name: str, change: Any, words: str, tmp_path: Path) -> None:
-    """Each by its name, before any draw: of the distribution, the solver, landmarks, candidates and standardization."""
+    """A file is refused if an array has a wrong entry, type or shape, and the error names the array."""
     posterior = fit(X, **spec)
     forged = {**posterior.arrays(), name: change(posterior.arrays().get(name))}
     npz.save(
@@ -139,7 +139,7 @@ def test_forged_arrays_are_refused(spec: dict[str, Any], name: str, change: Any,
     ],
 )
 def test_other_heads_are_refused(change: Any, tmp_path: Path) -> None:
-    """With an error of the library; the defaults of missing parameters are those of the fit."""
+    """A file with wrong metadata is refused; parameters that are missing have the defaults of a fit."""
     posterior, path = fit(X), tmp_path / "forged.npz"
     npz.save(path, posterior.head() | {"spec": {"n_neighbors": 10, "landmarks": "all"}}, posterior.arrays())
     assert glle_engine.load(path).spec == posterior.spec
@@ -149,7 +149,7 @@ def test_other_heads_are_refused(change: Any, tmp_path: Path) -> None:
 
 
 def test_more_components_than_a_fit_computes_are_refused(tmp_path: Path) -> None:
-    """The lanes have too few steps for them, so that each draw would be computed by one solver after the other."""
+    """A file with more components than the solver can find is refused."""
     posterior = fit(X)
     columns = np.random.default_rng(0).standard_normal((150, 60))
     Y = np.linalg.qr(columns - columns.mean(axis=0))[0] * np.sqrt(150)
@@ -161,7 +161,7 @@ def test_more_components_than_a_fit_computes_are_refused(tmp_path: Path) -> None
 
 
 def test_random_damage_is_refused_or_harmless(tmp_path: Path) -> None:
-    """A changed byte anywhere is refused by the checksum of its member, or by the format."""
+    """A file with one changed bit is refused, or its draws have the same bits."""
     posterior, path = fit(X), tmp_path / "kept.npz"
     posterior.save(path)
     whole = path.read_bytes()

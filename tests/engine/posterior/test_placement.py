@@ -1,4 +1,4 @@
-"""Posteriors on landmarks: the choice, the distribution of the other points, and draws of all points."""
+"""Landmarks: how they are chosen, how other points are placed, and draws of all points; new points."""
 
 from typing import Any
 from unittest.mock import Mock
@@ -28,7 +28,7 @@ N, M = 400, 151  # M is not a multiple of four, the points whose normals are dra
 
 @pytest.fixture(scope="module")
 def landmark_posterior(sheet: NDArray[np.float64]) -> Posterior:
-    """Return a posterior on some landmarks of the sheet."""
+    """Return a posterior on landmarks of the sheet."""
     return fit(sheet, landmarks=M)
 
 
@@ -37,7 +37,7 @@ def landmark_posterior(sheet: NDArray[np.float64]) -> Posterior:
     n=st.integers(2, 200), d=st.integers(1, 6), share=st.floats(0.01, 1), seed=st.integers(0, 99), equal=st.booleans()
 )
 def test_landmarks_are_distinct_points(n: int, d: int, share: float, seed: int, equal: bool) -> None:  # noqa: FBT001
-    """As many as wanted, ascending, the same each time; also of data with few different points."""
+    """There are as many landmarks as asked for, ascending and reproducible, also of data with many copies."""
     X = np.random.default_rng(seed).random((n, d))
     if equal:
         X = np.round(X)
@@ -52,7 +52,7 @@ def test_landmarks_are_distinct_points(n: int, d: int, share: float, seed: int, 
 
 
 def test_landmarks_have_the_distribution_of_kmeans() -> None:
-    """Also the third, between two computations of all distances; counted over many data sets."""
+    """The second and third landmarks are chosen with the probabilities of k-means++, over many data sets."""
     X = np.array([[0.0], [1.0], [3.0], [7.0]])
     counts = np.zeros(4)
     for extra in range(4, 900):  # the number of points is a key of the stream
@@ -69,7 +69,7 @@ def test_landmarks_have_the_distribution_of_kmeans() -> None:
 def test_as_many_landmarks_as_points_are_all_points(
     sheet: NDArray[np.float64], posterior: Posterior, landmarks: int
 ) -> None:
-    """The specification, and every bit."""
+    """A fit with n or more landmarks has the specification and all bits of a fit without."""
     fitted = fit(sheet, landmarks=landmarks)
     assert fitted.spec == posterior.spec
     for name, array in posterior.arrays().items():
@@ -77,7 +77,7 @@ def test_as_many_landmarks_as_points_are_all_points(
 
 
 def test_landmarks_in_parts_are_refused_or_bridged(sheet: NDArray[np.float64]) -> None:
-    """The error is about the landmarks."""
+    """If the landmarks' graph is disconnected, the error speaks of landmarks, or bridges connect it."""
     two = np.concatenate([sheet, sheet + 1000.0])
     with pytest.raises(errors.DisconnectedGraphError, match="100 landmarks") as refused:
         fit(two, landmarks=100, disconnected="error")
@@ -90,7 +90,7 @@ def test_landmarks_in_parts_are_refused_or_bridged(sheet: NDArray[np.float64]) -
 def test_automatic_landmarks_by_the_work_of_a_draw(
     sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch, share: float, tried: Any, options: Any
 ) -> None:
-    """The first choice that is cheap enough, or the last, with every bit of that choice; a note says so."""
+    """The first number of landmarks that is cheap enough, or else the last, is taken, and a note says so."""
     k = FitSpec().of_points(N).n_neighbors
     expected = fit(sheet, **{"n_neighbors": k, "landmarks": tried, **options})
     work = fit(sheet, landmarks="all").diagnostics.figures["elimination"]["flops"]
@@ -110,7 +110,7 @@ def test_automatic_landmarks_by_the_work_of_a_draw(
 
 @pytest.mark.parametrize("shape", [(400, 2), (900, 5)])
 def test_a_graph_is_cheaper_by_its_better_order(shape: tuple[int, int]) -> None:
-    """By minimum degree for a sheet, by dissection for a volume, of which it saves half: the order of no limit."""
+    """A limit of operations is compared with the cheaper elimination order, and does not change the order."""
     near, _ = kneighbors(np.random.default_rng(0).random(shape), 12)
     neighbors = np.sort(near, axis=1)
     order, minimum = cheapest_order(neighbors, 10**9)
@@ -123,7 +123,7 @@ def test_a_graph_is_cheaper_by_its_better_order(shape: tuple[int, int]) -> None:
 def test_bridges_are_not_searched_for_a_graph_that_costs_too_much(
     sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only for the landmarks, which are fitted in its place."""
+    """If a disconnected graph costs too much, bridges are searched for the landmarks only."""
     two = np.concatenate([sheet, sheet + 1000.0])
     searched = Mock(side_effect=bridge)
     monkeypatch.setattr("glle_engine.posterior.fit.bridge", searched)
@@ -134,7 +134,7 @@ def test_bridges_are_not_searched_for_a_graph_that_costs_too_much(
 
 
 def test_a_fit_orders_its_graph_once(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order by which automatic landmarks are decided is the order of the draws."""
+    """The elimination order that decides on landmarks is used for the draws, too."""
     counted = Mock(side_effect=minimum_degree)
     monkeypatch.setattr(pattern, "minimum_degree", counted)
     monkeypatch.setattr("glle_engine.base.spec.AUTO_LANDMARKS", (150, 90))
@@ -154,7 +154,7 @@ _KINDS = [
 
 @pytest.mark.parametrize("kind", _KINDS, ids=str)
 def test_landmarks_have_the_posterior_of_their_data(sheet: NDArray[np.float64], kind: Any) -> None:
-    """Draws of the landmarks are those of a fit to the landmarks alone, bit for bit; weights of all points sum to 1."""
+    """Landmarks have the draws of a fit to the landmarks alone, and the weights of all points sum to one."""
     marked = fit(sheet, landmarks=M, **kind)
     rows = marked.landmarks
     assert rows is not None
@@ -172,7 +172,7 @@ def test_landmarks_have_the_posterior_of_their_data(sheet: NDArray[np.float64], 
 
 @pytest.mark.parametrize("source", ["posterior", "prior"])
 def test_a_draw_is_a_pure_function_of_its_address(landmark_posterior: Posterior, source: Any) -> None:
-    """Alone, beside others and from stored parts; the places are the drawn weights on the drawn landmarks."""
+    """A draw has the same bits alone and with others; positions are drawn weights times drawn landmarks."""
     kind: Any = {"seed": 2**64 - 1, "scale": 1.7, "source": source}
     *_, drawn = landmark_posterior.draws(6, first=2**64 - 9, **kind)
     alone = Posterior.from_parts(landmark_posterior.head(), landmark_posterior.arrays()).draw(drawn.index, **kind)
@@ -184,7 +184,7 @@ def test_a_draw_is_a_pure_function_of_its_address(landmark_posterior: Posterior,
 
 
 def test_normals_of_points_are_independent(landmark_posterior: Posterior) -> None:
-    """No two points share normals: the standardized weights of all points are uncorrelated between points."""
+    """The drawn weights of different points are uncorrelated, and have the covariance of the posterior."""
     draws = np.stack([landmark_posterior.weights(index) for index in range(400)])
     place = draws[:, :, 0] - landmark_posterior.mean[:, 0]
     deviation = np.sqrt((landmark_posterior.covariance_factor[:, 0] ** 2).sum(axis=1))
@@ -199,7 +199,7 @@ def test_normals_of_points_are_independent(landmark_posterior: Posterior) -> Non
 
 
 def test_a_duplicate_of_a_landmark_has_its_place() -> None:
-    """In the mean and in every draw; the figures count such points."""
+    """A copy of a landmark has the landmark's position in every draw, and a figure counts the copies."""
     X = manifolds.make("s_curve", 300, seed=4).X
     doubled = np.concatenate([X, X, X])
     fitted = fit(doubled, landmarks=90)
@@ -213,7 +213,7 @@ def test_a_duplicate_of_a_landmark_has_its_place() -> None:
 
 
 def test_analyses(sheet: NDArray[np.float64], landmark_posterior: Posterior) -> None:
-    """Summary, generated data and calibration are about all points; new points are placed by landmarks."""
+    """With landmarks, summary, generated data and calibration cover all points."""
     assert (landmark_posterior.summary(8).spread > 0).sum() == N
     assert landmark_posterior.reconstruct(sheet, landmark_posterior.weights(0)).shape == sheet.shape
     new = landmark_posterior.extend(sheet, sheet[:5] + 0.01)
@@ -227,7 +227,7 @@ def test_analyses(sheet: NDArray[np.float64], landmark_posterior: Posterior) -> 
 def test_training_points_get_exactly_their_own_embedding(
     sheet: NDArray[np.float64], wide: NDArray[np.float64], options: Any
 ) -> None:
-    """All of them, in few features and in many, in the reference and in draws (scikit-learn 29792: they did not)."""
+    """Training points as new points get exactly their own positions, also in draws (scikit-learn 29792)."""
     for X in (sheet, wide):
         posterior = fit(X, **options)
         np.testing.assert_array_equal(posterior.transform(X, X), posterior.embedding)
@@ -240,7 +240,7 @@ def test_training_points_get_exactly_their_own_embedding(
 def test_the_batch_does_not_matter(
     sheet: NDArray[np.float64], posterior: Posterior, rows: list[int], seed: int
 ) -> None:
-    """A point's answer is the same bits alone and beside any others (umap 566, 386 and 1224: it was not)."""
+    """A new point gets the same bits alone and with others (umap 566, 386 and 1224)."""
     new = sheet[rows] + 0.1 * np.random.default_rng(seed).standard_normal((len(rows), 3))
     together = posterior.transform(sheet, new)
     alone = np.concatenate([posterior.transform(sheet, point[None]) for point in new])
@@ -248,7 +248,7 @@ def test_the_batch_does_not_matter(
 
 
 def test_exact_duplicates_get_the_mean_of_their_embeddings() -> None:
-    """Duplicates have equal coordinates, so that both get the mean of their places."""
+    """A new point that equals several training points gets the mean of their positions."""
     X = manifolds.make("s_curve", 300, seed=4).X
     X[200], X[250] = X[10], X[10]
     fitted = fit(X)
@@ -260,7 +260,7 @@ def test_exact_duplicates_get_the_mean_of_their_embeddings() -> None:
 
 
 def test_a_left_out_point_has_the_weights_of_tangent_noise(sheet: NDArray[np.float64]) -> None:
-    """A new point gets the weights that a fit with it would give it, whatever the noise."""
+    """A new point gets the weights that a fit with tangent noise would give a training point there."""
     neighbors = kneighbors(sheet, 10)[0][:1]
     frames = tangent_frames(sheet, 10, 2)[:1]
     expected = frame_weights(sheet, neighbors, frames, 1e-3, points=sheet[:1])
@@ -271,7 +271,7 @@ def test_a_left_out_point_has_the_weights_of_tangent_noise(sheet: NDArray[np.flo
 
 
 def test_new_points_land_where_a_joint_fit_puts_them() -> None:
-    """Held-out points come close to where LLE of all points has them."""
+    """New points get nearly the positions that a fit of all points gives them."""
     X = manifolds.make("s_curve", 1000, seed=0).X
     everything, part = fit(X), fit(X[:900])
     placed = part.transform(X[:900], X[900:])
@@ -284,7 +284,7 @@ def test_new_points_land_where_a_joint_fit_puts_them() -> None:
 
 
 def test_spread_of_new_points(sheet: NDArray[np.float64], posterior: Posterior) -> None:
-    """For training points the spread under draws is that of the draws; new points have one, too."""
+    """Training points as new points have the mean and covariance of the summary, and new points spread, too."""
     draws = list(posterior.draws(8))
     mean, covariance = posterior.extend(sheet, sheet[:5]).spread(draws, posterior.embedding)
     summary = posterior.summary(8)
@@ -296,7 +296,7 @@ def test_spread_of_new_points(sheet: NDArray[np.float64], posterior: Posterior) 
 
 
 def test_impossible_new_points(sheet: NDArray[np.float64], posterior: Posterior) -> None:
-    """Wrong training data, other features and NaN are refused with the remedy."""
+    """Other training data, other features and NaN are refused with a remedy."""
     with pytest.raises(errors.InvalidShapeError, match="fitted to"):
         posterior.transform(sheet[:-1], sheet)
     with pytest.raises(errors.InvalidShapeError, match=r"3 columns\.$"):
@@ -306,7 +306,7 @@ def test_impossible_new_points(sheet: NDArray[np.float64], posterior: Posterior)
 
 
 def test_data_from_weights(sheet: NDArray[np.float64], posterior: Posterior) -> None:
-    """x_i = X_i w_i: the mean's reconstruction is close to the data, a draw's is off it by X_i F_i z."""
+    """Data generated from weights are x_i = X_i w_i, near the data for the mean, plus X_i F_i z for a draw."""
     off = posterior.reconstruct(sheet, posterior.mean) - sheet
     radius = np.linalg.norm(sheet[posterior.neighbors] - sheet[:, None], axis=2).mean()
     assert np.linalg.norm(off, axis=1).mean() < 0.05 * radius

@@ -1,4 +1,4 @@
-"""Data of the tests of methods that are embedded again."""
+"""Data for tests of methods that are fitted to halves of the data."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Aligned embeddings and their regions: moments, the stated coverage, and axes that can be drawn."""
+"""Aligned embeddings and their confidence regions."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from glle_engine.reliability.alignment import LEVELS, Alignment, calibrated_regi
 @settings(max_examples=4)
 @given(st.integers(1, 3), st.integers(0, 100))
 def test_regions_of_normal_places_have_the_stated_coverage(p: int, seed: int) -> None:
-    """Radii are the roots of chi-squared quantiles, of heavy tails not; fresh places are covered as stated."""
+    """Regions of normal positions have chi-squared radii and cover new positions as stated."""
     rng = np.random.default_rng(seed)
     roots = rng.standard_normal((200, p, p)) + 0.5 * np.eye(p)
     center = rng.standard_normal((200, p))
@@ -30,7 +30,7 @@ def test_regions_of_normal_places_have_the_stated_coverage(p: int, seed: int) ->
 
 @pytest.mark.parametrize(("pairs", "extra"), [(4, 0.0), (4, 0.3), (8, 0.0)])
 def test_regions_of_pairs_of_halves_have_the_stated_coverage(pairs: int, extra: float) -> None:
-    """Two separate halves deviate from the mean in opposite directions, and a fold has both of them."""
+    """Regions from pairs of halves that deviate in opposite directions cover the mean as stated."""
     covered, n = [], 300
     for seed in range(6):
         rng = np.random.default_rng(seed)
@@ -44,7 +44,7 @@ def test_regions_of_pairs_of_halves_have_the_stated_coverage(pairs: int, extra: 
 
 
 def test_axes_are_those_of_the_covariance() -> None:
-    """Rows are orthogonal, the longest first; their outer products add up to the covariance at radius 1."""
+    """Half-axes are orthogonal, the longest first, and their outer products add up to the covariance."""
     rng = np.random.default_rng(4)
     places = np.einsum("nij,mnj->mni", rng.standard_normal((30, 2, 2)), rng.standard_normal((50, 30, 2)))
     regions = calibrated_regions(Alignment(np.zeros((30, 2)), places))
@@ -64,7 +64,7 @@ def test_axes_are_those_of_the_covariance() -> None:
 
 
 def test_a_point_that_never_moves_has_itself_as_its_region() -> None:
-    """No division by zero: any other place is outside."""
+    """The region of a point that never moves contains only the point itself."""
     places = np.random.default_rng(5).standard_normal((20, 6, 2))
     places[:, 0] = 0.0
     regions = calibrated_regions(Alignment(np.zeros((6, 2)), places))
@@ -81,7 +81,7 @@ def test_a_point_that_never_moves_has_itself_as_its_region() -> None:
     )
 )
 def test_rank_correlation_is_spearmans(pairs: list[tuple[int, float]]) -> None:
-    """With ties too; the correlation of an array with itself is exactly 1, with its negative exactly -1."""
+    """The correlation equals scipy's, also with ties; that of an array with itself is exactly 1."""
     a, b = np.array(pairs, float).T
     assert rank_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic, abs=1e-12)
     assert rank_correlation(b, a) == rank_correlation(a, b)
@@ -90,7 +90,7 @@ def test_rank_correlation_is_spearmans(pairs: list[tuple[int, float]]) -> None:
 
 
 def test_refusals() -> None:
-    """Other shapes, and too few embeddings."""
+    """Embeddings of another shape, and fewer than four, are refused."""
     original = np.zeros((30, 2))
     with pytest.raises(InvalidShapeError, match=r"have shape \(4, 29, 2\).*\(30, 2\)"):
         Alignment.from_maps(np.zeros((4, 29, 2)), original)

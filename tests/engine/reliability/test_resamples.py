@@ -1,4 +1,4 @@
-"""Embeddings of random parts of the data: pure functions of their address, for all that can be embedded again."""
+"""Embeddings of random halves: each depends on its stream, seed and number only, for everything that embeds."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +28,12 @@ from tests.engine.methods.reference import with_slow_ones
 
 @pytest.fixture(scope="module")
 def embed(sheet: NDArray[np.float64], posterior: Posterior) -> PosteriorEmbedder:
-    """Return the posterior of the sheet, to be embedded again."""
+    """Return the embedder of halves of the sheet by its posterior."""
     return PosteriorEmbedder.from_posterior(posterior, sheet)
 
 
 def refit(X: NDArray[np.float64], name: str, **options: Any) -> MethodEmbedder[Any]:
-    """Return a method with its data."""
+    """Return the embedder of halves of X by a method with these parameters."""
     return MethodEmbedder(X, method(name), method(name).spec.from_dict(options))
 
 
@@ -48,7 +48,7 @@ EMBEDDERS: dict[str, Any] = {
 
 
 def test_an_affine_map_is_found_by_its_values() -> None:
-    """Also for positions away from 0; of several the one of smallest components is taken."""
+    """The affine map of given positions is found; if there are several, the one with the smallest components."""
     rng = np.random.default_rng(0)
     A, b, X, new = rng.standard_normal((2, 5)), np.array([7.0, -3.0]), rng.random((30, 5)), rng.random((4, 5))
     np.testing.assert_allclose(affine_map(X, X @ A.T + b).transform(new), new @ A.T + b, atol=1e-10)
@@ -64,7 +64,7 @@ CASES += [("posterior", SEPARATE), ("symmetric-sne", SEPARATE)]
 
 @pytest.mark.parametrize(("name", "stream"), CASES, ids=lambda one: getattr(one, "name", one))
 def test_ranges_have_the_bits_of_one_computation(sheet: NDArray[np.float64], name: str, stream: Stream) -> None:
-    """Every point is placed, by (seed, j) alone: in ranges, in any order, and by several threads."""
+    """Resamples have the same bits in one range, in several ranges, and by several threads."""
     again = EMBEDDERS[name](sheet[::2])
     whole = resample(again, 4, stream=stream, seed=1)
     assert whole.places.shape == (4, 200, 2)
@@ -79,7 +79,7 @@ def test_ranges_have_the_bits_of_one_computation(sheet: NDArray[np.float64], nam
 
 
 def test_samples_are_functions_of_their_address(embed: PosteriorEmbedder) -> None:
-    """Each half has n / 2 points, the others are its complement; other numbers, seeds and streams differ."""
+    """Halves have n / 2 points and differ by seed, stream and number; pairs have no common point; blocks stay whole."""
     samples = [
         draw_sample(embed, stream, seed, j)
         for stream in (HALVES, SEPARATE)
@@ -106,21 +106,21 @@ def test_samples_are_functions_of_their_address(embed: PosteriorEmbedder) -> Non
 def test_one_search_finds_the_neighbors_in_every_sample(
     embed: PosteriorEmbedder, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bits are those of a search in each sample, also of points with too few near ones in it."""
+    """Neighbors from the search among all points give the bits of a search in each half."""
     maps = resample(embed, 6, stream=stream).places
     monkeypatch.setattr(PosteriorEmbedder, "_nearest_chosen", lambda *_: None)
     assert maps.tobytes() == resample(embed, 6, stream=stream).places.tobytes()
 
 
 def test_a_resample_of_a_posterior_is_turned_to_the_reference(embed: PosteriorEmbedder) -> None:
-    """A turned reference turns each resample alike."""
+    """If the reference is rotated, each resample is rotated alike."""
     turn = np.linalg.qr(np.random.default_rng(4).standard_normal((2, 2)))[0]
     turned = resample(replace(embed, reference=embed.reference @ turn), 2).places
     np.testing.assert_allclose(turned, resample(embed, 2).places @ turn, atol=1e-9)
 
 
 def test_a_function_embeds_its_samples(sheet: NDArray[np.float64]) -> None:
-    """The chosen points are where the function puts them; the others of a linear one nearly so."""
+    """Points of a half are where the function puts them; the others are near where a linear function would."""
     again = FunctionEmbedder(lambda points: points[:, :1], sheet, n_components=1)
     place, chosen = resample(again, 1, strict=True).places[0], draw_sample(again, HALVES, 0, 0).chosen
     np.testing.assert_array_equal(place[chosen], sheet[chosen, :1])
@@ -129,7 +129,7 @@ def test_a_function_embeds_its_samples(sheet: NDArray[np.float64]) -> None:
 
 @pytest.mark.parametrize(("name", "stream"), [("posterior", SEPARATE), ("lle", HALVES)])
 def test_progress_can_cancel(sheet: NDArray[np.float64], name: str, stream: Stream) -> None:
-    """Reports name the stream, also within a resample; an exception of the callback ends the computation."""
+    """Progress is reported within a resample, too, and an exception of the callback ends the computation."""
     reports: list[tuple[int, int, str]] = []
 
     def stop(done: int, total: int, stage: str) -> None:
@@ -144,7 +144,7 @@ def test_progress_can_cancel(sheet: NDArray[np.float64], name: str, stream: Stre
 
 
 def test_impossible_resamples_are_refused(embed: PosteriorEmbedder) -> None:
-    """Too few points, negative numbers, and a range beyond the stream, each with its value and the remedy."""
+    """Too few points, negative numbers and numbers beyond the stream are refused with value and remedy."""
     few = np.random.default_rng(0).random((15, 3))
     posterior = PosteriorEmbedder(few, FitSpec(n_neighbors=8), np.zeros((15, 2)))
     cases: list[tuple[Any, dict[str, Any], str]] = [
@@ -161,7 +161,7 @@ def test_impossible_resamples_are_refused(embed: PosteriorEmbedder) -> None:
 
 @pytest.mark.parametrize("name", with_slow_ones(METHODS))
 def test_every_method_is_resampled(curve: np.ndarray, name: str) -> None:
-    """Each method embeds a half and places the others at finite places, or says why not."""
+    """Each method embeds halves and places the other points at finite positions."""
     one = METHODS[name]
     few = {"perplexity": 10, "max_iter": 60}
     spec = one.spec.from_dict({key: few[key] for key in few.keys() & one.spec.parameters() if name != "glle"})
@@ -179,7 +179,7 @@ def test_every_method_is_resampled(curve: np.ndarray, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pca", "ppca", "npe", "mds", "factor-analysis", "kernel-pca"])
 def test_linear_methods_place_by_their_projection(curve: np.ndarray, name: str) -> None:
-    """A held-out point is where the affine map of the sample puts it: three places fix the places of all points."""
+    """A linear method places points outside the half by one affine map."""
     embed = refit(curve, name, **({"kernel": "linear"} if name == "kernel-pca" else {}))
     places = resample(embed, 1).places[0]
     half = draw_sample(embed, HALVES, 0, 0).chosen
@@ -191,7 +191,7 @@ def test_linear_methods_place_by_their_projection(curve: np.ndarray, name: str) 
 
 
 def test_distances_are_as_good_as_points(curve: np.ndarray) -> None:
-    """Half-samples of a matrix of distances have the shape of those of its points."""
+    """Halves of a distance matrix are embedded as halves of the points."""
     D = cdist(curve, curve)
     places = resample(refit(curve, "isomap", n_neighbors=8), 1).places[0]
     again = resample(refit(D, "isomap", n_neighbors=8, metric="precomputed"), 1).places[0]
@@ -209,14 +209,14 @@ def test_a_method_with_a_seed_has_another_one_in_each_half(curve: np.ndarray) ->
 
 
 def test_an_embedder_goes_to_other_processes(curve: np.ndarray) -> None:
-    """Its pickle has the data, the name of the method and its parameters."""
+    """An embedder can be pickled, with its data, its method and its parameters."""
     embed = refit(curve, "t-sne")
     again = pickle.loads(pickle.dumps(embed))  # noqa: S301 # written here
     assert (again.method, again.spec, again.X.tobytes()) == (embed.method, embed.spec, embed.X.tobytes())
 
 
 def test_counts_shrink() -> None:
-    """Counts of neighbors are divided by the root of two, rounded up, but not below 5; words stay."""
+    """Numbers of neighbors are divided by the root of two and rounded up, but do not fall below 5."""
     assert shrunk(method("lle").spec(n_neighbors=10)) == {"n_neighbors": 8}
     assert shrunk(method("lle").spec(n_neighbors=4)) == {"n_neighbors": 4}
     assert shrunk(method("t-sne").spec(perplexity=30))["perplexity"] == pytest.approx(30 / np.sqrt(2))
@@ -233,7 +233,7 @@ def test_counts_shrink() -> None:
     ],
 )
 def test_refusals(curve: np.ndarray, n: int, k: int, words: str, enough: int | None) -> None:
-    """A half that the method refuses is refused before any work, with the sizes and the remedy."""
+    """If a method cannot embed half of the points, the error comes first and has sizes and remedy."""
     lle: Method[Any] = method("lle")
     with pytest.raises(GlleError, match=words):
         require_resamplable(n, 3, lle, lle.spec(n_neighbors=k))
@@ -245,7 +245,7 @@ def test_refusals(curve: np.ndarray, n: int, k: int, words: str, enough: int | N
 
 @pytest.mark.parametrize("name", ["lle", "ltsa"])
 def test_a_half_in_parts_is_joined_or_a_problem(name: str) -> None:
-    """Far groups have no connected graph: bridges or more neighbors join it, or positions are NaN, with the reason."""
+    """If the graph of a half is disconnected, it is joined, or the positions are NaN and the reason is kept."""
     X = np.random.default_rng(0).standard_normal((40, 3))
     X[20:] += 1000
     assert np.isfinite(resample(refit(X, name, n_neighbors=5), 2, strict=True).places).all()

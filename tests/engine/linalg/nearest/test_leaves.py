@@ -1,4 +1,4 @@
-"""The search in leaves finds the k smallest (distance, index), and leaves out what cannot be among them."""
+"""The search in a k-d tree finds exactly the nearest rows, and skips most leaves."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from tests.engine.linalg.sorted_distances import nearest_by_sorting
 def search_leaves(
     data: NDArray[np.float64], points: NDArray[np.float64], own_rows: NDArray[np.intp], k: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the result of the search in leaves, in the order of the points; each point must come once."""
+    """Return the result of the search in the order of the points, and require each point to come once."""
     indices, distances = np.full((len(points), k), -1, np.int32), np.empty((len(points), k))
     for rows, nearest, apart in Leaves(data).nearest(points, own_rows, k):
         assert (indices[rows] == -1).all()
@@ -26,14 +26,14 @@ def search_leaves(
 
 
 def assert_exact(data: NDArray[np.float64], points: NDArray[np.float64], own_rows: NDArray[np.intp], k: int) -> None:
-    """Compare the search with the sorted distances, bit by bit."""
+    """Require the same neighbors and distances, bit by bit, as from sorting all distances."""
     result, expected = search_leaves(data, points, own_rows, k), nearest_by_sorting(data, points, own_rows, k)
     np.testing.assert_array_equal(result[0], expected[0])
     np.testing.assert_array_equal(result[1], expected[1])
 
 
 def clusters(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float64]:
-    """Return groups of some 40 points of very different sizes, down to 1e-12 of the distance between them."""
+    """Return clusters of about 40 points with very different sizes, down to 1e-12 of the distance between them."""
     center = rng.standard_normal((n // 40 + 1, d))
     size = 10.0 ** rng.integers(-12, 0, len(center))
     group = rng.integers(0, len(center), n)
@@ -41,7 +41,7 @@ def clusters(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float64]:
 
 
 def equidistant(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float64]:
-    """Return permutations of the entries of one vector of integers: many equal distances off every grid of float32."""
+    """Return permutations of one vector of integers: many distances are equal, but inexact in float32."""
     entries = rng.integers(-50_000, 50_000, min(d, 3))
     rows = np.zeros((n, d))
     for row in rows:
@@ -75,7 +75,7 @@ KINDS: dict[str, Callable[[np.random.Generator, int, int], NDArray[np.float64]]]
     k=st.sampled_from([*range(1, 19), 199]),
 )
 def test_the_result_is_the_smallest_pairs(kind: str, seed: int, n: int, d: int, k: int) -> None:
-    """Neighbors, ties and distances are those of all distances sorted, for rows of the data and for other points."""
+    """Neighbors, ties and distances equal those from sorting all distances, for rows of the data and new points."""
     rng = np.random.default_rng(seed)
     data, k = KINDS[kind](rng, n, d), min(k, n - 1)  # up to all others, more than a leaf has
     assert_exact(data, data, np.arange(n), k)
@@ -87,7 +87,7 @@ def test_the_result_is_the_smallest_pairs(kind: str, seed: int, n: int, d: int, 
 
 @pytest.mark.parametrize("d", [3, 30])
 def test_points_far_outside_the_data(d: int) -> None:
-    """Points whose products would overflow in float32 get their neighbors, beside points within the data."""
+    """Points so far outside the data that products overflow in float32 get their neighbors."""
     rng = np.random.default_rng(0)
     data, points = rng.standard_normal((500, d)), rng.standard_normal((60, d))
     points[:30] *= np.repeat([1e10, 1e40, 1e140], 10)[:, None]
@@ -95,7 +95,7 @@ def test_points_far_outside_the_data(d: int) -> None:
 
 
 def test_structure_and_copies_leave_out_most_pairs() -> None:
-    """Few intrinsic dimensions in many features, and copies of few points, cost a small part of all pairs."""
+    """Data of few intrinsic dimensions, and copies of few points, need less than a third of all pairs."""
     rng = np.random.default_rng(0)
     n = 6000
     surface = np.sin(rng.random((n, 2)) @ rng.standard_normal((2, 50)) + rng.random(50))
@@ -114,7 +114,7 @@ def test_structure_and_copies_leave_out_most_pairs() -> None:
 
 @pytest.mark.parametrize("shape", [(1000,), (32, 31), (10, 10, 10), (6, 6, 6, 5)])
 def test_lattices_of_distinct_points(shape: tuple[int, ...]) -> None:
-    """The k-th neighbor is tied with points in other leaves, whose boxes are exactly as far."""
+    """Neighbors are exact on lattices, where the k-th neighbor is as far as points of other leaves."""
     data = np.argwhere(np.ones(shape)).astype(np.float64)
     rng = np.random.default_rng(0)
     turned = np.zeros((len(data), 20))
@@ -131,7 +131,7 @@ def test_lattices_of_distinct_points(shape: tuple[int, ...]) -> None:
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 300), d=st.integers(1, 40), kind=st.sampled_from(sorted(KINDS)))
 def test_boxes_bound_distances_from_below(seed: int, n: int, d: int, kind: str) -> None:
-    """The distance between boxes on the axes is at most that of any two points in them; parents hold children."""
+    """The distance of two boxes is at most that of any two points in them, and parent boxes contain their children."""
     data = KINDS[kind](np.random.default_rng(seed), n, d)
     size = 16
     places, tolerance = PrincipalAxes.from_data(data).places(data)
