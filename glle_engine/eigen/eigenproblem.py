@@ -81,7 +81,7 @@ class Eigenproblem:
         factorizations: int = 1,
         max_flops: float = math.inf,
     ) -> tuple[Self, Eigenpairs]:
-        """Choose the elimination order and the pins of a neighbor graph, and solve for the mean weights.
+        """Prepare a neighbor graph: choose its elimination order and its `pins`, and solve for the mean weights.
 
         Parameters
         ----------
@@ -129,9 +129,10 @@ class Eigenproblem:
     def _prepare(
         cls, pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32], wanted: int
     ) -> tuple[Self, Eigenpairs]:
-        """Choose a good pin in each closed class, starting from `pins`, and solve for the mean weights.
+        """Choose a pin in each closed class, and solve for the mean weights.
 
-        A pin is good if the left null vector of its class is large there.
+        A pin is a point at which 1 is added to the diagonal of I - W. It is good if the left null vector of its class
+        is large there; the given `pins` are replaced by better ones.
         """
         tried: list[str] = []
         with contextlib.suppress(FloatingPointError):  # then `solve` tries the other solvers

@@ -1,4 +1,4 @@
-"""Leading eigenpairs of a dense symmetric matrix, by Lanczos or, for a small matrix, by LAPACK."""
+"""Compute the largest eigenvalues and their vectors of a dense symmetric matrix, by Lanczos or, if small, by LAPACK."""
 
 from __future__ import annotations
 

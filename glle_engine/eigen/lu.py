@@ -76,11 +76,11 @@ class Factored:
     inverse: NDArray[np.int32]
 
     def null_left(self) -> NDArray[np.float64]:
-        """Return an orthonormal basis (n, c) of the left null space of B, with one column for each pin.
+        """Return an orthonormal basis (n, c) of the left null space of B = I - W, with one column for each pin.
 
-        Column i is B'^-T e_i, normalized, where e_i is the unit vector of the pin. The columns are orthogonal, because
-        each is 0 outside the closed class of its pin. Rows are in the order of the points. Raises `FloatingPointError`
-        if a vector is not finite.
+        The column of pin i is B'^-T e_i, normalized, where e_i is a unit vector and B' is B with 1 added to the
+        diagonal at the pins. The columns are orthogonal, because each is 0 outside the closed class of its pin. Rows
+        are in the order of the points. Raises `FloatingPointError` if a vector is not finite.
         """
         units = np.zeros((len(self.inverse), len(self.pins)))
         units[self.inverse[self.pins], np.arange(len(self.pins))] = 1.0
@@ -91,9 +91,9 @@ class Factored:
         return np.asarray(null / length)
 
     def null_right(self) -> NDArray[np.float64]:
-        """Return an orthonormal basis (c, n) of the right null space of B, the constant vector first.
+        """Return an orthonormal basis (c, n) of the right null space of B = I - W, the constant vector first.
 
-        c is the number of pins, and columns are in the order of elimination.
+        c is the number of pins, one for each closed class of the graph. Columns are in the order of elimination.
         """
         n, c = len(self.inverse), len(self.pins)
         basis = np.empty((c, n))
@@ -191,9 +191,10 @@ class Factored:
 
 
 def factor_mean(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32]) -> tuple[Solver, Factored]:
-    """Factor B' for the mean weights (n, k); return the name of the solver for the diagnostics, and the factors.
+    """Factor I - W for the mean weights (n, k), with 1 added to the diagonal at the points `pins`.
 
-    With at most one pin, the factorization does not pivot.
+    Returns the name of the solver for the diagnostics, and the factors. With at most one pin, the factorization does
+    not pivot.
     """
     if len(pins) > 1:
         return "lu", factor(pattern, weights, pins)
@@ -203,7 +204,7 @@ def factor_mean(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np
 
 
 def factor(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32]) -> Factored:
-    """Return factors of B' for weights (n, k), with threshold pivoting, in the elimination order of the pattern."""
+    """Factor I - W for weights (n, k) with threshold pivoting, with 1 added to the diagonal at the points `pins`."""
     n, k = pattern.neighbors.shape
     row, source, inverse = pattern.transposed
     values = np.empty((n, k + 1))
@@ -218,7 +219,7 @@ def factor(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int3
 
 
 def factor_refined(pattern: Pattern, weights: NDArray[np.float64]) -> Factored:
-    """Return factors of B for published weights (n, k) without pivoting, whose solutions are refined iteratively."""
+    """Factor I - W for published weights (n, k) without pivoting; each solution is refined iteratively."""
     structure, pins = pattern.structure, np.empty(0, np.int32)
     lu = RefinedLU(pattern, weights, SingleLU.factor(structure, weights, pins))
     return Factored(pattern, weights, pins, lu, structure.order, structure.position)
@@ -273,7 +274,10 @@ class SingleLU:
         return cls(structure, fields, lower, upper)
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
-        """Return x with B'^T x = b, or with B' x = b for trans="T", for b (n,) or (n, 1) in elimination order."""
+        """Solve with the factored matrix B': return x with B'^T x = b, or with B' x = b for trans="T".
+
+        b is (n,) or (n, 1), in the order of elimination, and x has the shape of b.
+        """
         x = b.ravel().copy()
         _solve(self.fields, self.lower, self.upper, x, trans != "T")
         return x.reshape(b.shape)

@@ -318,7 +318,7 @@ class Posterior(PointResult):
         return self.extend(X, new).embed(self.embedding)
 
     def reconstruct(self, X: ArrayLike, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Generate data (n, d) from weights (n, k): :math:`x_i = X_i w_i` (GLLE, Algorithm 1).
+        """Generate data (n, d): point i is the sum of its neighbors times weights (n, k) (GLLE, Algorithm 1).
 
         The published em adds the mean of the data, as its model does. `X` (n, d) is the data of the fit; other data
         raise `DataMismatchError`, and metrics other than Euclidean raise `InvalidParameterError`. If the fit
@@ -491,7 +491,10 @@ def _require_arrays(posterior: Posterior) -> None:
 
 
 def _require_graph(posterior: Posterior) -> None:
-    """Raise `StorageError` unless neighbors, elimination order and pins from a file are those of one neighbor graph."""
+    """Raise `StorageError` unless neighbors, elimination order and pins from a file are valid for one neighbor graph.
+
+    The pins must be one point of each closed class of the graph, and there must be enough points for the parameters.
+    """
     graph, kept, m = posterior.neighbors, posterior.distribution.kept, len(posterior.order)
     require_enough_points(m, posterior.spec)
     require_pairs(m, posterior.spec.n_components)

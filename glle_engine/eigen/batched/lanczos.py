@@ -77,7 +77,7 @@ class Workspace(NamedTuple):
     values : (wanted + 1, lanes)
         Eigenvalues of M, ascending; the last one is an estimate.
     strength : (lanes,)
-        :math:`|y_i|` of the left null vector y at the pin i; 1 without a pin.
+        :math:`|y_i|` of the left null vector y, where i is the position of the 1 on the diagonal; 1 without one.
     deviation : (lanes,)
         From `glle_engine.eigen.batched.solver.deviations`.
     basis, images, points : (m, n * lanes)
@@ -165,6 +165,7 @@ def lanczos(
     room : Workspace
         Holds the factors L and U of each draw.
     pins : (lanes,) int32
+        For each draw, the position at which 1 was added to the diagonal of I - W.
     constrained : bool
         Whether B has the constant as right null vector and y as left null vector; if not, B' = B is nonsingular.
     start : (n,) float64

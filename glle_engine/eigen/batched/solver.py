@@ -70,7 +70,9 @@ class LaneSolver:
 
     @classmethod
     def prepare(cls, structure: Structure, pins: NDArray[np.int32], embedding: NDArray[np.float64]) -> LaneSolver:
-        """Return the solver for a neighbor graph with at most one pin, that is, at most one closed class.
+        """Return the solver for a neighbor graph; `pins` has one point, or none for the published variant.
+
+        At this point, 1 is added to the diagonal of I - W, which makes it nonsingular.
 
         Draws resemble the reference `embedding` (n, p), which has (1/n) Y^T Y = I. Lanczos therefore starts from the
         sum of the embedding's columns. Small random numbers add all other directions; without them, a draw at scale 0
