@@ -122,7 +122,7 @@ def test_several_closed_classes_give_as_many_null_vectors() -> None:
 
 
 def test_a_bad_pin_is_moved(posterior: Posterior) -> None:
-    """If the left null vector y nearly vanishes at the pin, the pin moves to the largest |y|, and diagnostics say so."""
+    """If the left null vector y nearly vanishes at the pin, the pin moves to the largest |y|; diagnostics say so."""
     weights = with_weak_point(posterior.neighbors, posterior.mean, int(posterior.order[0]))
     bad = replace(posterior.eigenproblem, pins=posterior.order[:1])
     pairs = bad.solve(weights, 2)
