@@ -1,8 +1,8 @@
 """Audit maps of data with a known distribution, and compare what the audits state with maps of further samples.
 
-`make believe` measures maps by PCA and LLE of all distributions. Of the distributions `COMPARED` it also measures maps
-by UMAP and t-SNE, and compares the audit's scores of points with the scores of other tools. The file of `--keep` has a
-JSON line for each distribution and method; these are not measured again.
+`make believe` measures maps by PCA and LLE of the distributions in `unseen`. Of those in `COMPARED` it also measures
+maps by UMAP and t-SNE, and compares the audit's scores of points with the scores of other tools. The file of `--keep`
+has a JSON line for each distribution and method; these are not measured again.
 """
 
 from __future__ import annotations
@@ -11,24 +11,18 @@ import argparse
 import json
 from pathlib import Path
 
-from docs.figures.believe.distributions import KNOWN, Distribution
 from docs.figures.believe.measure import Row, measure
 from docs.figures.believe.peers import INSTALL, PEERS, is_installed
 from docs.figures.believe.table import draw_picture, peer_table, print_goals
 from docs.figures.believe.unseen import COMPARED, UNSEEN
 
-GROUPS: dict[str, dict[str, tuple[Distribution, ...]]] = {  # distributions of each method
-    "known": {"pca": KNOWN, "glle": KNOWN},
-    "unseen": {"pca": UNSEEN, "glle": UNSEEN},
-    "compared": {"pca": COMPARED, "glle": COMPARED, "umap": COMPARED, "t-sne": COMPARED[:7]},  # two minutes each
-}
+DISTRIBUTIONS = {"pca": UNSEEN, "glle": UNSEEN, "umap": COMPARED, "t-sne": COMPARED[:7]}  # t-SNE takes two minutes each
 
 
 def main() -> None:
-    """Measure the chosen groups of distributions, and print how well the audits and the other tools did."""
+    """Measure maps of the distributions, and print how well the audits and the other tools did."""
     parser = argparse.ArgumentParser(prog="python -m docs.figures.believe", description=__doc__)
-    parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=list(GROUPS), help="of distributions")
-    parser.add_argument("--methods", nargs="+", help="only these; default: the methods of each group")
+    parser.add_argument("--methods", nargs="+", default=list(DISTRIBUTIONS), choices=list(DISTRIBUTIONS))
     parser.add_argument("--keep", type=Path, default=Path("out/believe.jsonl"))
     parser.add_argument("--write", action="store_true", help="draw the picture of the page")
     options = parser.parse_args()
@@ -38,27 +32,20 @@ def main() -> None:
     options.keep.parent.mkdir(parents=True, exist_ok=True)
     lines = options.keep.read_text(encoding="utf-8").splitlines() if options.keep.exists() else []
     kept: dict[tuple[str, str], Row] = {(row["distribution"], row["method"]): row for row in map(json.loads, lines)}
-    for group in options.groups:
-        compared: dict[str, list[Row]] = {}
-        for method, distributions in GROUPS[group].items():
-            if options.methods and method not in options.methods:
-                continue
-            rows = []
-            for distribution in distributions:
-                if (row := kept.get((distribution.name, method))) is None:
-                    row = measure(
-                        distribution, method, with_peers=distribution in COMPARED and not distribution.is_noise
-                    )
-                    kept[distribution.name, method] = row
-                    with options.keep.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(row) + "\n")
-                rows.append(row)
-            print_goals(f"{group} distributions, {method}", rows)
-            compared[method] = [row for row in rows if "peers" in row]
-        if group == "compared":
-            print(peer_table(compared))
-            if options.write:
-                draw_picture(compared)
+    compared: dict[str, list[Row]] = {}
+    for method in options.methods:
+        rows = []
+        for distribution in DISTRIBUTIONS[method]:
+            if (row := kept.get((distribution.name, method))) is None:
+                row = measure(distribution, method, with_peers=distribution in COMPARED and not distribution.is_noise)
+                with options.keep.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+            rows.append(row)
+        print_goals(method, rows)
+        compared[method] = [row for row in rows if "peers" in row]
+    print(peer_table(compared))
+    if options.write:
+        draw_picture(compared)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from docs.figures.believe.truths import TRUTHS
-from docs.figures.methods.tables import table
+from docs.figures.methods.tables import put, table
 from glle_engine.audit.answers import arrangement, neighborhoods, shape
 from glle_engine.audit.audit import audit
 from glle_engine.audit.groups import groups_apart
@@ -227,9 +227,7 @@ def main() -> None:
                 rows.append({**row, "refused": str(error)})
             with options.keep.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
-    before, marker, rest = PAGE.read_text(encoding="utf-8").partition("<!-- answers -->\n")
-    after = rest[rest.index("<!-- end -->") :]
-    PAGE.write_text(f"{before}{marker}{summary(rows)}\n{after}", encoding="utf-8")
+    put(PAGE, "answers", summary(rows))
 
 
 if __name__ == "__main__":

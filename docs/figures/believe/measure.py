@@ -70,7 +70,6 @@ def measure(distribution: Distribution, method: str, *, with_peers: bool = False
         "method": method,
         "n": n,
         "noise": distribution.is_noise,
-        "finite": distribution.is_finite,
         "beyond": audited.beyond_chance,
         "remains": audited.remains,
         "remains found": float(np.median([1 - disparity(a, b) for a, b in zip(maps[::2], maps[1::2], strict=True)])),

@@ -30,13 +30,12 @@ def print_goals(title: str, rows: list[Row]) -> None:
     print(f"structure beyond chance: {sum(row['beyond'] is True for row in structure)} of {len(structure)}")
     gaps = np.array([abs(row["remains"] - row["remains found"]) for row in rows])
     print(f"remains: mean error {gaps.mean():.2f}, within .15 {np.mean(gaps <= 0.15):.0%}")
-    drawn = [row for row in structure if not row["finite"]]  # parts of one data set vary less
-    ratio = np.array([row["ratio"] for row in drawn])
+    ratio = np.array([row["ratio"] for row in structure])
     print(f"ratio: median {np.median(ratio):.2f}, within .7-1.4 {np.mean((ratio >= 0.7) & (ratio <= 1.4)):.0%}")
     for name in ("mean", "new sample"):
         for level in LEVELS:
             key = f"{name} {level}"
-            inside, lowest = np.array([(row[key], row[f"{key}, lowest tenth"]) for row in rows if not row["finite"]]).T
+            inside, lowest = np.array([(row[key], row[f"{key}, lowest tenth"]) for row in rows]).T
             near = [f"within {by:g} {np.mean(abs(inside - level) <= by):.0%}" for by in (0.05, 0.1)]
             print(f"{name}, {level:.0%}: mean {inside.mean():.2f}, {', '.join(near)}; lowest tenth {lowest.mean():.2f}")
     rank, ceiling = (np.array([row[name] for row in structure]) for name in ("rank", "ceiling"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.sparse.csgraph import shortest_path
 
-from docs.figures.believe.distributions import Distribution, sphere
+from docs.figures.believe.distributions import Distribution
 from glle_engine.graph.neighbors import kneighbors
 
 if TYPE_CHECKING:
@@ -186,7 +186,8 @@ def _cylinder(coordinates: Array) -> Array:
 
 
 def _ball(rng: Generator, n: int) -> Points:
-    clean = 2 * sphere(rng, n)
+    directions = rng.standard_normal((n, 3))
+    clean = 2 * directions / np.linalg.norm(directions, axis=1, keepdims=True)
     return Points(clean @ _frame(14, 3, 9) + 0.06 * rng.standard_normal((n, 9)), clean)
 
 

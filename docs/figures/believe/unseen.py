@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from docs.figures.believe.distributions import TURN, Distribution, parametric, sheet
+from docs.figures.believe.distributions import Distribution
+from glle_engine import manifolds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +16,18 @@ if TYPE_CHECKING:
 
     from docs.figures.believe.distributions import Array, Generator, Sampler
 
-KNOWN = 77  # seed of what all samples of a distribution share
+SHARED_SEED = 77  # seed of what all samples of a distribution share
+TURN = (0.0, 2 * np.pi)
+
+
+def _sheet(name: str) -> Sampler:
+    """Return the sampler of a manifold (`glle_engine.manifolds`) with some noise."""
+    return lambda rng, n: manifolds.make(name, n, seed=int(rng.integers(2**31)), noise=0.02).X
+
+
+def _parametric(of: Callable[..., tuple[Array, ...]], *spans: tuple[float, float]) -> Sampler:
+    """Return a sampler of the surface `of`(u, v, ...), whose parameters are uniform within `spans`."""
+    return lambda rng, n: np.column_stack(of(*(rng.uniform(low, high, n) for low, high in spans)))
 
 
 def _into(points: Sampler, d: int, noise: float) -> Sampler:
@@ -23,7 +35,7 @@ def _into(points: Sampler, d: int, noise: float) -> Sampler:
 
     def sample(rng: Generator, n: int) -> Array:
         X = points(rng, n)
-        directions = np.linalg.qr(np.random.default_rng(KNOWN).standard_normal((d, X.shape[1])))[0].T
+        directions = np.linalg.qr(np.random.default_rng(SHARED_SEED).standard_normal((d, X.shape[1])))[0].T
         return np.asarray(X @ directions + noise * rng.standard_normal((n, d)))
 
     return sample
@@ -63,37 +75,39 @@ def _groups(shares: int) -> Callable[[Generator, int], NDArray[np.int64]]:
 
 
 def _hierarchy(rng: Generator, n: int) -> Array:
-    known, group = np.random.default_rng(KNOWN), rng.integers(0, 9, n)
+    known, group = np.random.default_rng(SHARED_SEED), rng.integers(0, 9, n)
     centers = 5 * known.standard_normal((3, 15))[np.arange(9) // 3] + 1.5 * known.standard_normal((9, 15))
     return np.asarray(centers[group] + rng.standard_normal((n, 15)))
 
 
 def _heavy(rng: Generator, n: int) -> Array:
     group = rng.integers(0, 6, n)
-    return np.asarray(3 * np.random.default_rng(KNOWN).standard_normal((6, 10))[group] + rng.standard_t(3, (n, 10)))
+    return np.asarray(
+        3 * np.random.default_rng(SHARED_SEED).standard_normal((6, 10))[group] + rng.standard_t(3, (n, 10))
+    )
 
 
 def _two(rng: Generator, n: int) -> Array:
     group = rng.integers(0, 2, n)
     return np.asarray(
-        0.8 * np.random.default_rng(KNOWN).standard_normal((2, 100))[group] + rng.standard_normal((n, 100))
+        0.8 * np.random.default_rng(SHARED_SEED).standard_normal((2, 100))[group] + rng.standard_normal((n, 100))
     )
 
 
 def _cells(rng: Generator, n: int) -> Array:
     group = rng.integers(0, 10, n)
-    rates = np.exp(1.2 * np.random.default_rng(KNOWN).standard_normal((10, 60)))
+    rates = np.exp(1.2 * np.random.default_rng(SHARED_SEED).standard_normal((10, 60)))
     return np.log1p(rng.poisson(rates[group] * rng.gamma(5, 0.2, n)[:, None]))
 
 
 def _topics(rng: Generator, n: int) -> Array:
-    words = np.random.default_rng(KNOWN).dirichlet(np.full(80, 0.2), 3)
+    words = np.random.default_rng(SHARED_SEED).dirichlet(np.full(80, 0.2), 3)
     shares = rng.dirichlet(np.full(3, 0.7), n) @ words
     return np.sqrt(np.array([rng.multinomial(150, share) for share in shares]) / 150)
 
 
 def _factors(r: int, d: int, noise: float) -> Sampler:
-    loadings = np.random.default_rng(KNOWN).standard_normal((r, d))
+    loadings = np.random.default_rng(SHARED_SEED).standard_normal((r, d))
     return lambda rng, n: rng.standard_normal((n, r)) @ loadings + noise * rng.standard_normal((n, d))
 
 
@@ -138,20 +152,20 @@ UNSEEN = (
     Distribution("Weibull, 9", 250, lambda rng, n: rng.weibull(0.7, (n, 9)), is_noise=True),
     Distribution("uniform, 2, few", 60, lambda rng, n: rng.uniform(size=(n, 2)), is_noise=True),
     Distribution(
-        "half cylinder, 6", 150, _into(parametric(lambda t, h: (np.cos(t), np.sin(t), h), (0, np.pi), (0, 2)), 6, 0.02)
+        "half cylinder, 6", 150, _into(_parametric(lambda t, h: (np.cos(t), np.sin(t), h), (0, np.pi), (0, 2)), 6, 0.02)
     ),
-    Distribution("ellipsoid patch, 8", 600, _into(parametric(_cap, (-1, 1), (-1, 1)), 8, 0.02)),
-    Distribution("Moebius band, 5", 600, _into(parametric(_moebius, TURN, (-0.5, 0.5)), 5, 0.03)),
-    Distribution("cone, 6", 500, _into(parametric(_cone, TURN, (0.05, 1)), 6, 0.03)),
-    Distribution("spiral, 7", 300, _into(parametric(_spiral, (0.1, 1)), 7, 0.05)),
+    Distribution("ellipsoid patch, 8", 600, _into(_parametric(_cap, (-1, 1), (-1, 1)), 8, 0.02)),
+    Distribution("Moebius band, 5", 600, _into(_parametric(_moebius, TURN, (-0.5, 0.5)), 5, 0.03)),
+    Distribution("cone, 6", 500, _into(_parametric(_cone, TURN, (0.05, 1)), 6, 0.03)),
+    Distribution("spiral, 7", 300, _into(_parametric(_spiral, (0.1, 1)), 7, 0.05)),
     Distribution(
-        "figure of eight, 6", 250, _into(parametric(lambda t: (np.cos(t), np.sin(t) * np.cos(t)), TURN), 6, 0.05)
+        "figure of eight, 6", 250, _into(_parametric(lambda t: (np.cos(t), np.sin(t) * np.cos(t)), TURN), 6, 0.05)
     ),
     Distribution("3-ball, 8", 600, _into(_ball, 8, 0.02)),
     Distribution("square, 20", 400, _into(lambda rng, n: rng.uniform(-1, 1, (n, 2)), 20, 0.1)),
     Distribution("star of three, 8", 300, _into(_star, 8, 0.1)),
-    Distribution("roll with hole, 10", 1200, _into(sheet("swiss_roll_hole"), 10, 0.2)),
-    Distribution("S-curve, many", 5000, sheet("s_curve")),
+    Distribution("roll with hole, 10", 1200, _into(_sheet("swiss_roll_hole"), 10, 0.2)),
+    Distribution("S-curve, many", 5000, _sheet("s_curve")),
     Distribution("9 clusters in 3 groups, 15", 450, _hierarchy, label=_groups(9)),
     Distribution("6 heavy clusters, 10", 600, _heavy, label=_groups(6)),
     Distribution("2 clusters, 100, few", 80, _two, label=_groups(2)),
