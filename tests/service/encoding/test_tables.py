@@ -19,10 +19,9 @@ from service.encoding.arrays import CSV, JSON, NPY, NPZ, ResultTable, Stack, mat
 from service.encoding.media_types import ARROW
 from service.encoding.result import MAX_LISTED, ArraysResult, Selection, negotiate
 from tests.service.conftest import check_problem, csv_rows, upload
+from tests.service.routes.posteriors.conftest import result_of
 from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
-from worker.execution import tasks
-from worker.records.draws import DrawsSpec
 
 if TYPE_CHECKING:
     import httpx
@@ -54,11 +53,7 @@ def npy_of(client: httpx.Client, path: str) -> np.ndarray[Any, Any]:
 @pytest.fixture
 def result(client: httpx.Client, stores: Stores, drawn_posterior: str) -> str:
     """The path of the result of a job with 4 draws at 2 scales."""
-    answer = client.post(f"{drawn_posterior}/draws", json={"n_draws": 4, "scales": [1, 2]})
-    job = stores.jobs.fetch(answer.json()["id"])
-    for shard in range(DrawsSpec.from_dict(job.spec).shards):
-        tasks.draw(job.id, shard)
-    return f"/v1/jobs/{job.id}/result"
+    return result_of(stores, client.post(f"{drawn_posterior}/draws", json={"n_draws": 4, "scales": [1, 2]}))
 
 
 @pytest.mark.parametrize("dtype", [None, "float32"])
@@ -140,8 +135,7 @@ def test_slices_of_a_job_in_every_form(client: httpx.Client, result: str) -> Non
 
 def test_summary_and_generated_data_as_tables(client: httpx.Client, stores: Stores, drawn_posterior: str) -> None:
     """A summary has a row per point; generated data a row per point of each data set."""
-    job = client.get(f"{drawn_posterior}/summary?n_draws=4&scale=1&wait=0").json()
-    tasks.analyze(job["id"])
+    result_of(stores, client.get(f"{drawn_posterior}/summary?n_draws=4&scale=1&wait=0"))
     path = f"{drawn_posterior}/summary?n_draws=4&scale=1&points=20:23"
     arrays = get(client, path, JSON).json()["arrays"]
     table = arrow_of(get(client, path, ARROW)).to_pydict()
@@ -149,9 +143,7 @@ def test_summary_and_generated_data_as_tables(client: httpx.Client, stores: Stor
     assert table["spread"] == arrays["spread"]["data"]
     assert table["covariance_1_2"] == [matrix[0][1] for matrix in arrays["covariance"]["data"]]
     assert get(client, path, CSV).text.splitlines()[0].startswith("point,consensus_1,consensus_2,covariance_1_1")
-    job = client.post(f"{drawn_posterior}/reconstructions", json={"n_draws": 3, "first": 1}).json()
-    tasks.analyze(job["id"])
-    path = f"/v1/jobs/{job['id']}/result"
+    path = result_of(stores, client.post(f"{drawn_posterior}/reconstructions", json={"n_draws": 3, "first": 1}))
     data = npy_of(client, path)
     response = arrow_of(get(client, path + "?draws=1:3&points=0,149", ARROW)).to_pylist()
     assert [(row["draw"], row["point"]) for row in response] == [(2, 0), (2, 149), (3, 0), (3, 149)]

@@ -18,8 +18,9 @@ from service.middleware.answer_cache import AnswerCache
 from service.routes import draws
 from tests.conftest import cached_draw
 from tests.service.conftest import check_problem, upload
+from tests.service.routes.posteriors.conftest import result_of
 from worker.execution import tasks
-from worker.records.draws import DrawAddress, DrawsSpec
+from worker.records.draws import DrawAddress
 
 if TYPE_CHECKING:
     import httpx
@@ -35,14 +36,11 @@ PLAIN = {"accept": NPY}
 @pytest.fixture
 def paths(client: httpx.Client, stores: Stores, drawn_posterior: str) -> dict[str, str]:
     """Paths of four arrays: a data set, a draw, a posterior's array, the result of a draws job."""
-    job = stores.jobs.fetch(client.post(f"{drawn_posterior}/draws", json={"n_draws": 4}).json()["id"])
-    for shard in range(DrawsSpec.from_dict(job.spec).shards):
-        tasks.draw(job.id, shard)
     return {
         "data set": f"/v1/datasets/{upload(client, X)}/data",
         "draw": f"{drawn_posterior}/draws/1",
         "array": f"{drawn_posterior}/arrays?name=mean",
-        "result": f"/v1/jobs/{job.id}/result",
+        "result": result_of(stores, client.post(f"{drawn_posterior}/draws", json={"n_draws": 4})),
     }
 
 

@@ -15,14 +15,6 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 POST_1 = "/v1/posteriors/post_1"
-CREATING: dict[str, tuple[str, dict[str, Any]]] = {
-    "draws": (POST_1 + "/draws", {"n_draws": 8}),
-    "transform": (POST_1 + "/transform", {"data": [[1.0, 2.0, 3.0]]}),
-    "reconstructions": (POST_1 + "/reconstructions", {"n_draws": 2}),
-    "calibration": (POST_1 + "/calibration", {}),
-    "fit": ("/v1/posteriors", {"n_neighbors": 5}),
-    "audit": ("/v1/audits", {"method": "pca", "score_neighbors": 5}),
-}
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from service.submission.jobs import shards_of
 from tests.service.conftest import check_problem, upload
-from tests.service.submission.conftest import CREATING, POST_1
+from tests.service.submission.conftest import POST_1
 from worker.execution import tasks
 
 if TYPE_CHECKING:
@@ -23,7 +23,11 @@ DATA = {"dataset": "ds_here"}  # replaced by the id of the data set of the poste
 TABLE = {"data": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], "labels": ["a", "b"]}
 EMBEDDING = "/v1/embeddings/emb_here"  # replaced by the path of an embedding
 POSTS: dict[str, dict[str, Any]] = {
-    **{path: body if path.startswith(POST_1) else DATA | body for path, body in CREATING.values()},
+    POST_1 + "/draws": {"n_draws": 8},
+    POST_1 + "/transform": {"data": [[1.0, 2.0, 3.0]]},
+    POST_1 + "/reconstructions": {"n_draws": 2},
+    POST_1 + "/calibration": {},
+    "/v1/posteriors": DATA | {"n_neighbors": 5},
     "/v1/datasets": TABLE,
     "/v1/datasets/preview": TABLE,
     "/v1/datasets/synthetic": {"name": "s_curve", "n": 50},

@@ -48,6 +48,15 @@ def refusal(body: bytes | str, media: str = CSV, limits: Limits = LIMITS, **opti
     return problem
 
 
+FORM = "multipart/form-data; boundary=b0"
+
+
+def form(*parts: tuple[str, bytes]) -> bytes:
+    """Return the body of a form of parts: the end of the Content-Disposition and further headers, and the content."""
+    pieces = [b"--b0\r\nContent-Disposition: form-data; " + head.encode() + b"\r\n\r\n" + body for head, body in parts]
+    return b"\r\n".join([*pieces, b"--b0--\r\n"])
+
+
 def texts(table: Table) -> tuple[Any, ...]:
     """Return names, labels, colors and ids as lists."""
     return table.names, *(None if each is None else each.tolist() for each in (table.labels, table.colors, table.ids))

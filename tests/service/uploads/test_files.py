@@ -10,7 +10,7 @@ import pytest
 
 from service.uploads.reading import Upload
 from service.uploads.sandbox.processes import ReaderProcesses
-from tests.service.uploads.bodies import messages
+from tests.service.uploads.bodies import FORM, form, messages
 from tests.service.uploads.files import FILES, File, Reading
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from glle_engine.tables.table import Table
-
-BOUNDARY = "a-boundary"
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +32,6 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReaderProces
     readers.close()
 
 
-def form(file: File, fields: dict[str, Any]) -> bytes:
-    """Return the body of a form with the file and its fields, as browsers and curl send it."""
-    body = b""
-    for name, value in fields.items():
-        for one in value if isinstance(value, list) else [value]:
-            body += f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{one}\r\n'.encode()
-    head = f'Content-Disposition: form-data; name="file"; filename="{file.name}"\r\nContent-Type: {media_of(file.name)}'
-    return body + f"--{BOUNDARY}\r\n{head}\r\n\r\n".encode() + file.body() + f"\r\n--{BOUNDARY}--\r\n".encode()
-
-
 def media_of(name: str) -> str:
     """Return the type that a browser gives to a file."""
     types = {"csv": "text/csv", "txt": "text/plain"}
@@ -52,12 +40,16 @@ def media_of(name: str) -> str:
 
 
 def read(processes: ReaderProcesses, file: File, fields: dict[str, Any]) -> Table:
-    """Read a form as the service does."""
-    settings = processes._settings
-    upload = Upload.from_headers(f"multipart/form-data; boundary={BOUNDARY}", "", {}, settings)
+    """Read a form with the file and its fields, as browsers and curl send it, as the service does."""
+    parts = [
+        (f'name="{name}"', str(one).encode())
+        for name, value in fields.items()
+        for one in (value if isinstance(value, list) else [value])
+    ]
+    head = f'name="file"; filename="{file.name}"\r\nContent-Type: {media_of(file.name)}'
+    upload = Upload.from_headers(FORM, "", {}, processes._settings)
     with tempfile.TemporaryFile() as body:
-        body.write(form(file, fields))
-        body.flush()
+        body.write(form(*parts, (head, file.body())))
         body.seek(0)
         return processes.read_table(upload, body)
 

@@ -14,6 +14,7 @@ import pytest
 from service.uploads import synthetic
 from service.uploads.limits import Limits
 from service.uploads.reading import Upload
+from tests.service.uploads.bodies import FORM, form
 from worker.base.problems import ProblemError
 
 if TYPE_CHECKING:
@@ -21,18 +22,11 @@ if TYPE_CHECKING:
 
 CSV = b"x,y,kind\n1,2,a\n3,4,b\n5,7,a\n"
 PREVIEW = "/v1/datasets/preview"
-FORM = "multipart/form-data; boundary=b0"
 
 
 def gz(body: bytes) -> bytes:
     """Return the gzip file of a body, without the time: test processes must collect the same names of cases."""
     return gzip.compress(body, mtime=0)
-
-
-def form(*parts: tuple[str, bytes]) -> bytes:
-    """Return the body of a form of parts: the end of the Content-Disposition and further headers, and the content."""
-    pieces = [b"--b0\r\nContent-Disposition: form-data; " + head.encode() + b"\r\n\r\n" + body for head, body in parts]
-    return b"\r\n".join([*pieces, b"--b0--\r\n"])
 
 
 def unpack(body: bytes, content_type: str, encoding: str = "", cap: int = 2**20) -> tuple[bytes, Upload]:
@@ -198,9 +192,8 @@ def test_the_api_samples_only_small_manifolds(client: httpx.Client, monkeypatch:
 )
 def test_a_part_with_a_strange_type_is_no_internal_error(client: httpx.Client, media: bytes) -> None:
     """Bytes above 127 in the Content-Type of a form's part are a media type that is refused, or a parameter."""
-    form_part = b'--b0\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\nContent-Type: ' + media
-    answer = client.post(
-        "/v1/datasets", content=form_part + b"\r\n\r\n1,2\n3,4\n\r\n--b0--\r\n", headers={"content-type": FORM}
-    )
+    head = b'--b0\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\nContent-Type: ' + media
+    body = head + b"\r\n\r\n1,2\n3,4\n\r\n--b0--\r\n"
+    answer = client.post("/v1/datasets", content=body, headers={"content-type": FORM})
     assert answer.status_code == 415
     assert answer.json()["remedy"]

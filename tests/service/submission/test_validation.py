@@ -1,4 +1,4 @@
-"""Equal checks of equal work: every route refuses draws that cannot be computed or stored."""
+"""Checks before a job is queued: every route refuses draws that cannot be computed or stored."""
 
 from __future__ import annotations
 
@@ -20,23 +20,15 @@ if TYPE_CHECKING:
 N, FREE = 600, 2**19  # points, and bytes of the disk
 WHOLE = 2**64 - 1
 
-# Request of each route for draws first, ..., first + n_draws - 1: method, path below the posterior, name of n_draws.
-ROUTES = {
-    "draws": ("POST", "/draws", "n_draws"),
-    "transform": ("POST", "/transform", "n_draws"),
-    "reconstructions": ("POST", "/reconstructions", "n_draws"),
-    "summary": ("GET", "/summary", "n_draws"),
-}
+ROUTES = ("draws", "transform", "reconstructions", "summary")  # below a posterior, for draws first, first + 1, ...
 
 
-def request_draws(client: httpx.Client, dataset: str, route: str, count: int, **parameters: Any) -> httpx.Response:
+def request_draws(client: httpx.Client, dataset: str, route: str, n_draws: int, **parameters: Any) -> httpx.Response:
     """Send a request for draws to a route."""
-    method, path, name = ROUTES[route]
-    payload = {name: count, **parameters}
-    if method == "GET":
-        alone = {"scale": 1} if route.startswith("summary") else {}  # of the draws alone, without resamples
-        return client.get(POST_1 + path, params=payload | {"wait": 0} | alone)
-    return client.post(POST_1 + path, json=payload | ({"dataset": dataset} if route == "transform" else {}))
+    parameters |= {"n_draws": n_draws}
+    if route == "summary":
+        return client.get(f"{POST_1}/summary", params=parameters | {"wait": 0, "scale": 1})  # without resamples
+    return client.post(f"{POST_1}/{route}", json=parameters | ({"dataset": dataset} if route == "transform" else {}))
 
 
 def test_equal_draws_are_refused_equally(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
