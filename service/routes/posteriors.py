@@ -6,7 +6,6 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
-from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.given import checked_neighbors, stored_indices
 from glle_engine.posterior.npz import saved_arrays
@@ -34,6 +33,7 @@ from service.submission.jobs import (
 from service.submission.validation import (
     require_not_all_equal,
     require_posterior,
+    require_rows,
     require_storable,
     require_within,
 )
@@ -216,12 +216,7 @@ def _check(stores: Stores, body: PosteriorIn) -> tuple[Dataset, FitSpec]:
 def _given_neighbors(stores: Stores, id_: str, n: int) -> int:
     """Return how many neighbors a data set lists for each of n points; raise a problem unless they are valid."""
     dataset = stores.datasets.fetch(id_)
-    if dataset.n != n:
-        raise InvalidShapeError(
-            f"The data set of neighbors has {dataset.n} rows; the data have {n} points.",
-            remedy="Send a row of neighbors for each point, in the order of the data.",
-            details={"rows": dataset.n, "points": n},
-        )
+    require_rows("neighbors", dataset.n, n)
     min_neighbors = max(2, dataset.d - 1)  # minus 1, as a row may also list the point itself
     require_within("n_neighbors", min_neighbors)
     require_storable(stores, n, FitSpec(n_neighbors=min_neighbors))  # checked before the neighbors are read into memory

@@ -15,7 +15,7 @@ from glle_engine.methods import method
 from glle_engine.metrics.registry import SCORES, default_scores, possible_score
 from glle_engine.reliability.refits import require_resamplable
 from service.schemas.resources import MAX_COUNTER
-from service.submission.validation import require_storage
+from service.submission.validation import require_rows, require_storage
 from worker.analyses.audit import block_column
 from worker.analyses.embedding import Recipe, ScoreSpec
 from worker.base.memory import INTERACTIVE_BYTES
@@ -152,7 +152,7 @@ def scores_to_compute(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses:
     if body.labels is not None:
         _require_classes(stores, stores.datasets.fetch(body.labels), dataset.n)
     if body.truth is not None:
-        _require_rows("truth", stores.datasets.fetch(body.truth), dataset.n)
+        require_rows("truth", stores.datasets.fetch(body.truth).n, dataset.n)
     if body.scores is None:
         names = {*default_scores(inputs)}
     else:
@@ -215,15 +215,6 @@ def _neighbors(count: int | str, n: int) -> int:
     return count
 
 
-def _require_rows(name: str, dataset: Dataset, n: int) -> None:
-    if dataset.n != n:
-        raise InvalidShapeError(
-            f"{name} has {dataset.n:,} rows; the data set has {n:,}.",
-            remedy=f"Use a data set of {n:,} rows as {name}, in the order of the points.",
-            details={"rows": dataset.n, "n_points": n},
-        )
-
-
 def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> str | None:
     """Check that `blocks` names a column of the data set or is the id of a data set of blocks, and return it.
 
@@ -253,7 +244,7 @@ def blocks_for_audit(stores: Stores, dataset: Dataset, blocks: str | None) -> st
 
 def _require_classes(stores: Stores, dataset: Dataset, n: int, name: str = "labels") -> None:
     """Raise `InvalidShapeError` unless a data set has labels or one column of integers, for n points."""
-    _require_rows(name, dataset, n)
+    require_rows(name, dataset.n, n)
     if dataset.has_labels:
         return
     if dataset.d != 1 or not np.array_equal(values := np.asarray(stores.datasets.values(dataset.id)), np.round(values)):

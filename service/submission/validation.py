@@ -77,13 +77,18 @@ def audited_coordinates(stores: Stores, id_or_rows: str | list[Any], n: int) -> 
     Raises a problem unless there are n rows.
     """
     id_, (rows, columns), points, _ = _given_points(stores, id_or_rows)
+    require_rows("coordinates", rows, n)
+    return id_, columns, points
+
+
+def require_rows(name: str, rows: int, n: int) -> None:
+    """Raise `InvalidShapeError` unless the data in the request's member `name` have a row for each of n points."""
     if rows != n:
         raise InvalidShapeError(
-            f"There are {rows:,} rows of coordinates; the data have {n:,} points.",
-            remedy=f"Give {n:,} rows of coordinates, in the order of the data.",
+            f"There are {rows:,} rows of {name}; the data have {n:,} points.",
+            remedy=f"Give {n:,} rows, one for each point in the order of the data.",
             details={"rows": rows, "n_points": n},
         )
-    return id_, columns, points
 
 
 def _given_points(
