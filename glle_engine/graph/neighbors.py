@@ -104,16 +104,6 @@ def kneighbors(
     return nearest_rows(X, X, np.arange(len(X)), n_neighbors, on_progress)
 
 
-def kneighbors_of(
-    X: NDArray[np.float64], points: NDArray[np.intp], n_neighbors: int
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k < n nearest neighbors of some rows of X (n, d), `points` (m,): indices and distances, both (m, k).
-
-    A point is not its own neighbor, and neighbors are sorted as by `kneighbors`.
-    """
-    return nearest_rows(X, X[points], np.asarray(points), n_neighbors)
-
-
 def kneighbors_to(data: Data, points: Data, n_neighbors: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k <= n rows of data (n, d) that are nearest to each of some other points (m, d).
 

@@ -20,9 +20,9 @@ from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.base.texts import Way
 from glle_engine.base.validation import require_same_length
 from glle_engine.graph.connectivity import directed_graph, require_connected
-from glle_engine.graph.neighbors import FEW_FEATURES, kneighbors, kneighbors_of
+from glle_engine.graph.neighbors import FEW_FEATURES, kneighbors
 from glle_engine.graph.relations import Distances
-from glle_engine.linalg.distances import counts_nearer, distances, power_of_two, unit_of
+from glle_engine.linalg.distances import counts_nearer, distances, nearest_rows, power_of_two, unit_of
 from glle_engine.linalg.procrustes import disparity
 
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ def continuity(
 def _neighbors_of(Y: Data, k: int, rows: NDArray[np.intp]) -> NDArray[np.int32]:
     if isinstance(Y, Distances):
         return kneighbors(Y, k)[0][rows]
-    return kneighbors_of(np.ascontiguousarray(Y, np.float64), rows, k)[0]
+    Y = np.ascontiguousarray(Y, np.float64)
+    return nearest_rows(Y, Y[rows], rows, k)[0]
 
 
 def _excess_ranks(X: Data, neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int) -> NDArray[np.float64]:

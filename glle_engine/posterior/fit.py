@@ -40,7 +40,7 @@ from glle_engine.posterior.placement import attach
 from glle_engine.posterior.posterior import Posterior
 from glle_engine.weights.constrained import NoiseModel, constrained_distribution, distribution_at
 from glle_engine.weights.gaussian import WeightDistribution
-from glle_engine.weights.lle import MeanWeights, frame_weights, lle_weights, tangent_frames
+from glle_engine.weights.lle import MeanWeights, lle_weights, tangent_frames
 from glle_engine.weights.published import published_distribution
 
 if TYPE_CHECKING:
@@ -508,9 +508,7 @@ def reference_embedding(
     frames = None
     if spec.noise == "tangent":
         frames = tangent_frames(coordinates(data), spec.n_neighbors, spec.n_components, on_progress, spec.search)
-        weights = frame_weights(coordinates(data), neighbors, frames, spec.reg, on_progress)
-    else:
-        weights = lle_weights(data, neighbors, spec.reg, on_progress, kept)
+    weights = lle_weights(data, neighbors, spec.reg, on_progress, kept, frames=frames)
     on_progress(0, 1, "embedding")
     classes = closed_classes(graph)
     problem, pairs = Eigenproblem.prepare(neighbors, weights, classes, spec.n_components + 1, factorizations, max_flops)

@@ -40,7 +40,7 @@ from glle_engine.graph.relations import ROUNDING, Distances, checked_distances, 
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.procrustes import generalized_procrustes, moments
-from glle_engine.weights.lle import MeanWeights, frame_weights, frames_at, lle_weights, pooled_neighbors
+from glle_engine.weights.lle import MeanWeights, frames_at, lle_weights, pooled_neighbors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -251,13 +251,10 @@ def attach(
         distances = distances_between(coordinates(points), coordinates(data), nearest)
     neighbors = nearest[:, :k].copy()
     if spec.noise == "tangent":
-        known, new = coordinates(data), coordinates(points)
-        frames = frames_at(new, known, nearest[:, :pooled], p)
-        weights = frame_weights(known, neighbors, frames, spec.reg, points=new)
-    else:
-        if flatness is not None:
-            kept = kept_of_new(coordinates(points), coordinates(data), neighbors, flatness, p)
-        weights = lle_weights(data, neighbors, spec.reg, kept=kept, points=points)
+        frames = frames_at(coordinates(points), coordinates(data), nearest[:, :pooled], p)
+    elif flatness is not None:
+        kept = kept_of_new(coordinates(points), coordinates(data), neighbors, flatness, p)
+    weights = lle_weights(data, neighbors, spec.reg, kept=kept, points=points, frames=frames)
     return Attachment(neighbors, weights, frames, kept, distances[:, :k] == 0, distances[:, 0].copy())
 
 

@@ -152,10 +152,12 @@ def lle_weights(
     kept: NDArray[np.bool_] | None = None,
     points: Data | None = None,
     ridge: Ridge = "relative",
+    frames: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Return LLE's regularized reconstruction weights (n, k) (GLLE Eq. 9).
+    """Return LLE's regularized reconstruction weights (n, k) (GLLE Eq. 9), or the mean weights for tangent noise.
 
     If all neighbors are duplicates of the point, any weights reconstruct the point, and the ridge makes them all 1/k.
+    With `frames`, the weights reconstruct the tangent coordinates exactly, and the ridge decides among such weights.
 
     Parameters
     ----------
@@ -169,6 +171,8 @@ def lle_weights(
         As for `neighborhoods`.
     ridge : {"relative", "absolute"}
         How `reg` is measured. With an absolute ridge the weights depend on the unit of the data.
+    frames : (n, p, d) float64, optional
+        Orthonormal bases of the tangent spaces at the points, for tangent noise.
 
     Returns
     -------
@@ -179,7 +183,7 @@ def lle_weights(
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress, kept, points):
         relative_reg = reg if ridge == "relative" else reg / np.where(block.trace > 0, block.trace, 1.0)[:, None]
-        root = ridge_factor(normalized_precision(block.gram, block.trace, relative_reg)[0])
+        root = ridge_factor(normalized_precision(whiten(block, frames, VANISHING), block.trace, relative_reg)[0])
         weights[block.rows] = dense.affine_solution(root, None if kept is None else block.kept)[0]
     return weights
 
@@ -301,24 +305,3 @@ def whiten(block: Neighborhoods, frames: NDArray[np.float64] | None, tangent_noi
         return block.gram
     tangent = dense.gram(dense.matmul(block.differences, frames[block.rows].transpose(0, 2, 1)))
     return tangent / tangent_noise + (block.gram - tangent) / NORMAL_NOISE
-
-
-def frame_weights(
-    X: NDArray[np.float64],
-    neighbors: NDArray[np.int32],
-    frames: NDArray[np.float64],
-    reg: float,
-    on_progress: OnProgress = silent,
-    points: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
-    """Return the mean weights (n, k) for tangent noise, which reconstruct the tangent coordinates of points exactly.
-
-    Among all weights that do so, the ridge `reg` decides. The points are the rows of X (n, d), or new `points` (m, d)
-    with neighbors in X. `neighbors` (n, k) and `frames` (n, p, d), bases of the tangent spaces, have a row for each
-    point. `on_progress` is called with (points done, n, "weights").
-    """
-    weights = np.empty(neighbors.shape)
-    for block in neighborhoods(X, neighbors, "weights", on_progress, points=points):
-        precision, _ = normalized_precision(whiten(block, frames, VANISHING), block.trace, reg)
-        weights[block.rows] = dense.affine_solution(ridge_factor(precision))[0]
-    return weights

@@ -11,11 +11,12 @@ from scipy.sparse import csr_array
 
 from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
 from glle_engine.graph.connectivity import bridge
-from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_of, kneighbors_to
+from glle_engine.graph.neighbors import intrinsic_dimension, kneighbors, kneighbors_to
 from glle_engine.graph.relations import Data, Distances
 from glle_engine.graph.sparse import SparsePoints
 from glle_engine.linalg import distances as linalg_distances
 from glle_engine.linalg.distances import distances as distances_between
+from glle_engine.linalg.distances import nearest_rows
 from glle_engine.linalg.nearest import leaves
 from tests.engine.linalg.sorted_distances import nearest_by_sorting
 
@@ -86,7 +87,7 @@ def test_neighbors_are_the_smallest_pairs(
 def test_impossible_numbers_of_neighbors_are_refused() -> None:
     """A k below 1 or above the possible maximum raises an error before compiled code runs."""
     X = np.random.default_rng(0).standard_normal((20, 3))
-    searches = partial(kneighbors_to, X, X + 1), partial(kneighbors_of, X, np.arange(20)), partial(kneighbors, X)
+    searches = partial(kneighbors_to, X, X + 1), partial(nearest_rows, X, X, np.arange(20)), partial(kneighbors, X)
     errors = InvalidParameterError, InvalidParameterError, TooFewPointsError
     for search, maximum, error in zip(searches, (20, 19, 19), errors, strict=True):
         for k in (-1, 0, maximum + 1):

@@ -20,7 +20,7 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.nearest.landmarks import chosen_landmarks
 from glle_engine.posterior.placement import attach, combine
 from glle_engine.reliability.calibration import calibrate
-from glle_engine.weights.lle import frame_weights, tangent_frames
+from glle_engine.weights.lle import lle_weights, tangent_frames
 from tests.engine.eigen.dense_reference import normals_by_numpy
 
 N, M = 400, 151  # M is not a multiple of four, the points whose normals are drawn together
@@ -263,7 +263,7 @@ def test_a_left_out_point_has_the_weights_of_tangent_noise(sheet: NDArray[np.flo
     """A new point gets the weights that a fit with tangent noise would give a training point there."""
     neighbors = kneighbors(sheet, 10)[0][:1]
     frames = tangent_frames(sheet, 10, 2)[:1]
-    expected = frame_weights(sheet, neighbors, frames, 1e-3, points=sheet[:1])
+    expected = lle_weights(sheet, neighbors, points=sheet[:1], frames=frames)
     extension = attach(sheet[1:], sheet[:1], FitSpec(n_neighbors=10, noise="tangent")).extension()
     np.testing.assert_array_equal(extension.neighbors + 1, neighbors)
     np.testing.assert_allclose(extension.weights, expected, atol=1e-12)
