@@ -155,21 +155,12 @@ class GraphSpec(MethodSpec):
         `n_neighbors`, if given, replaces the number of neighbors of the specification. Raises `DisconnectedGraphError`
         for a graph in several parts if `disconnected` is "error".
         """
-        k = self._n_neighbors if n_neighbors is None else n_neighbors
+        fields = vars(self)  # a subclass has n_neighbors, a number or "all", and may have a radius
+        k = fields["n_neighbors"] if n_neighbors is None else n_neighbors
         k = len(X) - 1 if k == "all" else k
         if self.disconnected == "bridge":
-            return bridged_graph(X, k, self._radius, on_progress)
-        return neighbor_graph(X, k, self._radius, on_progress), []
-
-    @property
-    def _n_neighbors(self) -> Any:
-        """The parameter `n_neighbors`, a number or "all"; subclasses inherit this field from another base class."""
-        return vars(self)["n_neighbors"]
-
-    @property
-    def _radius(self) -> float | None:
-        """The distance within which all points are neighbors; None if there is only a number of neighbors."""
-        return None
+            return bridged_graph(X, k, fields.get("radius"), on_progress)
+        return neighbor_graph(X, k, fields.get("radius"), on_progress), []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,10 +213,6 @@ class RadiusSpec(GraphSpec, DistanceSpec):
         above=0,
     )
 
-    @property
-    def _radius(self) -> float | None:
-        return self.radius
-
     def check_together(self) -> None:
         """Raise `InvalidParameterError` if a number of neighbors is given in addition to a radius."""
         super().check_together()
@@ -242,7 +229,7 @@ class RadiusSpec(GraphSpec, DistanceSpec):
 
     def graph_to(self, X: NDArray[np.float64], points: NDArray[np.float64]) -> NeighborGraph:
         """Return the neighbors of new points (m, d) among the points X (n, d): the k nearest, or all in the radius."""
-        return neighbors_of_others(X, points, self._n_neighbors, self.radius)
+        return neighbors_of_others(X, points, vars(self)["n_neighbors"], self.radius)
 
 
 def of_pairs(count: int) -> Callable[[MethodSpec, int], int]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,6 +108,11 @@ def _unit(word: np.uint64) -> float:
     return np.int64(word >> _MANTISSA_SHIFT) * _UNIT
 
 
+def _integer(lanes: int, value: int) -> Any:
+    """Return the LLVM constant vector that has this integer in each lane."""
+    return ir.Constant(ir.VectorType(ir.IntType(64), lanes), [value] * lanes)
+
+
 def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> Any:
     """Emit LLVM code for the polynomial sum_j c_j x^j of a vector x, by Horner's rule; return its value."""
     value = constant(lanes, coefficients[-1])
@@ -120,12 +126,8 @@ def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
 
     With x = m 2^e, the code adds e log 2 and the series of log m = 2 artanh((m - 1) / (m + 1)).
     """
-    integers = ir.VectorType(ir.IntType(64), lanes)
-    bits = builder.bitcast(x, integers)
-
-    def number(value: int) -> Any:
-        return ir.Constant(integers, [value] * lanes)
-
+    number = partial(_integer, lanes)
+    bits = builder.bitcast(x, number(0).type)
     exponent = builder.sub(builder.lshr(bits, number(52)), number(1023))
     mantissa = builder.bitcast(
         builder.or_(builder.and_(bits, number((1 << 52) - 1)), number(1023 << 52)),
@@ -147,12 +149,8 @@ def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:
     a rest, for which Taylor's series is used.
     """
     vector = ir.VectorType(ir.DoubleType(), lanes)
-    integers = ir.VectorType(ir.IntType(64), lanes)
-
-    def number(value: int) -> Any:
-        return ir.Constant(integers, [value] * lanes)
-
-    quarter = builder.fptosi(emit_fma(builder, turn, constant(lanes, 4.0), constant(lanes, 0.5)), integers)
+    number = partial(_integer, lanes)
+    quarter = builder.fptosi(emit_fma(builder, turn, constant(lanes, 4.0), constant(lanes, 0.5)), number(0).type)
     rest = emit_fma(builder, builder.sitofp(quarter, vector), constant(lanes, -0.25), turn)
     angle = builder.fmul(rest, constant(lanes, 2.0 * np.pi))
     square = builder.fmul(angle, angle)

@@ -30,12 +30,12 @@ from scipy.linalg.lapack import dposv, dpotrf
 
 from glle_engine.base.texts import Note, Way
 from glle_engine.base.validation import require_enough_points
+from glle_engine.graph.radius import symmetric_graph
 from glle_engine.methods.base import Embedding, Method, note_bridges
 from glle_engine.methods.entropy.gaussian_field import (
     log_likelihood,
     principal_coordinates,
     second_moment,
-    undirected_edges,
 )
 from glle_engine.methods.parameters import GraphSpec, NeighborSpec, integer, number, require_points, require_size
 
@@ -246,7 +246,9 @@ def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> E
         candidates = [index[index != i] for i in range(n)]
     else:
         graph, bridges = spec.graph(X, on_progress)
-        candidates = _candidates(graph.nearest)
+        linked = symmetric_graph(*graph)
+        linked.sort_indices()
+        candidates = np.split(linked.indices.astype(np.intp), linked.indptr[1:-1])
     field = regularize(S / unit, candidates, l1 / unit, spec.tol, spec.max_iter, on_progress)
     on_progress(0, 1, "embedding")
     Y, values = principal_coordinates(field.K * unit, spec.n_components)
@@ -266,11 +268,3 @@ def drill(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> E
         f"{Way('max_iter')}, or l1, because small penalties converge slowly.",
     )
     return note_bridges(Embedding(Y, values, figures, () if field.converged else (note,)), bridges)
-
-
-def _candidates(nearest: NDArray[np.int32]) -> list[NDArray[np.intp]]:
-    """Return, for each point, the ascending indices of its neighbors in the undirected graph of `nearest` (n, k)."""
-    i, j = undirected_edges(nearest)
-    rows, columns = np.concatenate([i, j]), np.concatenate([j, i])
-    order = np.lexsort((columns, rows))
-    return np.split(columns[order], np.cumsum(np.bincount(rows, minlength=len(nearest)))[:-1])

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from scipy.linalg.lapack import dpotri
-from scipy.sparse import coo_array
+from scipy.sparse import triu
 
 from glle_engine.base.errors import DegenerateDataError
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
+from glle_engine.graph.radius import symmetric_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,15 +51,9 @@ def undirected_edges(
     Two points have an edge if at least one is a neighbor of the other. `kept` (n, k) is True where an entry of
     `nearest` is a neighbor; None means that all entries are neighbors.
     """
-    n, k = nearest.shape
-    rows = np.repeat(np.arange(n), k)
-    columns = nearest.ravel().astype(np.intp)
-    if kept is not None:
-        rows, columns = rows[kept.ravel()], columns[kept.ravel()]
-    ends = (np.minimum(rows, columns), np.maximum(rows, columns))
-    pattern = coo_array((np.ones(len(rows)), ends), shape=(n, n)).tocsr()
-    pattern.sum_duplicates()
-    i, j = pattern.nonzero()
+    graph = symmetric_graph(nearest, np.ones(nearest.shape), kept)
+    graph.sort_indices()
+    i, j = triu(graph).nonzero()
     return i.astype(np.intp), j.astype(np.intp)
 
 

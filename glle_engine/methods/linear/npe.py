@@ -28,8 +28,6 @@ from glle_engine.methods.spectral.lle import LleSpec
 from glle_engine.weights.lle import lle_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
@@ -113,7 +111,15 @@ def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
     Y = scale_embedding(vectors)
     signs = np.where(np.einsum("ij,ij->j", Y, vectors) < 0, -1.0, 1.0)
     linear = AffineMap(mean, (signs * np.sqrt(n) * (whitening @ Vt[: -p - 1 : -1].T)).T)
-    notes = list(_rounding_notes(linear, X, Y))
+    notes = []
+    error = float(np.abs(linear.transform(X) - Y).max() / np.abs(Y).max())
+    if error > REPRODUCED:
+        message = (
+            "The embedding uses axes along which the data hardly vary: the map to it reproduces the points "
+            f"to {error:.1g} of its extent only, and new points no better. Lower {Way('variance_share')}, to "
+            ".999 for a start."
+        )
+        notes.append(Note("ill-conditioned-map", message))
     if figures["components"] > 1:
         message = (
             f"With {Way('n_neighbors', k)} the graph falls into {figures['components']} components. One linear "
@@ -121,15 +127,3 @@ def npe(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embed
         )
         notes.append(Note("disconnected-graph", message))
     return Embedding(Y, S[: -p - 1 : -1] ** 2, figures, tuple(notes), map=linear)
-
-
-def _rounding_notes(linear: AffineMap, X: NDArray[np.float64], Y: NDArray[np.float64]) -> Iterator[Note]:
-    """Yield a note if the map reproduces the embedding Y of the data X badly, because it magnifies rounding errors."""
-    error = float(np.abs(linear.transform(X) - Y).max() / np.abs(Y).max())
-    if error > REPRODUCED:
-        yield Note(
-            "ill-conditioned-map",
-            "The embedding uses axes along which the data hardly vary: the map to it reproduces the points "
-            f"to {error:.1g} of its extent only, and new points no better. Lower {Way('variance_share')}, to "
-            ".999 for a start.",
-        )

@@ -230,16 +230,21 @@ class DescentSpec(PerplexitySpec):
         require_size(n, MAX_DESCENT_POINTS, "A descent over all pairs", "t-sne, which approximates")
 
 
-def initial(X: Data, n_components: int, init: str, seed: int) -> NDArray[np.float64]:
-    """Return initial coordinates (n, p): principal components (init="pca"), or noise (init="random").
+def initial(
+    X: Data, n_components: int, init: str, seed: int, joint: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Return initial coordinates (n, p): principal components (init="pca"), eigenvectors ("spectral"), or noise.
 
-    The first principal component, or every column of noise, has standard deviation one. A little noise is added to the
-    principal components. It separates equal points, and lets the descent of data on a line leave this line.
+    The eigenvectors are those of the affinities `joint` (n, n). The first principal component or eigenvector, or every
+    column of noise (init="random"), has standard deviation one. A little noise is added to principal components and
+    eigenvectors. It separates equal points, and lets the descent of data on a line leave this line.
     """
     noise = np.random.default_rng(seed).standard_normal((len(X), n_components))
     if init == "random":
         return noise
-    if isinstance(X, Distances):  # classical scaling gives the principal components of points with these distances
+    if joint is not None and init == "spectral":
+        Y = spectral(joint, n_components)
+    elif isinstance(X, Distances):  # classical scaling gives the principal components of points with these distances
         Y = scaling_of(X.known, n_components, silent).Y
     elif isinstance(X, SparsePoints):
         Y = sign_convention(X.principal_scores(n_components))
@@ -271,11 +276,7 @@ def begin(X: Data, spec: DescentSpec, joint: NDArray[np.float64], start: Start) 
     """
     if start is not None:
         return _START * noisy(start, spec.seed)
-    if spec.init == "spectral":
-        noise = np.random.default_rng(spec.seed).standard_normal((len(X), spec.n_components))
-        Y = spectral(joint, spec.n_components)
-        return np.asarray(_START * (Y / Y[:, 0].std() + NOISE * noise))
-    return _START * initial(X, spec.n_components, spec.init, spec.seed)
+    return _START * initial(X, spec.n_components, spec.init, spec.seed, joint)
 
 
 def embedding_of(descent: Descent, figures: dict[str, Any], is_met: NDArray[np.bool_], spec: DescentSpec) -> Embedding:
