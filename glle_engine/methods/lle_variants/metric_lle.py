@@ -13,6 +13,10 @@ preserves angles, with distances in place of angles.
 LLE's error :math:`\sum_i |x_i - \sum_j w_{ij} x_j|^2` given the landmarks. S maximizes the variance :math:`tr(K)`
 under :math:`a_e^T S a_e \le d_e^2` (Weinberger, Packer and Saul 2005).
 
+Least squares do not unfold: the data themselves keep all distances, and the more the basis spans of their coordinates,
+the more the map folds as they do. The median disparity of five Swiss rolls of 1,000 points is .0003 (landmark MVU
+.0051, Isomap .0008, LLE .40), but of S-curves of 500 points with noise of .05 it is .27 (.0045, .0055, .47).
+
 Both are convex programs in the q (q + 1) / 2 entries s of S: minimize :math:`s^T H s / 2 - g^T s` subject to
 :math:`C s \le b` and :math:`S \succeq 0`. Newton's method minimizes
 :math:`(s^T H s / 2 - g^T s) / \mu - \log|S| - \sum \log(b - C s)` for decreasing :math:`\mu`. At its minimum the
