@@ -6,9 +6,9 @@ import json
 import logging
 import re
 import sys
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from worker.base.clock import iso
 from worker.observability.request_context import JOB_ID, REQUEST_ID
 from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX
 
@@ -26,7 +26,7 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return a log record as one line of text, with its traceback on further lines."""
         fields = " ".join(f"{name}={value}" for name, value in _fields(record).items())
-        line = f"{_time(record)} {record.levelname.lower()} {record.name}: {record.getMessage()}"
+        line = f"{iso(int(1000 * record.created))} {record.levelname.lower()} {record.name}: {record.getMessage()}"
         line = _printable(line + (f" [{fields}]" if fields else ""))
         return redact_keys(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
@@ -37,7 +37,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return a log record as one line with a JSON object."""
         line = {
-            "time": _time(record),
+            "time": iso(int(1000 * record.created)),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -86,10 +86,6 @@ def redact_keys(text: str) -> str:
 def _printable(text: str) -> str:
     """Escape control characters, so that user input can neither begin a new log line nor control a terminal."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
-
-
-def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

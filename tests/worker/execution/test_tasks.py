@@ -206,18 +206,6 @@ def test_cancel_stops_a_shard_between_groups(
     assert in_turn(stores) == []
 
 
-def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, posterior_id: str) -> None:
-    """Draws of a deleted posterior fail with a 404 and restore nothing."""
-    job, _ = draws_job(stores, posterior_id, n_draws=1)
-    stores.posteriors.delete(posterior_id)
-    tasks.draw(job.id, 0)
-    failed = error_of(stores, job.id)
-    assert (failed.code, failed.status) == ("posterior-not-found", 404)
-    assert stores.posteriors.get(posterior_id) is None
-    assert list(stores.posteriors.newest()) == []
-    assert results(stores) == 0
-
-
 def test_the_memory_of_a_task_grows_with_the_points_that_are_stored(stores: Stores, posterior_id: str) -> None:
     """Points of the posterior, or else of the data set; none of what was deleted, or came with the request."""
     draws_, _ = draws_job(stores, posterior_id)
@@ -235,10 +223,11 @@ def test_the_memory_of_a_task_grows_with_the_points_that_are_stored(stores: Stor
     assert [tasks._points(stores, job) for job in jobs] == [0, 50, 0, 0, 0]
 
 
-def test_draws_of_a_posterior_deleted_meanwhile_are_not_stored(
-    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_draws_of_a_deleted_posterior_fail_and_are_not_stored(
+    stores: Stores, posterior_id: str, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """The job fails with a 404, and only the file of the data set is left."""
+    """The job has a 404 as its problem; only the file of the data set is left, and nothing comes back."""
     job, _ = draws_job(stores, posterior_id, n_draws=1)
 
     def draw_and_delete(posterior: Posterior, keys: Sequence[DrawAddress]) -> tuple[list[Draw], float]:
@@ -247,10 +236,14 @@ def test_draws_of_a_posterior_deleted_meanwhile_are_not_stored(
         return draws.make_draws(posterior, keys)
 
     monkeypatch.setattr(tasks, "make_draws", draw_and_delete)
+    if when == "before":
+        stores.posteriors.delete(posterior_id)
     tasks.draw(job.id, 0)
-    assert error_of(stores, job.id).code == "posterior-not-found"
+    error = error_of(stores, job.id)
+    assert (error.code, error.status) == ("posterior-not-found", 404)
     assert (results(stores), len(stored_files(stores))) == (0, 1)
     assert stores.posteriors.calibration(posterior_id) is None
+    assert list(stores.posteriors.newest()) == []
 
 
 @pytest.mark.parametrize("event", ["deleted", "cancelled"])

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from rq import SimpleWorker
-from rq.executions import Execution
 from rq.job import Job as RqJob
 from rq.job import JobStatus
 from rq.rate_limit import RateLimitRegistry
@@ -199,20 +198,23 @@ def lose_in_transit(stores: Stores, job: Job) -> None:
 
 
 def lose_worker(stores: Stores, job: Job) -> None:
-    """Leave the execution of a killed worker, which RQ counts as live for a minute."""
-    open_queue(BATCH, stores.client).pop_job_id()
-    with stores.client.pipeline() as pipeline:
-        execution = Execution.create(fetch(stores, job.id), ttl=10, pipeline=pipeline)
-        pipeline.delete(f"rq:wip:{BATCH}", execution.key)  # as after some heartbeats
-        pipeline.execute()
+    """Leave a task as after the death of its worker: RQ's record says that it runs, but it has no execution."""
+    run(stores, job)
+    stores.client.delete(f"rq:wip:{BATCH}")
 
 
 ORPHANS = [orphan(status) for status in (JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED)]
 
 
 @pytest.mark.parametrize("lose", [lose_record, lose_in_transit, lose_worker, *ORPHANS])
-def test_repair_enqueues_an_orphaned_task(stores: Stores, lose: Callable[[Stores, Job], None]) -> None:
-    """A task that neither waits nor runs is enqueued again, once, in the queue and not behind its own limit."""
+def test_repair_enqueues_an_orphaned_task(
+    stores: Stores, lose: Callable[[Stores, Job], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that neither waits nor runs is enqueued again, once, in the queue and not behind its own limit.
+
+    Whatever its status says, and since when, the task is not beyond its time limit, but lost.
+    """
+    monkeypatch.setattr(queue, "STOP_GRACE_SECONDS", -10_000.0)
     job = bare_fit(stores.jobs)
     stores.queue.enqueue(job)
     lose(stores, job)
@@ -271,19 +273,6 @@ def test_a_sweep_survives_what_is_left_of_a_deleted_task(
     for limit in RateLimitRegistry.all(stores.client):
         limit.cleanup()  # as RQ does from time to time
     assert fetch(stores, other.id).is_queued
-
-
-def test_repair_enqueues_a_task_with_a_lost_count(stores: Stores) -> None:
-    """An ended task whose last count was lost with a server is enqueued again once."""
-    job = many_draws(stores)
-    stores.queue.enqueue(job)
-    work(stores, recorder([]))
-    stores.jobs.start(job.id)
-    stores.jobs.advance(job.id, 0, 3)
-    assert fetch(stores, task_id(job, 0)).get_status() == JobStatus.FINISHED
-    for _ in range(2):
-        stores.queue.repair(silent(stores.jobs.fetch(job.id)))
-    assert waiting(stores) == [task_id(job, 0)]
 
 
 @pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED])
@@ -358,17 +347,6 @@ def test_repair_stops_a_task_beyond_its_time(stores: Stores, monkeypatch: pytest
     repaired = stores.queue.repair(silent(stores.jobs.fetch(job.id)))
     assert repaired.error is not None
     assert (repaired.status, repaired.error.code, stopped) == ("failed", "job-timeout", [job.id])
-
-
-def test_a_task_without_an_execution_does_not_run(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever its status says, and since when: it is not beyond its time, but lost."""
-    monkeypatch.setattr(queue, "STOP_GRACE_SECONDS", -10_000.0)
-    job = bare_fit(stores.jobs)
-    stores.queue.enqueue(job)
-    run(stores, job)
-    stores.client.delete(f"rq:wip:{BATCH}")
-    assert stores.queue.repair(silent(stores.jobs.fetch(job.id))).status == "running"
-    assert waiting(stores) == [job.id]
 
 
 def test_parts_are_combined_although_the_task_of_a_shard_is_lost(stores: Stores) -> None:

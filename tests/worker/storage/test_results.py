@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -202,10 +201,3 @@ def test_old_results_expire(stores: Stores, dataset: str, monkeypatch: pytest.Mo
     assert stores.results.delete_expired("carol") == 600
     assert stores.results.delete_expired("bob") == 3
     assert stores.results.ids_in("") != []
-
-
-def test_another_tenant_sees_no_result(stores: Stores, dataset: str) -> None:
-    """Neither by its key nor in a list."""
-    put(stores.results, "a", dataset)
-    bob = replace(stores, results=stores.results.for_tenant("bob")).results
-    assert (bob.find("a"), bob.ids_in("")) == (None, [])

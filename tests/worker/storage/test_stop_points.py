@@ -7,6 +7,7 @@ and a sweep of the stored files goes by: the records, their counters, sets and f
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing, suppress
 from itertools import count
 from typing import Any
@@ -33,222 +34,189 @@ TABLE = Table(values=SHEET.X, source={"kind": "test"})
 RESULT = Entry({"kind": "test"}, {"x": np.arange(3.0)})
 
 
-class Scenario:
-    """What is there before, and what a process does when it dies."""
+Act = Callable[[Stores], object]
 
-    def __init__(self, stores: Stores) -> None:
-        self.before = stores
-
-    def act(self, stores: Stores) -> None:
-        """Do the work; a repetition completes it."""
-        raise NotImplementedError
+# Each scenario prepares what is there before, and returns what a process does when it dies; a repetition completes it.
 
 
-class AddsDataset(Scenario):
-    """An upload."""
-
-    def act(self, stores: Stores) -> None:
-        """Store a table."""
-        stores.datasets.add(TABLE)
+def add_dataset(_: Stores) -> Act:
+    """Upload a data set."""
+    return lambda stores: stores.datasets.add(TABLE)
 
 
-class ReplacesDamagedFile(AddsDataset):
-    """An upload of a data set whose file has lost bits."""
-
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        dataset, _ = stores.datasets.add(TABLE)
-        path = stores.files.bucket.local_path(dataset.stored["values"].path)
-        path.write_bytes(path.read_bytes()[:-1])
+def replace_damaged_file(stores: Stores) -> Act:
+    """Upload a data set whose stored file has lost bits."""
+    dataset, _ = stores.datasets.add(TABLE)
+    path = stores.files.bucket.local_path(dataset.stored["values"].path)
+    path.write_bytes(path.read_bytes()[:-1])
+    return lambda stores: stores.datasets.add(TABLE)
 
 
-class DeletesDataset(Scenario):
-    """The deletion of a data set, with a result about it."""
+def delete_dataset(stores: Stores) -> Act:
+    """Delete a data set, with a result about it."""
+    dataset, _ = stores.datasets.add(TABLE)
+    assert stores.results.put("about", RESULT, owners=[dataset.id], job="job_1", tenant=DEFAULT)
 
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        self.dataset, _ = stores.datasets.add(TABLE)
-        assert stores.results.put("about", RESULT, owners=[self.dataset.id], job="job_1", tenant=DEFAULT)
+    def act(stores: Stores) -> None:
+        stores.datasets.fetch(dataset.id)
+        stores.datasets.delete(dataset.id)
 
-    def act(self, stores: Stores) -> None:
-        """Delete the data set."""
-        stores.datasets.fetch(self.dataset.id)
-        stores.datasets.delete(self.dataset.id)
+    return act
 
 
-class Fits(Scenario):
-    """The task of a fit."""
+def fit(stores: Stores) -> Act:
+    """Run the task of a fit."""
+    job = fit_job(stores)
 
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        self.job = fit_job(stores)
-
-    def act(self, stores: Stores) -> None:
-        """Run the task, perhaps again."""
-        tasks.fit(self.job.id)
-        assert stores.jobs.fetch(self.job.id).status == "succeeded"
-        assert stores.posteriors.load(stores.posteriors.fetch(self.job.subject)).n_points == len(SHEET.X)
-
-
-class WithPosterior(Scenario):
-    """A posterior with a calibration and a result."""
-
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        job = fit_job(stores)
+    def act(stores: Stores) -> None:
         tasks.fit(job.id)
-        self.posterior = job.subject
+        assert stores.jobs.fetch(job.id).status == "succeeded"
+        assert stores.posteriors.load(stores.posteriors.fetch(job.subject)).n_points == len(SHEET.X)
+
+    return act
 
 
-class Draws(WithPosterior):
-    """The task of a shard of draws."""
-
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        self.job, _ = draws_job(stores, self.posterior, n_draws=4)
-
-    def act(self, stores: Stores) -> None:
-        """Run the task, perhaps again."""
-        tasks.draw(self.job.id, 0)
-        assert stores.jobs.fetch(self.job.id).status == "succeeded"
+def fitted(stores: Stores) -> str:
+    """Fit a posterior, and return its id."""
+    job = fit_job(stores)
+    tasks.fit(job.id)
+    return job.subject
 
 
-class Calibrates(WithPosterior):
-    """The end of a calibration: the posterior has it, and a result is stored."""
+def draw(stores: Stores) -> Act:
+    """Run the task of a shard of draws."""
+    job, _ = draws_job(stores, fitted(stores), n_draws=4)
 
-    def act(self, stores: Stores) -> None:
-        """Store both."""
-        assert stores.posteriors.calibrate(self.posterior, {"scale": 2.0}) == {"scale": 2.0}
-        assert stores.results.put("calibration", RESULT, owners=[self.posterior], job="job_1", tenant=DEFAULT)
+    def act(stores: Stores) -> None:
+        tasks.draw(job.id, 0)
+        assert stores.jobs.fetch(job.id).status == "succeeded"
 
-
-class DeletesPosterior(Calibrates):
-    """The deletion of a posterior, with its results."""
-
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        super().act(stores)
-
-    def act(self, stores: Stores) -> None:
-        """Delete the posterior."""
-        stores.posteriors.fetch(self.posterior)
-        stores.posteriors.delete(self.posterior)
+    return act
 
 
-class Embeds(Scenario):
-    """A request for an embedding, and the end of its job."""
+def calibrate(stores: Stores) -> Act:
+    """End a calibration: write it to the record of the posterior, and store its result."""
+    posterior = fitted(stores)
 
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        dataset, _ = stores.datasets.add(TABLE)
-        self.recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
+    def act(stores: Stores) -> None:
+        assert stores.posteriors.calibrate(posterior, {"scale": 2.0}) == {"scale": 2.0}
+        assert stores.results.put("calibration", RESULT, owners=[posterior], job="job_1", tenant=DEFAULT)
 
-    def act(self, stores: Stores) -> None:
-        """Write the record, and then its file."""
-        stores.embeddings.request(self.recipe, "claim")
-        stores.embeddings.put(self.recipe.id, Entry({}, {"embedding": SHEET.X[:, :2]}))
-        assert stores.embeddings.find_entry(self.recipe.id) is not None
+    return act
 
 
-class DeletesEmbedding(Embeds):
-    """The deletion of an embedding, with its scores."""
+def delete_posterior(stores: Stores) -> Act:
+    """Delete a posterior with a result about it."""
+    posterior = fitted(stores)
+    assert stores.results.put("calibration", RESULT, owners=[posterior], job="job_1", tenant=DEFAULT)
 
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        super().act(stores)
-        assert stores.results.put("scores", RESULT, owners=[self.recipe.id], job="job_1", tenant=DEFAULT)
+    def act(stores: Stores) -> None:
+        stores.posteriors.fetch(posterior)
+        stores.posteriors.delete(posterior)
 
-    def act(self, stores: Stores) -> None:
-        """Delete the embedding."""
-        stores.embeddings.fetch(self.recipe.id)
-        stores.embeddings.delete(self.recipe.id)
+    return act
 
 
-class DeletesJob(Scenario):
-    """The removal of an ended job with its results."""
-
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        self.job = bare_fit(stores.jobs)
-        stores.jobs.start(self.job.id)
-        stores.jobs.succeed(self.job.id)
-        for key in "ab":
-            assert stores.results.put(key, RESULT, owners=[], job=self.job.id, tenant=DEFAULT)
-
-    def act(self, stores: Stores) -> None:
-        """Remove the results, then the record, as the route does."""
-        stores.results.delete_of(self.job.id, DEFAULT)
-        stores.jobs.delete(self.job.id)
+def recipe_of_dataset(stores: Stores) -> Recipe:
+    """Store a data set, and return the inputs of its embedding by PCA."""
+    dataset, _ = stores.datasets.add(TABLE)
+    return Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
 
 
-class Names(Scenario):
-    """A change of name and tags, which lists follow."""
-
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        self.dataset, _ = stores.datasets.add(TABLE)
-
-    def act(self, stores: Stores) -> None:
-        """Name the data set."""
-        stores.datasets.rename(self.dataset.id, {"name": "one", "tags": ["a", "b"]})
+def store_embedding(stores: Stores, recipe: Recipe) -> None:
+    """Write the record of an embedding, as a request does, and then its file, as the job does."""
+    stores.embeddings.request(recipe, "claim")
+    stores.embeddings.put(recipe.id, Entry({}, {"embedding": SHEET.X[:, :2]}))
+    assert stores.embeddings.find_entry(recipe.id) is not None
 
 
-class ChangesKeys(Scenario):
-    """A key that gets a new secret, and another one that is revoked."""
+def embed(stores: Stores) -> Act:
+    """Request an embedding, and end its job."""
+    recipe = recipe_of_dataset(stores)
+    return lambda stores: store_embedding(stores, recipe)
 
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        self.kept, self.revoked = (stores.keys.create(name, ("read",), "", None)[0] for name in ("alice", "bob"))
 
-    def act(self, stores: Stores) -> None:
-        """Rotate one, and revoke the other."""
-        key, token = stores.keys.rotate(self.kept.id, 0.0)
+def delete_embedding(stores: Stores) -> Act:
+    """Delete an embedding with its scores."""
+    recipe = recipe_of_dataset(stores)
+    store_embedding(stores, recipe)
+    assert stores.results.put("scores", RESULT, owners=[recipe.id], job="job_1", tenant=DEFAULT)
+
+    def act(stores: Stores) -> None:
+        stores.embeddings.fetch(recipe.id)
+        stores.embeddings.delete(recipe.id)
+
+    return act
+
+
+def delete_job(stores: Stores) -> Act:
+    """Remove the results of an ended job, and then its record, as the route does."""
+    job = bare_fit(stores.jobs)
+    stores.jobs.start(job.id)
+    stores.jobs.succeed(job.id)
+    for key in "ab":
+        assert stores.results.put(key, RESULT, owners=[], job=job.id, tenant=DEFAULT)
+
+    def act(stores: Stores) -> None:
+        stores.results.delete_of(job.id, DEFAULT)
+        stores.jobs.delete(job.id)
+
+    return act
+
+
+def rename(stores: Stores) -> Act:
+    """Change name and tags of a data set, by which it is listed."""
+    dataset, _ = stores.datasets.add(TABLE)
+    return lambda stores: stores.datasets.rename(dataset.id, {"name": "one", "tags": ["a", "b"]})
+
+
+def change_keys(stores: Stores) -> Act:
+    """Give an API key a new secret, and revoke another key."""
+    kept, revoked = (stores.keys.create(name, ("read",), "", None)[0] for name in ("alice", "bob"))
+
+    def act(stores: Stores) -> None:
+        key, token = stores.keys.rotate(kept.id, 0.0)
         assert stores.keys.verify(token) == key
-        stores.keys.revoke(self.revoked.id)
+        stores.keys.revoke(revoked.id)
+
+    return act
 
 
-class Marks(AddsDataset):
-    """The first mark of the records."""
+def mark(_: Stores) -> Act:
+    """Write the first record, and the mark."""
 
-    def act(self, stores: Stores) -> None:
-        """Write a record, and the mark."""
-        super().act(stores)
+    def act(stores: Stores) -> None:
+        stores.datasets.add(TABLE)
         stores.mark.renew()
         assert stores.mark.find_loss() is None
 
+    return act
 
-class AcceptsLoss(Scenario):
-    """The command that accepts a loss."""
 
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        stores.datasets.add(TABLE)
-        stores.mark.renew()
+def accept_loss(stores: Stores) -> Act:
+    """Accept a loss, as the command does."""
+    stores.datasets.add(TABLE)
+    stores.mark.renew()
 
-    def act(self, stores: Stores) -> None:
-        """Accept what is there."""
+    def act(stores: Stores) -> None:
         stores.mark.accept_loss()
         assert stores.mark.find_loss() is None
 
+    return act
 
-class Sweeps(Scenario):
-    """A sweep of files without a record, and of results that have expired."""
 
-    def __init__(self, stores: Stores) -> None:
-        super().__init__(stores)
-        stores.files.write_entry(RESULT)
-        bare_fit(stores.jobs)
-        for key in "ab":
-            assert stores.results.put(key, RESULT, owners=[], job="job_1", tenant=DEFAULT)
-
-    def act(self, stores: Stores) -> None:
-        """Sweep."""
-        sweep(stores, NOW)
+def sweep_files(stores: Stores) -> Act:
+    """Sweep files without a record, and results that have expired."""
+    stores.files.write_entry(RESULT)
+    bare_fit(stores.jobs)
+    for key in "ab":
+        assert stores.results.put(key, RESULT, owners=[], job="job_1", tenant=DEFAULT)
+    return lambda stores: sweep(stores, NOW)
 
 
 SCENARIOS = (
-    AddsDataset, ReplacesDamagedFile, DeletesDataset, Fits, Draws, Calibrates, DeletesPosterior, Embeds,
-    DeletesEmbedding, DeletesJob, Names, ChangesKeys, Marks, AcceptsLoss, Sweeps,
+    add_dataset, replace_damaged_file, delete_dataset, fit, draw, calibrate, delete_posterior, embed, delete_embedding,
+    delete_job, rename, change_keys, mark, accept_loss, sweep_files,
 )  # fmt: skip
 
 
@@ -274,7 +242,7 @@ def stored(stores: Stores) -> dict[str, Any]:
 
 
 def run(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, scenario_class: type[Scenario], number: int
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Stores], Act], number: int
 ) -> tuple[Any, list[str], bool]:
     """Die at a stop-point, repeat, and sweep; return what is stored, the stop-points, and whether the process died."""
     stores.client.flushall()
@@ -282,33 +250,33 @@ def run(
         stores.files.bucket.remove(path)
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     with closing(Stores.connect(stores.settings)) as before:
-        scenario = scenario_class(before)
+        act = scenario(before)
     with closing(Stores.connect(stores.settings)) as victim:
         monkeypatch.setattr(tasks, "process_stores", lambda: victim)
         with stopping(number) as stop:
-            scenario.act(victim)
+            act(victim)
     with closing(Stores.connect(stores.settings)) as client:
         monkeypatch.setattr(tasks, "process_stores", lambda: client)
         if stop.is_dead:
             with suppress(ProblemError):  # not found: the deletion had reached the record
-                scenario.act(client)
+                act(client)
         sweep(client, NOW)
         return stored(client), stop.names, stop.is_dead
 
 
-@pytest.mark.parametrize("scenario_class", SCENARIOS, ids=lambda scenario_class: scenario_class.__name__)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_death_between_two_writes_leaves_what_a_repetition_and_a_sweep_complete(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch, scenario_class: type[Scenario]
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Stores], Act]
 ) -> None:
     """Whatever was acknowledged is there, and nothing else remains."""
-    if scenario_class is Sweeps:
+    if scenario is sweep_files:
         monkeypatch.setattr(
             results.ResultStore, "delete_expired", lambda store, tenant: store.delete_of("job_1", tenant) or 0
         )
-    expected, names, _ = run(stores, monkeypatch, scenario_class, -1)
-    assert len(names) > 1 or scenario_class is Names
+    expected, names, _ = run(stores, monkeypatch, scenario, -1)
+    assert len(names) > 1 or scenario is rename
     for number in count():  # there may be a folder less to make than before
-        outcome, names, is_dead = run(stores, monkeypatch, scenario_class, number)
+        outcome, names, is_dead = run(stores, monkeypatch, scenario, number)
         assert outcome == expected, f"before write {number} of {names}"
         if not is_dead:
             return
